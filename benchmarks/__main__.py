@@ -1,0 +1,37 @@
+"""Every benchmark, one after the other, each in a process of its own: `python -m benchmarks [NAME ...]`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.measure import RESULTS, Result, table
+
+NOT_MEASURES = ("__init__", "__main__", "measure")
+
+
+def main(names: list[str]) -> int:
+    """Exit code 0 when every benchmark ran; 1 when one failed. A missed target fails nothing."""
+    found = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in NOT_MEASURES)
+    if unknown := set(names) - set(found):
+        print(
+            f"No such benchmark: {', '.join(sorted(unknown))}. There are: {', '.join(found)}.",
+            file=sys.stderr,
+        )
+        return 2
+    RESULTS.unlink(missing_ok=True)
+    failed = []
+    for name in names or found:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], stdout=subprocess.DEVNULL)
+        if done.returncode:
+            failed.append(name)
+    if RESULTS.exists():
+        print(table([Result.model_validate(row) for row in json.loads(RESULTS.read_text())]))
+    if failed:
+        print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

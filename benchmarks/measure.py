@@ -1,0 +1,120 @@
+"""What every benchmark hands back, and how it is shown and kept.
+
+A benchmark is a module beside this one with a function `measure() -> list[Result]`
+that ends in::
+
+    if __name__ == "__main__":
+        report(measure())
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+RESULTS = Path(__file__).parent / "results.json"
+
+
+class Result(BaseModel):
+    """One figure, with what it is to be held against."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    value: float
+    unit: str
+    better: Literal["lower", "higher"] = "lower"
+    floor: float | None
+    """The same measure of the least that does anything, taken in the same run; None where nothing is less."""
+    peers: dict[str, float] = Field(default_factory=dict)
+    """Other programs' figures in the same unit; where they are from is said in the benchmark's module."""
+    target: float | None
+    """The figure that we promise; None where we promise none."""
+
+    @property
+    def met(self) -> bool:
+        if self.target is None:
+            return True
+        return self.value <= self.target if self.better == "lower" else self.value >= self.target
+
+
+class Run(BaseModel):
+    """One process from its start to its end."""
+
+    milliseconds: float
+    """Wall time."""
+    megabytes: float
+    """Peak resident set, 10^6 bytes; of the process itself, not of its children."""
+
+
+# A child's peak counts what its parent held when it was started, so the parent must be the smallest Python
+# there is: started from this process, every command would seem to need at least as much as this process.
+_LAUNCHER = """
+import os, sys, time
+quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+started = time.perf_counter()
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet)
+_, status, usage = os.wait4(pid, 0)
+print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+"""
+
+
+def run(command: Sequence[str]) -> Run:
+    """Times one run of a command, given by its full path, that must succeed.
+
+    Raises CalledProcessError with the exit code when it does not.
+    """
+    launch = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *command]
+    seconds, kibibytes, code = subprocess.run(
+        launch, capture_output=True, text=True, check=True
+    ).stdout.split()
+    if code != "0":
+        raise subprocess.CalledProcessError(int(code), command)
+    return Run(milliseconds=float(seconds) * 1000, megabytes=int(kibibytes) * 1024 / 1e6)
+
+
+def median_run(command: Sequence[str], times: int) -> Run:
+    """The median of each figure over `times` runs, after one that fills the caches and does not count."""
+    run(command)
+    runs = [run(command) for _ in range(times)]
+    return Run(
+        milliseconds=statistics.median(one.milliseconds for one in runs),
+        megabytes=statistics.median(one.megabytes for one in runs),
+    )
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results, a line each, for people."""
+    heads = ("", "name", "value", "unit", "floor", "target", "peers")
+    rows = [heads] + [
+        (
+            "ok" if result.met else "MISSED",
+            result.name,
+            _figure(result.value),
+            result.unit,
+            _figure(result.floor),
+            _figure(result.target),
+            ", ".join(f"{name} {_figure(value)}" for name, value in result.peers.items()),
+        )
+        for result in results
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}".removesuffix(".0")
+
+
+def report(results: Sequence[Result]) -> None:
+    """Prints the table and keeps the results, in the place of older ones of the same names."""
+    names = {result.name for result in results}
+    kept = [] if not RESULTS.exists() else json.loads(RESULTS.read_text())
+    rows = [row for row in kept if row["name"] not in names] + [result.model_dump() for result in results]
+    RESULTS.write_text(json.dumps(sorted(rows, key=lambda row: row["name"]), indent=2) + "\n")
+    print(table(results))

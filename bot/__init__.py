@@ -1,0 +1,1 @@
+"""The outside: webhooks, queue, worker, forge and command line. Imports everything below."""

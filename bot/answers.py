@@ -1,0 +1,118 @@
+"""The few fields of GitHub's answers that we read; what it adds or drops elsewhere breaks nothing."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from resolver.domain import User
+
+
+class Answer(BaseModel):
+    """Some of what GitHub says; the rest is ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Account(Answer):
+    id: int
+    login: str
+    type: str = "User"
+
+    def as_user(self) -> User:
+        return User(id=self.id, login=self.login)
+
+
+# Where GitHub shows a deleted account as null, and its pages as this one.
+GHOST = Account(id=10137, login="ghost")
+
+
+class RepositoryAnswer(Answer):
+    id: int
+    full_name: str
+    default_branch: str
+    private: bool
+
+
+class BranchAnswer(Answer):
+    name: str
+
+
+class CommitPointer(Answer):
+    sha: str
+
+
+class RefAnswer(Answer):
+    ref: str
+    object: CommitPointer
+
+
+class CommentAnswer(Answer):
+    id: int
+    html_url: str
+    body: str | None = None
+    user: Account | None
+
+
+class IssueAnswer(Answer):
+    number: int
+    title: str
+    body: str | None = None
+    user: Account | None
+    state: str
+    html_url: str
+    pull_request: dict[str, object] | None = None
+    """None for an issue that is none."""
+
+
+class EndAnswer(Answer):
+    ref: str
+    sha: str
+    repo: RepositoryAnswer | None
+    """None when the fork was deleted."""
+
+
+class PullAnswer(Answer):
+    number: int
+    node_id: str
+    title: str
+    body: str | None = None
+    user: Account | None
+    state: str
+    draft: bool = False
+    html_url: str
+    head: EndAnswer
+    base: EndAnswer
+
+    @property
+    def same_repository(self) -> bool:
+        """Whether its branch is not a fork's."""
+        return self.head.repo is not None and self.head.repo == self.base.repo
+
+
+class PermissionAnswer(Answer):
+    permission: str
+    """The old words: admin, write, read, none."""
+    role_name: str = ""
+    """The role itself; a company may have invented its own."""
+    user: Account | None = None
+
+
+class AppAnswer(Answer):
+    slug: str
+
+
+class InstallationAnswer(Answer):
+    id: int
+
+
+class TokenAnswer(Answer):
+    token: str
+    expires_at: datetime
+
+
+class GraphQLError(Answer):
+    message: str
+
+
+class GraphQLAnswer(Answer):
+    errors: tuple[GraphQLError, ...] = ()

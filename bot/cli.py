@@ -1,0 +1,151 @@
+"""The command line. Everything heavy is imported by the command that needs it: `--help` must be instant."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TypeAlias
+
+EPILOG = """\
+exit codes:
+  0    delivered: a pull request is open (without a forge: the patch is proven `fixed`)
+  5    without a forge: there is a patch, but it is unproven or untested
+  3    nothing worth proposing: no change, or one that breaks tests
+  4    refused: the trigger was not admitted
+  2    usage or configuration: the message names the key and the mend
+  1    an error of ours or of the infrastructure
+  130  interrupted: the run is kept and can be continued
+
+settings come from patchwright.toml, then the environment (PATCHWRIGHT_MODEL, GITHUB_TOKEN, ...),
+then these options; docs/configuration.md lists them all.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="patchwright",
+        description="Label an issue `fix-me`, get a tested pull request.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    for add in (_resolve, _serve, _action, _demo):
+        add(commands)
+    return top
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _command(commands: Commands, name: str, summary: str, text: str) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=text,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _resolve(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "resolve",
+        "work on one issue and deliver a proven patch",
+        "Work on one issue: reproduce, mend, prove with the repository's own tests, deliver.\n\n"
+        "  patchwright resolve https://github.com/OWNER/REPO/issues/7\n"
+        "  patchwright resolve --repo PATH --issue FILE.md --out FIX.diff\n"
+        "  patchwright resolve --continue RUN",
+    )
+    command.add_argument(
+        "url", nargs="?", metavar="ISSUE_URL", help="the issue, as in the browser's address line"
+    )
+    command.add_argument(
+        "--repo", metavar="PATH", help="a git repository on this disk, instead of an issue URL"
+    )
+    command.add_argument("--issue", metavar="FILE", help="with --repo: a text file that says what is wrong")
+    command.add_argument("--out", metavar="FILE", help="with --repo: write the patch to this file as well")
+    command.add_argument("--continue", dest="run", metavar="RUN", help="go on with an interrupted run")
+    command.add_argument("--dry-run", action="store_true", help="show the pull request instead of opening it")
+    _shared(command)
+
+
+def _serve(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "serve",
+        "receive webhooks and work on labelled issues",
+        "Receive GitHub's webhooks at POST /webhook and work on what is labelled or mentioned.\n"
+        "Needs PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and GITHUB_TOKEN or an App's id and key.",
+    )
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    command.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
+    _shared(command)
+
+
+def _action(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "action",
+        "work on the event that started a GitHub Actions workflow",
+        "Work on the event in GITHUB_EVENT_PATH; writes step outputs and a job summary. See action.yml.",
+    )
+    _shared(command)
+
+
+def _demo(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "demo",
+        "watch one issue become a pull request, without account or key",
+        "Start a stand-in for GitHub with a sample repository and `patchwright serve` beside it, label an\n"
+        "issue, and watch it become a pull request. The model is a recording; everything else is real.",
+    )
+    command.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
+    command.add_argument(
+        "--sandbox", choices=("docker", "local", "auto"), default="auto", help="where the agent works"
+    )
+    command.add_argument("--keep", metavar="DIR", help="keep the demo's data in this directory")
+
+
+def _shared(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("settings (they go before the environment and patchwright.toml)")
+    group.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
+    group.add_argument("--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint")
+    group.add_argument(
+        "--sandbox", choices=("docker", "local", "auto"), help="where the agent works (default auto)"
+    )
+    group.add_argument("--image", help="base image of the Docker sandbox")
+    group.add_argument("--max-steps", type=int, metavar="N", help="replies of the model (default 100)")
+    group.add_argument(
+        "--max-usd", metavar="USD", help="dollars, where the model's price is known (default 2.00)"
+    )
+    group.add_argument(
+        "--timeout", type=int, metavar="SECONDS", help="seconds for the agent's work (default 3600)"
+    )
+    group.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
+    command.add_argument(
+        "--json", action="store_true", help="print the outcome as one JSON object, nothing else"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    top = parser()
+    options = top.parse_args(arguments)
+    if options.version:
+        from importlib.metadata import version
+
+        print(f"patchwright {version('patchwright')}")
+        return 0
+    if options.command is None:
+        top.print_help()
+        return 2
+    from bot.commandline import run
+
+    return run(options, top)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

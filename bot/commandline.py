@@ -1,0 +1,351 @@
+"""What each command does, and which exit code its ending gets."""
+
+import argparse
+import asyncio
+import logging
+import os
+import re
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from bot import compose
+from bot.terminal import LogLine, Narrator, outcome_json, plain, print_json, tests_table
+from resolver.deliver import Attempt
+from resolver.domain import Commented, Delivered, Issue, Job, JobId, Outcome, Refused, Repo, User, VerdictKind
+from resolver.errors import (
+    Forbidden,
+    LogError,
+    ModelRefused,
+    NotFound,
+    RepositoryUnusable,
+    ResolverError,
+    SettingsError,
+    Unauthorized,
+    UsageError,
+)
+from resolver.events import Trajectory
+from resolver.settings import Settings
+from runtime.errors import SandboxError
+
+DELIVERED, ERROR, USAGE, NOTHING, REFUSED, UNPROVEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+ForOperators = (
+    SettingsError, UsageError, RepositoryUnusable, ModelRefused, NotFound, Unauthorized, Forbidden,
+)  # fmt: skip
+"""What only a change of the command, the settings or the rights can mend."""
+MENDS = {
+    Unauthorized: "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key.",
+    Forbidden: "The token needs to read and write contents, issues and pull requests of the repository.",
+    NotFound: "Check the address, and that GITHUB_TOKEN or the App may see the repository.",
+}
+
+T = TypeVar("T")
+
+
+def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
+    """Run the chosen command; the exit code. Every error becomes one sentence on standard error."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(LogLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
+    try:
+        command: Callable[[argparse.Namespace], Coroutine[Any, Any, int]] = {
+            "resolve": resolve,
+            "serve": serve,
+            "action": action,
+            "demo": demo,
+        }[options.command]
+        return asyncio.run(_until_stopped(command(options)))
+    except ForOperators as exc:
+        return complain(options, exc, USAGE)
+    except (ResolverError, SandboxError) as exc:
+        return complain(options, exc, ERROR)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("Stopped.", file=sys.stderr)
+        if options.json:
+            print_json({"outcome": "interrupted", "exit_code": INTERRUPTED})
+        return INTERRUPTED
+
+
+async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
+    """The work; SIGTERM stops it as Ctrl-C does, with everything closed."""
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
+def complain(options: argparse.Namespace, error: Exception, code: int) -> int:
+    """Say what is wrong, where people and machines look for it."""
+    mend = next((mend for kind, mend in MENDS.items() if isinstance(error, kind)), None)
+    sentence = plain(f"{str(error).rstrip('.')}. {mend}" if mend else str(error))
+    print(f"patchwright: {sentence}", file=sys.stderr)
+    if options.json:
+        print_json({"outcome": "error", "error": sentence, "kind": type(error).__name__, "exit_code": code})
+    return code
+
+
+async def resolve(options: argparse.Namespace) -> int:
+    """One issue, from a URL, a path, or a run to go on with."""
+    settings = _settings(options)
+    if options.run:
+        return await _go_on(options, settings)
+    if options.url:
+        if options.repo or options.issue or options.out:
+            raise UsageError("give an issue URL, or --repo with --issue, not both")
+        repo, number = issue_url(options.url, settings.github_server_url)
+        job = Job(
+            id=_run_name(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None
+        )
+        return await _from_forge(job, options, settings)
+    if not options.repo or not options.issue:
+        raise UsageError(
+            "give an issue URL, or --repo PATH with --issue FILE (see patchwright resolve --help)"
+        )
+    path = _absolute(options.repo)
+    if options.out:
+        _check_writable(Path(options.out))
+    job = Job(
+        id=_run_name(path.name), repo=Repo(owner="local", name=_safe(path.name)), number=1, requester=None
+    )
+    return await _from_path(job, _issue_file(Path(options.issue)), path, options, settings)
+
+
+async def _go_on(options: argparse.Namespace, settings: Settings) -> int:
+    from resolver.log import FileLogs
+
+    try:
+        started = FileLogs(settings.data / "runs").read(options.run).started
+    except LogError as exc:
+        raise UsageError(f"{options.run} cannot be continued: {exc}") from exc
+    if started is None:
+        raise UsageError(f"the run {options.run} was stopped before it began: start it anew")
+    if "://" not in started.source:
+        assert isinstance(started.thread, Issue)
+        return await _from_path(started.job, started.thread, Path(started.source), options, settings)
+    return await _from_forge(started.job, options, settings)
+
+
+async def _from_forge(job: Job, options: argparse.Namespace, settings: Settings) -> int:
+    from bot.progress import silent
+    from resolver.forge import DryRun, Masked
+    from resolver.log import FileLogs
+    from resolver.resolve import resolve as resolve_job
+
+    show = _to_stderr if options.json else print
+    async with (
+        compose.forge(settings) as real,  # first: a missing token is told before an image is built
+        compose.kit(settings, trusted=False, say=_to_stderr, listeners=(Narrator(_to_stderr),)) as kit,
+    ):
+        forge = (
+            DryRun(real, lambda title, body: show(f"\n--- {plain(title)}\n{plain(body)}"))
+            if options.dry_run
+            else real
+        )
+        with _hint_to_continue(job, settings):
+            outcome = await resolve_job(job, kit, Masked(forge, kit.secrets.mask), silent)
+        trajectory = FileLogs(settings.data / "runs").read(job.id)
+    spent = trajectory.spent()
+    if options.json:
+        print_json(outcome_json(job.id, outcome, getattr(outcome, "verdict", None), spent))
+    else:
+        print(_told(outcome))
+        print(f"log: {settings.data / 'runs' / job.id}")
+    return _code(outcome, trajectory)
+
+
+async def _from_path(
+    job: Job, issue: Issue, path: Path, options: argparse.Namespace, settings: Settings
+) -> int:
+    from resolver.resolve import resolve_path
+
+    async with compose.kit(settings, trusted=True, say=_to_stderr, listeners=(Narrator(_to_stderr),)) as kit:
+        with _hint_to_continue(job, settings):
+            tried, trajectory = await resolve_path(job, issue, path, kit)
+    diff = tried.patch.diff.decode("utf-8", errors="surrogateescape")
+    kept = _write_patch(options.out, tried)
+    if options.json:
+        text = tried.patch.diff.decode("utf-8", errors="replace")
+        print_json(outcome_json(job.id, None, tried.verdict, trajectory.spent(), patch=text, patch_file=kept))
+    else:
+        print(f"verdict: {tried.verdict.kind}. {tried.verdict.reason}")
+        print(tests_table(tried.verdict))
+        sys.stdout.flush()
+        sys.stdout.buffer.write(diff.encode("utf-8", errors="surrogateescape"))
+        if kept:
+            _to_stderr(f"patch: {kept}")
+        _to_stderr(f"log: {settings.data / 'runs' / job.id}")
+    return _code_of_verdict(tried.verdict.kind, trajectory)
+
+
+async def serve(options: argparse.Namespace) -> int:
+    """The server: receiver, queue and worker in one process tree."""
+    for ours in ("bot", "resolver", "runtime"):
+        logging.getLogger(ours).setLevel(logging.INFO)
+    interrupted = await compose.serve(_settings(options), options.host, options.port, _to_stderr)
+    return INTERRUPTED if interrupted else 0
+
+
+async def action(options: argparse.Namespace) -> int:
+    """The event of a workflow."""
+    settings = _settings(options, directory=None)
+    return await compose.action(settings)
+
+
+async def demo(options: argparse.Namespace) -> int:
+    """The first command of the README."""
+    from demo.run import demo as play
+    from demo.run import fresh_directory
+
+    environ = compose.environment()
+    kept = Path(environ.get("PATCHWRIGHT_DATA") or compose.data_directory(environ))
+    data = _absolute(options.keep) if options.keep else fresh_directory(kept)
+    wanted = {"sandbox": options.sandbox, "data": data}
+    settings = compose.read_settings(wanted, compose.only(environ, compose.FOR_IMAGES), None, None)
+    sandbox, why = await compose.sandbox_kind(settings, _to_stderr)
+    return await play(sandbox, why, data, environ, as_json=options.json)
+
+
+def _settings(options: argparse.Namespace, directory: Path | None = Path()) -> Settings:
+    keys = ("model", "model_base_url", "sandbox", "image", "max_steps", "max_usd", "timeout")
+    overrides = {key: getattr(options, key) for key in keys}
+    config = Path(options.config) if options.config else None
+    return compose.read_settings(overrides, compose.environment(), config, directory and directory.resolve())
+
+
+def issue_url(url: str, server: str) -> tuple[Repo, int]:
+    """Repository and number in an issue's URL. Raises UsageError for anything else."""
+    expected = urlsplit(server.rstrip("/"))
+    given = urlsplit(url if "://" in url else f"https://{url}")
+    match = re.fullmatch(r"/([^/]+)/([^/]+)/issues/([1-9]\d{0,9})/?", given.path.removeprefix(expected.path))
+    if given.netloc.lower() != expected.netloc.lower() or match is None:
+        shown = given._replace(netloc=given.netloc.rpartition("@")[2]).geturl()  # never with a password
+        raise UsageError(
+            f"{shown} is not the URL of an issue: it should look like {server}/OWNER/REPOSITORY/issues/7"
+            + ("" if given.netloc == expected.netloc else " (another server is named by GITHUB_SERVER_URL)")
+        )
+    try:
+        return Repo(owner=match[1], name=match[2]), int(match[3])
+    except ValueError as exc:
+        raise UsageError(f"{url} does not name a repository of {server}") from exc
+
+
+def _absolute(path: str) -> Path:
+    return Path(path).resolve()
+
+
+def _run_name(about: str) -> JobId:
+    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return JobId(f"{_safe(about)[:80]}-{now}-{secrets.token_hex(2)}")
+
+
+def _safe(name: str) -> str:
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in name)
+    return kept.strip(".-") or "repository"
+
+
+ISSUE_LIMIT = 4 << 20  # bytes; far more than a forge takes, and the brief cuts it anyway
+
+
+def _issue_file(path: Path) -> Issue:
+    """An issue from a file: its first line is the title. Raises UsageError when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(ISSUE_LIMIT).decode("utf-8", errors="replace").strip()
+    except OSError as exc:
+        raise UsageError(f"the issue file {path} cannot be read: {exc.strerror}") from exc
+    if "\0" in text:
+        raise UsageError(f"the issue file {path} is no text: it has NUL bytes in it")
+    if not text:
+        raise UsageError(
+            f"the issue file {path} is empty: write what is wrong into it, the title in its first line"
+        )
+    title, _, body = text.partition("\n")
+    nobody = User(id=0, login="operator")  # "you" would be the model
+    return Issue(
+        number=1,
+        title=title.lstrip("# ").strip(),
+        body=body.strip(),
+        author=nobody,
+        trusted=True,
+        open=True,
+        url="",
+    )
+
+
+def _check_writable(out: Path) -> None:
+    """Before a run is paid for. Raises UsageError."""
+    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise UsageError(
+            f"the patch could not be written to {out}: name a file in a directory that you may write"
+        )
+
+
+def _write_patch(out: str | None, tried: Attempt) -> str | None:
+    if not out or tried.patch.empty:
+        return None
+    try:
+        Path(out).write_bytes(tried.patch.diff)
+    except OSError as exc:
+        raise UsageError(
+            f"the patch cannot be written to {out}: {exc.strerror}; it is in the run's log"
+        ) from exc
+    return out
+
+
+def _told(outcome: Outcome) -> str:
+    match outcome:
+        case Delivered(url=url, draft=draft, verdict=verdict):
+            return (
+                f"{'draft ' if draft else ''}pull request: {url}\nverdict: {verdict.kind}. {verdict.reason}"
+            )
+        case Commented(url=url, reason=reason, branch=branch):
+            kept = f"\nthe work is kept on the branch {branch}" if branch else ""
+            return f"no pull request: {reason}{kept}\ncomment: {url}"
+        case Refused(explanation=explanation):
+            return f"refused: {explanation}"
+
+
+def _code(outcome: Outcome, trajectory: Trajectory) -> int:
+    match outcome:
+        case Delivered():
+            return DELIVERED
+        case Refused():
+            return REFUSED
+        case Commented():
+            return _failed_or_nothing(trajectory)
+
+
+def _code_of_verdict(kind: VerdictKind, trajectory: Trajectory) -> int:
+    if kind == "fixed":
+        return DELIVERED
+    if kind in ("unproven", "untested"):
+        return UNPROVEN
+    return _failed_or_nothing(trajectory)
+
+
+def _failed_or_nothing(trajectory: Trajectory) -> int:
+    return ERROR if trajectory.ended and trajectory.ended.reason == "error" else NOTHING
+
+
+class _hint_to_continue:  # noqa: N801 - reads as the statement that it is
+    """Tells how to go on when the block is interrupted or fails."""
+
+    def __init__(self, job: Job, settings: Settings) -> None:
+        self._job = job
+        self._log = settings.data / "runs" / job.id / "events.jsonl"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._log.exists() and self._log.stat().st_size:
+            _to_stderr(f"\nThe run is kept. Go on with: patchwright resolve --continue {self._job.id}")
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

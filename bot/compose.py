@@ -1,0 +1,396 @@
+"""The composition root: reads the environment and picks the implementations. Nothing else does either."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import SecretStr
+
+from bot.terminal import Narrator
+from resolver.errors import ForgeError, SettingsError, Unauthorized
+from resolver.settings import STANDARD, Settings, build, from_environment, from_machine, from_toml
+from runtime.errors import EngineUnavailable, ImageUnavailable
+
+if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
+    from bot.github import GitHubForge
+    from bot.rest import Pace
+    from resolver.log import Listener
+    from resolver.resolve import Kit
+    from resolver.secrets import Secrets
+    from runtime.docker import DockerSandboxes
+    from runtime.sandbox import Sandboxes
+
+FILE = "patchwright.toml"
+# Where credentials are sent, and what leaves the sandbox. A file that came with somebody's repository must not
+# decide it.
+SENSITIVE = frozenset(
+    {
+        "github_api_url",
+        "github_graphql_url",
+        "github_server_url",
+        "model_base_url",
+        "redis_url",
+        "package_index",
+        "network",
+        "allow_hosts",
+        "allow_addresses",
+        "upload_mb",
+        "proxy",
+    }
+)
+
+
+FOR_IMAGES = ("PATCHWRIGHT_IMAGE", "PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", *STANDARD)
+
+
+def only(environ: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
+    """Part of an environment."""
+    return {name: environ[name] for name in names if name in environ}
+
+
+def environment() -> Mapping[str, str]:
+    """The process environment, for those who are handed it."""
+    return dict(os.environ)
+
+
+def read_settings(
+    overrides: Mapping[str, Any], environ: Mapping[str, str], config: Path | None, directory: Path | None
+) -> Settings:
+    """The operator's settings: file, then environment, then command line. Raises SettingsError.
+
+    `directory`: where a `patchwright.toml` is looked for; None: nowhere (a workflow runs in a checkout).
+    """
+    values: dict[str, Any] = {"data": data_directory(environ), **from_machine(environ)}
+    if config:
+        values |= from_toml(config)
+    elif directory:
+        values |= _found(directory)
+    values |= from_environment(environ)
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    return build(Settings, values, "the settings")
+
+
+def _found(directory: Path) -> dict[str, Any]:
+    path = directory / FILE
+    if not path.is_file():
+        return {}
+    values = from_toml(path)
+    inside_repository = any((parent / ".git").exists() for parent in (directory, *directory.parents))
+    if inside_repository and (named := sorted(SENSITIVE & values.keys())):
+        raise SettingsError(
+            f"{path} lies in a git repository and sets {named[0]}, which decides where credentials are sent "
+            "or what leaves the sandbox. "
+            f"If the file is yours, name it: --config {FILE}"
+        )
+    return values
+
+
+def data_directory(environ: Mapping[str, str]) -> Path:
+    """Where runs and caches go by default.
+
+    Source: specifications.freedesktop.org/basedir-spec
+    """
+    base = environ.get("XDG_DATA_HOME") or str(
+        Path(environ.get("HOME") or "~").expanduser() / ".local" / "share"
+    )
+    return Path(base) / "patchwright"
+
+
+# --- the kit ------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def kit(
+    settings: Settings,
+    *,
+    trusted: bool,
+    say: Callable[[str], object],
+    listeners: tuple["Listener", ...] = (),
+) -> AsyncIterator["Kit"]:
+    """Everything a run needs, ready to use.
+
+    `trusted`: whether issue and code are the operator's own, so that the local sandbox may stand in for Docker.
+    `say` hears what takes long and what is not as usual. Raises SettingsError, EngineUnavailable or
+    ImageUnavailable before any work is done.
+    """
+    if settings.model is None:
+        raise SettingsError(
+            "PATCHWRIGHT_MODEL is not set: name the model to use, such as anthropic/claude-sonnet-4-5 (or --model)."
+        )
+    from resolver.llm.litellm import LitellmModel
+    from resolver.llm.patient import Patient
+    from resolver.log import FileLogs
+    from resolver.resolve import Kit
+    from resolver.secrets import MaskingFilter
+    from resolver.workspace import Workspaces
+
+    secrets = secrets_of(settings, environment())
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(MaskingFilter(secrets))
+    sandboxes = await _sandboxes(settings, trusted=trusted, say=say)
+    model = LitellmModel(
+        settings.model,
+        base_url=settings.model_base_url,
+        api_key=settings.model_api_key,
+        ca_bundle=settings.ca_bundle,
+    )
+    try:
+        yield Kit(
+            settings=settings,
+            model=Patient(model),
+            sandboxes=sandboxes,
+            workspaces=Workspaces(settings.data / "cache", settings.ca_bundle),
+            logs=FileLogs(settings.data / "runs"),
+            secrets=secrets,
+            listeners=listeners,
+        )
+    finally:
+        await sandboxes.close()
+
+
+async def _sandboxes(settings: Settings, *, trusted: bool, say: Callable[[str], object]) -> "Sandboxes":
+    if settings.sandbox == "local":
+        return _local(settings)
+    try:
+        return await docker_sandboxes(settings, say, settings.warm_pool)
+    except (EngineUnavailable, ImageUnavailable) as exc:
+        if settings.sandbox == "docker":
+            raise
+        if trusted:
+            say(f"NOTICE: {exc} Using the local sandbox: a directory on this machine, and no wall around it.")
+            return _local(settings)
+        raise type(exc)(
+            f"{exc} To let a model run commands on this machine without a wall, say so: --sandbox local"
+        ) from exc
+
+
+async def docker_sandboxes(
+    settings: Settings, say: Callable[[str], object], warm: int = 0
+) -> "DockerSandboxes":
+    """Docker, reached and with its image built; `warm` sandboxes are started ahead.
+
+    Raises EngineUnavailable or ImageUnavailable.
+    """
+    from bot.network import egress
+    from runtime.docker import DockerSandboxes
+    from runtime.sandbox import SandboxSpec
+
+    spec = SandboxSpec(
+        image=settings.image,
+        memory_mb=settings.memory_mb,
+        cpus=settings.cpus,
+        pids=settings.pids,
+        disk_mb=settings.disk_mb,
+    )
+    building = iter([f"Building the sandbox's image on {settings.image} (once) ..."])
+
+    def progress(_: str) -> None:
+        if line := next(building, None):
+            say(line)
+
+    host = environment().get("DOCKER_HOST", "")
+    sandboxes = DockerSandboxes(
+        spec,
+        engine_url=host if host.startswith("ssh://") else None,  # the others are read by the client itself
+        ca_bundle=settings.ca_bundle,
+        package_index=settings.package_index,
+        progress=progress,
+        logs=settings.data / "builds",
+        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+        egress=egress(settings),
+        transport=settings.transport,
+        warm=warm,
+        whose=str(settings.data.resolve()),
+    )
+    await sandboxes.prepare()
+    return sandboxes
+
+
+async def sandbox_kind(
+    settings: Settings, say: Callable[[str], object]
+) -> tuple[Literal["docker", "local"], str | None]:
+    """Which sandbox the demo uses, and why it is not Docker."""
+    if settings.sandbox == "local":
+        return "local", None
+    try:
+        await (await docker_sandboxes(settings, say)).close()
+    except (EngineUnavailable, ImageUnavailable) as exc:
+        if settings.sandbox == "docker":
+            raise
+        return "local", str(exc)
+    return "docker", None
+
+
+def _local(settings: Settings) -> "Sandboxes":
+    from runtime.local import LocalSandboxes
+
+    host = dict(environment())
+    if not _can_run_pytest(host.get("PATH")):
+        # pytest came with us, so that Python tests can be run where the machine has none.
+        host["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), host.get("PATH")]))
+    return LocalSandboxes(settings.data / "sandboxes", host, settings.ca_bundle, settings.package_index)
+
+
+def _can_run_pytest(path: str | None) -> bool:
+    python = shutil.which("python3", path=path)
+    if python is None:
+        return False
+    asked = subprocess.run([python, "-c", "import pytest"], capture_output=True, timeout=20, check=False)
+    return asked.returncode == 0
+
+
+def own_secrets(settings: Settings) -> list[str]:
+    """The credentials that the settings name."""
+    fields = (
+        settings.proxy,
+        settings.model_api_key,
+        settings.github_token,
+        settings.webhook_secret,
+        _private_key(settings),
+    )
+    return [field.get_secret_value() for field in fields if field is not None]
+
+
+def secrets_of(settings: Settings, environ: Mapping[str, str]) -> "Secrets":
+    """Everything that must never leave this process: our own credentials and the providers' keys."""
+    from resolver.secrets import Secrets
+
+    ours = own_secrets(settings)
+    keys = [
+        value for name, value in environ.items() if re.search(r"(_API_KEY|_TOKEN|_SECRET|_SECRET_KEY)$", name)
+    ]
+    return Secrets([*ours, *keys])
+
+
+# --- the forge ----------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def forge(settings: Settings, pace: "Pace | None" = None) -> AsyncIterator["GitHubForge"]:
+    """GitHub, by App or by token. Raises SettingsError when neither is there."""
+    from bot.github import GitHubForge
+    from bot.rest import AppAccess, TokenAccess
+
+    access: AppAccess | TokenAccess
+    key = _private_key(settings)
+    if settings.app_id and key:
+        access = AppAccess(settings.app_id, key)
+    elif settings.app_id:
+        raise SettingsError(
+            "PATCHWRIGHT_APP_ID is set, but neither PATCHWRIGHT_PRIVATE_KEY nor PATCHWRIGHT_PRIVATE_KEY_FILE: "
+            "give the App's private key (PEM)."
+        )
+    elif settings.github_token:
+        access = TokenAccess(settings.github_token)
+    else:
+        raise SettingsError(
+            "GITHUB_TOKEN is not set: give a token that may write contents, issues and pull requests of the "
+            "repository, or PATCHWRIGHT_APP_ID with PATCHWRIGHT_PRIVATE_KEY_FILE."
+        )
+    async with GitHubForge(
+        access,
+        api_url=settings.github_api_url,
+        graphql_url=settings.github_graphql_url,
+        server_url=settings.github_server_url,
+        ca_bundle=settings.ca_bundle,
+        pace=pace,
+    ) as made:
+        yield made
+
+
+def _private_key(settings: Settings) -> SecretStr | None:
+    if settings.private_key or settings.private_key_file is None:
+        return settings.private_key
+    try:
+        return SecretStr(settings.private_key_file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(
+            f"PATCHWRIGHT_PRIVATE_KEY_FILE cannot be read: {exc}. It must be a PEM file."
+        ) from exc
+
+
+# --- the server ---------------------------------------------------------------------------------------------
+
+
+async def serve(settings: Settings, host: str, port: int, say: Callable[[str], object]) -> bool:
+    """Receiver, queue and worker until a signal says stop; whether it was Ctrl-C."""
+    import signal
+
+    from bot import app
+    from bot.progress import apologize, commenting
+    from resolver.forge import Masked
+    from resolver.llm.litellm import warm
+    from resolver.resolve import resolve
+    from runtime.reaper import again_and_again
+
+    app.webhook_secret(settings)  # like the forge's: a missing credential is told before an image is built
+    async with contextlib.AsyncExitStack() as stack:
+        github = await stack.enter_async_context(forge(settings))
+        await greet(github, say)
+        made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
+        masked = Masked(github, made.secrets.mask)
+        reporting = commenting(masked)
+        warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
+        sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
+        stopped = await app.serve(
+            settings,
+            lambda job: resolve(job, made, masked, reporting),
+            lambda job, error: apologize(masked, job, error),
+            host=host,
+            port=port,
+        )
+        sweeping.cancel()
+        await warming
+        await asyncio.gather(sweeping, return_exceptions=True)
+    return stopped == signal.SIGINT
+
+
+async def greet(github: "GitHubForge", say: Callable[[str], object]) -> None:
+    """Learn now, not with the first issue, that GitHub does not know us. Raises Unauthorized."""
+    try:
+        await github.greet()
+    except Unauthorized:
+        raise
+    except ForgeError as exc:  # it may be back before the first delivery
+        say(f"NOTICE: GitHub cannot be asked right now whether it knows us: {exc}")
+
+
+async def action(settings: Settings) -> int:
+    """The event of a workflow; the exit code. An event that asks for nothing needs no model and no engine."""
+    from bot.action import run_action
+    from bot.progress import apologize, commenting
+    from bot.triggers import Triggers
+    from resolver.domain import Job, Outcome
+    from resolver.forge import Masked
+    from resolver.log import FileLogs
+    from resolver.resolve import resolve
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    secrets = secrets_of(settings, environment())
+    async with contextlib.AsyncExitStack() as stack:
+        github = await stack.enter_async_context(forge(settings))
+        masked = Masked(github, secrets.mask)
+
+        async def work(job: Job) -> Outcome:
+            listeners = (Narrator(say),)
+            made = await stack.enter_async_context(kit(settings, trusted=False, say=say, listeners=listeners))
+            return await resolve(job, made, masked, commenting(masked))
+
+        return await run_action(
+            environment(),
+            work,
+            rules=Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id),
+            spent=lambda job: FileLogs(settings.data / "runs").read(job.id).spent(),
+            apologize=lambda job, error: apologize(masked, job, error),
+            secrets=own_secrets(settings),
+        )

@@ -1,0 +1,363 @@
+"""`Forge` on GitHub. Every effect is looked up before it is made, and again when its answer was lost."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, get_args
+from urllib.parse import quote
+
+from bot.answers import (
+    GHOST,
+    Account,
+    AppAnswer,
+    BranchAnswer,
+    CommentAnswer,
+    GraphQLAnswer,
+    IssueAnswer,
+    PermissionAnswer,
+    PullAnswer,
+    RefAnswer,
+    RepositoryAnswer,
+)
+from bot.errors import Rejected, Unanswered
+from bot.rest import AppAccess, Pace, Rest, TokenAccess
+from resolver.domain import Comment, Credentials, Issue, Job, Proposal, PullRequest, Repo, Thread, User
+from resolver.errors import Forbidden, ForgeError, NotFound, WorkspaceError
+from resolver.forge import MAX_BODY, MAY_TRIGGER, Permission, RepoFacts
+from resolver.plumbing import GitFailed, run_git
+from resolver.workspace import push
+
+T = TypeVar("T")
+
+MAX_TITLE = 256  # characters; GitHub answers 422 to a longer one
+ROLES: dict[str, Permission] = {role: role for role in get_args(Permission)}
+ASKING_AT_ONCE = 8  # requests; GitHub allows 100
+# Whose comments an Actions run writes: its token may not ask who it is.
+ACTIONS_BOT = "github-actions[bot]"
+
+
+class GitHubForge:
+    """Acts for a token, or for a GitHub App where it is installed. Enter it, or close it."""
+
+    def __init__(
+        self,
+        access: TokenAccess | AppAccess,
+        *,
+        api_url: str = "https://api.github.com",
+        graphql_url: str = "https://api.github.com/graphql",
+        server_url: str = "https://github.com",
+        ca_bundle: Path | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._rest = Rest(access, api_url, ca_bundle, pace or Pace())
+        self._graphql_url = graphql_url
+        self._server_url = server_url.rstrip("/")
+        self._ca_bundle = ca_bundle
+        self._attempts = (pace or Pace()).attempts
+        self._us: Account | None = None
+        self._said: dict[tuple[Repo, int, str], CommentAnswer] = {}
+        self._speaking = asyncio.Lock()  # two at once with one tag would make two comments
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._rest.aclose()
+
+    @property
+    def is_app(self) -> bool:
+        return self._rest.is_app
+
+    async def greet(self) -> None:
+        """Ask GitHub whether it knows us. Raises Unauthorized when it does not, ForgeError when it is away."""
+        await self._rest.greet()
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    async def facts(self, repo: Repo) -> RepoFacts:
+        seen = await self._rest.get(RepositoryAnswer, repo, *_place(repo))
+        try:
+            await self._rest.get(BranchAnswer, repo, *_place(repo), "branches", seen.default_branch)
+            empty = False
+        except NotFound:
+            empty = True
+        return RepoFacts(
+            default_branch=seen.default_branch,
+            clone_url=self._clone_url(repo),
+            private=seen.private,
+            empty=empty,
+        )
+
+    async def thread(self, job: Job) -> Thread:
+        """The thread as it is now, with its comments, oldest first; our own reports are left out."""
+        repo, number = job.repo, str(job.number)
+        issue = await self._rest.get(IssueAnswer, repo, *_place(repo), "issues", number)
+        said = await self._comments(repo, job.number)
+        us = await self._ourselves(repo)
+        said = [comment for comment in said if not (_is_report(comment) and _is_by(comment, us))]
+        trusted = await self._trusted(repo, [issue.user, *(comment.user for comment in said)])
+        comments = tuple(
+            Comment(author=_user(one.user), body=one.body or "", trusted=_id(one.user) in trusted)
+            for one in said
+        )
+        if issue.pull_request is not None:
+            pull = await self._rest.get(PullAnswer, repo, *_place(repo), "pulls", number)
+            return _pull_request(pull, trusted=_id(pull.user) in trusted, comments=comments)
+        return Issue(
+            number=issue.number,
+            title=issue.title,
+            body=issue.body or "",
+            author=_user(issue.user),
+            trusted=_id(issue.user) in trusted,
+            open=issue.state == "open",
+            url=issue.html_url,
+            comments=comments,
+        )
+
+    async def permission(self, repo: Repo, user: User) -> Permission:
+        """What this user may do; "none" for anything unknown.
+
+        Asked by id: the login of a webhook may belong to somebody else by now. Raises ForgeError when it
+        could not be asked: then nothing is done, but nobody is told that they may not.
+        """
+        try:
+            account = await self._rest.get(Account, repo, "user", str(user.id))
+            asked = (*_place(repo), "collaborators", account.login, "permission")
+            found = await self._rest.get(PermissionAnswer, repo, *asked)
+        except NotFound:
+            return "none"
+        if found.user is None or found.user.id != user.id or account.id != user.id:
+            return "none"  # renamed between the two questions
+        return ROLES.get(found.role_name) or ROLES.get(found.permission, "none")
+
+    async def credentials(self, repo: Repo) -> Credentials:
+        """A token for this one repository, good for 15 minutes at least; a personal token is what it is."""
+        return await self._rest.credentials(repo)
+
+    async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
+        pull = await self._open_pull(repo, branch)
+        return (
+            None if pull is None else _pull_request(pull, trusted=_is_by(pull, await self._ourselves(repo)))
+        )
+
+    # --- writing --------------------------------------------------------------------------------------------
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        marker = f"{_MARK}{quote(tag, safe='')} -->\n"
+        text = marker + clipped(body, MAX_BODY - len(marker))
+        place = (*_place(repo), "issues")
+
+        async def find() -> CommentAnswer | None:
+            us = await self._ourselves(repo)
+            ours = (one for one in await self._comments(repo, number) if _is_by(one, us))
+            return next((one for one in ours if (one.body or "").startswith(marker)), None)
+
+        async def make() -> CommentAnswer:
+            return await self._rest.post(
+                CommentAnswer, repo, *place, str(number), "comments", body={"body": text}
+            )
+
+        async with self._speaking:
+            known = self._said.get((repo, number, tag)) or await find()
+            if known is None:
+                known = await self._made(make, find)
+            if known.body != text:
+                change = (*place, "comments", str(known.id))
+                try:
+                    known = await self._rest.patch(CommentAnswer, repo, *change, body={"body": text})
+                except NotFound:  # somebody has deleted it
+                    known = await self._made(make, find)
+            self._said[repo, number, tag] = known
+            self._us = self._us or known.user
+            return known.html_url
+
+    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
+        seen = await self._tip(repo, branch)
+        if seen == commit:
+            return
+        if seen is not None and not await _is_ancestor(git_dir, seen, commit):
+            raise Forbidden(f"{branch} of {repo} is at {seen[:12]}, which is not ours to move")
+        credentials = await self._rest.credentials(repo)
+        await push(git_dir, self._clone_url(repo), commit, branch, credentials, seen, self._ca_bundle)
+        if (now := await self._tip(repo, branch)) != commit:
+            raise WorkspaceError(f"{branch} of {repo} was pushed, but GitHub shows {now or 'no such branch'}")
+
+    async def propose(self, proposal: Proposal) -> PullRequest:
+        repo, place = proposal.repo, (*_place(proposal.repo), "pulls")
+        words = {"title": proposal.title[:MAX_TITLE], "body": clipped(proposal.body, MAX_BODY)}
+
+        async def find() -> PullAnswer | None:
+            return await self._open_pull(repo, proposal.branch)
+
+        async def make() -> PullAnswer:
+            ends = {"head": proposal.branch, "base": proposal.base, "draft": proposal.draft}
+            return await self._rest.post(PullAnswer, repo, *place, body=words | ends)
+
+        pull = await find()
+        if pull is None:
+            pull = await self._made(make, find)
+        if (pull.title, pull.body, pull.base.ref) != (words["title"], words["body"], proposal.base):
+            change = words | {"base": proposal.base}
+            await self._rest.patch(PullAnswer, repo, *place, str(pull.number), body=change)
+        if pull.draft != proposal.draft:
+            await self._set_draft(repo, pull, proposal.draft)
+        seen = await self._rest.get(PullAnswer, repo, *place, str(pull.number))
+        return _pull_request(seen, trusted=True)
+
+    async def _made(self, make: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]) -> T:
+        """What `make` made. A lost answer is looked up; it is made again only if there is nothing."""
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return await make()
+            except (Unanswered, Rejected) as exc:
+                # Rejected too: what was made by a request before whose answer was lost is in the way.
+                if (found := await find()) is not None:
+                    return found
+                if isinstance(exc, Rejected) or attempt == self._attempts:
+                    raise
+            await asyncio.sleep(self._rest.pause(attempt))
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _set_draft(self, repo: Repo, pull: PullAnswer, draft: bool) -> None:
+        """REST cannot. Source: docs.github.com/graphql/reference/mutations#markpullrequestreadyforreview"""
+        name = "convertPullRequestToDraft" if draft else "markPullRequestReadyForReview"
+        query = (
+            f"mutation($id: ID!) {{ {name}(input: {{pullRequestId: $id}}) {{ pullRequest {{ isDraft }} }} }}"
+        )
+        answer = await self._rest.post_query(
+            GraphQLAnswer, repo, self._graphql_url, {"query": query, "variables": {"id": pull.node_id}}
+        )
+        if answer.errors:
+            raise Rejected(f"{name} of {pull.html_url}: {answer.errors[0].message}")
+
+    # --- helpers --------------------------------------------------------------------------------------------
+
+    def _clone_url(self, repo: Repo) -> str:
+        # Not the one that the API names: our token goes there.
+        return f"{self._server_url}/{repo.owner}/{repo.name}.git"
+
+    async def _comments(self, repo: Repo, number: int) -> list[CommentAnswer]:
+        return await self._rest.get_all(CommentAnswer, repo, *_place(repo), "issues", str(number), "comments")
+
+    async def _open_pull(self, repo: Repo, branch: str) -> PullAnswer | None:
+        query = {"state": "open", "head": f"{repo.owner}:{branch}"}
+        found = await self._rest.get(list[PullAnswer], repo, *_place(repo), "pulls", **query)
+        # GitHub answers a head that it does not understand with every pull request there is.
+        return next((pull for pull in found if pull.head.ref == branch and pull.same_repository), None)
+
+    async def _tip(self, repo: Repo, branch: str) -> str | None:
+        name = f"heads/{branch}"
+        try:
+            found = await self._rest.get(RefAnswer, repo, *_place(repo), "git", "ref", *name.split("/"))
+        except NotFound:
+            return None
+        return found.object.sha
+
+    async def _ourselves(self, repo: Repo) -> Account | None:
+        """The account that our comments are by; None while nobody could tell."""
+        if self._us is None:
+            try:
+                if self._rest.is_app:
+                    login = f"{(await self._rest.get_as_app(AppAnswer, 'app')).slug}[bot]"
+                    self._us = await self._rest.get(Account, repo, "users", login)
+                else:
+                    self._us = await self._rest.get(Account, repo, "user")
+            except Forbidden:
+                try:
+                    return await self._rest.get(Account, repo, "users", ACTIONS_BOT)
+                except NotFound:
+                    return None
+        return self._us
+
+    async def _trusted(self, repo: Repo, authors: Sequence[Account | None]) -> frozenset[int]:
+        """The ids of those who may write. A bot is never trusted, nor whoever could not be asked for."""
+        gate = asyncio.Semaphore(ASKING_AT_ONCE)
+
+        async def ask(account: Account) -> int | None:
+            async with gate:
+                try:
+                    may = await self.permission(repo, account.as_user()) in MAY_TRIGGER
+                except ForgeError:
+                    return None
+            return account.id if may else None
+
+        people = {one.id: one for one in authors if one is not None and one.type == "User"}
+        return frozenset(
+            found for found in await asyncio.gather(*map(ask, people.values())) if found is not None
+        )
+
+
+_MARK = "<!-- patchwright:"
+
+
+def clipped(body: str, limit: int) -> str:
+    """The body within the limit; what is cut off is said, below whatever was left open."""
+    if len(body) <= limit:
+        return body
+    note = (
+        f"\n\n*The rest is cut off: this text has {len(body):,} characters, and GitHub takes {MAX_BODY:,}.*\n"
+    )
+    kept = body[: limit - len(note) - 200]
+    fence = ""
+    for line in kept.splitlines():
+        if found := re.match(r" {0,3}(`{3,}|~{3,})", line):
+            if not fence:
+                fence = found[1]
+            elif found[1].startswith(fence) and not line.strip(" `~"):
+                fence = ""
+    closing = f"\n{fence[:100]}" if fence else ""
+    closing += "\n</details>" * min(kept.count("<details") - kept.count("</details>"), 8)
+    return kept + closing + note
+
+
+def _place(repo: Repo) -> tuple[str, str, str]:
+    return "repos", repo.owner, repo.name
+
+
+def _is_report(comment: CommentAnswer) -> bool:
+    return (comment.body or "").startswith(_MARK)
+
+
+def _is_by(what: CommentAnswer | PullAnswer, us: Account | None) -> bool:
+    return us is not None and what.user is not None and what.user.id == us.id
+
+
+def _id(account: Account | None) -> int:
+    return (account or GHOST).id
+
+
+def _user(account: Account | None) -> User:
+    return (account or GHOST).as_user()
+
+
+async def _is_ancestor(git_dir: Path, old: str, new: str) -> bool:
+    try:
+        await run_git("merge-base", "--is-ancestor", old, new, git_dir=git_dir)
+    except GitFailed:  # it is not, or `old` is not even here
+        return False
+    return True
+
+
+def _pull_request(pull: PullAnswer, *, trusted: bool, comments: tuple[Comment, ...] = ()) -> PullRequest:
+    return PullRequest(
+        number=pull.number,
+        title=pull.title,
+        body=pull.body or "",
+        author=_user(pull.user),
+        trusted=trusted,
+        open=pull.state == "open",
+        url=pull.html_url,
+        comments=comments,
+        head=pull.head.ref,
+        head_sha=pull.head.sha,
+        base=pull.base.ref,
+        draft=pull.draft,
+        same_repository=pull.same_repository,
+    )

@@ -1,0 +1,157 @@
+"""What becomes of a job, the seam that carries it from receiver to worker, and the queue of one process."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
+
+from pydantic import Field
+
+from resolver.domain import Commented, Delivered, Job, JobId, Refused
+from runtime.actions import Frozen
+
+log = logging.getLogger(__name__)
+
+
+class Failed(Frozen):
+    """The machine failed, not the work: somebody must look."""
+
+    kind: Literal["failed"] = "failed"
+    error: str
+
+
+class Cancelled(Frozen):
+    """Somebody asked to stop it."""
+
+    kind: Literal["cancelled"] = "cancelled"
+
+
+Result: TypeAlias = Delivered | Commented | Refused | Failed | Cancelled
+
+
+class Again(Frozen):
+    """Not ended: to be begun once more."""
+
+    kind: Literal["again"] = "again"
+    seconds: float
+    """How long to wait first."""
+    counts: bool = True
+    """False when this was no try: it had to make way."""
+
+
+class Record(Frozen):
+    """What became of a job."""
+
+    job: Job
+    state: Literal["queued", "running", "ended"] = "queued"
+    tries: int = 0
+    """How often it was begun, those not counted that had to make way."""
+    result: Annotated[Result, Field(discriminator="kind")] | None = None
+    """None until it ended."""
+
+    def begun(self) -> "Record":
+        return Record(job=self.job, state="running", tries=self.tries + 1)
+
+    def after(self, result: Result | Again) -> "Record":
+        if isinstance(result, Again):
+            return Record(job=self.job, tries=self.tries if result.counts else self.tries - 1)
+        return Record(job=self.job, state="ended", tries=self.tries, result=result)
+
+
+Handler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, Result | Again]]
+"""Does a job. The number says which try this is, from 1; a try that was killed counts."""
+
+
+class QueueDown(Exception):
+    """Redis does not answer: nothing is stored for sure."""
+
+
+class Queue(Protocol):
+    """Where jobs wait. A method that asks or changes something may raise QueueDown."""
+
+    async def put(self, job: Job) -> bool:
+        """Store the job; False: it is known already, whether it waits, runs or has ended."""
+
+    async def cancel(self, job: JobId) -> bool:
+        """Stop the job within seconds, or never begin it; False: it is unknown or has ended."""
+
+    async def state(self, job: JobId) -> Record | None:
+        """What became of it; None: never heard of."""
+
+    async def work(self, handler: Handler) -> None:
+        """Do jobs until cancelled; what runs then is cancelled too and goes back into the queue.
+
+        Whatever a handler raises ends its job as Failed. A queue that is down is waited for.
+        """
+
+    async def healthy(self) -> bool:
+        """Whether a job could be stored now; never raises."""
+
+
+class InlineQueue:
+    """The queue in this process: nothing outlives it. One job at a time."""
+
+    def __init__(self) -> None:
+        self._records: dict[JobId, Record] = {}
+        self._waiting: asyncio.Queue[JobId] = asyncio.Queue()
+        self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
+
+    async def put(self, job: Job) -> bool:
+        if job.id in self._records:
+            return False
+        self._records[job.id] = Record(job=job)
+        self._waiting.put_nowait(job.id)
+        return True
+
+    async def cancel(self, job: JobId) -> bool:
+        known = self._records.get(job)
+        if known is None or known.state == "ended":
+            return False
+        self._records[job] = known.after(Cancelled())
+        if job in self._running:
+            self._running[job].cancel()
+        return True
+
+    async def state(self, job: JobId) -> Record | None:
+        return self._records.get(job)
+
+    async def work(self, handler: Handler) -> None:
+        while True:
+            job = await self._waiting.get()
+            if self._records[job].state != "ended":
+                await self._perform(handler, self._records[job].begun())
+
+    async def _perform(self, handler: Handler, record: Record) -> None:
+        job = record.job.id
+        self._records[job] = record
+        task = self._running[job] = asyncio.create_task(handler(record.job, record.tries))
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,))
+            result = Again(seconds=0, counts=False) if task.cancelled() else ending(job, task)
+            self._records[job] = record.after(result)
+            self._waiting.put_nowait(job)
+            raise
+        finally:
+            del self._running[job]
+        if self._records[job].state == "ended":
+            return  # cancelled meanwhile
+        result = ending(job, task)
+        self._records[job] = record.after(result)
+        if isinstance(result, Again):
+            asyncio.get_running_loop().call_later(result.seconds, self._waiting.put_nowait, job)
+
+    async def healthy(self) -> bool:
+        return True
+
+
+def ending(job: JobId, task: asyncio.Task[Result | Again]) -> Result | Again:
+    """What a task that is done came to."""
+    if task.cancelled():
+        return Failed(error="cancelled from inside")
+    if (error := task.exception()) is not None:
+        log.error("a job's handler raised", extra={"job": job}, exc_info=error)
+        return Failed(error=type(error).__name__)
+    return task.result()

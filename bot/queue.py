@@ -1,0 +1,281 @@
+"""The queue on Redis: each trigger once, none lost, none doubled, whoever is killed.
+
+A record per job, kept for good, says what became of it; arq carries the job to a worker, at least once.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
+
+import arq
+from arq.connections import ArqRedis
+from arq.constants import in_progress_key_prefix
+from arq.worker import Worker as ArqWorker
+from pydantic import ValidationError
+from redis.asyncio import ConnectionPool
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+
+from bot.jobs import Again, Cancelled, Handler, QueueDown, Record, Result, ending
+from resolver.domain import Job, JobId
+from resolver.errors import SettingsError
+
+log = logging.getLogger(__name__)
+
+
+ATTEND_SECONDS = 1.0  # how often a running job shows that it lives, and looks whether it is wanted
+LEASE_SECONDS = 30.0  # a worker that shows no life for so long has lost its jobs to another
+POLL_SECONDS = 0.2  # how often arq looks for work
+PAUSE_SECONDS = 1.0  # after a Redis error, before the worker goes on
+ANSWER_SECONDS = 5.0  # GitHub gives up on a delivery after 10
+
+# arq's own limits would end a job behind our back (after 300 s, 5 tries, 24 h in the queue), so they are out
+# of reach: the work has limits of its own, and tries are counted in the record.
+JOB_SECONDS = 7 * 24 * 3600
+MOST_TRIES = 1_000_000
+EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000
+
+QUEUE = "patchwright:queue"
+OPEN = "patchwright:open"  # set: ids of the jobs that have not ended
+FUNCTION = "resolve"
+
+
+class ArqQueue:
+    """The queue on a Redis (`redis://`, `rediss://` or `unix://`)."""
+
+    def __init__(
+        self, url: str, *, at_once: int = 2, sole: bool = False, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
+        """`at_once`: jobs that this worker runs at a time. `sole`: nobody else works on this Redis.
+
+        Raises SettingsError for what is no such URL.
+        """
+        self._redis = _client(url)
+        self._at_once = at_once
+        self._sole = sole
+        self._lease_seconds = lease_seconds
+        self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
+
+    async def put(self, job: Job) -> bool:
+        with _redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.sadd(OPEN, job.id)
+                pipe.set(_record(job.id), Record(job=job).model_dump_json(), nx=True)
+                _, fresh = await pipe.execute()
+            known = None if fresh else await self.state(job.id)
+            if fresh or (known and known.state != "ended"):
+                await self._enqueue(job)  # also when known: whoever stored it may have died before this line
+            return bool(fresh)
+
+    async def cancel(self, job: JobId) -> bool:
+        with _redis_errors():
+            known = await self.state(job)
+            if known is None or known.state == "ended":
+                return False
+            await self._redis.set(_unwanted(job), b"1", px=EXPIRES_MS)
+            if known.state == "queued":
+                await self._store(known.after(Cancelled()), keep_unwanted=True)  # it may just have begun
+            return True
+
+    async def state(self, job: JobId) -> Record | None:
+        with _redis_errors():
+            stored = await self._redis.get(_record(job))
+        try:
+            return None if stored is None else Record.model_validate_json(stored)
+        except ValidationError as exc:  # of another version of ours
+            log.error("a job's record is unreadable", extra={"job": job, "faults": exc.error_count()})
+            return None
+
+    async def healthy(self) -> bool:
+        try:
+            with _redis_errors():
+                return bool(await self._redis.ping())
+        except QueueDown:
+            return False
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+    async def work(self, handler: Handler) -> None:
+        tasks: set[asyncio.Task[Any]] = set()
+        try:
+            if self._sole:
+                await self._patiently(self._free)
+            while True:
+                await self._patiently(self._mend)
+                # A Redis error ends an arq worker and leaves its counters wrong: a new one takes over, while
+                # what the old one has begun goes on to its end.
+                worker = self.worker(handler)
+                try:
+                    await worker.main()
+                except (RedisError, OSError) as exc:
+                    log.warning("the queue is interrupted", extra={"reason": type(exc).__name__})
+                    await asyncio.sleep(PAUSE_SECONDS)
+                finally:
+                    tasks |= set(worker.tasks.values())
+                    tasks -= {task for task in tasks if task.done()}
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def worker(self, handler: Handler) -> ArqWorker:
+        """arq's share of `work`, with its limits out of the way."""
+
+        async def resolve(ctx: dict[Any, Any], text: str) -> None:
+            try:
+                await self._perform(handler, Job.model_validate_json(text))
+            except (RedisError, OSError, QueueDown) as exc:
+                raise arq.Retry(defer=PAUSE_SECONDS) from exc  # else arq would take the job out of its queue
+
+        logging.getLogger("arq.worker").setLevel(logging.WARNING)  # it prints a job's arguments: foreign text
+        worker = ArqWorker(
+            functions=[arq.func(resolve, name=FUNCTION)],
+            redis_pool=self._redis,
+            queue_name=QUEUE,
+            handle_signals=False,
+            max_jobs=self._at_once,
+            poll_delay=POLL_SECONDS,
+            job_timeout=JOB_SECONDS,
+            max_tries=MOST_TRIES,
+            keep_result=0,  # ours is in the record
+            expires_extra_ms=EXPIRES_MS,
+            job_serializer=_to_json,
+            job_deserializer=json.loads,
+        )
+        # How long a job is taken without a sign of life. arq's choice, its time limit + 10 s, would leave the
+        # job of a killed worker lying for a week; ours is short, and renewed while the job runs.
+        worker.in_progress_timeout_s = self._lease_seconds
+        return worker
+
+    async def _perform(self, handler: Handler, job: Job) -> None:
+        if job.id in self._running:  # its lease ran out while Redis was away; it goes on here all the same
+            raise arq.Retry(defer=self._lease_seconds)
+        known = await self.state(job.id)
+        if known is None or known.state == "ended":
+            return
+        record = known.begun()
+        await self._store(record)
+        task = self._running[job.id] = asyncio.create_task(handler(job, record.tries))
+        attendant = asyncio.create_task(self._attend(job.id, task))
+        try:
+            await asyncio.wait((task,))
+            asked = attendant.done()
+        except asyncio.CancelledError:  # we are told to go: its log goes on later
+            task.cancel()
+            await asyncio.wait((task,))
+            result = Again(seconds=0, counts=False) if task.cancelled() else ending(job.id, task)
+            # In a task of its own: before Python 3.11.3 a timeout inside a cancelled task, such as redis-py's,
+            # ends it as cancelled once more. Debian 12 has 3.11.2.
+            await asyncio.create_task(self._store(record.after(result)))
+            raise
+        finally:
+            attendant.cancel()
+            await asyncio.gather(attendant, return_exceptions=True)
+            del self._running[job.id]
+        result = Cancelled() if asked and task.cancelled() else ending(job.id, task)
+        await self._patiently(lambda: self._store(record.after(result)))
+        if isinstance(result, Again):
+            raise arq.Retry(defer=result.seconds)
+
+    async def _attend(self, job: JobId, task: asyncio.Task[Result | Again]) -> None:
+        """Keeps the lease while the job runs; ends by cancelling it when somebody asked for that."""
+        while True:
+            try:
+                async with self._redis.pipeline(transaction=False) as pipe:
+                    pipe.get(_unwanted(job))
+                    pipe.pexpire(in_progress_key_prefix + job, round(self._lease_seconds * 1000))
+                    unwanted, _ = await pipe.execute()
+            except (RedisError, OSError):
+                unwanted = None  # the work goes on without Redis
+            if unwanted:
+                task.cancel()
+                return
+            await asyncio.sleep(ATTEND_SECONDS)
+
+    async def _free(self) -> None:
+        """Nobody else can be running these: what a killed worker left begins at once."""
+        for job in await self._open():
+            await self._redis.delete(in_progress_key_prefix + job)
+
+    async def _mend(self) -> None:
+        """Every job that has not ended is in arq's queue, whatever was lost on the way."""
+        for job in await self._open():
+            known = await self.state(job)
+            if known is None or known.state == "ended":
+                await cast("Awaitable[int]", self._redis.srem(OPEN, job))
+            else:
+                await self._enqueue(known.job)
+
+    async def _open(self) -> list[JobId]:
+        return [
+            JobId(name.decode()) for name in await cast("Awaitable[set[bytes]]", self._redis.smembers(OPEN))
+        ]
+
+    async def _enqueue(self, job: Job) -> None:
+        """Nothing happens when it is there already."""
+        await self._redis.enqueue_job(FUNCTION, job.model_dump_json(), _job_id=job.id)
+
+    async def _store(self, record: Record, *, keep_unwanted: bool = False) -> None:
+        job = record.job.id
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.set(_record(job), record.model_dump_json())
+            if record.state == "ended":
+                pipe.srem(OPEN, job)
+                if not keep_unwanted:
+                    pipe.delete(_unwanted(job))
+            await pipe.execute()
+
+    async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await write()
+            except (RedisError, OSError, QueueDown) as exc:
+                log.warning("redis does not answer", extra={"reason": type(exc).__name__})
+                await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _record(job: JobId) -> str:
+    return f"patchwright:job:{job}"
+
+
+def _unwanted(job: JobId) -> str:
+    return f"patchwright:unwanted:{job}"
+
+
+def _to_json(value: dict[str, Any]) -> bytes:
+    # arq puts exceptions into what it stores of a failed job; their text is enough.
+    return json.dumps(value, default=str).encode()
+
+
+def _client(url: str) -> ArqRedis:
+    try:
+        pool = ConnectionPool.from_url(
+            url,
+            socket_timeout=ANSWER_SECONDS,
+            socket_connect_timeout=ANSWER_SECONDS,
+            # After a restart of Redis every pooled connection fails once.
+            retry=Retry(NoBackoff(), 1),
+            retry_on_error=[ConnectionError, TimeoutError],
+        )
+    except ValueError as exc:
+        raise SettingsError(f"REDIS_URL is not a redis://, rediss:// or unix:// URL: {exc}.") from exc
+    return ArqRedis(
+        pool,
+        job_serializer=_to_json,
+        job_deserializer=json.loads,
+        default_queue_name=QUEUE,
+        expires_extra_ms=EXPIRES_MS,
+    )
+
+
+@contextlib.contextmanager
+def _redis_errors() -> Iterator[None]:
+    try:
+        yield
+    except (RedisError, OSError) as exc:
+        raise QueueDown(f"Redis does not answer: {type(exc).__name__}") from exc

@@ -1,0 +1,174 @@
+"""What a person at a terminal, a pipe or a CI log reads while a run goes on, and at its end."""
+
+import json
+import logging
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from resolver.domain import Commented, Delivered, Outcome, Refused, Spent, Verdict
+from resolver.events import (
+    Checkpointed,
+    Connected,
+    Decided,
+    Ended,
+    Entry,
+    Judged,
+    Observed,
+    Prepared,
+    Settled,
+    Started,
+    Told,
+)
+from resolver.summary import came, clip, did
+from runtime.egress import WHY
+
+WIDTH = 69  # characters of a line after its time: 80 in all
+MOST_HOSTS = 5  # that the sandbox was refused; the log has them all
+
+
+def plain(text: str) -> str:
+    """Foreign text without control codes, so that it cannot move the cursor, recolour or retitle a terminal."""
+    return "".join(
+        char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
+    )
+
+
+def folded(text: str, width: int = 78) -> str:
+    """Text with its long lines folded between words; lists and tables, whose names are copied, are left alone."""
+    return "\n".join(
+        line if line.startswith(("- ", "|")) else textwrap.fill(line, width, break_long_words=False)
+        for line in text.split("\n")
+    )
+
+
+class LogLine(logging.Formatter):
+    """One line a record: what happened, and the fields that its author gave with it."""
+
+    _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        said = vars(record)
+        fields = ", ".join(f"{name}: {said[name]}" for name in said if name not in self._STANDARD)
+        line = f"{record.levelname} {record.getMessage()}" + (f" ({fields})" if fields else "")
+        trace = ""
+        if record.exc_info:  # exc_text: MaskingFilter has taken our secrets out of it
+            trace = f"\n{record.exc_text or self.formatException(record.exc_info)}"
+        return plain(" ".join(line.split()) + trace)
+
+
+class Narrator:
+    """Tells a run's entries as lines, each with the seconds since it began."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+        self._began: Any = None
+        self._steps = 0
+        self._asked: dict[str, str] = {}
+
+    def __call__(self, entry: Entry) -> None:
+        self._began = self._began or entry.at
+        for line in self._lines(entry):
+            self._write(f"{(entry.at - self._began).total_seconds():6.1f} s  {plain(line)}")
+
+    def _lines(self, entry: Entry) -> list[str]:
+        match entry.event:
+            case Started() as event:
+                return [
+                    f"{event.job.repo}#{event.thread.number}: {event.thread.title}",
+                    f"model {event.model}, {event.sandbox} sandbox",
+                ]
+            case Prepared(problem=str()):
+                return ["the repository's set-up was not done: its tests run without it"]
+            case Prepared(warm=warm):
+                return ["the repository's set-up was kept" if warm else "the repository's set-up is done"]
+            case Connected(visits=visits):
+                refused = [f"refused {each.host}: {WHY[each.refused]}" for each in visits if each.refused]
+                more = [f"and {len(refused) - MOST_HOSTS} more"] if len(refused) > MOST_HOSTS else []
+                lines = [*refused[:MOST_HOSTS], *more]
+                return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
+            case Told(source="brief"):
+                return ["the agent has its brief"]
+            case Told(source="program"):
+                return ["the agent was told something (see the log)"]
+            case Decided(calls=calls, thought=thought):
+                self._steps += 1
+                self._asked = {call.id: did(call.action) for call in calls}
+                lines = textwrap.wrap(thought, WIDTH - 5, max_lines=2, placeholder=" …")
+                return [
+                    f"{mark:>4} {line}" for mark, line in zip((f"{self._steps}.", ""), lines, strict=False)
+                ]
+            case Observed(call=call, observation=observation):
+                asked, answer = self._asked.get(call, "the call that was under way"), f"→ {came(observation)}"
+                if len(asked) + len(answer) <= WIDTH - 7:
+                    return [f"     {asked}  {answer}"]
+                return [f"     {clip(asked, WIDTH - 5)}", f"       {clip(answer, WIDTH - 7)}"]
+            case Ended(reason=reason, detail=detail):
+                return [
+                    f"the agent's work ended ({reason}): {detail}",
+                    "proving the patch in clean sandboxes",
+                ]
+            case Judged(verdict=verdict):
+                return [f"verdict: {verdict.kind}. {verdict.reason}"]
+            case Checkpointed() | Settled():
+                return []
+            case _:
+                return []
+
+
+def outcome_json(
+    run: str, outcome: Outcome | None, verdict: Verdict | None, spent: Spent, **more: Any
+) -> dict[str, Any]:
+    """The outcome as one JSON object; absent things are null."""
+    url = outcome.url if isinstance(outcome, Delivered) else None
+    branch = outcome.branch if isinstance(outcome, Delivered | Commented) else None
+    reason = (
+        outcome.explanation
+        if isinstance(outcome, Refused)
+        else outcome.reason
+        if isinstance(outcome, Commented)
+        else None
+    )
+    return {
+        "outcome": outcome.kind if outcome else None,
+        "verdict": verdict.kind if verdict else None,
+        "reason": reason or (verdict.reason if verdict else None),
+        "pull_request": url,
+        "draft": outcome.draft if isinstance(outcome, Delivered) else None,
+        "comment": outcome.url if isinstance(outcome, Commented) else None,
+        "branch": branch,
+        "newly_passing": list(verdict.newly_passing) if verdict else [],
+        "newly_failing": list(verdict.newly_failing) if verdict else [],
+        "cost_usd": None if spent.unpriced else float(spent.usd),
+        "tokens": spent.prompt_tokens + spent.completion_tokens,
+        "steps": spent.steps,
+        "seconds": round(spent.seconds, 1),
+        "run": run,
+        **more,
+    }
+
+
+def print_json(value: dict[str, Any], to: TextIO | None = None) -> None:
+    """One JSON object and nothing else."""
+    (to or sys.stdout).write(json.dumps(value, ensure_ascii=True) + "\n")
+
+
+def tests_table(verdict: Verdict) -> str:
+    """The test runs before and after, as a small table for a terminal."""
+    if verdict.before is None or verdict.after is None:
+        return "no test run could be had"
+    rows = [("", "before", "after")]
+    if verdict.before.results or verdict.after.results:
+        rows.append(("passed", str(verdict.before.passed), str(verdict.after.passed)))
+        rows.append(("failed", str(verdict.before.failed), str(verdict.after.failed)))
+    else:
+        rows.append(("exit code", str(verdict.before.exit_code), str(verdict.after.exit_code)))
+    table = "\n".join(f"  {name:10} {old:>7} {new:>7}" for name, old, new in rows)
+    lists = [
+        ("now passing", verdict.newly_passing),
+        ("now failing", verdict.newly_failing),
+        ("flaky", verdict.flaky),
+    ]
+    return "\n".join([table, *(f"  {title}: {plain(test)}" for title, tests in lists for test in tests[:10])])

@@ -1,0 +1,73 @@
+"""Which deliveries ask for work, and the identity of what they ask. Pure."""
+
+import hashlib
+import re
+from typing import assert_never
+
+from bot.commands import find_command
+from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping
+from resolver.domain import Job, JobId, User
+from runtime.actions import Frozen
+
+OWN_TAG = "<!-- patchwright:"
+"""How a comment of ours begins its hidden tag (`Forge.say`)."""
+
+
+class Triggers(Frozen):
+    """What starts a run."""
+
+    label: str = "fix-me"
+    mention: str = "@agent"
+    app_id: str | None = None
+    """Id or client id of our own App; None when we act with a token."""
+
+
+def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
+    """The job that this delivery asks for, if any. Whether its sender may ask is for the forge to say, later.
+
+    A mention or label on a pull request is a job too: to be told "not there yet" is better than silence.
+    """
+    match delivery:
+        case Ping() | Ignored():
+            return None
+        case Labelled():
+            if delivery.sender.bot or delivery.label != rules.label:
+                return None
+            return _job(delivery, "label", delivery.label, delivery.at)
+        case CommentMade():
+            if is_our_own(delivery, rules) or delivery.sender.bot:
+                return None  # two bots that answer each other would never end
+            if (command := find_command(delivery.body, rules.mention)) is None:
+                return None
+            return _job(delivery, "comment", str(delivery.comment_id), command=command)
+        case _:
+            assert_never(delivery)
+
+
+def is_our_own(comment: CommentMade, rules: Triggers) -> bool:
+    """Whether we wrote it: through our App, or with a person's token and our tag.
+
+    A quotation of our comment has the tag behind a `>`, so that a reply to it still counts.
+    """
+    if rules.app_id is not None and rules.app_id in comment.through_app:
+        return True
+    return any(line.lstrip().startswith(OWN_TAG) for line in comment.body.split("\n"))
+
+
+def _job(delivery: Labelled | CommentMade, *trigger: str, command: str = "") -> Job:
+    return Job(
+        id=identity(delivery, *trigger),
+        repo=delivery.repo,
+        number=delivery.number,
+        requester=User(id=delivery.sender.id, login=delivery.sender.login),
+        command=command,
+        installation=delivery.installation,
+    )
+
+
+def identity(delivery: Labelled | CommentMade, *trigger: str) -> JobId:
+    """The trigger's name: the same for every delivery of it, safe as a directory's name, and readable."""
+    parts = "\0".join((str(delivery.repo_id), str(delivery.number), *trigger))
+    digest = hashlib.sha256(parts.encode()).hexdigest()[:12]
+    readable = re.sub(r"[^a-z0-9]+", "-", str(delivery.repo).lower()).strip("-")[:60]
+    return JobId(f"{readable}-{delivery.number}-{digest}")

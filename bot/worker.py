@@ -1,0 +1,100 @@
+"""A job's outermost frame: what the machine did wrong is tried again, or told to the thread and ended."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from bot.jobs import Again, Failed, Result
+from resolver.domain import Job, Outcome, Repo
+from resolver.errors import Interrupted, RateLimited, ResolverError
+from runtime.errors import SandboxError
+
+log = logging.getLogger(__name__)
+
+MOST_TRIES = 5
+FIRST_PAUSE = 10.0  # seconds; doubled with every try
+LONGEST_PAUSE = 300.0
+BUSY_SECONDS = 5.0  # until a job looks again whether its thread is free
+LIMIT_SECONDS = 12 * 3600.0  # of one try. The work has tighter limits of its own; this one frees the worker.
+MOST_TEXT = 500  # characters of an error that are kept in a record
+
+Resolve: TypeAlias = Callable[[Job], Awaitable[Outcome]]
+Apologize: TypeAlias = Callable[[Job, Exception], Awaitable[object]]
+
+
+class GaveUp(Exception):
+    """A job that kills its worker in every try, or never ends."""
+
+
+class Worker:
+    """Does jobs through `resolve`; `Worker.run` is a handler for `Queue.work`.
+
+    A cancelled job is only cancelled: its log goes on later, or never.
+    """
+
+    def __init__(
+        self,
+        resolve: Resolve,
+        apologize: Apologize,
+        *,
+        most_tries: int = MOST_TRIES,
+        first_pause: float = FIRST_PAUSE,
+        limit_seconds: float = LIMIT_SECONDS,
+    ) -> None:
+        self._resolve = resolve
+        self._apologize = apologize
+        self._most_tries = most_tries
+        self._first_pause = first_pause
+        self._limit_seconds = limit_seconds
+        self._busy: set[tuple[Repo, int]] = set()
+
+    async def run(self, job: Job, tries: int) -> Result | Again:
+        """What the job came to; never raises but when cancelled."""
+        thread = (job.repo, job.number)
+        if thread in self._busy:  # two runs on one issue would push to one branch
+            return Again(seconds=BUSY_SECONDS, counts=False)
+        self._busy.add(thread)
+        try:
+            if tries > self._most_tries:
+                raise GaveUp(f"The work was begun {self._most_tries} times and broke off each time.")
+            async with asyncio.timeout(self._limit_seconds) as limit:
+                return await self._resolve(job)
+        except Exception as exc:
+            error = cause_of(exc)
+            if isinstance(error, TimeoutError) and limit.expired():
+                error = GaveUp(f"The work took longer than {self._limit_seconds:g} s.")
+            log.exception("job failed", extra={"job": job.id, "try": tries})
+            if may_be_retried(error) and tries < self._most_tries:
+                return Again(seconds=self._pause(error, tries))
+            await self._tell(job, error)
+            return Failed(error=f"{type(error).__name__}: {error}"[:MOST_TEXT])
+        finally:
+            self._busy.discard(thread)
+
+    async def _tell(self, job: Job, error: Exception) -> None:
+        try:
+            async with asyncio.timeout(60):
+                await self._apologize(job, error)
+        except (ResolverError, TimeoutError, OSError) as exc:  # the forge may be what failed
+            log.error("thread not told", extra={"job": job.id, "error": type(exc).__name__})
+
+    def _pause(self, error: Exception, tries: int) -> float:
+        if isinstance(error, RateLimited):
+            return max(self._first_pause, (error.until - datetime.now(UTC)).total_seconds())
+        return min(self._first_pause * 2.0 ** (tries - 1), LONGEST_PAUSE)
+
+
+def may_be_retried(error: Exception) -> bool:
+    """Whether another try makes sense; what nobody thought of is a fault of ours, and stays one."""
+    return isinstance(error, Interrupted) or (
+        isinstance(error, ResolverError | SandboxError) and error.retryable
+    )
+
+
+def cause_of(error: Exception) -> Exception:
+    """The one error in a group of one: a task group wraps what its task raised."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,312 @@
+"""A recorded model behind an OpenAI-compatible endpoint on loopback.
+
+It serves `POST /v1/chat/completions`, without streaming, and `GET /v1/models`. A recording is keyed by turn,
+not by the bytes of the prompt: an edit of a sentence does not break it.
+"""
+
+import asyncio
+import inspect
+import json
+import socket
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import uvicorn
+from pydantic import BaseModel, Field
+
+from demo.world.asgi import Message, Receive, Send, fields, respond, whole_body
+from demo.world.server import Listening
+from resolver import prose
+from resolver.render import result
+from runtime.actions import Failed, Frozen
+
+CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
+CACHED_BLOCK = 128  # tokens; OpenAI caches prompts in blocks of this size
+
+LOST = result(Failed(reason="lost", message=prose.lost(saved=False)))
+"""How the agent answers a call that was killed in mid-run and left nothing."""
+
+Hook = Callable[[int, dict[str, Any]], Awaitable[None] | None]
+
+
+class WrittenCall(Frozen):
+    """A tool call as the model writes it."""
+
+    name: str
+    arguments: dict[str, Any] | str
+    """Text is sent as it is, so that a recording can be wrong on purpose."""
+
+    @property
+    def text(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+
+
+class Turn(Frozen):
+    """One reply: `Turn("Look around.", RunShell(command="ls"))`."""
+
+    thought: str
+    calls: tuple[WrittenCall, ...] = ()
+    finish_reason: Literal["stop", "tool_calls", "length"] | None = None
+    """None: as the calls make it."""
+
+    def __init__(self, thought: str, *actions: Frozen, **fields: Any) -> None:
+        written = tuple(
+            WrittenCall(name=values.pop("kind"), arguments=values)
+            for values in (action.model_dump(mode="json", exclude_none=True) for action in actions)
+        )
+        BaseModel.__init__(self, thought=thought, calls=written or fields.pop("calls", ()), **fields)
+
+
+class Fault(Frozen):
+    """What one request gets instead of its turn."""
+
+    status: int = 200
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+    cut: bool = False
+    """The connection ends in the middle of the body."""
+
+
+def rate_limited(retry_after: float | None = None) -> Fault:
+    headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+    return _error(429, "Rate limit reached for requests", code="rate_limit_exceeded", headers=headers)
+
+
+def context_overflow() -> Fault:
+    text = "This model's maximum context length is 128000 tokens. Your messages resulted in 150000 tokens."
+    return _error(400, text, code="context_length_exceeded")
+
+
+def html(status: int = 200) -> Fault:
+    """What a proxy or a captive portal answers."""
+    page = "<!doctype html><html><body><h1>Sign in to continue</h1></body></html>"
+    return Fault(status=status, headers={"content-type": "text/html"}, body=page)
+
+
+def server_error(status: int = 500) -> Fault:
+    return _error(status, "The server had an error while processing your request", kind="server_error")
+
+
+def cut_off() -> Fault:
+    return Fault(
+        body=json.dumps(_completion("recorded", {"role": "assistant", "content": "x" * 500})), cut=True
+    )
+
+
+def unparsable() -> Fault:
+    """A reply that was billed and holds nothing that a client can use."""
+    return Fault(body=json.dumps(_completion("recorded", {}) | {"choices": [], "usage": _usage(1000, 50, 0)}))
+
+
+class Endpoint:
+    """Serves a recording while entered; every request with its right key is kept in `requests`.
+
+    `delay`: seconds before each answer. `on_request(turn, body)` is called before each answer, and awaited
+    when it is a coroutine. `fail(...)` gives the next requests a fault each.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[Turn],
+        *,
+        key: str | None = None,
+        delay: float = 0.0,
+        on_request: Hook | None = None,
+    ) -> None:
+        self._turns = tuple(turns)
+        self._key = key
+        self._delay = delay
+        self._on_request = on_request
+        self._faults: deque[Fault] = deque()
+        self._sent_before = ""
+        self.requests: list[dict[str, Any]] = []
+        # With its protocol named: asyncio sets TCP_NODELAY on no other, and each answer would wait 40 ms.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self.base_url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+        config = uvicorn.Config(
+            self._serve, interface="asgi3", lifespan="off", ws="none", http="h11", log_config=None,
+            access_log=False, proxy_headers=False, timeout_graceful_shutdown=2, timeout_keep_alive=60,
+        )  # fmt: skip
+        self._uvicorn = Listening(config)
+        self._running: asyncio.Task[None] | None = None
+
+    def fail(self, *faults: Fault) -> None:
+        """The next requests get these instead of their turns."""
+        self._faults.extend(faults)
+
+    async def __aenter__(self) -> Self:
+        self._socket.listen()  # from here on a client waits for the answer instead of being refused
+        self._running = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._uvicorn.should_exit = True
+        assert self._running is not None
+        await self._running
+
+    async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
+        body = await whole_body(receive)
+        fault = await self._answer(scope["method"], scope["path"], fields(scope).get("authorization"), body)
+        headers = {"content-type": "application/json", **fault.headers}
+        content = fault.body.encode()
+        if not fault.cut:
+            await respond(send, fault.status, headers, content)
+            return
+        start = [(name.encode(), value.encode()) for name, value in headers.items()]
+        length = [(b"content-length", str(len(content)).encode())]
+        await send({"type": "http.response.start", "status": fault.status, "headers": start + length})
+        await send({"type": "http.response.body", "body": content[: len(content) // 2], "more_body": True})
+        await self._hang_up(scope)
+
+    async def _hang_up(self, scope: Message) -> None:
+        """Closes the connection as it is: ASGI has no word for it."""
+        for connection in list(self._uvicorn.server_state.connections):
+            if getattr(connection, "client", None) == tuple(scope["client"]):
+                connection.transport.close()
+        await asyncio.sleep(0)  # the server must see that it is gone, else it complains
+
+    async def _answer(self, method: str, path: str, authorization: str | None, body: bytes) -> Fault:
+        if self._key is not None and authorization != f"Bearer {self._key}":
+            return _error(401, "Incorrect API key provided.", code="invalid_api_key")
+        match method, path:
+            case "GET", "/v1/models":
+                models: list[Any] = [
+                    {"id": "recorded", "object": "model", "created": 0, "owned_by": "patchwright"}
+                ]
+                return Fault(body=json.dumps({"object": "list", "data": models}))
+            case "POST", "/v1/chat/completions":
+                return await self._complete(json.loads(body))
+            case _:
+                return _error(404, f"Unknown request URL: {method} {path}.", code="unknown_url")
+
+    async def _complete(self, request: dict[str, Any]) -> Fault:
+        messages = request["messages"]
+        if problem := unpaired(messages):
+            return _error(400, problem)
+        turn, calls = next_calls(messages, self._turns)
+        self.requests.append(request)
+        if self._on_request is not None and inspect.isawaitable(waiting := self._on_request(turn, request)):
+            await waiting
+        if self._faults:
+            return self._faults.popleft()
+        if turn >= len(self._turns):
+            return _error(400, f"The recording has {len(self._turns)} turns, and was asked for one more.")
+        await asyncio.sleep(self._delay)
+        return Fault(body=json.dumps(self._reply(request, self._turns[turn], calls)))
+
+    def _reply(self, request: dict[str, Any], turn: Turn, calls: Sequence[WrittenCall]) -> dict[str, Any]:
+        count = len(request["messages"])
+        tool_calls = [
+            {
+                "id": f"call_{count}_{n}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.text},
+            }
+            for n, call in enumerate(calls)
+        ]
+        message: dict[str, Any] = {"role": "assistant", "content": turn.thought}
+        if tool_calls:
+            message |= {"tool_calls": tool_calls}
+        sent = json.dumps([request.get("tools"), request["messages"]])[:-2]
+        same = same_prefix(self._sent_before, sent)
+        self._sent_before = sent
+        cached = same // CHARACTERS_PER_TOKEN // CACHED_BLOCK * CACHED_BLOCK
+        written = len(json.dumps(message)) // CHARACTERS_PER_TOKEN
+        reason = turn.finish_reason or ("tool_calls" if tool_calls else "stop")
+        completion = _completion(request.get("model", "recorded"), message, reason)
+        return completion | {"usage": _usage(len(sent) // CHARACTERS_PER_TOKEN, written, cached)}
+
+
+def next_calls(
+    messages: Sequence[Mapping[str, Any]], turns: Sequence[Turn]
+) -> tuple[int, Sequence[WrittenCall]]:
+    """Which turn is next in a conversation, and which of its calls.
+
+    As a real model would, the recording repeats the calls that were answered as lost.
+    """
+    results = {
+        message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"
+    }
+    turn = 0
+    calls: Sequence[WrittenCall] = turns[0].calls if turns else ()
+    for message in messages:
+        if message["role"] != "assistant":
+            continue
+        answers = (results.get(call["id"]) for call in message.get("tool_calls") or ())
+        lost = [call for call, answer in zip(calls, answers, strict=False) if (answer or "").endswith(LOST)]
+        if not lost:
+            turn += 1
+        calls = lost or (turns[turn].calls if turn < len(turns) else ())
+    return turn, calls
+
+
+def same_prefix(one: str, other: str) -> int:
+    """How many characters at the start are the same."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def unpaired(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """What is wrong with the order of calls and answers, in the words in which OpenAI refuses it."""
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                return (
+                    "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+                )
+            waiting.remove(message["tool_call_id"])
+            continue
+        if waiting:
+            break
+        waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    if waiting:
+        return (
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            f"'tool_call_id'. These did not have response messages: {', '.join(waiting)}"
+        )
+    return None
+
+
+def _completion(model: str, message: Mapping[str, Any], reason: str = "stop") -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-recorded",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+    }
+
+
+def _usage(prompt: int, completion: int, cached: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def _error(
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    kind: str = "invalid_request_error",
+    headers: dict[str, str] | None = None,
+) -> Fault:
+    # Source: platform.openai.com/docs/guides/error-codes
+    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return Fault(status=status, headers=headers or {}, body=json.dumps(body))

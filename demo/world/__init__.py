@@ -1,0 +1,260 @@
+"""A stateful stand-in for GitHub over real HTTP on loopback: for the demo and for the tests."""
+
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from demo.world.api import Api, Write
+from demo.world.bare import Bare
+from demo.world.call import News
+from demo.world.contract import Contract
+from demo.world.git import GitServer
+from demo.world.hooks import Delivery, Hook, Hooks
+from demo.world.server import API, GRAPHQL, Fault, Server
+from demo.world.shapes import Shapes
+from demo.world.state import (
+    APP_PERMISSIONS,
+    App,
+    Comment,
+    Installation,
+    Issue,
+    Pull,
+    Repository,
+    Role,
+    State,
+    User,
+)  # fmt: skip
+
+__all__ = [
+    "App",
+    "Comment",
+    "Delivery",
+    "Installation",
+    "Issue",
+    "OffTheDescription",
+    "Pull",
+    "Repository",
+    "User",
+    "World",
+    "Write",
+]
+
+
+class OffTheDescription(AssertionError):
+    """A request or an answer was not as GitHub describes its API."""
+
+
+class World:
+    """GitHub in a box. Leaving it raises OffTheDescription if anything was off GitHub's own description."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="patchwright-world-", ignore_cleanup_errors=True)
+        self._server = Server()
+        self._contract = Contract()
+        self._writes: list[Write] = []
+        self.server_url = self._server.url
+        """Where git and people go."""
+        self.api_url = self.server_url + API
+        self.graphql_url = self.server_url + GRAPHQL
+        self._state = State(Path(self._directory.name))
+        self._shapes = Shapes(self.api_url, self.server_url)
+        self._hooks = Hooks(self._state, self._shapes, self._contract)
+        self._server.api = Api(self._state, self._shapes, self._contract, self._writes, self._hooks.soon)
+        self._server.git = GitServer(self._state, self._writes)
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._hooks.close()
+        await self._server.stop()
+        self._directory.cleanup()
+        if error is None and self.violations:
+            raise OffTheDescription("\n".join(self.violations))
+
+    # --- what there is --------------------------------------------------------------------------------------
+
+    def user(self, login: str) -> User:
+        """The person of this name, made if new."""
+        return self._state.user(login)
+
+    def rename(self, login: str, new: str) -> None:
+        """The same person under another name: the id stays, the old name is free."""
+        self.user(login).login = new
+
+    def leave(self, login: str) -> None:
+        """This person deletes their account; what they wrote stays, by nobody."""
+        self._state.leave(self.user(login))
+
+    def repository(
+        self,
+        full_name: str,
+        files: Mapping[str, str | bytes] | Path | None = None,
+        *,
+        permissions: Mapping[str, Role] | None = None,
+        private: bool = False,
+    ) -> Repository:
+        """A repository with one commit on `main`; without files none. `permissions`: login to role."""
+        owner, name = full_name.split("/")
+        made = Repository(
+            id=self._state.next_id(), owner=self._state.user(owner, "Organization"), name=name,
+            private=private,
+            bare=Bare.create(self._state.root / f"{full_name}.git", "main"), created=self._state.stamp(),
+        )  # fmt: skip
+        for login, role in (permissions or {}).items():
+            self.permit(made, login, role)
+        if files is not None:
+            made.bare.commit("main", files, "Begin")
+        self._state.repositories.append(made)
+        return made
+
+    def permit(self, repo: Repository, login: str, role: Role) -> None:
+        """From now on this user has this role there; "none" leaves them what everybody may."""
+        repo.roles.pop(self.user(login).id, None)
+        if role != "none":
+            repo.roles[self.user(login).id] = role
+
+    def token(self, login: str) -> str:
+        """A personal access token: may do what its user may."""
+        return self._state.personal_token(self.user(login)).value
+
+    def app(self, slug: str = "patchwright", permissions: Mapping[str, str] = APP_PERMISSIONS) -> App:
+        """A GitHub App with a fresh key; it acts as `SLUG[bot]` where it is installed."""
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        pem, public = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        made = App(
+            id=self._state.next_id(), slug=slug, bot=self._state.user(f"{slug}[bot]", "Bot"),
+            private_key_pem=key.private_bytes(
+                pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            ).decode(),
+            public_key_pem=key.public_key().public_bytes(pem, public).decode(),
+            created=self._state.stamp(), permissions=dict(permissions),
+        )  # fmt: skip
+        self._state.apps.append(made)
+        return made
+
+    def install(self, app: App, *repositories: Repository) -> Installation:
+        """The app installed on these repositories of one owner."""
+        made = Installation(
+            self._state.next_id(), app, repositories[0].owner, list(repositories), self._state.stamp()
+        )
+        self._state.installations.append(made)
+        return made
+
+    def installation_token(self, installation: Installation) -> str:
+        """What an Actions run or an operator would hold: good for the installation's repositories, 3600 s."""
+        ids = frozenset(repo.id for repo in installation.repositories)
+        return self._state.installation_token(installation, ids, installation.app.permissions).value
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Every token that was ever given, personal ones and those of installations."""
+        return tuple(self._state.tokens)
+
+    def expire_tokens(self) -> None:
+        """Every installation token given so far is too old from now on."""
+        for token in self._state.tokens.values():
+            if token.expires is not None:
+                token.expires = datetime.now(UTC)
+
+    def hook(self, url: str, secret: str) -> Hook:
+        """From now on this URL is told what happens."""
+        return self._hooks.add(url, secret)
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def issue(self, repo: Repository, *, title: str, body: str | None, by: str) -> Issue:
+        """A new issue. No hook is told: nothing of ours listens for that."""
+        return self._state.issue(repo, title, body, self.user(by))
+
+    async def label(self, thread: Issue, name: str, *, by: str) -> Delivery:
+        """Somebody puts a label on it in the browser; the delivery that tells so."""
+        shape = self._shapes.label(thread.repo, self._state.label(thread, name))
+        return await self._hooks.tell(
+            News(_about(thread), "labeled", thread, self.user(by), {"label": shape})
+        )
+
+    async def unlabel(self, thread: Issue, name: str, *, by: str) -> Delivery:
+        label = thread.repo.labels[name.lower()]
+        self._state.unlabel(thread, label)
+        shape = self._shapes.label(thread.repo, label)
+        return await self._hooks.tell(
+            News(_about(thread), "unlabeled", thread, self.user(by), {"label": shape})
+        )
+
+    async def comment(self, thread: Issue, body: str, *, by: str) -> Delivery:
+        """Somebody comments in the browser; the delivery that tells so."""
+        made = self._state.comment(thread, body, self.user(by))
+        shape = self._shapes.comment(thread, made)
+        return await self._hooks.tell(
+            News("issue_comment", "created", thread, self.user(by), {"comment": shape})
+        )
+
+    def said(self, thread: Issue, body: str, *, by: str) -> Comment:
+        """A comment that no hook is told of: one from before."""
+        return self._state.comment(thread, body, self.user(by))
+
+    async def redeliver(self, delivery: Delivery) -> Delivery:
+        """The same delivery once more: same GUID, same bytes."""
+        return await self._hooks.again(delivery)
+
+    def close(self, thread: Issue) -> None:
+        thread.closed = thread.updated = self._state.stamp()
+
+    # --- what goes wrong ------------------------------------------------------------------------------------
+
+    def lose_next_request(self, method: str, path_end: str) -> None:
+        """The next such request does nothing, and the connection drops."""
+        self._server.faults.append(Fault(method, path_end, "lost request"))
+
+    def lose_next_response(self, method: str, path_end: str) -> None:
+        """The next such request does its work, and the connection drops before the answer."""
+        self._server.faults.append(Fault(method, path_end, "lost response"))
+
+    def refuse_next(
+        self,
+        method: str,
+        path_end: str,
+        *,
+        status: int,
+        headers: Mapping[str, str] | None = None,
+        times: int = 1,
+    ) -> None:
+        """The next such requests do nothing and are answered so."""
+        self._server.faults += [Fault(method, path_end, "refused", status, dict(headers or {}))] * times
+
+    # --- what was seen --------------------------------------------------------------------------------------
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """Every request that was made to change something, pushes too, in order; minting a token is none."""
+        return tuple(self._writes)
+
+    @property
+    def connections(self) -> int:
+        """How many connections were opened to it so far."""
+        return len(self._server.clients)
+
+    @property
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """Every attempt at every hook, in order."""
+        return tuple(self._hooks.deliveries)
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """Everything that was off GitHub's description."""
+        return tuple(self._contract.violations)
+
+
+def _about(thread: Issue) -> str:
+    """The event that tells of a thread: GitHub has one for issues and one for pull requests."""
+    return "pull_request" if isinstance(thread, Pull) else "issues"

@@ -1,0 +1,132 @@
+"""Signed webhook deliveries, as GitHub sends them; each can be sent again under its own GUID."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import uuid
+from dataclasses import dataclass, field
+
+import httpx
+
+from demo.world.call import News
+from demo.world.contract import Contract
+from demo.world.shapes import Json, Shapes, node_id
+from demo.world.state import Pull, State
+
+PATIENCE = 10  # seconds; GitHub waits no longer for an answer
+
+
+@dataclass(frozen=True)
+class Hook:
+    id: int
+    url: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One attempt to tell one hook something."""
+
+    hook: Hook
+    guid: str
+    """The same for every attempt."""
+    event: str
+    action: str
+    body: bytes = field(repr=False)
+    status: int | None
+    """None when the receiver did not answer in time, or at all."""
+    redelivery: bool = False
+
+
+class Hooks:
+    """Every hook hears of every repository."""
+
+    def __init__(self, state: State, shapes: Shapes, contract: Contract) -> None:
+        self._state = state
+        self._shapes = shapes
+        self._contract = contract
+        self._hooks: list[Hook] = []
+        self._under_way: set[asyncio.Task[tuple[Delivery, ...]]] = set()
+        self.deliveries: list[Delivery] = []
+        self._client = httpx.AsyncClient(timeout=PATIENCE, trust_env=False)
+
+    def add(self, url: str, secret: str) -> Hook:
+        hook = Hook(self._state.next_id(), url, secret)
+        self._hooks.append(hook)
+        return hook
+
+    def soon(self, news: News) -> None:
+        """Sends it when the loop gets to it, as GitHub does after a request."""
+        task = asyncio.create_task(self._send(self._hooks, self._payload(news), news))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def tell(self, news: News) -> Delivery:
+        """Sends it now; what came of it at the first hook. Raises LookupError if there is no hook."""
+        if not self._hooks:
+            raise LookupError("nobody listens: add a hook to the world first")
+        return (await self._send(self._hooks, self._payload(news), news))[0]
+
+    async def again(self, delivery: Delivery) -> Delivery:
+        """The same bytes under the same GUID, to the same hook."""
+        return await self._post(
+            delivery.hook, delivery.guid, delivery.event, delivery.action, delivery.body, redelivery=True
+        )
+
+    async def close(self) -> None:
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _send(self, hooks: list[Hook], body: bytes, news: News) -> tuple[Delivery, ...]:
+        guid = str(uuid.uuid4())
+        return tuple([await self._post(hook, guid, news.event, news.action, body) for hook in hooks])
+
+    async def _post(
+        self, hook: Hook, guid: str, event: str, action: str, body: bytes, *, redelivery: bool = False
+    ) -> Delivery:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "GitHub-Hookshot/stand-in",
+            "X-GitHub-Hook-ID": str(hook.id),
+            "X-GitHub-Event": event,
+            "X-GitHub-Delivery": guid,
+            "X-Hub-Signature": "sha1=" + hmac.new(hook.secret.encode(), body, hashlib.sha1).hexdigest(),
+            "X-Hub-Signature-256": "sha256="
+            + hmac.new(hook.secret.encode(), body, hashlib.sha256).hexdigest(),
+        }
+        try:
+            status: int | None = (
+                await self._client.post(hook.url, content=body, headers=headers)
+            ).status_code
+        except httpx.TransportError:
+            status = None
+        delivery = Delivery(hook, guid, event, action, body, status, redelivery)
+        self.deliveries.append(delivery)
+        return delivery
+
+    def _payload(self, news: News) -> bytes:
+        repo = news.thread.repo
+        payload: Json = {
+            "action": news.action,
+            **self._thread(news),
+            **news.details,
+            "repository": self._shapes.repository(repo),
+            "sender": self._shapes.user(news.sender),
+        }
+        for installation in self._state.installations:
+            if repo in installation.repositories:
+                payload["installation"] = {
+                    "id": installation.id,
+                    "node_id": node_id("Installation", installation.id),
+                }
+        self._contract.check_hook(news.event, news.action, payload)
+        return json.dumps(payload).encode()
+
+    def _thread(self, news: News) -> Json:
+        if news.event == "pull_request":
+            assert isinstance(news.thread, Pull)
+            return {"number": news.thread.number, "pull_request": self._shapes.pull(news.thread)}
+        return {"issue": self._shapes.issue(news.thread)}

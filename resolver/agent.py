@@ -1,0 +1,196 @@
+"""The CodeAct loop: the next step is read from the log, so that going on after a kill is the normal path."""
+
+import contextlib
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import chain, count
+
+from resolver import prose, rules
+from resolver.domain import Patch
+from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
+from resolver.events import Call, Checkpointed, Decided, Ended, Observed, Prompted, Told, Trajectory
+from resolver.llm.model import Model, Reply
+from resolver.log import Log
+from resolver.render import messages
+from resolver.rules import Limits
+from resolver.tools.sandboxed import CHANGES
+from resolver.tools.tool import Tools
+from runtime.actions import Failed, Finish, Malformed
+
+logger = logging.getLogger(__name__)
+
+MAX_CALLS = 32  # of one reply; more is a model that has lost its way, at the price of a log without end
+MAX_THOUGHT = 100_000  # characters of a reply's text that are kept: it is sent again with every later step
+
+
+async def begin(log: Log, system: str, brief: str, tools: Tools) -> None:
+    """Set the agent up, once per run: what is in the log already stays as it was sent."""
+    events = tuple(log.trajectory)
+    if not any(isinstance(event, Prompted) for event in events):
+        await log.append(Prompted(system=system, tools=tuple(spec.as_openai() for spec in tools.specs)))
+    if not any(isinstance(event, Told) and event.source == "brief" for event in events):
+        await log.append(Told(text=brief, source="brief"))
+
+
+@dataclass
+class Agent:
+    """Works on one run in one sandbox; a new sandbox needs a new agent."""
+
+    model: Model
+    tools: Tools
+    limits: Limits
+    checkpoint: Callable[[], Awaitable[Patch]]
+    """The work tree as a diff against the base, as it is now in the sandbox."""
+    scratch: str
+    """Absolute path of the sandbox's directory for temporary files."""
+    adopted: bool = False
+    """Whether this is the sandbox that the run had, with all that is in it."""
+    lost: str | None = None
+    """Why the sandbox before this one is gone, if that is known."""
+    _arrived: bool = field(default=False, init=False)
+
+    async def run(self, log: Log) -> Ended:
+        """Work until the run has ended; returns at once when it has. Told something new, it goes on.
+
+        Cancelling it leaves a log that another agent can go on with. Raises ModelRefused when the operator
+        must act, SandboxError when the machine failed; the log is then as good as after a cancellation.
+        """
+        if not self._arrived:
+            self._arrived = True
+            await self._take_over(log)
+        while (ended := log.trajectory.ended) is None:
+            await self._step(log)
+        return ended
+
+    async def _take_over(self, log: Log) -> None:
+        """Answer what was in flight when the run broke off, and say what is left of its sandbox."""
+        trajectory = log.trajectory
+        if trajectory.ended or not trajectory.decisions() or _finish(trajectory):
+            return
+        saved = _saved_last(trajectory)
+        text = prose.adopted() if self.adopted else prose.resumed(self.scratch, self.lost)
+        await log.append(Told(text=text, source="resume"))
+        if self.adopted:
+            with contextlib.suppress(ChangeTooLarge):  # told with the next call that changes something
+                await self._save(log)
+        for number, call in enumerate(_in_order(trajectory.unanswered())):
+            message = prose.lost(saved=saved and number == 0, adopted=self.adopted)
+            await log.append(Observed(call=call.id, observation=Failed(reason="lost", message=message)))
+
+    async def _step(self, log: Log) -> None:
+        trajectory = log.trajectory
+        if calls := trajectory.unanswered():
+            await self._answer(_in_order(calls)[0], log)
+        elif _finish(trajectory):
+            await log.append(
+                Ended(reason="finished", detail="The agent gave its account and ended the work.")
+            )
+        elif ended := rules.ending(trajectory, self.limits):
+            await log.append(ended)
+        elif reminder := self._reminder(trajectory):
+            await log.append(Told(text=reminder, source="program"))
+        else:
+            await self._ask(log)
+
+    async def _answer(self, call: Call, log: Log) -> None:
+        observation = await self.tools.answer(call.action)
+        if isinstance(call.action, CHANGES) and not isinstance(observation, Failed):
+            try:
+                await self._save(log)
+            except ChangeTooLarge as exc:
+                # Its effect stays in the sandbox: the model can take away what is too much.
+                observation = Failed(reason="too_large", message=str(exc))
+        await log.append(Observed(call=call.id, observation=observation))
+
+    async def _save(self, log: Log) -> None:
+        """Write the work tree down if it is another than the last one. Raises ChangeTooLarge."""
+        patch = await self.checkpoint()
+        if patch != (log.trajectory.checkpoint() or Patch(base=patch.base, diff=b"")):
+            await log.append(Checkpointed(patch=patch))
+
+    def _reminder(self, trajectory: Trajectory) -> str | None:
+        """What the program has to say before the model is asked again, if it was not said yet."""
+        last = _last_word(trajectory)
+        names = tuple(spec.name for spec in self.tools.specs)
+        if isinstance(last, Decided) and not last.calls:
+            return prose.cut_off(None) if last.truncated else prose.no_call(names)
+        if (left := rules.steps_left(trajectory, self.limits)) is not None:
+            notice = prose.steps_left(left)
+            return None if isinstance(last, Told) and last.text == notice else notice
+        return None
+
+    async def _ask(self, log: Log) -> None:
+        before = log.trajectory
+        try:
+            reply = await self.model.reply(messages(before), self.tools.specs)
+        except ModelRefused:
+            raise  # no other run would fare better: the operator must hear it
+        except ContextOverflow as exc:
+            await log.append(Ended(reason="limit", detail=str(exc)))
+            return
+        except ModelError as exc:
+            await log.append(Ended(reason="error", detail=str(exc)))
+            return
+        if reply.usage.usd is None and not before.spent().unpriced:
+            logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
+        await log.append(self._decided(reply, before))
+
+    def _decided(self, reply: Reply, before: Trajectory) -> Decided:
+        used = {call.id for decision in before.decisions() for call in decision.calls}
+        calls: list[Call] = []
+        for number, wanted in enumerate(reply.calls[:MAX_CALLS], start=1):
+            action = self.tools.parse(wanted)
+            if number == MAX_CALLS and len(reply.calls) > MAX_CALLS:
+                problem = prose.too_many_calls(made=len(reply.calls), limit=MAX_CALLS)
+                action = Malformed(name=wanted.name[:100], arguments="{}", problem=problem)
+            elif reply.truncated and number == len(reply.calls) and isinstance(action, Malformed):
+                action = action.model_copy(update={"problem": prose.cut_off(action.name)})
+            calls.append(Call(id=_fresh(wanted.id, used), action=action))
+        return Decided(
+            thought=reply.text[:MAX_THOUGHT],
+            calls=tuple(calls),
+            usage=reply.usage,
+            reasoning=reply.reasoning,
+            truncated=reply.truncated,
+        )
+
+
+def _saved_last(trajectory: Trajectory) -> bool:
+    """Whether the first open call was done, and is in the patch that the new sandbox started from.
+
+    A checkpoint is written before the answer of its call; so that call is open when a checkpoint stands last.
+    """
+    events = (entry.event for entry in reversed(trajectory.entries))
+    last = next(event for event in events if isinstance(event, Decided | Checkpointed | Observed))
+    return isinstance(last, Checkpointed)
+
+
+def _in_order(calls: tuple[Call, ...]) -> list[Call]:
+    """As the model wrote them, but a finish last: what came with it is done first."""
+    return sorted(calls, key=lambda call: isinstance(call.action, Finish))
+
+
+def _last_word(trajectory: Trajectory) -> Decided | Told | None:
+    """What the model or somebody else said last."""
+    said = (entry.event for entry in reversed(trajectory.entries))
+    return next((event for event in said if isinstance(event, Decided | Told)), None)
+
+
+def _finish(trajectory: Trajectory) -> bool:
+    """Whether the last word is a reply that is answered and asked to finish."""
+    last = _last_word(trajectory)
+    return (
+        isinstance(last, Decided)
+        and any(isinstance(call.action, Finish) for call in last.calls)
+        and not trajectory.unanswered()
+    )
+
+
+def _fresh(id: str, used: set[str]) -> str:
+    """An id that no call of this run has, made of what providers take back; remembers it as used."""
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", id)[:48] or "call"
+    fresh = next(name for name in chain([stem], (f"{stem}-{n}" for n in count(2))) if name not in used)
+    used.add(fresh)
+    return fresh

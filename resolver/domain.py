@@ -1,0 +1,234 @@
+"""The nouns of the work: what is asked, what was made, how it was judged, and how it ended."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Literal, NewType
+
+from pydantic import Field
+
+from runtime.actions import Frozen
+
+JobId = NewType("JobId", str)
+RunId = JobId
+"""A run is named by its job: the same trigger goes on where it stopped."""
+
+
+class Repo(Frozen):
+    """A repository on a forge."""
+
+    # `_` stands in the names of an enterprise's managed users: docs.github.com, "Username considerations".
+    owner: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,38}$")
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+
+class User(Frozen):
+    """A person or bot on the forge."""
+
+    id: int
+    """The forge's numeric id: a login can be renamed and taken by somebody else."""
+    login: str
+
+
+class Job(Frozen):
+    """One trigger, asked for by one person. The same trigger twice is the same job."""
+
+    id: JobId
+    """Identity of the trigger (label event, comment), so a redelivery is the same job. Also the run's name."""
+    repo: Repo
+    number: int = Field(ge=1)
+    requester: User | None
+    """Whose permission counts. None: the operator at the command line, who needs none."""
+    command: str = ""
+    """What was asked beyond the issue itself: the text after the mention."""
+    installation: int | None = None
+    """App installation that may act on the repository; None with a token, or to be looked up."""
+
+
+class Comment(Frozen):
+    """One comment of a thread, as it was when the job started."""
+
+    author: User
+    body: str
+    trusted: bool
+    """Whether its author may write to the repository."""
+
+
+class Issue(Frozen):
+    """An issue, pinned when the job started."""
+
+    kind: Literal["issue"] = "issue"
+    number: int
+    title: str
+    body: str
+    author: User
+    trusted: bool
+    open: bool
+    url: str
+    comments: tuple[Comment, ...] = ()
+
+
+class PullRequest(Frozen):
+    """A pull request as the forge shows it."""
+
+    kind: Literal["pull_request"] = "pull_request"
+    number: int
+    title: str
+    body: str
+    author: User
+    trusted: bool
+    open: bool
+    url: str
+    comments: tuple[Comment, ...] = ()
+    head: str
+    """Branch name."""
+    head_sha: str
+    base: str
+    """Branch name."""
+    draft: bool
+    same_repository: bool
+    """False for a pull request from a fork."""
+
+
+Thread = Annotated[Issue | PullRequest, Field(discriminator="kind")]
+
+
+class Patch(Frozen):
+    """A change against one commit."""
+
+    base: str
+    """Full commit id."""
+    diff: bytes
+    """`git diff --binary --full-index`; applied by git, never parsed by us except for policy."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.diff.strip()
+
+
+# --- proof --------------------------------------------------------------------------------------------------
+
+Result = Literal["passed", "failed", "error", "skipped"]
+
+
+class SuiteRun(Frozen):
+    """What one run of a test command showed."""
+
+    command: str
+    results: dict[str, Result]
+    """Outcome per test. Empty when the runner gives no report; then `exit_code` alone speaks."""
+    exit_code: int | None
+    """None: killed at its time limit."""
+    seconds: float
+    output: str
+    """Tail of what it printed, clipped, masked."""
+    problem: str | None = None
+    """Why this is not a test run at all (no tests found, runner absent, killed, report unreadable); else None."""
+
+    @property
+    def passed(self) -> int:
+        return sum(result == "passed" for result in self.results.values())
+
+    @property
+    def failed(self) -> int:
+        return sum(result in ("failed", "error") for result in self.results.values())
+
+
+VerdictKind = Literal["empty", "untested", "regressed", "fixed", "unproven"]
+
+
+class Verdict(Frozen):
+    """What the test runs say about a patch; decided by them alone.
+
+    empty: no diff. untested: no test run could be had. regressed: a test that passed at base fails with the
+    patch, twice. fixed: nothing regressed, and a test that failed at base, on the code under test, passes now.
+    unproven: the rest.
+    """
+
+    kind: VerdictKind
+    newly_passing: tuple[str, ...] = ()
+    newly_failing: tuple[str, ...] = ()
+    flaky: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """Passed at base and was not run, or was skipped, with the patch."""
+    reason: str = ""
+    """One sentence: why this kind and not a better one."""
+    before: SuiteRun | None = None
+    after: SuiteRun | None = None
+
+
+# --- endings ------------------------------------------------------------------------------------------------
+
+EndingReason = Literal["finished", "asked", "limit", "stuck", "cancelled", "error"]
+
+
+class Spent(Frozen):
+    """What a run has cost so far."""
+
+    usd: Decimal = Decimal(0)
+    """Known dollars."""
+    unpriced: bool = False
+    """True when some call had no known price, so `usd` is a lower bound."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    steps: int = 0
+    """Replies of the model."""
+    seconds: float = 0.0
+    """Wall time from the first to the last event, without the time in which a killed run waited."""
+
+
+class Proposal(Frozen):
+    """A pull request to be: everything the forge needs."""
+
+    repo: Repo
+    number: int
+    """The issue it answers."""
+    base: str
+    branch: str
+    head_sha: str
+    title: str
+    body: str
+    draft: bool
+
+
+class Delivered(Frozen):
+    """A pull request is open; it was read back."""
+
+    kind: Literal["delivered"] = "delivered"
+    url: str
+    number: int
+    branch: str
+    draft: bool
+    verdict: Verdict
+
+
+class Commented(Frozen):
+    """Nothing worth proposing; the thread was told why."""
+
+    kind: Literal["commented"] = "commented"
+    url: str
+    branch: str | None
+    """Where the work is kept, when there was any."""
+    reason: str
+    verdict: Verdict
+
+
+class Refused(Frozen):
+    """The job was not admitted; `explanation` is what its author was told."""
+
+    kind: Literal["refused"] = "refused"
+    explanation: str
+
+
+Outcome = Annotated[Delivered | Commented | Refused, Field(discriminator="kind")]
+
+
+class Credentials(Frozen):
+    """A token for one repository."""
+
+    token: str = Field(repr=False)
+    expires: datetime | None = None
+    """UTC; None: it does not expire while we run."""

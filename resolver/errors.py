@@ -1,0 +1,117 @@
+"""
+ResolverError
+├── ForgeError             the forge is down or answers nonsense; the queue may retry
+│   ├── RateLimited        carries `until`, UTC
+│   ├── Forbidden          our token may not do this; an operator must act
+│   ├── Unauthorized       our token is unknown or expired
+│   └── NotFound           no such repository, issue or pull request, or none that we may see
+├── ModelError             the model gave no usable reply; `retryable` says whether to try again
+│   ├── ModelRefused       key, name or quota: trying again will not help; an operator must act
+│   └── ContextOverflow    the prompt is longer than the model takes
+├── SettingsError          an operator must change something; names the key and the mend
+├── UsageError             the command was given something that it cannot work with
+├── LogError               a run's log is in use, damaged, or cannot be written; says which and why
+├── WorkspaceError         clone, apply, commit or push failed; says which and why
+│   ├── RepositoryUnusable there is nothing to work on: no repository, or none with a commit
+│   └── ChangeTooLarge     the work tree differs from base by more than may leave the sandbox
+├── ProofUnavailable       the test sandbox could not be used; the machine failed, not the tests
+└── Interrupted            the operator pressed Ctrl-C or the worker is going away; the log says where to go on
+"""
+
+from datetime import datetime
+
+
+class ResolverError(Exception):
+    """Something that is not an ending of the work but an accident on the way."""
+
+    retryable = False
+
+
+class ForgeError(ResolverError):
+    """The forge is down or answers nonsense."""
+
+    retryable = True
+
+
+class RateLimited(ForgeError):
+    """The forge asks us to wait."""
+
+    def __init__(self, message: str, until: datetime) -> None:
+        super().__init__(message)
+        self.until = until
+
+
+class Forbidden(ForgeError):
+    """Our token may not do this."""
+
+    retryable = False
+
+
+class Unauthorized(ForgeError):
+    """Our token is unknown or expired."""
+
+    retryable = False
+
+
+class NotFound(ForgeError):
+    """No such thing, or none that we may see."""
+
+    retryable = False
+
+
+class ModelError(ResolverError):
+    """The model gave no usable reply."""
+
+    def __init__(self, message: str, *, retryable: bool = True, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after = retry_after
+        """Seconds that the provider asks us to wait; None: it named none."""
+
+
+class ModelRefused(ModelError):
+    """The provider refuses the key, the model's name or the account."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
+
+
+class ContextOverflow(ModelError):
+    """The prompt is longer than the model takes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
+
+
+class SettingsError(ResolverError):
+    """An operator must change something; the message names the key and the mend."""
+
+
+class LogError(ResolverError):
+    """A run's log is in use by another process, damaged, or cannot be written."""
+
+
+class UsageError(ResolverError):
+    """The command was given something that it cannot work with; the message says what to give instead."""
+
+
+class WorkspaceError(ResolverError):
+    """Clone, apply, commit or push failed."""
+
+
+class RepositoryUnusable(WorkspaceError):
+    """There is nothing to work on: no repository at this place, or none with a commit."""
+
+
+class ChangeTooLarge(WorkspaceError):
+    """The work tree differs from base by more than may leave the sandbox; the message names the files."""
+
+
+class ProofUnavailable(ResolverError):
+    """The tests' sandbox could not be used."""
+
+    retryable = True
+
+
+class Interrupted(ResolverError):
+    """Stopped from outside; the run can be continued from its log."""

@@ -1,0 +1,273 @@
+"""What happened in a run, as past participles; a run is the append-only list of these.
+
+Agent, limits, cost, summary, progress and resume are functions of this list. The log, not the event, knows
+order and clock, so that equal events are equal.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from resolver.domain import EndingReason, Job, Outcome, Patch, Spent, Thread, Verdict
+from runtime.actions import Action, Failed, Frozen, Observation
+from runtime.egress import Network, Visit, merged
+
+
+class Usage(Frozen):
+    """What one reply of a model cost."""
+
+    model: str
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    usd: Decimal | None = None
+    """None: the price of this model is unknown."""
+    seconds: float = 0.0
+
+
+class Call(Frozen):
+    """One tool call of a reply."""
+
+    id: str
+    """The provider's id; unique within a run."""
+    action: Action
+
+
+class Started(Frozen):
+    """The run began, on this content: the thread and base are pinned here, whatever is edited later."""
+
+    kind: Literal["started"] = "started"
+    job: Job
+    thread: Thread
+    base: str
+    """Commit id that the work starts from."""
+    base_branch: str
+    source: str
+    """Where the repository was taken from: its clone URL, or a path on the operator's machine."""
+    model: str
+    """Name of the model that works on it."""
+    sandbox: str
+    """`docker` or `local`."""
+    network: Network = "none"
+    """Of the agent's sandbox; the tests' have none."""
+
+
+class Prepared(Frozen):
+    """The repository's own set-up was done, found done, or failed."""
+
+    kind: Literal["prepared"] = "prepared"
+    commands: tuple[str, ...]
+    warm: bool
+    """An earlier run had done it."""
+    seconds: float
+    skipped: tuple[str, ...] = ()
+    """Programs that the image lacks, so that their part was left out."""
+    problem: str | None = None
+    """Why the run goes on without it."""
+
+
+class Prompted(Frozen):
+    """The agent was set up: system prompt and tools, as the model gets them."""
+
+    kind: Literal["prompted"] = "prompted"
+    system: str
+    tools: tuple[dict[str, Any], ...]
+    """JSON schemas in the form of OpenAI function tools."""
+
+
+class Told(Frozen):
+    """Somebody said something to the agent: the brief, a reminder, the result of the proof."""
+
+    kind: Literal["told"] = "told"
+    text: str
+    source: Literal["brief", "program", "comment", "resume"]
+    """resume: the run goes on in a new sandbox; what passed between the entry before and this is not work."""
+
+
+class Decided(Frozen):
+    """The model replied: one event per reply, so parallel calls stay together."""
+
+    kind: Literal["decided"] = "decided"
+    thought: str
+    calls: tuple[Call, ...]
+    usage: Usage
+    reasoning: tuple[dict[str, Any], ...] = ()
+    """Provider's reasoning blocks, sent back unchanged."""
+    truncated: bool = False
+    """The model ran into its output limit."""
+
+
+class Observed(Frozen):
+    """A call was answered: exactly one per call."""
+
+    kind: Literal["observed"] = "observed"
+    call: str
+    observation: Observation
+
+
+class Checkpointed(Frozen):
+    """The work tree as a diff against the base; a new sandbox starts from the last one."""
+
+    kind: Literal["checkpointed"] = "checkpointed"
+    patch: Patch
+
+
+class Ended(Frozen):
+    """The agent's work is over (the proof and the delivery follow)."""
+
+    kind: Literal["ended"] = "ended"
+    reason: EndingReason
+    detail: str
+    """One sentence for a person."""
+
+
+class Judged(Frozen):
+    """The proof's result."""
+
+    kind: Literal["judged"] = "judged"
+    verdict: Verdict
+
+
+class Connected(Frozen):
+    """The agent's sandbox went, or tried to go, by the network since the last entry of this kind."""
+
+    kind: Literal["connected"] = "connected"
+    visits: tuple[Visit, ...]
+
+
+class Settled(Frozen):
+    """What became of the job; the last event of a run that nobody has to continue."""
+
+    kind: Literal["settled"] = "settled"
+    outcome: Outcome
+
+
+Event = Annotated[
+    Started
+    | Prepared
+    | Prompted
+    | Told
+    | Decided
+    | Observed
+    | Checkpointed
+    | Ended
+    | Judged
+    | Connected
+    | Settled,
+    Field(discriminator="kind"),
+]
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class Entry(Frozen):
+    """One line of the log."""
+
+    seq: int
+    at: datetime
+    """UTC."""
+    event: Event
+
+
+class Trajectory:
+    """A run so far, and the questions that everything else asks of it. Read-only."""
+
+    def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
+        self.entries = entries
+
+    def __iter__(self) -> Iterator[Event]:
+        return (entry.event for entry in self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def started(self) -> Started | None:
+        return next((event for event in self if isinstance(event, Started)), None)
+
+    @property
+    def prepared(self) -> Prepared | None:
+        """What became of the set-up the last time; None: none was needed."""
+        return next((event for event in reversed(list(self)) if isinstance(event, Prepared)), None)
+
+    @property
+    def ended(self) -> Ended | None:
+        """How the agent's work ended; None while it goes on (a message after an ending reopens it)."""
+        for entry in reversed(self.entries):
+            if isinstance(entry.event, Ended):
+                return entry.event
+            if isinstance(entry.event, Told | Decided):
+                return None
+        return None
+
+    @property
+    def settled(self) -> Settled | None:
+        last = self.entries[-1].event if self.entries else None
+        return last if isinstance(last, Settled) else None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the last ending; None when there is none yet."""
+        for entry in reversed(self.entries):
+            if isinstance(entry.event, Judged):
+                return entry.event.verdict
+            if isinstance(entry.event, Ended):
+                return None
+        return None
+
+    def decisions(self) -> tuple[Decided, ...]:
+        return tuple(event for event in self if isinstance(event, Decided))
+
+    def unanswered(self) -> tuple[Call, ...]:
+        """Calls of the last reply that have no observation yet, in order."""
+        answered: set[str] = set()
+        for entry in reversed(self.entries):
+            match entry.event:
+                case Observed(call=call):
+                    answered.add(call)
+                case Decided(calls=calls):
+                    return tuple(call for call in calls if call.id not in answered)
+                case _:
+                    continue
+        return ()
+
+    def checkpoint(self) -> Patch | None:
+        """The last state of the work tree, if it ever differed from the base."""
+        return next(
+            (e.event.patch for e in reversed(self.entries) if isinstance(e.event, Checkpointed)), None
+        )
+
+    def visits(self) -> tuple[Visit, ...]:
+        """All that the agent's sandboxes did by the network."""
+        return merged(visit for event in self if isinstance(event, Connected) for visit in event.visits)
+
+    def lost(self) -> int:
+        """How many calls were answered as lost."""
+        return sum(
+            isinstance(event, Observed)
+            and isinstance(event.observation, Failed)
+            and event.observation.reason == "lost"
+            for event in self
+        )
+
+    def spent(self) -> Spent:
+        """Dollars, tokens, steps and seconds so far."""
+        usages = [event.usage for event in self.decisions()]
+        return Spent(
+            usd=sum((usage.usd for usage in usages if usage.usd is not None), Decimal(0)),
+            unpriced=any(usage.usd is None for usage in usages),
+            prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+            cached_tokens=sum(usage.cached_tokens for usage in usages),
+            completion_tokens=sum(usage.completion_tokens for usage in usages),
+            steps=len(usages),
+            seconds=sum(self._gaps()),
+        )
+
+    def _gaps(self) -> Iterator[float]:
+        """Seconds between each two entries, but not those in which nobody worked."""
+        for before, entry in pairwise(self.entries):
+            if not (isinstance(entry.event, Told) and entry.event.source == "resume"):
+                yield (entry.at - before.at).total_seconds()

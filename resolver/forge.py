@@ -1,0 +1,140 @@
+"""The seam to the forge: eight verbs in our words, and the wrapper that only shows what it would do."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, Thread, User
+from runtime.actions import Frozen
+
+MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer comment or pull request body
+
+Permission = Literal["admin", "maintain", "write", "triage", "read", "none"]
+MAY_TRIGGER: frozenset[Permission] = frozenset({"admin", "maintain", "write"})
+
+
+class RepoFacts(Frozen):
+    """What a run needs to know of a repository on the forge."""
+
+    default_branch: str
+    clone_url: str
+    """HTTPS (or HTTP, for a stand-in) URL without credentials."""
+    private: bool
+    empty: bool
+    """True when it has no commit yet."""
+
+
+class Forge(Protocol):
+    """Where issues live and pull requests go.
+
+    Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). Before an effect it is
+    looked up; after a lost response it is looked up before it is tried again; what is returned was read back.
+    """
+
+    async def facts(self, repo: Repo) -> RepoFacts: ...
+
+    async def thread(self, job: Job) -> Thread:
+        """The issue or pull request as it is now, with its comments, oldest first."""
+
+    async def permission(self, repo: Repo, user: User) -> Permission:
+        """What this user may do, asked by numeric id; anything unknown is "none"."""
+
+    async def credentials(self, repo: Repo) -> Credentials:
+        """A token that can clone and push this one repository."""
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        """Put `body` into our one comment with this hidden tag, making it if there is none; its URL.
+
+        A body over MAX_BODY is clipped, and says so. Somebody else's comment with our tag is not ours.
+        """
+
+    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
+        """Make `branch` on the forge point at `commit` of the bare repository `git_dir`, and read it back.
+
+        Nothing happens when it does already. A branch that somebody else has moved is never overwritten:
+        raises Forbidden naming it.
+        """
+
+    async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
+        """The open pull request whose head is this branch of this repository, if any."""
+
+    async def propose(self, proposal: Proposal) -> PullRequest:
+        """Open the pull request, or bring the one that is open for this branch up to date."""
+
+
+class _Wrapped:
+    """Passes everything on; a wrapper overrides what it changes."""
+
+    def __init__(self, forge: Forge) -> None:
+        self._forge = forge
+
+    async def facts(self, repo: Repo) -> RepoFacts:
+        return await self._forge.facts(repo)
+
+    async def thread(self, job: Job) -> Thread:
+        return await self._forge.thread(job)
+
+    async def permission(self, repo: Repo, user: User) -> Permission:
+        return await self._forge.permission(repo, user)
+
+    async def credentials(self, repo: Repo) -> Credentials:
+        return await self._forge.credentials(repo)
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        return await self._forge.say(repo, number, tag, body)
+
+    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
+        await self._forge.push(repo, git_dir, commit, branch)
+
+    async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
+        return await self._forge.find_pull(repo, branch)
+
+    async def propose(self, proposal: Proposal) -> PullRequest:
+        return await self._forge.propose(proposal)
+
+
+class Masked(_Wrapped):
+    """Hides the run's secrets from everything that is written to the forge."""
+
+    def __init__(self, forge: Forge, mask: Callable[[str], str]) -> None:
+        super().__init__(forge)
+        self._mask = mask
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        return await self._forge.say(repo, number, tag, self._mask(body))
+
+    async def propose(self, proposal: Proposal) -> PullRequest:
+        masked = {"title": self._mask(proposal.title), "body": self._mask(proposal.body)}
+        return await self._forge.propose(proposal.model_copy(update=masked))
+
+
+class DryRun(_Wrapped):
+    """Reads from the forge; what would be written is shown instead."""
+
+    def __init__(self, forge: Forge, show: Callable[[str, str], None]) -> None:
+        super().__init__(forge)
+        self._show = show
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        self._show(f"comment on {repo}#{number}", body)
+        return "dry-run"
+
+    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
+        self._show(f"push {commit[:12]} to {branch}", "")
+
+    async def propose(self, proposal: Proposal) -> PullRequest:
+        self._show(f"pull request: {proposal.title}", proposal.body)
+        return PullRequest(
+            number=proposal.number,
+            title=proposal.title,
+            body=proposal.body,
+            author=User(id=0, login="patchwright"),
+            trusted=True,
+            open=True,
+            url="dry-run",
+            head=proposal.branch,
+            head_sha=proposal.head_sha,
+            base=proposal.base,
+            draft=proposal.draft,
+            same_repository=True,
+        )

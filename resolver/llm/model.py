@@ -1,0 +1,92 @@
+"""The seam to a language model."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import Field
+
+from resolver.events import Usage
+from runtime.actions import Frozen
+
+
+class ToolSpec(Frozen):
+    """A tool as a model sees it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON schema of the arguments, an object."""
+
+    def as_openai(self) -> dict[str, Any]:
+        """In the form of OpenAI's function tools.
+
+        Source: platform.openai.com/docs/guides/function-calling
+        """
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.parameters,
+            },
+        }
+
+
+class ToolCall(Frozen):
+    """A call as the model wrote it, not yet checked."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON text, or what the model sent instead of it."""
+
+
+class System(Frozen):
+    role: Literal["system"] = "system"
+    text: str
+
+
+class FromUser(Frozen):
+    role: Literal["user"] = "user"
+    text: str
+
+
+class FromModel(Frozen):
+    role: Literal["assistant"] = "assistant"
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    reasoning: tuple[dict[str, Any], ...] = ()
+
+
+class FromTool(Frozen):
+    role: Literal["tool"] = "tool"
+    call: str
+    """Id of the call that this answers."""
+    text: str
+
+
+Message = Annotated[System | FromUser | FromModel | FromTool, Field(discriminator="role")]
+
+
+class Reply(Frozen):
+    """One reply of a model."""
+
+    text: str
+    calls: tuple[ToolCall, ...]
+    usage: Usage
+    reasoning: tuple[dict[str, Any], ...] = ()
+    truncated: bool = False
+    """The model ran into its output limit; the last call may be cut off."""
+
+
+class Model(Protocol):
+    """Answers a conversation.
+
+    Raises ModelError (`retryable` says whether the same request may work later), ModelRefused for a key, name
+    or account that the provider does not accept, ContextOverflow for a prompt that is too long.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply: ...

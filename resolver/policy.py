@@ -1,0 +1,141 @@
+"""What a patch may contain when it is to leave the sandbox, and what a reviewer should look at first.
+
+`git apply` refuses `../x`, absolute paths and `.git/`. It accepts symbolic links to anywhere, submodules and
+workflows, so this does not.
+"""
+
+import posixpath
+import re
+import unicodedata
+from fnmatch import fnmatchcase
+
+from resolver.domain import Patch
+from resolver.proof_files import decides_how_tests_run, is_test
+from resolver.tree import MAX_DIFF
+from resolver.workspace import ABSENT, GITLINK, SYMLINK, Change, Workspace
+from runtime.actions import Frozen
+
+MAX_CHANGES = 100  # paths
+MOST_SENTENCES = 10  # of one kind in an answer to a person
+
+FORBIDDEN = (
+    (("*/.gitmodules", "*/.lfsconfig"), "it decides where git fetches other code from"),
+    (("/.github/workflows/*", "/.github/actions/*", "*/action.yml", "*/action.yaml"), "it runs in CI"),
+    (
+        (
+            *("/.gitlab-ci.yml", "/.gitlab/*", "/.circleci/*", "/.travis.yml", "/.drone.yml", "/.cirrus.yml"),
+            *("/.buildkite/*", "/.woodpecker*", "/.forgejo/*", "/.gitea/*", "/.azure-pipelines/*", "/.ci/*"),
+            *(
+                "/azure-pipelines*.yml",
+                "/appveyor.yml",
+                "/.appveyor.yml",
+                "/bitbucket-pipelines.yml",
+                "*/jenkinsfile",
+            ),
+        ),
+        "it runs in CI",
+    ),
+    (("*/.husky/*", "*/.githooks/*", "*/.pre-commit-config.yaml", "*/lefthook.y*ml"), "it runs on a commit"),
+    (
+        (
+            *(
+                "/.github/patchwright.toml",
+                "/.github/dependabot.y*ml",
+                "/.github/settings.yml",
+                "/.github/*.json5",
+            ),
+            *("*/renovate.json*", "*/.renovaterc*", "/.mergify.yml", "/.github/mergify.yml", "*/codeowners"),
+        ),
+        "it tells bots what they may do",
+    ),
+)
+"""Patterns of paths (lower case, with a leading slash), and why nobody but a maintainer changes them."""
+
+MANIFESTS = re.compile(
+    r"(pyproject\.toml|setup\.(py|cfg)|requirements[^/]*\.(txt|in)|pipfile|package\.json|cargo\.toml|go\.mod|gemfile"
+    r"|pom\.xml|build\.gradle(\.kts)?|composer\.json|dockerfile|makefile)|.*(\.lock|-lock\.(json|yaml)|go\.sum)"
+)
+
+
+class Contents(Frozen):
+    """What a patch contains, as far as policy is concerned."""
+
+    files: tuple[str, ...]
+    """Paths that it changes."""
+    refused: tuple[str, ...] = ()
+    """One sentence for each thing that may not be proposed; empty: it may."""
+    notes: tuple[str, ...] = ()
+    """One sentence for each thing that a reviewer should look at."""
+
+
+async def check(workspace: Workspace, patch: Patch) -> Contents:
+    """What is in the patch. Raises WorkspaceError when git does not accept it at all."""
+    return assess(await workspace.changes(patch), len(patch.diff))
+
+
+def assess(changes: tuple[Change, ...], size: int) -> Contents:
+    """What these changes, `size` bytes of diff, mean for policy."""
+    refused = [sentence for change in changes if (sentence := _objection(change))]
+    if len(changes) > MAX_CHANGES:
+        refused.insert(0, f"It touches {len(changes)} files; {MAX_CHANGES} are the limit.")
+    growth = sum(max(0, change.size - change.old_size) for change in changes)
+    if max(size, growth) > MAX_DIFF:
+        refused.insert(0, f"It adds {max(size, growth) / 1e6:.1f} MB; {MAX_DIFF / 1e6:.0f} MB are the limit.")
+    notes = [sentence for change in changes if (sentence := _note(change))]
+    return Contents(
+        files=tuple(change.path for change in changes), refused=_bounded(refused), notes=_bounded(notes)
+    )
+
+
+def _objection(change: Change) -> str | None:
+    """Why this change may not be proposed; None: it may."""
+    path = change.path
+    known = f"/{path}".casefold()
+    if change.old_mode == ABSENT and any(unicodedata.category(letter)[0] == "C" for letter in path):
+        return f"The name of {_printable(path)} holds characters that cannot be seen."
+    if GITLINK in (change.mode, change.old_mode):
+        return f"{path} is a submodule: it takes in code that this pull request would not show."
+    if change.mode == SYMLINK and _leaves(path, change.link or ""):
+        return f"{path} is a symbolic link that points out of the repository, to {_printable(change.link or '')}."
+    if ".git" in known.split("/"):
+        return f"{path} is git's own."
+    for patterns, why in FORBIDDEN:
+        if any(fnmatchcase(known, pattern) for pattern in patterns):
+            return f"{path} is left to maintainers: {why}."
+    return None
+
+
+def _note(change: Change) -> str | None:
+    """What a reviewer should know of this change; None: nothing beyond the diff."""
+    name = posixpath.basename(change.path).lower()
+    if is_test(change.path) and change.mode == ABSENT:
+        return f"{change.path} was deleted; it held tests."
+    if decides_how_tests_run(change.path):
+        return f"{change.path} can change how the tests run."
+    if MANIFESTS.fullmatch(name):
+        return f"{change.path} says what is installed or built."
+    if change.mode == "100755" and change.old_mode != "100755":
+        return f"{change.path} became executable."
+    if change.mode == SYMLINK:
+        return f"{change.path} is a symbolic link to {_printable(change.link or '')}."
+    return None
+
+
+def _leaves(path: str, link: str) -> bool:
+    """Whether a link at `path` points out of the repository, or into git's own directory."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    parts = target.casefold().split("/")
+    return link.startswith("/") or parts[0] == ".." or ".git" in parts
+
+
+def _printable(text: str) -> str:
+    hidden = (
+        letter if unicodedata.category(letter)[0] != "C" else f"\\u{ord(letter):04x}" for letter in text
+    )
+    return "".join(hidden)[:200]
+
+
+def _bounded(sentences: list[str]) -> tuple[str, ...]:
+    if len(sentences) <= MOST_SENTENCES:
+        return tuple(sentences)
+    return (*sentences[:MOST_SENTENCES], f"There are {len(sentences) - MOST_SENTENCES} more like these.")

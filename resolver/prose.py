@@ -1,0 +1,239 @@
+"""One typed function per text. Words live in `templates/`; a missing value is an error, never a blank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from resolver.domain import Job, PullRequest, Spent, Thread, Verdict
+from resolver.events import Ended, Trajectory
+from resolver.llm.model import ToolSpec
+from resolver.summary import Summary, clip, summarize
+from runtime.egress import WHY, Network, Refusal
+
+if TYPE_CHECKING:  # brief.py imports this module
+    from resolver.brief import Brief
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("templates", package_path=""),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        quiet=quiet, fenced=fenced, money=money, duration=duration, clip=clip, size=size
+    )
+    environment.globals["why"] = WHY
+    return environment
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values).strip() + "\n"
+
+
+def _reply(template: str, **values: Any) -> str:
+    """A text for people; the empty lines that a template's branches leave are folded."""
+    return re.sub(r"\n{3,}", "\n\n", _render(f"replies/{template}", **values))
+
+
+def brief(brief: Brief) -> str:
+    """First message to the agent."""
+    return _render("prompts/brief.md.j2", **dict(brief))
+
+
+# --- what the model reads while it works --------------------------------------------------------------------
+
+
+def system(root: str, scratch: str, kind: Literal["docker", "local"], network: Network = "none") -> str:
+    """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind and network."""
+    return _render("prompts/system.md.j2", root=root, scratch=scratch, kind=kind, network=network)
+
+
+def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:
+    """Why a call was not made, and the shape that its arguments should have."""
+    return _render("prompts/malformed.md.j2", tool=tool, problems=problems).strip()
+
+
+def unknown_tool(name: str, near: str | None, known: Sequence[str]) -> str:
+    """That there is no such tool, and which there are."""
+    return _render("prompts/unknown_tool.md.j2", name=name, near=near, known=known).strip()
+
+
+def cut_off(tool: str | None) -> str:
+    """That the reply ran into the output limit; `tool` is the call that was cut, None when there was none."""
+    return _render("prompts/cut_off.md.j2", tool=tool).strip()
+
+
+def too_many_calls(made: int, limit: int) -> str:
+    """Answer to the last call that is kept of a reply with more calls than may be."""
+    return _render("prompts/too_many_calls.md.j2", made=made, limit=limit).strip()
+
+
+def no_call(tools: Sequence[str]) -> str:
+    """That a reply without a call does nothing."""
+    return _render("prompts/no_call.md.j2", tools=tools).strip()
+
+
+def finish_noted() -> str:
+    """Answer to the call that ends the work."""
+    return _render("prompts/finish_noted.md.j2").strip()
+
+
+def steps_left(steps: int) -> str:
+    """That the run is about to end at its limit."""
+    return _render("prompts/steps_left.md.j2", steps=steps).strip()
+
+
+def lost(*, saved: bool, adopted: bool = False) -> str:
+    """Answer to a call that was in flight when the run broke off.
+
+    `saved`: what it did to the tree is kept. `adopted`: so is its sandbox, and whatever it did there.
+    """
+    return _render("prompts/lost.md.j2", saved=saved, adopted=adopted).strip()
+
+
+def resumed(scratch: str, reason: str | None = None) -> str:
+    """What the model must know when its run goes on in a new sandbox; `reason`: why the last one was lost."""
+    return _render("prompts/resumed.md.j2", scratch=scratch, reason=reason).strip()
+
+
+def adopted() -> str:
+    """What the model must know when its run goes on in the sandbox that it had."""
+    return _render("prompts/adopted.md.j2").strip()
+
+
+# --- what people read on the forge --------------------------------------------------------------------------
+
+_ZERO_WIDTH = "\u200b"
+_LIVE = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")
+_CLOSING = re.compile(
+    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)(?=:?\s+(?:#|GH-|https?://|[\w.-]+/))", re.I
+)
+
+
+def quiet(text: str) -> str:
+    """Text of a model or a stranger that mentions nobody, closes nothing and loads nothing when shown.
+
+    A zero-width space is put after what would make it live (`@name`, `#12`, `<tag`, `![`, a closing keyword):
+    it works inside and outside of code alike, where escapes would show.
+    """
+    return _CLOSING.sub(
+        lambda word: word[0] + _ZERO_WIDTH, _LIVE.sub(lambda mark: mark[0] + _ZERO_WIDTH, text)
+    )
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block that nothing in the text can end."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def money(spent: Spent) -> str:
+    """What a run cost, in words that are true when a price is unknown."""
+    known = f"${spent.usd:.4f}" if spent.usd < 1 else f"${spent.usd:.2f}"
+    if not spent.unpriced:
+        return known
+    return "cost unknown (no price is known for this model)" if not spent.usd else f"more than {known}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a reader: `42 s`, `3 min 20 s`, `1 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes for a reader: `512 B`, `12 kB`, `3.4 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1000:.0f} kB" if count < 999_500 else f"{count / 1e6:.1f} MB"
+
+
+def pull_title(thread: Thread) -> str:
+    """Title of the pull request: one quiet line."""
+    return f"Fix: {clip(quiet(thread.title), 100)} (#{thread.number})"
+
+
+def pull_body(
+    thread: Thread, verdict: Verdict, story: Summary, files: tuple[str, ...], notes: tuple[str, ...]
+) -> str:
+    """Body of the pull request; the verdict comes first, the story last."""
+    return _reply("pull_body.md.j2", thread=thread, verdict=verdict, story=story, files=files, notes=notes)
+
+
+def commit_message(thread: Thread, story: Summary) -> str:
+    """Message of the one commit of a pull request."""
+    return _reply("commit.txt.j2", thread=thread, account=story.account)
+
+
+def working() -> str:
+    """The status comment when a run starts."""
+    return _reply("working.md.j2")
+
+
+def progress(trajectory: Trajectory) -> str:
+    """The status comment in mid-run."""
+    return _reply("progress.md.j2", story=summarize(trajectory))
+
+
+def delivered(pull: PullRequest, verdict: Verdict, story: Summary) -> str:
+    """The status comment once a pull request is open."""
+    return _reply("delivered.md.j2", pull=pull, verdict=verdict, story=story)
+
+
+def declined(reason: str, branch: str | None, verdict: Verdict, story: Summary) -> str:
+    """The comment that says why there is no pull request, and where the work is."""
+    return _reply("declined.md.j2", reason=reason, branch=branch, verdict=verdict, story=story)
+
+
+def setup_failed(command: str, code: int | None, said: str, refused: Mapping[str, Refusal]) -> str:
+    """Why a set-up came to nothing. `code` None: it was stopped; `said` is the end of its output."""
+    return _reply("setup_failed.md.j2", command=command, code=code, said=said, refused=refused).strip()
+
+
+def setup_lacks(programs: Sequence[str]) -> str:
+    """That a set-up needs programs that the image does not have."""
+    return _reply("setup_lacks.md.j2", programs=programs).strip()
+
+
+def refused(explanation: str) -> str:
+    """The answer to a trigger that was not admitted."""
+    return _reply("refused.md.j2", explanation=explanation)
+
+
+def failed(sentence: str, run: str) -> str:
+    """The comment when the machine, the forge or the model failed us."""
+    return _reply("failed.md.j2", sentence=sentence, run=run)
+
+
+def sent_back(verdict: Verdict) -> str:
+    """What the agent hears when its patch breaks tests that passed before."""
+    return _render("prompts/sent_back.md.j2", verdict=verdict)
+
+
+def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:
+    """Why a job is not admitted, in a sentence or two."""
+    return _reply("refusal.md.j2", why=why, job=job).strip()
+
+
+def nothing_changed(ending: Ended) -> str:
+    """Why there is no patch."""
+    return _reply("nothing_changed.md.j2", ending=ending).strip()
+
+
+def against_policy(refused: tuple[str, ...]) -> str:
+    """Which parts of a patch may not be proposed."""
+    return _reply("against_policy.md.j2", refused=refused).strip()

@@ -1,0 +1,173 @@
+"""Trajectory to messages: pure, and stable: a longer log only adds messages at the end."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import assert_never
+
+import pydantic_core
+
+from resolver.events import Call, Decided, Observed, Prompted, Told, Trajectory
+from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
+from runtime.actions import (
+    Action,
+    Content,
+    CreateFile,
+    Edited,
+    Execute,
+    Executed,
+    Failed,
+    Finish,
+    InsertText,
+    Malformed,
+    Noted,
+    Observation,
+    Ran,
+    ReadBytes,
+    ReplaceText,
+    RunShell,
+    SendInput,
+    Think,
+    UndoEdit,
+    Viewed,
+    ViewFile,
+    WriteBytes,
+    Written,
+)
+from runtime.text import clip
+
+MAX_RESULT = 60_000  # characters; the sandbox clips at 30,000, but it is the sandbox that says so
+MAX_LABEL = 80  # characters
+UNRECORDED = "[the answer to this call was not recorded]"
+
+
+def messages(trajectory: Trajectory) -> tuple[Message, ...]:
+    """The conversation so far, as a provider accepts it.
+
+    Every call is answered directly after its reply, in the order of the calls; what was said in between comes
+    after. A last reply that still has unanswered calls is left out with what follows it, so that a message
+    that was sent once never changes.
+    """
+    return tuple(_messages(trajectory))
+
+
+def _messages(trajectory: Trajectory) -> Iterator[Message]:
+    open_reply: Decided | None = None
+    answers: dict[str, Observation] = {}
+    said: list[FromUser] = []
+    prompted = False
+    for event in trajectory:
+        match event:
+            case Prompted(system=system) if not prompted:
+                prompted = True
+                yield System(text=system)
+            case Told(text=text) if open_reply is None:
+                yield FromUser(text=text)
+            case Told(text=text):
+                said.append(FromUser(text=text))
+            case Observed(call=call, observation=observation):
+                answers.setdefault(call, observation)
+            case Decided():
+                if open_reply is not None:
+                    yield from _exchange(open_reply, answers)
+                    yield from said
+                open_reply, answers, said = event, {}, []
+            case _:
+                continue
+        if open_reply is not None and all(call.id in answers for call in open_reply.calls):
+            yield from _exchange(open_reply, answers)
+            yield from said
+            open_reply, said = None, []
+
+
+def _exchange(reply: Decided, answers: dict[str, Observation]) -> Iterator[Message]:
+    """A reply and what came of its calls."""
+    calls = tuple(_call(call) for call in reply.calls)
+    # Several providers refuse an assistant's message without any content.
+    text = reply.thought if reply.thought.strip() or calls else "[empty reply]"
+    yield FromModel(text=text, calls=calls, reasoning=reply.reasoning)
+    for number, call in enumerate(reply.calls, start=1):
+        answer = answers.get(call.id)
+        label = f"[{number} of {len(calls)}: {_label(call.action)}]\n" if len(calls) > 1 else ""
+        yield FromTool(call=call.id, text=label + (UNRECORDED if answer is None else result(answer)))
+
+
+def _call(call: Call) -> ToolCall:
+    return ToolCall(id=call.id, name=_name(call.action), arguments=_arguments(call.action))
+
+
+def _label(action: Action) -> str:
+    """What tells one of several calls from the others, on one line."""
+    match action:
+        case RunShell(command=what) | Malformed(name=what):
+            pass
+        case ViewFile(path=what) | CreateFile(path=what) | ReplaceText(path=what) | InsertText(path=what):
+            pass
+        case UndoEdit(path=what) | ReadBytes(path=what) | WriteBytes(path=what):
+            pass
+        case Execute(argv=argv):
+            what = " ".join(argv)
+        case SendInput(text=text, key=key):
+            what = " ".join(filter(None, (text, key)))
+        case Think() | Finish():
+            what = ""
+        case _:
+            assert_never(action)
+    line = f"{action.kind} {what}".split("\n", 1)[0].strip()
+    return line if len(line) <= MAX_LABEL else line[:MAX_LABEL] + "..."
+
+
+def _name(action: Action) -> str:
+    name = action.name if isinstance(action, Malformed) else action.kind
+    # What OpenAI, Anthropic and Gemini take as a function's name in a conversation that is sent back.
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
+
+
+def _arguments(action: Action) -> str:
+    """JSON of an object, always: a provider parses what is sent back, also what the model got wrong."""
+    if not isinstance(action, Malformed):
+        # By value and not by what was set: a log that was read back knows only values.
+        return action.model_dump_json(exclude={"kind"}, exclude_defaults=True)
+    try:
+        parsed = pydantic_core.from_json(action.arguments, allow_inf_nan=False)
+    except ValueError:
+        parsed = None
+    return action.arguments if isinstance(parsed, dict) else json.dumps({"not_json": action.arguments})
+
+
+def result(observation: Observation) -> str:
+    """An observation as the model reads it: plain text, with what the program adds in brackets around it."""
+    return clip(_text(observation), MAX_RESULT)
+
+
+def _text(observation: Observation) -> str:
+    match observation:
+        case Ran():
+            return _ran(observation)
+        case Viewed(text=text) | Noted(text=text):
+            return text or "[empty]"
+        case Edited(path=path, diff=diff, warning=warning):
+            lines = [diff.rstrip("\n") or "[nothing changed]", f"[edited {path}]"]
+            return "\n".join(lines + ([f"[warning: {warning}]"] if warning else []))
+        case Failed(reason=reason, message=message):
+            return f"[not done: {reason.replace('_', ' ')}]\n{message}"
+        case Executed(exit_code=code, stdout=out, stderr=err, seconds=seconds):
+            printed = _ended_line((out + err).decode(errors="replace"))
+            return f"{printed}[exit code {code}, {seconds:.1f} s]"
+        case Content(content=content, size=size):
+            return f"{_ended_line(content.decode(errors='replace'))}[{len(content)} of {size} bytes]"
+        case Written(size=size):
+            return f"[written, {size} bytes]"
+        case _:
+            assert_never(observation)
+
+
+def _ran(ran: Ran) -> str:
+    code = "no exit code" if ran.exit_code is None else f"exit code {ran.exit_code}"
+    printed = _ended_line(ran.output) or "[no output]\n"
+    note = f"[{ran.note}]\n" if ran.note else ""
+    return f"{printed}{note}[{code}, {ran.seconds:.1f} s, in {ran.cwd}]"
+
+
+def _ended_line(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"

@@ -1,0 +1,200 @@
+"""A repository at one commit, for one run: read, carried into sandboxes as bytes, changed by patches alone.
+
+Nothing here has a work tree. The agent's tree is in its sandbox; what comes out is a diff, applied to the
+index of a bare repository of ours, where git runs no hooks and no filters and writes none of its files.
+"""
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from resolver.domain import Patch
+from resolver.errors import WorkspaceError
+from resolver.plumbing import GitFailed, run_git
+from resolver.tree import send_tree, take_diff
+from runtime.actions import Frozen
+from runtime.sandbox import Sandbox
+
+MAX_FILES = 500_000  # paths that `files` lists; tests beyond it would not be found
+MAX_READ = 1_000_000  # bytes of one file that `read` gives
+MAX_LINK = 4096  # bytes; PATH_MAX of Linux
+APPLY_MEMORY = 2 << 30  # bytes; a binary patch of 4 MB may say that it inflates to gigabytes
+HISTORY = 50  # commits that a sandbox gets to see
+ABSENT, SYMLINK, GITLINK = "000000", "120000", "160000"
+
+
+class Change(Frozen):
+    """What a patch does to one path."""
+
+    path: str
+    """Decoded as UTF-8; a byte that is not is shown as `\\xNN`."""
+    mode: str
+    """As git writes it: 100644, 100755, 120000 (symbolic link), 160000 (submodule), 000000 (deleted)."""
+    old_mode: str
+    """000000: the path is new."""
+    size: int
+    """Bytes of the new content; 0 when deleted or a submodule."""
+    old_size: int
+    link: str | None = None
+    """Where a new or changed symbolic link points."""
+
+
+class Workspace:
+    """A repository at its base commit, for one run."""
+
+    def __init__(self, git_dir: Path, base: str, base_branch: str | None, dirty: bool) -> None:
+        self.git_dir = git_dir
+        """A bare repository, private to this run."""
+        self.base = base
+        """Full commit id."""
+        self.base_branch = base_branch
+        """None when the base was given as a commit id."""
+        self.dirty = dirty
+        """Whether the local repository has changes that are not committed, and so not part of this."""
+
+    async def read(self, path: str, limit: int = MAX_READ) -> str | None:
+        """A file at base, decoded with replacement, at most `limit` bytes of it; None when it is no file."""
+        if path.startswith("/") or ".." in path.split("/"):
+            return None
+        listed = await run_git("ls-tree", "-z", "--long", self.base, "--", path, git_dir=self.git_dir)
+        facts, _, _ = listed.decode(errors="replace").partition("\t")
+        if not facts or not facts.startswith("100"):
+            return None
+        _, _, object_id, size = facts.split()
+        if int(size) > 64 * MAX_READ:
+            return None
+        return (await self._blob(object_id))[:limit].decode(errors="replace")
+
+    async def files(self) -> tuple[str, ...]:
+        """Paths at base, sorted as git does, at most MAX_FILES; bytes that are not UTF-8 as `\\xNN`."""
+        listed = await run_git("ls-tree", "-r", "-z", "--name-only", self.base, git_dir=self.git_dir)
+        return tuple(_shown(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
+
+    async def ids(self, paths: tuple[str, ...]) -> dict[str, str]:
+        """The ids of the contents of these files at base; equal ids are equal contents."""
+        if not paths:
+            return {}
+        wanted = frozenset(paths)
+        listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
+        rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
+        found = {_shown(name): facts.split()[2].decode() for facts, _, name in rows}
+        return {path: id for path, id in found.items() if path in wanted}
+
+    async def send(self, sandbox: Sandbox, patch: Patch | None = None) -> None:
+        """Put the tree at base, with the patch, into the sandbox's empty work tree, with git history.
+
+        The index there stays at base, so that `git diff` shows the patch. Raises WorkspaceError.
+        """
+        tree = await self.tree(patch) if patch else await resolved(self.git_dir, f"{self.base}^{{tree}}")
+        await send_tree(sandbox, self.git_dir, base=self.base, tree=tree, history=HISTORY)
+
+    async def take_patch(self, sandbox: Sandbox) -> Patch:
+        """What the sandbox's work tree differs in from base, whatever became of its index and commits.
+
+        Build leftovers and repositories inside the tree are left out. Raises ChangeTooLarge when it is larger
+        than tree.MAX_DIFF, and WorkspaceError.
+        """
+        return Patch(base=self.base, diff=await take_diff(sandbox, self.git_dir, self.base))
+
+    async def tree(self, patch: Patch) -> str:
+        """The id of the tree that the patch makes of base. Raises WorkspaceError when it does not apply."""
+        if patch.base != self.base:
+            raise WorkspaceError(f"The change was made against {patch.base[:12]}, not {self.base[:12]}.")
+        with tempfile.TemporaryDirectory(prefix="index-", dir=self.git_dir) as scratch:
+            index = {"GIT_INDEX_FILE": f"{scratch}/index"}
+            await run_git("read-tree", self.base, git_dir=self.git_dir, environment=index)
+            if not patch.empty:
+                try:
+                    await run_git(
+                        *("apply", "--cached", "--binary", "--whitespace=nowarn", "-"),
+                        git_dir=self.git_dir,
+                        environment=index,
+                        stdin=patch.diff,
+                        memory=APPLY_MEMORY,
+                    )
+                except GitFailed as exc:
+                    raise WorkspaceError(f"The change does not apply to {self.base[:12]}: {exc}") from exc
+            made = await run_git("write-tree", git_dir=self.git_dir, environment=index)
+        return made.decode().strip()
+
+    async def commit(
+        self, patch: Patch, message: str, *, author: tuple[str, str], when: datetime | None = None
+    ) -> str:
+        """Commit the patch on top of base; the new commit's id, equal for equal arguments.
+
+        `author` is name and e-mail address, `when` is now unless given. Raises WorkspaceError.
+        """
+        tree = await self.tree(patch)
+        name, email = author
+        date = f"{int((when or datetime.now(UTC)).timestamp())} +0000"
+        made = await run_git(
+            *("commit-tree", tree, "-p", self.base, "-F", "-"),
+            git_dir=self.git_dir,
+            stdin=message.replace("\0", "").encode(errors="replace"),
+            environment={
+                f"GIT_{role}_{key}": value
+                for role in ("AUTHOR", "COMMITTER")
+                for key, value in (("NAME", name), ("EMAIL", email), ("DATE", date))
+            },
+        )
+        return made.decode().strip()
+
+    async def changes(self, patch: Patch) -> tuple[Change, ...]:
+        """What the patch does, path by path, as git understands it. Raises WorkspaceError."""
+        tree = await self.tree(patch)
+        raw = await run_git(
+            *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, tree), git_dir=self.git_dir
+        )
+        fields = raw.split(b"\0")
+        pairs = zip(fields[::2], fields[1::2], strict=False)
+        rows = [(facts.decode().lstrip(":").split(), path) for facts, path in pairs]
+        sizes = await self._sizes([facts[side] for facts, _ in rows for side in (2, 3)])
+        links = {facts[3]: await self._blob(facts[3]) for facts, _ in rows if facts[1] == SYMLINK}
+        return tuple(
+            Change(
+                path=_shown(path),
+                mode=facts[1],
+                old_mode=facts[0],
+                size=sizes.get(facts[3], 0),
+                old_size=sizes.get(facts[2], 0),
+                link=_shown(links[facts[3]][:MAX_LINK]) if facts[3] in links else None,
+            )
+            for facts, path in rows
+        )
+
+    async def part(self, patch: Patch, paths: tuple[str, ...]) -> Patch:
+        """The patch, as far as it is about these paths."""
+        diff = await run_git(
+            *("diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-color"),
+            *(self.base, await self.tree(patch), "--", *paths),
+            git_dir=self.git_dir,
+        )
+        return Patch(base=self.base, diff=diff)
+
+    async def content(self, patch: Patch, path: str) -> bytes | None:
+        """A file with the patch, whole; None when it is no file then."""
+        listed = await run_git("ls-tree", "-z", await self.tree(patch), "--", path, git_dir=self.git_dir)
+        facts = listed.partition(b"\t")[0].decode().split()
+        return await self._blob(facts[2]) if facts and facts[0].startswith("100") else None
+
+    async def _blob(self, object_id: str) -> bytes:
+        return await run_git("cat-file", "blob", object_id, git_dir=self.git_dir)
+
+    async def _sizes(self, object_ids: list[str]) -> dict[str, int]:
+        """Bytes of each object that is here (a submodule's commit is not)."""
+        answer = await run_git(
+            *("cat-file", "--batch-check=%(objectname) %(objectsize)"),
+            git_dir=self.git_dir,
+            stdin="\n".join(object_ids).encode() + b"\n",
+        )
+        pairs = (line.split() for line in answer.decode().splitlines())
+        return {pair[0]: int(pair[1]) for pair in pairs if pair[1].isdigit()}
+
+
+async def resolved(git_dir: Path, name: str) -> str:
+    """The full id of what `name` means there. Raises GitFailed."""
+    return (await run_git("rev-parse", "--verify", "--quiet", name, git_dir=git_dir)).decode().strip()
+
+
+def _shown(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")

@@ -1,0 +1,267 @@
+"""THE WAY OF AN ISSUE, top to bottom: resolve, admit, attempt; what becomes of it is in deliver.py."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from resolver import prose
+from resolver.agent import Agent, begin
+from resolver.bench import Bench, at_bench
+from resolver.brief import brief
+from resolver.deliver import Attempt, deliver
+from resolver.domain import Job, Outcome, Patch, PullRequest, Refused, SuiteRun, Thread
+from resolver.events import Connected, Judged, Settled, Started, Told, Trajectory
+from resolver.forge import MAY_TRIGGER, Forge
+from resolver.llm.model import Model
+from resolver.log import Listener, Log, Logs
+from resolver.rules import Limits
+from resolver.secrets import Masked, Secrets
+from resolver.settings import REPO_CONFIG_PATH, RepoConfig, Settings, repo_config
+from resolver.setup import with_dependencies
+from resolver.tools.sandboxed import sandbox_tools
+from resolver.tools.talk import talk_tools
+from resolver.tools.tool import Tools
+from resolver.validate import Suite, find_suite, prove, run_suite
+from resolver.workspace import Workspace, Workspaces
+from runtime.actions import Execute, Executed
+from runtime.egress import Visit
+from runtime.sandbox import Sandbox, Sandboxes
+
+BASELINE_WAIT = 5  # seconds that the first message waits for the tests' result at base; they go on after it
+REPAIRS = 1  # times a patch that breaks tests goes back to the agent
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kit:
+    """Everything a run needs from outside, picked once in bot/compose.py."""
+
+    settings: Settings
+    model: Model
+    sandboxes: Sandboxes
+    workspaces: Workspaces
+    logs: Logs
+    secrets: Secrets
+    listeners: tuple[Listener, ...] = ()
+    """Hear every entry of the log as it is written."""
+
+
+Reporting = Callable[[Job, Log], AbstractAsyncContextManager[None]]
+"""Keeps people informed while a run goes on."""
+
+
+async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Outcome:
+    """From a trigger to a pull request or a comment; the same job again goes on where its log ends.
+
+    Raises ResolverError or SandboxError for accidents; the log is kept, and nothing was claimed that was not done.
+    """
+    async with kit.logs.open(job.id, kit.listeners) as log:
+        if settled := log.trajectory.settled:
+            return settled.outcome
+        thread = log.trajectory.started.thread if log.trajectory.started else await forge.thread(job)
+        if refusal := await admit(job, thread, forge):
+            await forge.say(job.repo, job.number, job.id, prose.refused(refusal.explanation))
+            await log.append(Settled(outcome=refusal))
+            return refusal
+        facts = await forge.facts(job.repo)
+        async with reporting(job, log):
+            credentials = await forge.credentials(job.repo)
+            kit.secrets.add(credentials.token)
+            ref = log.trajectory.started.base if log.trajectory.started else facts.default_branch
+            async with kit.workspaces.clone(facts.clone_url, ref, credentials) as workspace:
+                if log.trajectory.started is None:
+                    await log.append(
+                        started(job, thread, workspace, facts.clone_url, facts.default_branch, kit)
+                    )
+                tried = await attempt(job, workspace, log, kit)
+                outcome = await deliver(
+                    job, tried, workspace, log.trajectory, forge, kit.settings, kit.secrets
+                )
+        await log.append(Settled(outcome=outcome))
+        return outcome
+
+
+async def admit(job: Job, thread: Thread, forge: Forge) -> Refused | None:
+    """Why this job is not done, if it is not.
+
+    The requester's permission is asked of the forge by numeric id: a label proves no more than triage rights.
+    """
+    if isinstance(thread, PullRequest):
+        return Refused(explanation=prose.refusal("pull_request", job))
+    if not thread.open:
+        return Refused(explanation=prose.refusal("closed", job))
+    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
+        return Refused(explanation=prose.refusal("permission", job))
+    return None
+
+
+def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, kit: Kit) -> Started:
+    """The first event of a run: everything that must not change under it."""
+    return Started(
+        job=job,
+        thread=thread,
+        base=workspace.base,
+        base_branch=branch,
+        source=source,
+        model=kit.model.name,
+        sandbox=kit.sandboxes.kind,
+        network=kit.sandboxes.network,
+    )
+
+
+async def attempt(job: Job, workspace: Workspace, log: Log, kit: Kit) -> Attempt:
+    """A proven (or disproven) patch for a run that has started. It knows no forge."""
+    trajectory = log.trajectory
+    assert trajectory.started is not None, "the log begins with Started"
+    if (verdict := trajectory.verdict) and (ending := trajectory.ended):
+        return Attempt(ending=ending, patch=_patch(log, workspace), verdict=verdict)  # killed after the proof
+
+    config = repo_config(await workspace.read(REPO_CONFIG_PATH))
+    seconds = config.test_timeout or kit.settings.test_timeout
+    suite = await find_suite(workspace, config)
+
+    sandboxes = await prepared(job, workspace, config, log, kit)
+
+    async def tests_at_base() -> SuiteRun | None:
+        if suite is None:
+            return None
+        return await run_suite(workspace, None, suite, sandboxes, f"{job.id}-base", seconds)
+
+    name = f"{job.id}-agent"
+
+    async def work(bench: Bench) -> Attempt:
+        sandbox = Masked(bench.sandbox, kit.secrets)
+        if not bench.adopted:
+            await workspace.send(sandbox, log.trajectory.checkpoint())
+        agent = Agent(
+            model=kit.model,
+            tools=Tools((*sandbox_tools(sandbox), *talk_tools())),
+            limits=limits(kit.settings),
+            checkpoint=lambda: workspace.take_patch(sandbox),
+            scratch=sandbox.scratch,
+            adopted=bench.adopted,
+            lost=bench.lost,
+        )
+        if not log.trajectory.decisions():
+            text = await first_message(job, workspace, sandbox, log, suite, before)
+            system = prose.system(sandbox.root, sandbox.scratch, sandboxes.kind, sandboxes.network)
+            await begin(log, system, text, agent.tools)
+        while True:
+            try:
+                ending = await agent.run(log)
+            finally:  # also when the sandbox is lost: what it did by the network is done
+                if visits := sandboxes.visits(name):
+                    await log.append(Connected(visits=_masked(visits, kit.secrets)))
+            patch = _patch(log, workspace)
+            verdict = await prove(workspace, patch, suite, sandboxes, job.id, seconds, before)
+            await log.append(Judged(verdict=verdict))
+            judged = sum(isinstance(event, Judged) for event in log.trajectory)
+            if verdict.kind != "regressed" or ending.reason != "finished" or judged > REPAIRS:
+                return Attempt(ending=ending, patch=patch, verdict=verdict)
+            await log.append(Told(text=prose.sent_back(verdict), source="program"))
+
+    async with alongside(tests_at_base()) as before:
+        return await at_bench(sandboxes, name, work, resumed=bool(trajectory.decisions()))
+
+
+def _masked(visits: tuple[Visit, ...], secrets: Secrets) -> tuple[Visit, ...]:
+    """A name that was asked for may hold what must not be told."""
+    return tuple(visit.model_copy(update={"host": secrets.mask(visit.host)}) for visit in visits)
+
+
+async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log, kit: Kit) -> Sandboxes:
+    """Sandboxes in which the repository's own set-up has been done, if it has one that works."""
+    assert log.trajectory.started is not None
+    sandboxes, event, visits = await with_dependencies(
+        workspace,
+        config,
+        kit.sandboxes,
+        name=f"{job.id}-setup",
+        source=log.trajectory.started.source,
+        seconds=kit.settings.setup_timeout,
+    )
+    if event is not None:
+        problem = kit.secrets.mask(event.problem) if event.problem else None
+        await log.append(event.model_copy(update={"problem": problem}))
+    if visits:
+        await log.append(Connected(visits=_masked(visits, kit.secrets)))
+    return sandboxes
+
+
+def limits(settings: Settings) -> Limits:
+    """What one run may use."""
+    return Limits(steps=settings.max_steps, seconds=settings.timeout, usd=settings.max_usd)
+
+
+async def first_message(
+    job: Job,
+    workspace: Workspace,
+    sandbox: Sandbox,
+    log: Log,
+    suite: Suite | None,
+    before: asyncio.Task[SuiteRun | None],
+) -> str:
+    """What is asked, and what was found out before the agent's first step."""
+    done, _ = await asyncio.wait({before}, timeout=BASELINE_WAIT)
+    assert log.trajectory.started is not None
+    return prose.brief(
+        brief(
+            log.trajectory.started.thread,
+            job.command,
+            root=sandbox.root,
+            base=workspace.base,
+            files=await workspace.files(),
+            machine=await _machine(sandbox),
+            suite=suite,
+            before=before.result() if done else None,
+            prepared=log.trajectory.prepared,
+        )
+    )
+
+
+_MACHINE = r"""
+for program in python3 node go cargo java ruby make; do
+    command -v "$program" >/dev/null || continue
+    case $program in
+        go) printf 'go: %s\n' "$(go version 2>&1 | head -n 1)" ;;
+        java) printf 'java: %s\n' "$(java -version 2>&1 | head -n 1)" ;;
+        *) printf '%s: %s\n' "$program" "$("$program" --version 2>&1 | head -n 1)" ;;
+    esac
+done
+"""
+
+
+async def _machine(sandbox: Sandbox) -> str:
+    seen = await sandbox.act(Execute(argv=("sh", "-c", _MACHINE), timeout=20))
+    return seen.stdout.decode(errors="replace").strip() if isinstance(seen, Executed) else ""
+
+
+def _patch(log: Log, workspace: Workspace) -> Patch:
+    return log.trajectory.checkpoint() or Patch(base=workspace.base, diff=b"")
+
+
+@asynccontextmanager
+async def alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Run `work` beside the block; it does not outlive it."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def resolve_path(job: Job, thread: Thread, path: Path, kit: Kit) -> tuple[Attempt, Trajectory]:
+    """The same for a repository on this disk: a judged patch, and no forge."""
+    async with kit.logs.open(job.id, kit.listeners) as log:
+        ref = log.trajectory.started.base if log.trajectory.started else "HEAD"
+        async with kit.workspaces.local(path, ref) as workspace:
+            if log.trajectory.started is None:
+                await log.append(
+                    started(job, thread, workspace, str(path), workspace.base_branch or "HEAD", kit)
+                )
+            return await attempt(job, workspace, log, kit), log.trajectory

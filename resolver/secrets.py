@@ -1,0 +1,140 @@
+"""Values that nobody outside may see, and the wrapper that hides them in what a sandbox says."""
+
+import base64
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TypeVar, overload
+from urllib.parse import quote, quote_plus
+
+from runtime.actions import Edited, Executed, Failed, Frozen, Observation, Ran, SandboxAction, Viewed
+from runtime.sandbox import Sandbox
+
+HIDDEN = "<secret-hidden>"
+SHORTEST = 6
+"""Characters; a shorter value stands in too much text by chance to be hidden everywhere."""
+SHORTEST_LINE = 16
+"""Characters of one line of a value of several lines (a PEM key) that is hidden by itself too."""
+
+Value = TypeVar("Value", bound=Frozen)
+
+
+class Secrets:
+    """The secrets of this process, in every spelling in which they are likely to appear."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._spellings: tuple[str, ...] = ()
+        self._encoded: tuple[bytes, ...] = ()
+        for value in values:
+            self.add(value)
+
+    def add(self, value: str) -> None:
+        """Hide this value from now on: a token that was just minted, say."""
+        if len(value.strip()) < SHORTEST:
+            return
+        # The longest first: a spelling may be the beginning of another.
+        found = {*self._spellings, *_spellings(value.strip())}
+        self._spellings = tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling)))
+        self._encoded = tuple(spelling.encode() for spelling in self._spellings)
+
+    @overload
+    def mask(self, text: str) -> str: ...
+    @overload
+    def mask(self, text: bytes) -> bytes: ...
+
+    def mask(self, text: str | bytes) -> str | bytes:
+        """The text with each secret replaced by `<secret-hidden>`."""
+        if isinstance(text, bytes):
+            for encoded in self._encoded:
+                text = text.replace(encoded, HIDDEN.encode())
+            return text
+        for spelling in self._spellings:
+            text = text.replace(spelling, HIDDEN)
+        return text
+
+
+def _spellings(value: str) -> Iterator[str]:
+    yield value
+    yield value.lower()  # as a part of a host's name
+    yield value[::-1]
+    yield value.encode().hex()
+    yield value.encode().hex().upper()
+    yield quote(value, safe="")
+    yield quote_plus(value)
+    yield json.dumps(value)[1:-1]
+    yield from _base64(value.encode())
+    lines = value.splitlines()
+    if len(lines) > 1:
+        for line in lines:
+            if len(line) >= SHORTEST_LINE and not line.startswith("-----"):
+                yield line
+
+
+def _base64(value: bytes) -> Iterator[str]:
+    """What base64 makes of it, at each of the three offsets that it can have in a longer text."""
+    for offset in range(3):
+        encoded = base64.b64encode(b"\0" * offset + value).decode()
+        # The characters at both ends also depend on the neighbours: three bytes are four characters.
+        start = (offset * 4 + 2) // 3
+        whole = (offset + len(value)) * 8 // 6
+        if whole - start >= SHORTEST:
+            yield encoded[start:whole]
+            yield encoded[start:whole].translate(str.maketrans("+/", "-_"))
+
+
+class Masked:
+    """A sandbox whose words are masked before anybody reads or records them.
+
+    Bytes of files are passed as they are: they go to the program, in pieces whose sizes it counts.
+    """
+
+    def __init__(self, sandbox: Sandbox, secrets: Secrets) -> None:
+        self._sandbox = sandbox
+        self._secrets = secrets
+
+    @property
+    def root(self) -> str:
+        return self._sandbox.root
+
+    @property
+    def scratch(self) -> str:
+        return self._sandbox.scratch
+
+    async def act(self, action: SandboxAction) -> Observation:
+        observation = await self._sandbox.act(action)
+        match observation:
+            case Ran() | Viewed() | Edited() | Failed() | Executed():
+                return self._masked(observation)
+            case _:
+                return observation
+
+    def _masked(self, observation: Value) -> Value:
+        found = {name: value for name, value in dict(observation).items() if isinstance(value, str | bytes)}
+        masked = {
+            name: self._secrets.mask(value) for name, value in found.items() if name not in ("kind", "reason")
+        }
+        return observation if masked == found else observation.model_copy(update=masked)
+
+
+class MaskingFilter(logging.Filter):
+    """Hides secrets in log records: message, arguments, extra fields and traceback.
+
+    It belongs on handlers: a logger's own filters do not see what its children log.
+    """
+
+    _OWN = frozenset(vars(logging.makeLogRecord({})))
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = self._secrets.mask(record.getMessage())
+        record.args = None
+        if record.exc_info:
+            text = record.exc_text or logging.Formatter().formatException(record.exc_info)
+            record.exc_text = self._secrets.mask(text)
+        for name, value in vars(record).items():
+            if name not in self._OWN and isinstance(value, str):
+                setattr(record, name, self._secrets.mask(value))
+        return True

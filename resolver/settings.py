@@ -1,0 +1,240 @@
+"""Configuration, read once, whole and strictly: the operator's `Settings` and the repository's `RepoConfig`.
+
+This module turns mappings into values; only `bot/compose.py` reads the environment and the operator's file.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+
+from resolver.errors import SettingsError
+from runtime.actions import Frozen
+from runtime.egress import Network, Upstream, is_host_pattern, network_of_mirrors
+
+PREFIX = "PATCHWRIGHT_"
+REPO_CONFIG_PATH = ".github/patchwright.toml"
+
+
+class Settings(Frozen):
+    """The operator's settings: the same for server, Action and command line.
+
+    From `patchwright.toml` (lower-case names), then the environment (`PATCHWRIGHT_` and upper case; the forge's
+    and Redis's own names as listed in FOREIGN), then the command line; the later wins.
+    """
+
+    model: str | None = None
+    """litellm name of the model, such as `anthropic/claude-sonnet-4-5`. None: there is no agent to run."""
+    model_base_url: str | None = None
+    """Base URL of an OpenAI-compatible endpoint; None: the provider's own."""
+    model_api_key: SecretStr | None = None
+    """Key for the model. None: litellm reads the provider's own variable."""
+
+    github_token: SecretStr | None = None
+    app_id: str | None = None
+    """GitHub App id or client id; goes with a private key."""
+    private_key: SecretStr | None = None
+    """The App's private key, PEM."""
+    private_key_file: Path | None = None
+    github_api_url: str = "https://api.github.com"
+    github_graphql_url: str = "https://api.github.com/graphql"
+    github_server_url: str = "https://github.com"
+    webhook_secret: SecretStr | None = None
+
+    redis_url: str | None = None
+    """None: an embedded Redis that keeps its data below `data`."""
+    data: Path
+    """Directory for runs and caches."""
+
+    sandbox: Literal["docker", "local", "auto"] = "auto"
+    """auto: docker when an engine answers, else local for `resolve` on a path, refused for foreign text."""
+    image: str = "debian:bookworm-slim"
+    """Base image of the sandbox."""
+    memory_mb: int = Field(default=4096, ge=64)
+    """Memory of a sandbox, MiB, swap included."""
+    cpus: float = Field(default=2.0, gt=0)
+    pids: int = Field(default=512, ge=16)
+    warm_pool: int = Field(default=0, ge=0, le=16)
+    """Sandboxes that are started ahead, so that a run begins at once; each takes its memory meanwhile."""
+    transport: Literal["auto", "socket", "exec"] = "auto"
+    """How the sandbox's server is reached: by a socket in a shared directory, or through `docker exec`, for an
+    engine far away or in a VM. auto: by the socket where it can be shared."""
+    disk_mb: int = Field(default=10_240, ge=16)
+    """What files in a sandbox may take, MiB; one that grows larger is ended."""
+    network: Network = "allow-list"
+    """What the agent's sandbox reaches: nothing, package indexes and `allow_hosts`, or every public host.
+    The sandboxes in which tests judge a patch never have any network."""
+    allow_hosts: tuple[str, ...] = ()
+    """Hosts beside the package indexes; `*.example.org` for all below. In the environment: with commas."""
+    allow_addresses: tuple[str, ...] = ()
+    """Networks such as 10.1.0.0/16 that count as public: for a closed network whose names lead to mirrors."""
+    upload_mb: int = Field(default=10, ge=0)
+    """What one sandbox may send by the network, MB."""
+    proxy: SecretStr | None = None
+    """The proxy by which this network is left, http://[user:password@]host:port. None: no proxy is needed."""
+
+    label: str = Field(default="fix-me", min_length=1)
+    """The label that starts a run."""
+    mention: str = Field(default="@agent", min_length=2)
+    """The mention that starts a run, as a whole word."""
+    branch_prefix: str = Field(default="patchwright/", min_length=1)
+    """Branches are named by this and the issue: the only branches that are ever pushed."""
+
+    max_steps: int = Field(default=100, ge=1)
+    """Replies of the model in one run."""
+    max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
+    """Dollars in one run, where the price of the model is known."""
+    timeout: int = Field(default=3600, ge=10)
+    """Seconds of one run, proof included."""
+    test_timeout: int = Field(default=900, ge=1, le=1800)
+    """Seconds of one test run."""
+    setup_timeout: int = Field(default=1200, ge=1, le=1800)
+    """Seconds of a repository's set-up."""
+
+    ca_bundle: Path | None = None
+    """CA certificates (PEM) for image builds, sandboxes and our own requests."""
+    package_index: str | None = None
+    """Python package index for image builds and sandboxes."""
+
+    @field_validator("allow_hosts", "allow_addresses", mode="before")
+    @classmethod
+    def _separated(cls, hosts: object) -> object:
+        return tuple(hosts.replace(",", " ").split()) if isinstance(hosts, str) else hosts
+
+    @field_validator("allow_hosts")
+    @classmethod
+    def _hosts(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        for host in hosts:
+            if not is_host_pattern(host):
+                raise ValueError(f"{host} is not a host name such as example.org or *.example.org")
+        return hosts
+
+    @field_validator("allow_addresses")
+    @classmethod
+    def _networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(network_of_mirrors, networks))
+
+    @field_validator("proxy")
+    @classmethod
+    def _usable(cls, proxy: SecretStr | None) -> SecretStr | None:
+        if proxy is not None:
+            Upstream.of(proxy.get_secret_value())
+        return proxy
+
+    @field_validator("ca_bundle", "private_key_file")
+    @classmethod
+    def _readable(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError(f"there is no file {path}")
+        return path
+
+
+FOREIGN = {
+    "GITHUB_TOKEN": "github_token",
+    "GITHUB_API_URL": "github_api_url",
+    "GITHUB_GRAPHQL_URL": "github_graphql_url",
+    "GITHUB_SERVER_URL": "github_server_url",
+    "REDIS_URL": "redis_url",
+}
+"""Settings whose variable is not ours to name (as GitHub Actions and Redis users know them)."""
+
+
+STANDARD = {
+    "SSL_CERT_FILE": "ca_bundle",
+    "PIP_INDEX_URL": "package_index",
+    "https_proxy": "proxy",
+    "HTTPS_PROXY": "proxy",
+}
+"""Variables by which a machine on a closed network was told already; used where ours say nothing."""
+
+
+class RepoConfig(Frozen):
+    """`.github/patchwright.toml` on the base branch: what maintainers say about their repository."""
+
+    test_command: str | None = None
+    """Shell command that runs the tests, at the repository root. None: found out (pytest)."""
+    setup: str | tuple[str, ...] | None = None
+    """Shell commands that install what the repository needs. None: `.github/patchwright/setup.sh`, or found out
+    from its manifests. Empty: there is nothing to do."""
+    test_timeout: int | None = Field(default=None, ge=1, le=1800)
+    """Seconds of one test run. None: the operator's."""
+
+
+_Model = TypeVar("_Model", bound=Frozen)
+
+
+def variable(key: str) -> str:
+    """The environment variable of a setting."""
+    return next((name for name, known in FOREIGN.items() if known == key), PREFIX + key.upper())
+
+
+def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the environment names. Raises SettingsError for an unknown PATCHWRIGHT_ variable.
+
+    An empty variable counts as absent: that is what a workflow makes of a secret that is not set.
+    """
+    values: dict[str, str] = {}
+    known = {variable(key): key for key in Settings.model_fields}
+    for name, value in environ.items():
+        if name.startswith(PREFIX) and name not in known:
+            raise SettingsError(_unknown(name, list(known), "the environment"))
+        if name in known and value:
+            values[known[name]] = value
+    return values
+
+
+def from_machine(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the machine's own variables imply; everything else goes before them."""
+    values = {key: environ[name] for name, key in STANDARD.items() if environ.get(name)}
+    if not values.get("proxy", "http://").startswith("http://"):
+        del values["proxy"]  # of another kind (SOCKS, TLS), and meant for others
+    return values
+
+
+def from_toml(path: Path, model: type[Frozen] = Settings) -> dict[str, Any]:
+    """The settings that a TOML file names. Raises SettingsError for bad TOML or an unknown key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path} cannot be read: {exc}. Mend or remove the file.") from exc
+    return parse_toml(text, str(path), model)
+
+
+def parse_toml(text: str, where: str, model: type[Frozen]) -> dict[str, Any]:
+    """The keys of a TOML text that `model` knows. Raises SettingsError for bad TOML or an unknown key."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        raise SettingsError(f"{where} is not valid TOML: {exc}.") from exc
+    for key in values:
+        if key not in model.model_fields:
+            raise SettingsError(_unknown(key, list(model.model_fields), where))
+    return values
+
+
+def build(model: type[_Model], values: Mapping[str, Any], where: str) -> _Model:
+    """The configuration, checked. Raises SettingsError that names the key and the mend."""
+    try:
+        return model(**values)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        named = f"{key} ({variable(key)})" if model is Settings and key in Settings.model_fields else key
+        raise SettingsError(f"{named} in {where}: {first['msg']}. Correct or remove it.") from exc
+
+
+def repo_config(text: str | None) -> RepoConfig:
+    """The repository's configuration. Raises SettingsError that names the key; None gives the defaults."""
+    if text is None:
+        return RepoConfig()
+    return build(RepoConfig, parse_toml(text, REPO_CONFIG_PATH, RepoConfig), REPO_CONFIG_PATH)
+
+
+def _unknown(name: str, known: list[str], where: str) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}."
+    return f"{name} in {where} is not a setting; {hint}"

@@ -1,0 +1,253 @@
+"""The repository's own set-up: what installs its dependencies, found at base, run once, kept as a layer."""
+
+import hashlib
+import logging
+import re
+import time
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from resolver import prose
+from resolver.errors import ResolverError
+from resolver.events import Prepared
+from resolver.settings import RepoConfig
+from resolver.workspace import Workspace
+from runtime.actions import MAX_SECONDS, Execute, Executed, Frozen
+from runtime.egress import Visit
+from runtime.errors import SandboxError
+from runtime.sandbox import Sandbox, Sandboxes
+
+logger = logging.getLogger(__name__)
+
+SCRIPT = ".github/patchwright/setup.sh"
+TAIL = 600  # characters of a failed command's output
+READ = 1 << 20  # bytes of a manifest
+
+# What decides which dependencies there are. A change in any of them makes a new layer.
+MANIFESTS = re.compile(
+    r"(.*/)?(requirements[^/]*\.(txt|in)|[^/]*requirements\.txt|constraints[^/]*\.txt|pyproject\.toml|setup\.py"
+    r"|setup\.cfg|uv\.lock|poetry\.lock|Pipfile(\.lock)?|package\.json|package-lock\.json|npm-shrinkwrap\.json"
+    r"|pnpm-lock\.yaml|pnpm-workspace\.yaml|yarn\.lock|\.npmrc|\.yarnrc(\.yml)?|go\.(mod|sum|work)|Cargo\.(toml|lock)"
+    r"|pom\.xml|[^/]*\.gradle(\.kts)?|gradle\.lockfile|libs\.versions\.toml|gradle-wrapper\.properties"
+    r"|Gemfile(\.lock)?|[^/]*\.gemspec)|requirements/[^/]+\.txt|\.github/patchwright(\.toml|/.*)"
+)
+FOR_TESTS = ("test", "tests", "testing", "dev")
+REQUIREMENTS = re.compile(
+    r"requirements\.txt|requirements/(base|dev|test|tests|testing)\.txt"
+    r"|requirements[-_.](dev|test|tests|testing)\.txt|(dev|test|tests)[-_.]requirements\.txt"
+)
+
+
+class Step(Frozen):
+    """One command of a set-up."""
+
+    command: str
+    """Shell command, run as root at the repository's root."""
+    needs: str | None = None
+    """The program without which it is left out; None: a maintainer wrote it, so it is run."""
+
+
+class Setup(Frozen):
+    """How a repository is made ready."""
+
+    steps: tuple[Step, ...]
+    key: str
+    """Names the commands and the contents of all manifests."""
+
+
+class SetupFailed(ResolverError):
+    """A command of the set-up failed, or there was nothing to run it with; the run goes on without."""
+
+
+async def find_setup(workspace: Workspace, config: RepoConfig) -> Setup | None:
+    """The set-up at base: as its maintainers say, else as its manifests do; None: it needs none."""
+    files = await workspace.files()
+    if config.setup is not None:
+        lines = (config.setup,) if isinstance(config.setup, str) else config.setup
+        steps = tuple(Step(command=line) for line in lines if line.strip())
+    elif SCRIPT in files:
+        steps = (Step(command=f"bash {SCRIPT}"),)
+    else:
+        steps = tuple(await _from_manifests(workspace, frozenset(files)))
+    if not steps:
+        return None
+    manifests = await workspace.ids(tuple(path for path in files if MANIFESTS.fullmatch(path)))
+    lines = (*(step.command for step in steps), *(f"{path} {id}" for path, id in sorted(manifests.items())))
+    return Setup(steps=steps, key=hashlib.sha256("\0".join(lines).encode()).hexdigest())
+
+
+async def _from_manifests(workspace: Workspace, files: frozenset[str]) -> list[Step]:
+    python = await _python(workspace, files)
+    return [*python, *_others(files)]
+
+
+async def _python(workspace: Workspace, files: frozenset[str]) -> list[Step]:
+    install = "python3 -m pip install --quiet"
+    if "uv.lock" in files:
+        get = f"command -v uv >/dev/null || {install} uv"
+        return [Step(command=f"{get}; uv sync --frozen --inexact --all-extras", needs="python3")]
+    if "poetry.lock" in files:
+        # In an environment of its own: what poetry needs is not what the project needs.
+        get = (
+            "command -v poetry >/dev/null || { python3 -m venv --without-pip /opt/poetry && "
+            f"{install.replace('pip install', 'pip --python /opt/poetry/bin/python install')} poetry && "
+            "PATH=$PATH:/opt/poetry/bin; }"
+        )
+        sync = "VIRTUAL_ENV=/opt/project poetry install --no-interaction --all-extras"
+        return [Step(command=f"{get}; {sync}", needs="python3")]
+    wanted = [f"-r {path}" for path in sorted(files) if REQUIREMENTS.fullmatch(path)]
+    project = _toml(await workspace.read("pyproject.toml", READ)) if "pyproject.toml" in files else {}
+    if names := [name for name in FOR_TESTS if name in _table(project, "dependency-groups")]:
+        wanted += [f"--group {name}" for name in names]
+    if "setup.py" in files or _needs_installing(project):
+        extras = [name for name in FOR_TESTS if name in _table(project, "project", "optional-dependencies")]
+        if "project" not in project:
+            extras = list(FOR_TESTS[:3])  # in setup.py or setup.cfg; pip only warns of one that is not there
+        wanted.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
+    return [Step(command=f"{install} {' '.join(wanted)}", needs="python3")] if wanted else []
+
+
+def _needs_installing(pyproject: dict[str, Any]) -> bool:
+    """Whether the project depends on anything, or makes something when it is installed."""
+    project = _table(pyproject, "project")
+    telling = ("dependencies", "optional-dependencies", "dynamic", "scripts", "entry-points")
+    return any(project.get(key) for key in telling) or "poetry" in _table(pyproject, "tool")
+
+
+def _others(files: frozenset[str]) -> Iterator[Step]:
+    if "pnpm-lock.yaml" in files:
+        yield Step(
+            command='$(command -v pnpm || echo "npx --yes pnpm@9") install --frozen-lockfile', needs="npm"
+        )
+    elif "yarn.lock" in files:
+        yield Step(
+            command='$(command -v yarn || echo "npx --yes yarn@1") install --frozen-lockfile', needs="npm"
+        )
+    elif files & {"package-lock.json", "npm-shrinkwrap.json"}:
+        yield Step(command="npm ci --no-audit --no-fund", needs="npm")
+    elif "package.json" in files:
+        yield Step(command="npm install --no-audit --no-fund --no-package-lock", needs="npm")
+    if "go.mod" in files:
+        yield Step(command="go mod download", needs="go")
+    if "Cargo.toml" in files:
+        yield Step(command="cargo fetch --locked" if "Cargo.lock" in files else "cargo fetch", needs="cargo")
+    if "pom.xml" in files:
+        maven = "sh ./mvnw" if "mvnw" in files else "mvn"
+        yield Step(command=f"{maven} -B -q dependency:go-offline", needs="java" if "mvnw" in files else "mvn")
+    elif files & {"build.gradle", "build.gradle.kts"}:
+        gradle = "sh ./gradlew" if "gradlew" in files else "gradle"
+        command = f"{gradle} --no-daemon --quiet testClasses"
+        yield Step(command=command, needs="java" if "gradlew" in files else "gradle")
+    if "Gemfile" in files:
+        yield Step(command="bundle install --quiet", needs="bundle")
+
+
+def _toml(text: str | None) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text or "")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return {}
+
+
+def _table(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+    found: Any = values
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+# --- running it -------------------------------------------------------------------------------------------------
+
+# Only what git ignores is kept: anything else would be taken for the agent's work.
+_LEAVE = r"""
+cd "$1" && git clean -ffdq &&
+git ls-files -z | xargs -0 rm -f -- &&
+{ git ls-tree -r -d -z --name-only HEAD | sort -rz | xargs -0 rmdir 2>/dev/null || true; } && rm -rf .git
+"""
+
+
+async def with_dependencies(
+    workspace: Workspace,
+    config: RepoConfig,
+    sandboxes: Sandboxes,
+    *,
+    name: str,
+    source: str,
+    seconds: int,
+) -> tuple[Sandboxes, Prepared | None, tuple[Visit, ...]]:
+    """Sandboxes with the repository's dependencies, what is to be said of that, and where it went by the network.
+
+    Without a set-up, or when it fails, they are the same as before. `source` names the repository, `seconds` is
+    the limit of all commands together.
+    """
+    setup = await find_setup(workspace, config)
+    if setup is None:
+        return sandboxes, None, ()
+    begun = time.monotonic()
+    ran = _Run(workspace, setup, sandboxes, name, begun + seconds)
+    problem: str | None = None
+    repository = hashlib.sha256(source.encode()).hexdigest()[:32]
+    try:
+        sandboxes = await sandboxes.derived(name, repository, f"{repository} {setup.key}", ran.fill)
+    except (SetupFailed, SandboxError) as exc:
+        problem = str(exc)
+        logger.warning("set-up failed", extra={"sandbox": name, "error": problem[:500]})
+    prepared = Prepared(
+        commands=tuple(step.command for step in setup.steps),
+        warm=problem is None and not ran.begun,
+        seconds=round(time.monotonic() - begun, 3),
+        skipped=tuple(ran.skipped),
+        problem=problem,
+    )
+    return sandboxes, prepared, ran.visits
+
+
+class _Run:
+    """One run of a set-up, in the sandbox that becomes the layer."""
+
+    def __init__(
+        self, workspace: Workspace, setup: Setup, sandboxes: Sandboxes, name: str, deadline: float
+    ) -> None:
+        self._workspace = workspace
+        self._setup = setup
+        self._sandboxes = sandboxes
+        self._name = name
+        self._deadline = deadline
+        self.begun = False
+        self.skipped: list[str] = []
+        """Programs that the image lacks."""
+        self.visits: tuple[Visit, ...] = ()
+
+    async def fill(self, sandbox: Sandbox) -> None:
+        """Send the tree, run the commands, take the tree away. Raises SetupFailed."""
+        self.begun = True
+        try:
+            await self._workspace.send(sandbox)
+            for step in self._setup.steps:
+                await self._step(sandbox, step)
+            if len(self.skipped) == len(self._setup.steps):
+                raise SetupFailed(prose.setup_lacks(self.skipped))
+            left = await sandbox.act(Execute(argv=("sh", "-c", _LEAVE, "sh", sandbox.root), timeout=300))
+            if not isinstance(left, Executed) or left.exit_code != 0:
+                raise SetupFailed(f"what the set-up left in the work tree could not be sorted ({left})")
+        finally:
+            self.visits += self._sandboxes.visits(self._name)
+
+    async def _step(self, sandbox: Sandbox, step: Step) -> None:
+        if step.needs is not None:
+            found = await sandbox.act(Execute(argv=("sh", "-c", f"command -v {step.needs}"), timeout=20))
+            if not isinstance(found, Executed) or found.exit_code != 0:
+                self.skipped.append(step.needs)
+                return
+        left = int(self._deadline - time.monotonic())
+        if left < 1:
+            raise SetupFailed(prose.setup_failed(step.command, None, "", {}))
+        argv = ("bash", "-c", f"exec 2>&1; {step.command}")
+        seen = await sandbox.act(Execute(argv=argv, env={"CI": "true"}, timeout=min(left, MAX_SECONDS)))
+        if not isinstance(seen, Executed) or seen.exit_code != 0:
+            code = seen.exit_code if isinstance(seen, Executed) else None
+            said = seen.stdout.decode(errors="replace") if isinstance(seen, Executed) else str(seen)
+            self.visits += self._sandboxes.visits(self._name)
+            refused = {visit.host: visit.refused for visit in self.visits if visit.refused}
+            raise SetupFailed(prose.setup_failed(step.command, code, said.strip()[-TAIL:], refused))

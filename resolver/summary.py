@@ -1,0 +1,153 @@
+"""What a reviewer wants to know of a run: a function of its log."""
+
+from resolver.domain import Spent
+from resolver.events import Call, Decided, Observed, Prepared, Trajectory
+from runtime.actions import (
+    Action,
+    CreateFile,
+    Edited,
+    Failed,
+    Finish,
+    Frozen,
+    InsertText,
+    Malformed,
+    Observation,
+    Ran,
+    ReplaceText,
+    RunShell,
+    SendInput,
+    Think,
+    UndoEdit,
+    ViewFile,
+)
+from runtime.egress import Network, Visit
+
+LINE = 160  # characters of a step's line
+
+
+class Step(Frozen):
+    """One call and what came of it, a line each."""
+
+    number: int
+    """Of the reply that it belongs to, from 1."""
+    did: str
+    came: str
+
+
+class Summary(Frozen):
+    """A run in short."""
+
+    account: Finish | None
+    """The agent's own account; None when it did not finish."""
+    ending: str
+    """How the agent's work ended, in a sentence."""
+    steps: tuple[Step, ...]
+    spent: Spent
+    model: str
+    sandbox: str
+    network: Network = "none"
+    """Of the agent's sandbox."""
+    visits: tuple[Visit, ...] = ()
+    """What it did by it."""
+    prepared: Prepared | None = None
+    """What became of the repository's set-up; None: none was needed."""
+
+
+def summarize(trajectory: Trajectory) -> Summary:
+    """The summary of a run that has started."""
+    started = trajectory.started
+    assert started is not None, "only a run that has started is summarized"
+    ended = trajectory.ended
+    return Summary(
+        account=account(trajectory),
+        ending=ended.detail if ended else "The run has not ended.",
+        steps=tuple(steps(trajectory)),
+        spent=trajectory.spent(),
+        model=started.model,
+        sandbox=started.sandbox,
+        network=started.network,
+        visits=trajectory.visits(),
+        prepared=trajectory.prepared,
+    )
+
+
+def account(trajectory: Trajectory) -> Finish | None:
+    """The last account that the agent gave."""
+    finishes = (
+        call.action
+        for event in trajectory.decisions()
+        for call in event.calls
+        if isinstance(call.action, Finish)
+    )
+    return next(iter(reversed(list(finishes))), None)
+
+
+def steps(trajectory: Trajectory) -> list[Step]:
+    """The calls of a run in order, each with its result."""
+    answers = {event.call: event.observation for event in trajectory if isinstance(event, Observed)}
+    found: list[Step] = []
+    for number, decided in enumerate((e for e in trajectory if isinstance(e, Decided)), start=1):
+        found.extend(_step(number, call, answers.get(call.id)) for call in decided.calls)
+    return found
+
+
+def _step(number: int, call: Call, observation: Observation | None) -> Step:
+    return Step(number=number, did=did(call.action), came=came(observation))
+
+
+def did(action: Action) -> str:
+    """One line about an action."""
+    match action:
+        case RunShell(command=command):
+            return clip(f"$ {command}")
+        case SendInput(text=text, key=key):
+            return clip(
+                f"type {' '.join(filter(None, (text, key)))}" if text or key else "wait for the command"
+            )
+        case ViewFile(path=path, start=start, end=end):
+            where = f" from line {start}" if end is None else f" lines {start} to {end}"
+            return clip(f"view {path}{where if start > 1 or end else ''}")
+        case CreateFile(path=path):
+            return clip(f"create {path}")
+        case ReplaceText(path=path) | InsertText(path=path):
+            return clip(f"edit {path}")
+        case UndoEdit(path=path):
+            return clip(f"undo the last edit of {path}")
+        case Think(thought=thought):
+            return clip(f"think: {thought}")
+        case Finish():
+            return "finish"
+        case Malformed(name=name, problem=problem):
+            return clip(f"call of {name} that could not be read: {problem}")
+        case _:
+            return action.kind
+
+
+def came(observation: Observation | None) -> str:
+    """A few words about what came of an action."""
+    match observation:
+        case None:
+            return "no answer"
+        case Ran(exit_code=None, note=note):
+            return clip(note or "ended without an exit code")
+        case Ran(exit_code=code, output=output):
+            last = output.strip().rsplit("\n", 1)[-1]
+            return clip(f"exit code {code}" + (f": {last}" if last else ""))
+        case Edited(diff=diff, warning=warning):
+            added, removed = _changed(diff)
+            return clip(f"+{added} -{removed}" + (f"; {warning}" if warning else ""))
+        case Failed(message=message):
+            return clip(message)
+        case _:
+            return "ok"
+
+
+def _changed(diff: str) -> tuple[int, int]:
+    body = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
+    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
+
+
+def clip(text: str, limit: int = LINE) -> str:
+    """The text as one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,155 @@
+"""Action -> Observation in this process: the local sandbox, and what the server in the container serves."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import assert_never
+
+from runtime import program
+from runtime.actions import (
+    Content,
+    CreateFile,
+    Execute,
+    Executed,
+    Failed,
+    InsertText,
+    Interrupt,
+    Noted,
+    Observation,
+    Ran,
+    ReadBytes,
+    ReplaceText,
+    RunShell,
+    SandboxAction,
+    SendInput,
+    UndoEdit,
+    ViewFile,
+    WriteBytes,
+    Written,
+)
+from runtime.editor import Editor
+from runtime.shell import Shell
+from runtime.text import raw
+from runtime.tree import Tree, Unfit, missing
+
+
+class Executor:
+    """A sandbox in this process: no wall around it, only its own work tree and environment."""
+
+    def __init__(
+        self,
+        root: Path,
+        scratch: Path,
+        env: Mapping[str, str],
+        oom_kills: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`oom_kills` counts the processes that were killed at the sandbox's memory limit, if it has one."""
+        self._tree = Tree(root, scratch)
+        self._env = dict(env)
+        self._shell = Shell(self._tree.root, self._tree.scratch, env)
+        self._editor = Editor(self._tree)
+        self._oom_kills = oom_kills
+        self._killed = oom_kills()
+        self._turn = asyncio.Lock()
+
+    @property
+    def root(self) -> str:
+        return str(self._tree.root)
+
+    @property
+    def scratch(self) -> str:
+        return str(self._tree.scratch)
+
+    async def act(self, action: SandboxAction) -> Observation:
+        if isinstance(action, Interrupt):
+            return Noted(text="interrupted" if await self._shell.interrupt() else "nothing runs")
+        async with self._turn:
+            try:
+                return await self._act(action)
+            except Unfit as unfit:
+                return unfit.failed
+            except OSError as error:
+                return Failed(reason="io", message=f"{action.kind} failed: {error}")
+
+    async def close(self) -> None:
+        """End the shell and everything that it started."""
+        await self._shell.close()
+
+    async def _act(self, action: SandboxAction) -> Observation:
+        match action:
+            case RunShell() | SendInput():
+                return await self._told_of_memory(self._run(action))
+            case Execute():
+                return await self._execute(action)
+            case ViewFile():
+                return await asyncio.to_thread(self._editor.view, action)
+            case CreateFile():
+                return await asyncio.to_thread(self._editor.create, action)
+            case ReplaceText():
+                return await asyncio.to_thread(self._editor.replace, action)
+            case InsertText():
+                return await asyncio.to_thread(self._editor.insert, action)
+            case UndoEdit():
+                return await asyncio.to_thread(self._editor.undo, action)
+            case ReadBytes():
+                return await asyncio.to_thread(self._read, action)
+            case WriteBytes():
+                return await asyncio.to_thread(self._write, action)
+            case Interrupt():
+                raise AssertionError("answered out of turn")
+            case _:
+                assert_never(action)
+
+    async def _run(self, action: RunShell | SendInput) -> Ran:
+        if isinstance(action, SendInput):
+            return await self._shell.send(action.text, action.key, action.timeout)
+        if "\0" in action.command:
+            raise Unfit("malformed", "a command cannot hold a NUL character: print one with printf '\\0'")
+        return await self._shell.run(action.command, action.timeout, interactive=action.interactive)
+
+    async def _told_of_memory(self, running: Awaitable[Ran]) -> Ran:
+        ran = await running
+        before, self._killed = self._killed, self._oom_kills()
+        if not (killed := self._killed - before):
+            return ran
+        note = f"the memory limit was reached: the kernel killed {killed} process{'es' * (killed > 1)}"
+        return ran.model_copy(update={"note": "; ".join(filter(None, (ran.note, note)))})
+
+    async def _execute(self, action: Execute) -> Executed:
+        if any("\0" in word for word in (*action.argv, *action.env, *action.env.values())):
+            raise Unfit("malformed", "argv and env cannot hold a NUL character")
+        begun = time.monotonic()
+        cwd, env = self._tree.root / (action.cwd or ""), {**self._env, **action.env}
+        try:
+            ended = await program.run(action.argv, cwd, env, action.timeout)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise Unfit("not_found", f"{error.filename}: no such program or directory") from error
+        return Executed(
+            exit_code=ended.code,
+            stdout=raw(ended.stdout),
+            stderr=raw(ended.stderr),
+            seconds=round(time.monotonic() - begun, 3),
+        )
+
+    def _read(self, action: ReadBytes) -> Content:
+        real = self._tree.file(action.path)
+        try:
+            with real.open("rb") as file:
+                file.seek(action.offset)
+                return Content(content=file.read(action.limit), size=os.fstat(file.fileno()).st_size)
+        except OSError as error:
+            raise missing(action.path, error) from error
+
+    def _write(self, action: WriteBytes) -> Written:
+        real = self._tree.find(action.path)
+        if real.exists() and not real.is_file():
+            raise Unfit("refused", f"{action.path} is not a regular file")
+        try:
+            real.parent.mkdir(parents=True, exist_ok=True)
+            with real.open("ab" if action.append else "wb") as file:
+                file.write(action.content)
+                return Written(size=file.tell())
+        except OSError as error:
+            raise missing(action.path, error) from error

@@ -1,0 +1,89 @@
+"""The seam to the machine: `Sandbox` acts, `Sandboxes` opens one."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from runtime.actions import Frozen, Observation, SandboxAction
+from runtime.egress import Network, Visit
+
+
+class SandboxSpec(Frozen):
+    """What a sandbox is made of and what it may use."""
+
+    image: str = "debian:bookworm-slim"
+    """Base image; our runtime layer is built on it. Not used by the local sandbox."""
+    memory_mb: int = Field(default=4096, ge=64)
+    """MiB, swap included."""
+    cpus: float = Field(default=2.0, gt=0)
+    pids: int = Field(default=512, ge=16)
+    disk_mb: int = Field(default=10_240, ge=16)
+    """MiB that files outside of the scratch directory may take; no single file may be larger either."""
+    lifetime: int = Field(default=6 * 3600, ge=60)
+    """Seconds after which the reaper may remove the sandbox whatever its owner does."""
+
+
+class Sandbox(Protocol):
+    """One machine with one work tree and one persistent shell.
+
+    `act` never raises for what a command does: it returns an observation. It raises SandboxError when the
+    machine itself fails. Actions of one sandbox run one after the other, in the order they were asked for.
+    """
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the work tree, as the sandbox sees it."""
+
+    @property
+    def scratch(self) -> str:
+        """Absolute path of a directory for temporary files, outside the work tree."""
+
+    async def act(self, action: SandboxAction) -> Observation: ...
+
+
+class Sandboxes(Protocol):
+    """Opens sandboxes of one kind."""
+
+    @property
+    def kind(self) -> Literal["docker", "local"]: ...
+
+    @property
+    def network(self) -> Network:
+        """What network a sandbox has that is opened online."""
+
+    def open(
+        self, name: str, *, online: bool = False, kept: bool = False
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        """A new, empty sandbox; gone when the context ends, however it ends.
+
+        `name` tells what it is for (run and role); the same name in use is replaced, not shared.
+        `online`: it gets what network the operator allows; else it has none.
+        `kept`: if this process is killed, the next one may adopt it for a while.
+        Raises EngineUnavailable or ImageUnavailable before any work is done.
+        """
+
+    def adopt(self, name: str) -> AbstractAsyncContextManager[Sandbox | None]:
+        """The sandbox of this name that a process of this machine left when it was killed, its shell alive.
+
+        None: there is none; open a new one. Raises EngineUnavailable or ImageUnavailable.
+        """
+
+    async def derived(
+        self, name: str, repository: str, key: str, fill: Callable[[Sandbox], Awaitable[None]]
+    ) -> "Sandboxes":
+        """Sandboxes that begin with what `fill` leaves in one of these: filled once for each key, then kept.
+
+        `fill` works as root in a sandbox `name` that is online; `repository` tells whose layers supersede each
+        other. Raises LayerRefused where nothing can be kept, SandboxError, and what `fill` raises.
+        """
+
+    def visits(self, name: str) -> tuple[Visit, ...]:
+        """What an open sandbox of this name did by the network since the last time this was asked."""
+
+    async def sweep(self) -> None:
+        """Remove what dead processes left, and what is past its time. Raises EngineUnavailable."""
+
+    async def close(self) -> None:
+        """Let go of what is held for sandboxes to come."""

@@ -1,0 +1,73 @@
+# Sourced by the commands beside it, never run by itself.
+#
+# Each command works as the only one after `git clone`, on a machine with no more than
+# Python 3.11, venv and git. So each calls `environment EXTRA`, which makes .venv in the
+# checkout when that is needed, and sets $bin to where its programs are.
+
+set -eu
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+cd -- "$root"
+bin=$root/.venv/bin
+
+refuse() {
+    printf '%s\n' "$1" >&2
+    exit 2
+}
+
+find_python() {
+    # `python3` first: it is what the machine's owner chose.
+    for name in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+# environment EXTRA: a .venv with this project and its extra EXTRA ("" for the core alone).
+environment() {
+    python=$(find_python) ||
+        refuse 'Python 3.11 or newer is needed: install it with "apt-get install python3 python3-venv".'
+    if command -v uv >/dev/null; then
+        installer=uv
+    elif "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        installer=pip
+    else
+        refuse 'Python has no pip and venv here: install them with "apt-get install python3-venv".'
+    fi
+    # Where, for which Python and with what .venv was made: a moved checkout needs a new one.
+    origin="$root $("$python" -V) $installer"
+    stamp="$(cksum <pyproject.toml) $origin"
+    if [ -x "$bin/python" ] && grep -qsxF -- "$stamp" ".venv/installed-$1" .venv/installed-dev; then
+        return
+    fi
+    printf 'Installing dependencies (once) ...\n' >&2
+    install "$1" || refuse 'The dependencies could not be installed: mend what is said above and run this again.'
+    printf '%s\n' "$stamp" >".venv/installed-$1"
+}
+
+install() {
+    # Written last and removed first, so that what an interrupted installation left is made anew.
+    if [ "$(cat .venv/origin 2>/dev/null)" = "$origin" ]; then
+        rm .venv/origin
+    else
+        rm -rf .venv
+        "make_with_$installer" || return 1
+    fi
+    "install_with_$installer" ".${1:+[$1]}" || return 1
+    printf '%s\n' "$origin" >.venv/origin
+}
+
+make_with_pip() { "$python" -m venv .venv; }
+
+install_with_pip() { "$bin/python" -m pip install --quiet --disable-pip-version-check --editable "$1"; }
+
+make_with_uv() { uv venv --quiet --python "$python" .venv; }
+
+install_with_uv() {
+    # uv does not read what a closed network has told pip.
+    if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"; fi
+    if [ -n "${PIP_CERT:-}" ]; then export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"; fi
+    uv pip install --quiet --python "$bin/python" --editable "$1"
+}

@@ -1,0 +1,1 @@
+"""Every sentence that a person or a model reads, as Jinja templates."""

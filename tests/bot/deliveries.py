@@ -1,0 +1,41 @@
+"""Signed deliveries for the tests of the bot."""
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+SECRET = "s3cret"
+REPOSITORY = {"id": 99, "name": "sample", "owner": {"login": "acme", "id": 2}, "private": False}
+SENDER = {"id": 5, "login": "maintainer", "type": "User", "site_admin": False}
+ISSUE = {"number": 7, "title": "add() subtracts", "updated_at": "2026-11-20T06:00:00Z", "labels": []}
+LABELED: dict[str, Any] = {
+    "action": "labeled",
+    "issue": ISSUE,
+    "label": {"id": 1, "name": "fix-me"},
+    "repository": REPOSITORY,
+    "sender": SENDER,
+    "installation": {"id": 31, "node_id": "x"},
+}
+PULL_LABELED: dict[str, Any] = {key: value for key, value in LABELED.items() if key != "issue"} | {
+    "pull_request": {"number": 8, "state": "open", "updated_at": "2026-11-20T07:00:00Z", "draft": False}
+}
+COMMENTED: dict[str, Any] = {
+    "action": "created",
+    "issue": ISSUE | {"pull_request": {"url": "x"}},
+    "comment": {"id": 1234, "body": "@agent go", "performed_via_github_app": None},
+    "repository": REPOSITORY,
+    "sender": SENDER | {"type": "Bot"},
+}
+
+
+def signed(event: str, payload: object, *, secret: str = SECRET) -> tuple[dict[str, str], bytes]:
+    """Headers and body as GitHub sends them."""
+    body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return {
+        "x-hub-signature-256": f"sha256={signature}",
+        "x-github-event": event,
+        "x-github-delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+        "content-type": "application/json",
+    }, body

@@ -1,0 +1,95 @@
+"""What a person at a terminal of 80 columns reads."""
+
+import logging
+import sys
+from datetime import UTC, datetime, timedelta
+
+from bot.terminal import LogLine, Narrator, folded, plain
+from resolver.events import Call, Connected, Decided, Entry, Event, Observed, Prepared
+from resolver.llm.model import Usage
+from resolver.secrets import MaskingFilter, Secrets
+from runtime.actions import Ran, RunShell
+from runtime.egress import Visit
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def told(*events: Event) -> list[str]:
+    lines: list[str] = []
+    narrator = Narrator(lines.append)
+    for number, event in enumerate(events):
+        narrator(Entry(seq=number, at=NOON + timedelta(seconds=number), event=event))
+    return lines
+
+
+def step(thought: str, command: str, output: str) -> tuple[Decided, Observed]:
+    call = Call(id="c", action=RunShell(command=command))
+    seen = Ran(exit_code=0, output=output, seconds=1.0, cwd="/workspace")
+    return Decided(thought=thought, calls=(call,), usage=Usage(model="m")), Observed(
+        call="c", observation=seen
+    )
+
+
+def test_a_step_is_one_short_line_and_its_result_beside_it() -> None:
+    assert told(*step("Reproduce.", "python3 x.py", "60s\n")) == [
+        "   0.0 s    1. Reproduce.",
+        "   1.0 s       $ python3 x.py  → exit code 0: 60s",
+    ]
+
+
+def test_a_long_step_is_clipped_to_the_terminal_with_its_result_below() -> None:
+    lines = told(*step("I think " * 50, "cat <<X\n" + "long " * 50, "much " * 50))
+    assert [len(line) <= 80 for line in lines] == [True] * 4
+    assert lines[0].startswith("   0.0 s    1. I think") and lines[1].startswith("   0.0 s       I think")
+    assert lines[1].endswith(" …")
+    assert lines[3].startswith("   1.0 s         → exit code 0: much")
+
+
+def test_foreign_text_cannot_steer_the_terminal() -> None:
+    assert plain("a\x1b[2Jb\u202ec\r\n") == "a[2Jbc\n"
+
+
+def test_long_paragraphs_are_folded_and_lists_are_not() -> None:
+    assert folded("one two three\n\n- one two three", width=9) == "one two\nthree\n\n- one two three"
+
+
+def test_a_log_line_tells_its_fields_and_no_secret() -> None:
+    try:
+        raise ValueError("key sk-secret-123456")
+    except ValueError:
+        record = logging.makeLogRecord(
+            {"levelname": "WARNING", "msg": "model asked again", "error": "sk-secret-123456 is\nwrong", "try": 2,
+             "exc_info": sys.exc_info()}
+        )  # fmt: skip
+    assert MaskingFilter(Secrets(["sk-secret-123456"])).filter(record)
+    line = LogLine().format(record)
+    first, *trace = line.splitlines()
+    assert first.startswith("WARNING model asked again (")
+    assert "try: 2" in first and "is wrong" in first
+    assert trace[-1].startswith("ValueError: key ")
+    assert "sk-secret" not in line
+
+
+def test_what_the_sandbox_was_refused_and_what_would_allow_it_are_told() -> None:
+    visits = (
+        Visit(host="pypi.org", port=443),
+        Visit(host="h.example.test", port=443, refused="private"),
+        *(Visit(host=f"h{n}.test", port=443, refused="unlisted") for n in range(6)),
+    )
+    done = Prepared(commands=("make",), warm=False, seconds=1)
+    lines = told(
+        done,
+        done.model_copy(update={"warm": True}),
+        done.model_copy(update={"problem": "exit code 1"}),
+        Connected(visits=visits),
+    )
+    assert all(len(line) <= 80 for line in lines)
+    assert [line[10:] for line in lines] == [
+        "the repository's set-up is done",
+        "the repository's set-up was kept",
+        "the repository's set-up was not done: its tests run without it",
+        "refused h.example.test: it leads to an address that is not public",
+        "  (setting `allow_addresses`)",
+        *(f"refused h{n}.test: it is not on the allow-list (setting `allow_hosts`)" for n in range(4)),
+        "and 2 more",
+    ]

@@ -1,0 +1,165 @@
+"""What is let in from the internet."""
+
+import hashlib
+import hmac
+import json
+
+import pytest
+
+from bot.webhook import CommentMade, Forged, Ignored, Labelled, Ping, Sender, Unreadable, verify
+from resolver.domain import Repo
+from tests.bot.deliveries import COMMENTED, LABELED, PULL_LABELED, REPOSITORY, SECRET, signed
+
+
+def test_githubs_own_example_signature_is_accepted() -> None:
+    """Source: docs.github.com, "Validating webhook deliveries", "Testing the webhook payload validation"."""
+    headers = {
+        "x-hub-signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
+        "x-github-event": "ping",
+    }
+    assert verify(headers, b"Hello, World!", "It's a Secret to Everybody") == Ping()
+
+
+def test_a_label_put_on_an_issue_is_read() -> None:
+    assert verify(*signed("issues", LABELED), SECRET) == Labelled(
+        repo=Repo(owner="acme", name="sample"),
+        repo_id=99,
+        number=7,
+        label="fix-me",
+        at="2026-11-20T06:00:00Z",
+        sender=Sender(id=5, login="maintainer", bot=False),
+        installation=31,
+    )
+
+
+def test_a_label_put_on_a_pull_request_is_read() -> None:
+    assert verify(*signed("pull_request", PULL_LABELED), SECRET) == Labelled(
+        repo=Repo(owner="acme", name="sample"),
+        repo_id=99,
+        number=8,
+        label="fix-me",
+        at="2026-11-20T07:00:00Z",
+        sender=Sender(id=5, login="maintainer", bot=False),
+        installation=31,
+    )
+
+
+def test_a_managed_user_may_own_a_repository() -> None:
+    owner = {"login": "mona-cat_octo", "id": 3}
+    delivery = verify(*signed("issues", LABELED | {"repository": REPOSITORY | {"owner": owner}}), SECRET)
+    assert isinstance(delivery, Labelled)
+    assert delivery.repo == Repo(owner="mona-cat_octo", name="sample")
+
+
+def test_a_comment_is_read_with_the_app_that_wrote_it() -> None:
+    app = {"id": 4711, "client_id": "Iv1.abc", "slug": "patchwright", "name": "Patchwright"}
+    payload = COMMENTED | {"comment": COMMENTED["comment"] | {"performed_via_github_app": app}}
+    assert verify(*signed("issue_comment", payload), SECRET) == CommentMade(
+        repo=Repo(owner="acme", name="sample"),
+        repo_id=99,
+        number=7,
+        comment_id=1234,
+        body="@agent go",
+        sender=Sender(id=5, login="maintainer", bot=True),
+        through_app=frozenset({"4711", "Iv1.abc", "patchwright"}),
+        installation=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "payload", "action"),
+    [
+        ("issues", LABELED | {"action": "unlabeled"}, "unlabeled"),
+        ("issues", {"action": "invented next year"}, "invented next year"),
+        ("pull_request", PULL_LABELED | {"action": "synchronize"}, "synchronize"),
+        ("issue_comment", COMMENTED | {"action": "edited"}, "edited"),
+        ("push", {"ref": "refs/heads/main"}, ""),
+        ("meteor_shower", {}, ""),
+        ("meteor_shower", b"\xff", ""),
+        ("", {}, ""),
+    ],
+)
+def test_what_we_do_not_know_is_ignored_and_no_error(event: str, payload: object, action: str) -> None:
+    assert verify(*signed(event, payload), SECRET) == Ignored(event=event, action=action)
+
+
+HEADERS, BODY = signed("issues", LABELED)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "secret"),
+    [
+        pytest.param({}, BODY, SECRET, id="no header at all"),
+        pytest.param(HEADERS | {"x-hub-signature-256": ""}, BODY, SECRET, id="empty"),
+        pytest.param(HEADERS | {"x-hub-signature-256": "sha256="}, BODY, SECRET, id="no digest"),
+        pytest.param(HEADERS | {"x-hub-signature-256": "sha256=" + "0" * 64}, BODY, SECRET, id="wrong"),
+        pytest.param(HEADERS | {"x-hub-signature-256": "sha256=\xff\ud800"}, BODY, SECRET, id="not ASCII"),
+        pytest.param(HEADERS, json.dumps(json.loads(BODY), indent=1).encode(), SECRET, id="re-encoded"),
+        pytest.param(HEADERS, BODY + b"\n", SECRET, id="one byte more"),
+        pytest.param(HEADERS, BODY, "another", id="another secret"),
+        pytest.param(*signed("issues", LABELED, secret=""), "", id="no secret is set"),
+        pytest.param(
+            {
+                "x-github-event": "issues",
+                "x-hub-signature": "sha1=" + hmac.new(SECRET.encode(), BODY, hashlib.sha1).hexdigest(),
+            },
+            BODY,
+            SECRET,
+            id="SHA-1 alone",
+        ),
+        pytest.param(
+            HEADERS
+            | {"x-hub-signature-256": "sha1=" + hmac.new(SECRET.encode(), BODY, hashlib.sha1).hexdigest()},
+            BODY,
+            SECRET,
+            id="SHA-1 under the other name",
+        ),
+        pytest.param(HEADERS | {"x-hub-signature-256": "sha256=" + "0" * 64}, b"{", SECRET, id="not parsed"),
+    ],
+)
+def test_a_delivery_without_proof_is_forged(headers: dict[str, str], body: bytes, secret: str) -> None:
+    with pytest.raises(Forged):
+        verify(headers, body, secret)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"{", id="cut"),
+        pytest.param(b"\xff\xfe{}", id="not UTF-8"),
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(
+            b'{"action":"labeled","issue":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001, id="deeper"
+        ),
+        pytest.param([], id="no object"),
+        pytest.param("labeled", id="a string"),
+        pytest.param({"action": ["labeled"]}, id="action is a list"),
+        pytest.param({"action": "labeled"}, id="the rest is missing"),
+        pytest.param(LABELED | {"issue": {"number": "7", "updated_at": "x"}}, id="a number as text"),
+        pytest.param(LABELED | {"issue": {"number": -7, "updated_at": "x"}}, id="a negative number"),
+        pytest.param(LABELED | {"label": None}, id="no label"),
+        pytest.param(LABELED | {"sender": {"login": "x"}}, id="a sender without id"),
+        pytest.param(
+            LABELED | {"repository": REPOSITORY | {"owner": {"login": "../.."}}}, id="an owner that is a path"
+        ),
+        pytest.param(LABELED | {"repository": REPOSITORY | {"name": "a/b"}}, id="a name that is a path"),
+        pytest.param(b'{"action":"labeled","issue":{"number":' + b"9" * 10_000 + b"}}", id="a huge number"),
+    ],
+)
+def test_a_signed_delivery_that_makes_no_sense_is_unreadable(payload: object) -> None:
+    with pytest.raises(Unreadable):
+        verify(*signed("issues", payload), SECRET)
+
+
+def test_a_webhook_set_to_form_encoding_is_told_so() -> None:
+    headers, body = signed("issues", b"payload=%7B%7D")
+    with pytest.raises(Unreadable, match="content type to application/json"):
+        verify(headers | {"content-type": "application/x-www-form-urlencoded"}, body, SECRET)
+
+
+def test_a_complaint_never_repeats_foreign_text() -> None:
+    payload = LABELED | {"issue": {"number": "::set-output name=x::y", "updated_at": "x"}}
+    with pytest.raises(Unreadable) as caught:
+        verify(*signed("issues", payload), SECRET)
+    assert str(caught.value) == "issue.number: Input should be a valid integer"

@@ -1,0 +1,145 @@
+"""What a worker makes of accidents."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.jobs import Again, Failed
+from bot.worker import Worker
+from resolver.domain import Job, Outcome
+from resolver.errors import (
+    Forbidden,
+    ForgeError,
+    Interrupted,
+    ModelError,
+    ModelRefused,
+    RateLimited,
+    SettingsError,
+    Unauthorized,
+)
+from runtime.errors import EngineUnavailable, SandboxLost
+from tests.bot.jobs import DONE, job
+
+
+class Kit:
+    """A resolve that does as it is told, and what the thread was told."""
+
+    def __init__(self, *endings: Outcome | BaseException) -> None:
+        self.endings = list(endings)
+        self.told: list[tuple[str, str]] = []
+        self.speechless: Exception | None = None
+        self.worker = Worker(self.resolve, self.apologize, most_tries=3, first_pause=10, limit_seconds=0.2)
+
+    async def resolve(self, job: Job) -> Outcome:
+        if not self.endings:
+            await asyncio.sleep(60)
+        ending = self.endings.pop(0)
+        if isinstance(ending, BaseException):
+            raise ending
+        return ending
+
+    async def apologize(self, job: Job, error: Exception) -> None:
+        if self.speechless:
+            raise self.speechless
+        self.told.append((job.id, str(error)))
+
+
+async def test_an_outcome_is_handed_on() -> None:
+    assert await Kit(DONE).worker.run(job(), 1) == DONE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ForgeError("502"),
+        ModelError("cut off"),
+        SandboxLost("gone"),
+        Interrupted("going away"),
+        ExceptionGroup("tasks", [SandboxLost("gone")]),
+    ],
+    ids=repr,
+)
+async def test_what_may_pass_is_tried_again_after_longer_and_longer(error: Exception) -> None:
+    kit = Kit(error, error, error)
+    assert await kit.worker.run(job(), 1) == Again(seconds=10)
+    assert await kit.worker.run(job(), 2) == Again(seconds=20)
+    assert kit.told == []
+    last = await kit.worker.run(job(), 3)
+    assert isinstance(last, Failed)
+    assert [told for told, _ in kit.told] == [job().id]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden("not installed"),
+        Unauthorized("expired"),
+        ModelRefused("no such model"),
+        SettingsError("PATCHWRIGHT_MODEL is not set"),
+        EngineUnavailable("no engine"),
+        ZeroDivisionError("a fault of ours"),
+        ExceptionGroup("tasks", [ForgeError("502"), ZeroDivisionError("and worse")]),
+    ],
+    ids=repr,
+)
+async def test_what_will_not_pass_is_told_at_once(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    kit = Kit(error)
+    assert await kit.worker.run(job(), 1) == Failed(error=f"{type(error).__name__}: {error}")
+    assert kit.told == [(job().id, str(error))]
+    (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert (said.message, vars(said)["job"], vars(said)["try"]) == ("job failed", job().id, 1)
+
+
+async def test_a_rate_limit_is_waited_for() -> None:
+    again = await Kit(RateLimited("slow down", datetime.now(UTC) + timedelta(seconds=900))).worker.run(
+        job(), 1
+    )
+    assert isinstance(again, Again)
+    assert 890 < again.seconds <= 900
+
+
+async def test_a_job_that_kills_its_worker_every_time_is_given_up() -> None:
+    kit = Kit(DONE)
+    assert await kit.worker.run(job(), 4) == Failed(
+        error="GaveUp: The work was begun 3 times and broke off each time."
+    )
+    assert kit.told == [(job().id, "The work was begun 3 times and broke off each time.")]
+
+
+async def test_a_job_that_hangs_frees_its_worker() -> None:
+    kit = Kit()
+    assert await kit.worker.run(job(), 1) == Failed(error="GaveUp: The work took longer than 0.2 s.")
+    assert len(kit.told) == 1
+
+
+@pytest.mark.parametrize("trouble", [ForgeError("502"), TimeoutError(), ConnectionResetError()], ids=repr)
+async def test_a_thread_that_cannot_be_told_changes_nothing(trouble: Exception) -> None:
+    kit = Kit(Forbidden("not installed"))
+    kit.speechless = trouble
+    assert await kit.worker.run(job(), 1) == Failed(error="Forbidden: not installed")
+
+
+async def test_one_issue_is_worked_on_once_at_a_time() -> None:
+    kit = Kit()
+    first = asyncio.create_task(kit.worker.run(job(), 1))
+    await asyncio.sleep(0)
+    second = job("acme-sample-7-000000000002")
+    assert await kit.worker.run(second, 1) == Again(seconds=5, counts=False)
+    kit.endings = [DONE, DONE]
+    assert await kit.worker.run(job("acme-sample-8-000000000003", number=8), 1) == DONE
+    await first
+    assert await kit.worker.run(second, 1) == DONE
+
+
+async def test_a_cancelled_job_tells_nobody_and_frees_its_thread() -> None:
+    kit = Kit()
+    task = asyncio.create_task(kit.worker.run(job(), 1))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kit.told == []
+    kit.endings = [DONE]
+    assert await kit.worker.run(job(), 1) == DONE

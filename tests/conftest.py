@@ -1,0 +1,130 @@
+"""What holds for every test: the same environment anywhere, and no silent skip where none is allowed."""
+
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import docker
+import docker.errors
+import hypothesis
+import pytest
+
+BASE_IMAGE = "debian:bookworm-slim"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+# Read before the scrub below: a product process that a test starts must not see it.
+NO_SKIP = os.environ.get("PATCHWRIGHT_NO_SKIP", "") not in ("", "0")
+
+# On a closed network an image cannot be built without these two.
+KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX")
+
+
+def _is_ours_to_set(name: str) -> bool:
+    """Whether a test alone may give this variable a value: the outer shell's would change what is tested."""
+    if name in KEPT:
+        return False
+    return (
+        name.startswith(("PATCHWRIGHT_", "GITHUB_"))
+        or name.endswith("_API_KEY")
+        # Set while git runs a hook: every git command below would work on the wrong repository.
+        or name in ("REDIS_URL", "GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
+    )
+
+
+for _name in filter(_is_ours_to_set, tuple(os.environ)):
+    del os.environ[_name]
+
+
+# The same examples anywhere, and no failure because the machine was busy: the time of a test is limited elsewhere.
+hypothesis.settings.register_profile(
+    "everywhere", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("everywhere")
+
+
+@functools.cache
+def missing_for_docker() -> str | None:
+    """Why no Docker test can run here; None when they can."""
+    try:
+        client = docker.from_env(timeout=10)
+        client.ping()
+    except (docker.errors.DockerException, OSError) as exc:
+        return f"no Docker engine answers: {exc}"
+    try:
+        client.images.get(BASE_IMAGE)
+    except docker.errors.ImageNotFound:
+        return f"the base image {BASE_IMAGE} is not here: `docker pull {BASE_IMAGE}`, or see .ci/run"
+    except docker.errors.DockerException as exc:
+        return f"the Docker engine does not list its images: {exc}"
+    finally:
+        client.close()
+    return None
+
+
+@functools.cache
+def missing_for_browser() -> str | None:
+    """Why no browser test can run here; None when they can."""
+    if any(map(shutil.which, CHROMIUM)):
+        return None
+    return "no Chromium on PATH: `apt-get install chromium`"
+
+
+@functools.cache
+def missing_for_redis() -> str | None:
+    """Why no test with an embedded Redis can run here; None when they can."""
+    from bot.embedded import redis_server
+    from resolver.errors import SettingsError
+
+    try:
+        redis_server()
+    except SettingsError as exc:
+        return str(exc)
+    return None
+
+
+MISSING = {"docker": missing_for_docker, "browser": missing_for_browser, "redis": missing_for_redis}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker, missing in MISSING.items():
+        if item.get_closest_marker(marker) and (reason := missing()):
+            pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, where PATCHWRIGHT_NO_SKIP allows no skip: {report.longrepr}"
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Docker cases run one after the other, in one worker: they share images and the names of containers."""
+    for item in items:
+        if item.get_closest_marker("docker"):
+            item.add_marker(pytest.mark.xdist_group("docker"))
+
+
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """A directory with a short name: a Unix socket's path may have 107 bytes, and `tmp_path` is long."""
+    path = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)

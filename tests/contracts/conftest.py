@@ -1,0 +1,83 @@
+"""Every implementation of `Sandbox`, opened the way it is meant to be."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from resolver.secrets import Masked, Secrets
+from runtime.docker import DockerSandboxes
+from runtime.local import LocalSandboxes
+from runtime.remote import Door, RemoteSandbox
+from runtime.sandbox import Sandbox, SandboxSpec
+from runtime.server import BOOT
+from runtime.wire import KEY, SOCKET
+
+CHECKOUT = Path(__file__).parents[2]
+DOCKER = pytest.param("docker", marks=pytest.mark.docker)
+MASKED = pytest.param("masked", marks=pytest.mark.slow)
+EXEC = pytest.param("exec", marks=[pytest.mark.docker, pytest.mark.slow])
+
+
+@asynccontextmanager
+async def loopback(place: Path) -> AsyncIterator[RemoteSandbox]:
+    """The container's server as a process of this host, dialling in as it does from a container."""
+    root, scratch, door_at = place / "tree", place / "tmp", place / "d"
+    for directory in (root, scratch, door_at):
+        directory.mkdir()
+    async with Door.open(door_at) as door:
+        serve = ["--socket", door_at / SOCKET, "--key", door_at / KEY, "--root", root, "--scratch", scratch]
+        server = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-I", "-c", BOOT, str(CHECKOUT), *map(str, serve)],
+            cwd=root,
+            env={"PATH": os.environ["PATH"], "HOME": str(place), "LANG": "C.UTF-8"},
+        )
+        try:
+            await door.line(timeout=30)
+            yield RemoteSandbox(door, str(root), str(scratch))
+        finally:
+            server.terminate()
+            await asyncio.wait_for(server.wait(), timeout=10)
+
+
+@asynccontextmanager
+async def opened(kind: str, place: Path) -> AsyncIterator[Sandbox]:
+    match kind:
+        case "executor":
+            async with LocalSandboxes(place, os.environ).open("contract") as sandbox:
+                yield sandbox
+        case "loopback":
+            async with loopback(place) as sandbox:
+                yield sandbox
+        case "masked":
+            async with LocalSandboxes(place, os.environ).open("contract") as sandbox:
+                yield Masked(sandbox, Secrets(["a-secret-that-no-case-prints"]))
+        case _:
+            bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
+            sandboxes = DockerSandboxes(
+                SandboxSpec(memory_mb=1024),
+                ca_bundle=bundle if bundle.exists() else None,
+                package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
+                transport="exec" if kind == "exec" else "socket",
+            )
+            async with sandboxes.open(f"contract-{os.getpid()}") as sandbox:
+                yield sandbox
+            await sandboxes.close()
+
+
+@pytest.fixture(params=["executor", "loopback", MASKED, DOCKER, EXEC])
+async def sandbox(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[Sandbox]:
+    """An empty sandbox of each kind."""
+    async with opened(request.param, short_tmp) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(params=["loopback", DOCKER, EXEC])
+async def remote(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[Sandbox]:
+    """Those behind a wire. The executor and its masked form are left out: no connection could drop."""
+    async with opened(request.param, short_tmp) as sandbox:
+        yield sandbox

@@ -1,0 +1,397 @@
+"""What a `Forge` promises: on the stand-in, with a token, as an app, and behind `DryRun` where nothing is written."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from bot.github import GitHubForge
+from bot.rest import AppAccess, Pace, TokenAccess
+from demo.world import App, Repository, World
+from demo.world.bare import Bare
+from resolver.domain import Comment, Credentials, Issue, Job, JobId, Proposal, PullRequest, Repo, User
+from resolver.errors import Forbidden, NotFound, WorkspaceError
+from resolver.forge import MAX_BODY, DryRun, Forge, RepoFacts
+
+SAMPLE = Repo(owner="acme", name="sample")
+FIXED = "def add(a, b):\n    return a + b\n"
+QUICK = Pace(between_writes=0, first_pause=0.01, timeout=10)
+TAG = "label:1-->2"
+"""With what would end an HTML comment."""
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as world:
+        yield world
+
+
+@pytest.fixture
+def repo(world: World) -> Repository:
+    return world.repository(
+        "acme/sample",
+        {"calc.py": "def add(a, b):\n    return a - b\n"},
+        permissions={"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"},
+    )
+
+
+@pytest.fixture
+def app(world: World, repo: Repository) -> App:
+    app = world.app("patchwright-app")
+    world.install(app, repo)
+    return app
+
+
+@pytest.fixture(params=["token", "app"])
+def another(request: pytest.FixtureRequest, world: World, app: App) -> Callable[[], GitHubForge]:
+    """A forge as a process that has just started has it."""
+    access: TokenAccess | AppAccess
+    if request.param == "token":
+        access = TokenAccess(SecretStr(world.token("patchwright")))
+    else:
+        access = AppAccess(str(app.id), SecretStr(app.private_key_pem))
+    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+    return lambda: GitHubForge(access, **urls, pace=QUICK)
+
+
+@pytest.fixture
+async def forge(another: Callable[[], GitHubForge]) -> AsyncIterator[GitHubForge]:
+    async with another() as forge:
+        yield forge
+
+
+@pytest.fixture
+def clone(repo: Repository, tmp_path: Path) -> Bare:
+    """A bare repository of ours with everything that acme/sample has."""
+    clone = Bare.create(tmp_path / "clone.git", "main")
+    clone.git("fetch", "--quiet", str(repo.bare.path), "refs/heads/*:refs/heads/*")
+    clone.git("branch", "fix", "main")
+    return clone
+
+
+def us(forge: Forge) -> str:
+    """Under which login this forge's writes are seen."""
+    assert isinstance(forge, GitHubForge)
+    return "patchwright-app[bot]" if forge.is_app else "patchwright"
+
+
+def user(world: World, login: str) -> User:
+    return User(id=world.user(login).id, login=login)
+
+
+def job(number: int) -> Job:
+    return Job(id=JobId("job"), repo=SAMPLE, number=number, requester=None)
+
+
+def proposal(
+    commit: str, *, title: str = "Add instead of subtract", draft: bool = False, body: str = "Why."
+) -> Proposal:
+    return Proposal(
+        repo=SAMPLE, number=1, base="main", branch="patchwright/issue-1", head_sha=commit,
+        title=title, body=body, draft=draft,
+    )  # fmt: skip
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+async def test_facts_are_those_of_the_repository(world: World, forge: Forge) -> None:
+    assert await forge.facts(SAMPLE) == RepoFacts(
+        default_branch="main", clone_url=f"{world.server_url}/acme/sample.git", private=False, empty=False
+    )
+
+
+async def test_an_empty_repository_is_known_as_such(world: World, forge: Forge, app: App) -> None:
+    world.install(app, world.repository("acme/empty"))
+    assert (await forge.facts(Repo(owner="acme", name="empty"))).empty
+
+
+async def test_a_repository_that_is_not_there_is_not_found(forge: Forge) -> None:
+    with pytest.raises((NotFound, Forbidden)):
+        await forge.facts(Repo(owner="acme", name="nonsense"))
+
+
+async def test_a_thread_is_the_issue_with_its_comments_and_whom_to_trust(
+    world: World, repo: Repository, forge: Forge
+) -> None:
+    issue = world.issue(repo, title="Sum is wrong", body=None, by="stranger")
+    for number in range(101):
+        world.said(issue, f"me too, {number}", by="triager")
+    world.said(issue, "Please mend it.", by="maintainer")
+    await forge.say(SAMPLE, issue.number, TAG, "I am working on this.")
+
+    stranger, triager, maintainer = (user(world, login) for login in ("stranger", "triager", "maintainer"))
+    assert await forge.thread(job(issue.number)) == Issue(
+        number=issue.number,
+        title="Sum is wrong",
+        body="",
+        author=stranger,
+        trusted=False,
+        open=True,
+        url=f"{world.server_url}/acme/sample/issues/{issue.number}",
+        comments=(
+            *(Comment(author=triager, body=f"me too, {number}", trusted=False) for number in range(101)),
+            Comment(author=maintainer, body="Please mend it.", trusted=True),
+        ),
+    )
+
+
+async def test_a_pull_request_is_a_thread_too(
+    world: World, repo: Repository, forge: Forge, clone: Bare
+) -> None:
+    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
+    await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    made = await forge.propose(proposal(commit, draft=True))
+    world.said(repo.pulls[0], "Looks good.", by="boss")
+    seen = await forge.thread(job(made.number))
+    assert isinstance(seen, PullRequest)
+    assert (seen.head, seen.head_sha, seen.base, seen.draft, seen.same_repository) == (
+        "patchwright/issue-1",
+        commit,
+        "main",
+        True,
+        True,
+    )
+    assert seen.comments == (Comment(author=user(world, "boss"), body="Looks good.", trusted=True),)
+
+
+@pytest.mark.parametrize(
+    ("login", "role"),
+    [("boss", "maintain"), ("maintainer", "write"), ("triager", "triage"), ("stranger", "read")],
+)
+async def test_a_permission_is_the_role(world: World, forge: Forge, login: str, role: str) -> None:
+    assert await forge.permission(SAMPLE, user(world, login)) == role
+
+
+async def test_a_permission_is_that_of_the_id_not_of_the_name(world: World, forge: Forge) -> None:
+    maintainer = user(world, "maintainer")
+    world.rename("maintainer", "renamed")
+    imposter = user(world, "maintainer")  # takes the free name
+    assert await forge.permission(SAMPLE, maintainer) == "write"
+    assert await forge.permission(SAMPLE, imposter) == "read"
+    assert await forge.permission(SAMPLE, User(id=999_999, login="renamed")) == "none"
+
+
+# --- saying -------------------------------------------------------------------------------------------------
+
+
+async def test_saying_twice_with_a_tag_leaves_one_comment(
+    world: World, repo: Repository, forge: Forge
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    first = await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    second = await forge.say(SAMPLE, issue.number, TAG, "Done.")
+    assert first == second
+    [comment] = repo.comments(issue.number)
+    assert comment.author.login == us(forge)
+    assert comment.body.endswith("\nDone.")
+    assert first.endswith(f"#issuecomment-{comment.id}")
+
+
+async def test_another_process_finds_the_comment_again(
+    world: World, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    for number in range(120):
+        world.said(issue, f"chatter {number}", by="stranger")
+    async with another() as other:
+        await other.say(SAMPLE, issue.number, TAG, "Done.")
+        await other.say(SAMPLE, issue.number, "another tag", "Something else.")
+    ours = [comment.body for comment in repo.comments(issue.number) if comment.author.login == us(forge)]
+    assert [body.splitlines()[-1] for body in ours] == ["Done.", "Something else."]
+
+
+async def test_saying_the_same_again_writes_nothing(world: World, repo: Repository, forge: Forge) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    await forge.say(SAMPLE, issue.number, TAG, "Done.")
+    before = world.writes
+    await forge.say(SAMPLE, issue.number, TAG, "Done.")
+    assert world.writes == before
+
+
+async def test_somebody_elses_comment_with_our_tag_is_not_ours(
+    world: World, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    marked = repo.comments(issue.number)[0].body
+    forged = world.said(world.issue(repo, title="U", body="B", by="stranger"), marked, by="stranger")
+    async with another() as other:
+        await other.say(SAMPLE, forged.number, TAG, "Done.")
+    theirs, ours = repo.comments(forged.number)
+    assert (theirs.body, theirs.author.login) == (marked, "stranger")
+    assert ours.author.login == us(forge)
+
+
+async def test_the_stand_in_would_let_us_edit_a_strangers_comment(world: World, repo: Repository) -> None:
+    """Positive control of the test above: nothing but our own care keeps it as it is."""
+    comment = world.said(world.issue(repo, title="T", body="B", by="stranger"), "theirs", by="stranger")
+    headers = {"Authorization": f"Bearer {world.token('patchwright')}"}
+    async with httpx.AsyncClient(base_url=world.api_url, headers=headers) as client:
+        done = await client.patch(f"/repos/acme/sample/issues/comments/{comment.id}", json={"body": "ours"})
+    assert (done.status_code, comment.body) == (200, "ours")
+
+
+async def test_a_long_body_is_clipped_and_says_so(world: World, repo: Repository, forge: Forge) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    long = "<details>\n\n```text\n" + "größe 🦉 " * 20_000 + "\n```\n</details>"
+    await forge.say(SAMPLE, issue.number, TAG, long)
+    [comment] = repo.comments(issue.number)
+    assert 60_000 < len(comment.body) <= MAX_BODY
+    assert "\n```\n</details>\n\n*The rest is cut off" in comment.body  # what was open is closed
+    await forge.say(SAMPLE, issue.number, TAG, "x" * MAX_BODY)
+    assert len(repo.comments(issue.number)[0].body) <= MAX_BODY
+
+
+# --- lost on the way ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
+async def test_a_comment_whose_answer_was_lost_is_there_once(
+    world: World, repo: Repository, forge: Forge, lose: str
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    getattr(world, lose)("POST", "/comments")
+    url = await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    [comment] = repo.comments(issue.number)
+    assert url.endswith(f"#issuecomment-{comment.id}")
+    getattr(world, lose)("PATCH", f"/comments/{comment.id}")
+    await forge.say(SAMPLE, issue.number, TAG, "Done.")
+    assert [comment.body.splitlines()[-1] for comment in repo.comments(issue.number)] == ["Done."]
+
+
+@pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
+async def test_a_pull_request_whose_answer_was_lost_is_there_once(
+    world: World, repo: Repository, forge: Forge, clone: Bare, lose: str
+) -> None:
+    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
+    await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    getattr(world, lose)("POST", "/pulls")
+    made = await forge.propose(proposal(commit))
+    assert [pull.number for pull in repo.pulls] == [made.number]
+
+
+@pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
+async def test_a_push_whose_answer_was_lost_is_done_once(
+    world: World, repo: Repository, forge: Forge, clone: Bare, lose: str
+) -> None:
+    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
+    getattr(world, lose)("POST", "/git-receive-pack")
+    try:
+        await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    except WorkspaceError:  # the queue tries again
+        await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    assert repo.read("patchwright/issue-1", "calc.py") == FIXED
+
+
+# --- proposing ----------------------------------------------------------------------------------------------
+
+
+async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
+    world: World, repo: Repository, forge: Forge, clone: Bare
+) -> None:
+    assert await forge.find_pull(SAMPLE, "patchwright/issue-1") is None
+    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
+    await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    made = await forge.propose(proposal(commit))
+    assert made == PullRequest(
+        number=1,
+        title="Add instead of subtract",
+        body="Why.",
+        author=user(world, us(forge)),
+        trusted=True,
+        open=True,
+        url=f"{world.server_url}/acme/sample/pull/1",
+        head="patchwright/issue-1",
+        head_sha=commit,
+        base="main",
+        draft=False,
+        same_repository=True,
+    )
+    assert await forge.find_pull(SAMPLE, "patchwright/issue-1") == made
+    assert await forge.find_pull(SAMPLE, "patchwright/issue-2") is None
+    assert repo.diff(repo.pulls[0]).endswith("-    return a - b\n+    return a + b\n")
+
+
+async def test_proposing_again_brings_the_open_one_up_to_date(
+    world: World, repo: Repository, forge: Forge, clone: Bare
+) -> None:
+    first = clone.commit("fix", {"calc.py": FIXED}, "Add")
+    await forge.push(SAMPLE, clone.path, first, "patchwright/issue-1")
+    await forge.propose(proposal(first, draft=True))
+    second = clone.commit("fix", {"test_calc.py": "1\n"}, "Test")
+    await forge.push(SAMPLE, clone.path, second, "patchwright/issue-1")
+    seen = await forge.propose(proposal(second, title="Add, with a test", body="y" * 70_000))
+    [pull] = repo.pulls
+    assert (seen.number, seen.head_sha, seen.draft) == (pull.number, second, False)
+    assert (pull.title, pull.draft) == ("Add, with a test", False)
+    assert len(seen.body) <= MAX_BODY and "cut off" in seen.body
+    assert (await forge.propose(proposal(second, draft=True))).draft
+    before = world.writes
+    await forge.propose(proposal(second, draft=True))
+    assert world.writes == before  # nothing to change, nothing written
+
+
+async def test_a_branch_of_ours_moves_forward_and_anothers_never(
+    world: World, repo: Repository, forge: Forge, clone: Bare
+) -> None:
+    first = clone.commit("fix", {"calc.py": FIXED}, "Add")
+    await forge.push(SAMPLE, clone.path, first, "patchwright/issue-1")
+    second = clone.commit("fix", {"more.py": "1\n"}, "More")
+    await forge.push(SAMPLE, clone.path, second, "patchwright/issue-1")
+    assert repo.bare.sha("patchwright/issue-1") == second
+    before = world.writes
+    await forge.push(SAMPLE, clone.path, second, "patchwright/issue-1")
+    assert world.writes == before
+
+    theirs = repo.commit("patchwright/issue-1", {"theirs.py": "1\n"})
+    third = clone.commit("fix", {"third.py": "1\n"}, "Third")
+    with pytest.raises(Forbidden, match="patchwright/issue-1"):
+        await forge.push(SAMPLE, clone.path, third, "patchwright/issue-1")
+    assert repo.bare.sha("patchwright/issue-1") == theirs
+
+
+# --- credentials and dry runs -------------------------------------------------------------------------------
+
+
+async def test_credentials_open_this_repository(world: World, forge: Forge, clone: Bare) -> None:
+    given = await forge.credentials(SAMPLE)
+    assert isinstance(given, Credentials)
+    assert given.token not in repr(given)
+
+
+async def test_an_expired_token_is_minted_anew_and_a_personal_one_is_not(
+    world: World, repo: Repository, forge: GitHubForge
+) -> None:
+    await forge.facts(SAMPLE)
+    before = await forge.credentials(SAMPLE)
+    world.expire_tokens()
+    assert (await forge.facts(SAMPLE)).default_branch == "main"
+    after = await forge.credentials(SAMPLE)
+    assert (after != before) == forge.is_app
+
+
+async def test_a_dry_run_shows_and_writes_nothing(
+    world: World, repo: Repository, forge: Forge, clone: Bare
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="maintainer")
+    shown: list[tuple[str, str]] = []
+    dry = DryRun(forge, lambda title, body: shown.append((title, body)))
+    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
+    thread = await dry.thread(job(issue.number))
+    await dry.say(SAMPLE, issue.number, TAG, "Working.")
+    await dry.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    made = await dry.propose(proposal(commit, draft=True))
+    assert (thread.trusted, made.draft, made.head_sha) == (True, True, commit)
+    assert world.writes == ()
+    assert (repo.branches, repo.pulls, repo.comments(issue.number)) == (("main",), (), ())
+    assert [title for title, _ in shown] == [
+        f"comment on acme/sample#{issue.number}",
+        f"push {commit[:12]} to patchwright/issue-1",
+        "pull request: Add instead of subtract",
+    ]
+    await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    assert world.writes != ()  # positive control: the forge behind it does write

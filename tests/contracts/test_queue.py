@@ -1,0 +1,123 @@
+"""What every queue does. On Redis it does more: see tests/bot/test_queue.py."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bot.embedded import embedded_redis
+from bot.jobs import Again, Cancelled, Failed, InlineQueue, Queue, Record
+from bot.queue import ArqQueue
+from resolver.domain import JobId
+from tests.bot.jobs import DONE, Handlers, job, settled, working
+
+
+@pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.redis), "inline"])
+async def queue(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[Queue]:
+    if request.param == "inline":
+        yield InlineQueue()
+        return
+    async with embedded_redis(short_tmp) as url:
+        opened = ArqQueue(url, sole=True)
+        yield opened
+        await opened.close()
+
+
+@pytest.fixture
+def handler() -> Handlers:
+    return Handlers()
+
+
+async def test_a_job_is_known_while_it_waits_while_it_runs_and_after_it_ended(
+    queue: Queue, handler: Handlers
+) -> None:
+    assert await queue.state(job().id) is None
+    assert await queue.put(job()) is True
+    assert await queue.put(job()) is False
+    assert await queue.state(job().id) == Record(job=job(), state="queued")
+    async with working(queue, handler):
+        await handler.running.wait()
+        assert await queue.put(job()) is False
+        assert await queue.state(job().id) == Record(job=job(), state="running", tries=1)
+        handler.go.set()
+        ended = await settled(queue, job().id)
+        assert ended == Record(job=job(), state="ended", tries=1, result=DONE)
+        assert await queue.put(job()) is False
+        await asyncio.sleep(0.6)
+    assert await queue.state(job().id) == ended
+    assert handler.begun == {job().id: 1}
+
+
+async def test_the_same_job_put_a_hundred_times_at_once_is_done_once(queue: Queue, handler: Handlers) -> None:
+    handler.go.set()
+    async with working(queue, handler):
+        stored = await asyncio.gather(*(queue.put(job()) for _ in range(100)))
+        await settled(queue, job().id)
+        await asyncio.sleep(0.6)
+    assert stored.count(True) == 1
+    assert handler.begun == {job().id: 1}
+
+
+async def test_a_waiting_job_that_is_cancelled_never_begins(queue: Queue, handler: Handlers) -> None:
+    await queue.put(job())
+    assert await queue.cancel(job().id) is True
+    assert await queue.cancel(job().id) is False
+    async with working(queue, handler):
+        await asyncio.sleep(0.6)
+    assert (await settled(queue, job().id)).result == Cancelled()
+    assert handler.begun == {}
+    assert await queue.put(job()) is False
+
+
+async def test_a_running_job_that_is_cancelled_ends_within_seconds(queue: Queue, handler: Handlers) -> None:
+    await queue.put(job())
+    async with working(queue, handler):
+        await handler.running.wait()
+        assert await queue.cancel(job().id) is True
+        record = await settled(queue, job().id, seconds=5)
+    assert record == Record(job=job(), state="ended", tries=1, result=Cancelled())
+
+
+async def test_what_nobody_knows_cannot_be_cancelled(queue: Queue) -> None:
+    assert await queue.cancel(JobId("never-heard-of-1-0")) is False
+
+
+async def test_a_worker_told_to_go_gives_its_job_back(queue: Queue, handler: Handlers) -> None:
+    await queue.put(job())
+    async with working(queue, handler):
+        await handler.running.wait()
+    assert await queue.state(job().id) == Record(job=job(), state="queued", tries=0)
+    handler.go.set()
+    async with working(queue, handler):
+        await settled(queue, job().id)
+    assert handler.tries == [1, 1]  # to be told to go is not to fail
+
+
+async def test_a_job_to_be_tried_again_is_begun_again_after_a_while(queue: Queue, handler: Handlers) -> None:
+    handler.ending = Again(seconds=0.1)
+    handler.go.set()
+    await queue.put(job())
+    async with working(queue, handler):
+        while len(handler.tries) < 2:
+            await asyncio.sleep(0.02)
+        handler.ending = DONE
+        record = await settled(queue, job().id)
+    assert record.result == DONE
+    assert handler.tries == list(range(1, record.tries + 1))
+
+
+async def test_a_handler_that_raises_ends_its_job_and_no_other(queue: Queue, handler: Handlers) -> None:
+    handler.ending = RuntimeError("a secret may be in here")
+    handler.go.set()
+    other = job("acme-sample-8-000000000002")
+    async with working(queue, handler):
+        await queue.put(job())
+        assert (await settled(queue, job().id)).result == Failed(error="RuntimeError")
+        handler.ending = DONE
+        await queue.put(other)
+        assert (await settled(queue, other.id)).result == DONE
+
+
+async def test_a_queue_says_that_it_is_well(queue: Queue) -> None:
+    assert await queue.healthy() is True

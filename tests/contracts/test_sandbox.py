@@ -1,0 +1,349 @@
+"""What every sandbox does, whatever it is made of."""
+
+import asyncio
+
+import pytest
+
+from runtime.actions import (
+    Content,
+    CreateFile,
+    Edited,
+    Execute,
+    Executed,
+    InsertText,
+    ReadBytes,
+    ReplaceText,
+    RunShell,
+    UndoEdit,
+    Viewed,
+    ViewFile,
+    WriteBytes,
+    Written,
+)
+from runtime.remote import RemoteSandbox
+from runtime.sandbox import Sandbox
+from tests.contracts.acts import failed, printed, shell
+
+# --- the shell --------------------------------------------------------------------------------------------------
+
+
+async def test_the_shell_keeps_directory_variables_functions_and_jobs(sandbox: Sandbox) -> None:
+    await shell(sandbox, "mkdir -p a/b && cd a/b; export X=1 Y=2; greet() { echo hello $1; }; sleep 50 &")
+    ran = await shell(sandbox, "greet $X; env | grep ^Y; jobs -r | wc -l; false")
+    assert ran.output == "hello 1\nY=2\n1\n"
+    assert ran.exit_code == 1
+    assert ran.cwd == f"{sandbox.root}/a/b"
+    assert ran.note is None
+
+
+async def test_the_exit_code_is_that_of_the_last_command(sandbox: Sandbox) -> None:
+    codes = [
+        (await shell(sandbox, command)).exit_code for command in ("true", "(exit 42)", "no-such-program")
+    ]
+    assert codes == [0, 42, 127]
+
+
+async def test_a_here_document_and_a_script_of_many_lines_run_as_typed(sandbox: Sandbox) -> None:
+    script = "cat <<'END'\na 'quoted' \"line\" $HOME\nEND\nfor i in 1 2; do\n  echo $i # a comment\ndone\n"
+    assert await printed(sandbox, script) == "a 'quoted' \"line\" $HOME\n1\n2\n"
+
+
+@pytest.mark.parametrize("command", ['echo "oops', "echo $(", "if true; then", "echo a; )", "f() {"])
+async def test_unbalanced_input_is_told_and_leaves_the_shell_usable(sandbox: Sandbox, command: str) -> None:
+    await shell(sandbox, "X=kept")
+    ran = await shell(sandbox, command)
+    assert ran.exit_code not in (0, None)
+    assert ran.note is not None and ran.note.startswith("bash cannot read the command")
+    assert await printed(sandbox, "echo $X") == "kept\n"
+
+
+async def test_a_command_that_reads_input_gets_its_end(sandbox: Sandbox) -> None:
+    ran = await shell(sandbox, "cat; read answer; echo \"[$answer]\"; python3 -c 'input()'", timeout=10)
+    assert ran.output.startswith("[]\n") and "EOFError" in ran.output
+    assert await printed(sandbox, "echo next") == "next\n"
+
+
+async def test_a_timeout_kills_grandchildren_and_returns_what_was_printed(sandbox: Sandbox) -> None:
+    await shell(sandbox, "X=kept")
+    command = "echo begun; (sleep 61 & echo $! > a; setsid sleep 62 & echo $! > b; wait) | cat; echo never"
+    ran = await shell(sandbox, command, timeout=1)
+    assert ran.exit_code is None
+    assert ran.output == "begun\n"
+    assert ran.note is not None and "killed at its timeout of 1 s" in ran.note
+    after = await shell(sandbox, "echo $X; kill -0 $(cat a) $(cat b)")
+    assert after.output.startswith("kept\n") and after.output.count("No such process") == 2
+
+
+async def test_a_timeout_spares_older_background_jobs(sandbox: Sandbox) -> None:
+    await shell(sandbox, "(sleep 63; true) & echo $! > older")
+    await shell(sandbox, "sleep 64", timeout=1)
+    assert (await shell(sandbox, "kill -0 $(cat older)")).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["while :; do :; done", "sleep 65; sleep 66; sleep 67", "kill -STOP $$"])
+async def test_a_timeout_brings_the_shell_back_with_its_state(sandbox: Sandbox, command: str) -> None:
+    await shell(sandbox, "X=kept; cd /")
+    ran = await shell(sandbox, command, timeout=1)
+    assert ran.exit_code is None and ran.seconds < 4
+    after = await shell(sandbox, "echo $X")
+    assert (after.output, after.cwd) == ("kept\n", "/")
+
+
+async def test_a_shell_that_cannot_be_interrupted_is_replaced(sandbox: Sandbox) -> None:
+    ran = await shell(sandbox, "trap '' INT; while :; do :; done", timeout=1)
+    assert ran.exit_code is None
+    assert ran.note is not None and "a new one starts" in ran.note
+    assert await printed(sandbox, "echo again") == "again\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "how"),
+    [("exit 3", 3, "ended with status 3"), ("kill -9 $$", None, "SIGKILL"), ("exec true", 0, "status 0")],
+)
+async def test_a_shell_that_ends_is_replaced_and_that_is_said(
+    sandbox: Sandbox, command: str, code: int | None, how: str
+) -> None:
+    await shell(sandbox, "X=lost; cd /; sleep 68 & echo $! > /tmp/job-$$; echo /tmp/job-$$")
+    ran = await shell(sandbox, f"echo last words; {command}")
+    assert ran.output.startswith("last words\n")
+    assert (ran.exit_code, ran.cwd) == (code, sandbox.root)
+    assert ran.note is not None and how in ran.note
+    assert await printed(sandbox, "echo [$X]; pwd") == f"[]\n{sandbox.root}\n"
+
+
+async def test_a_shell_that_was_killed_between_commands_is_replaced_before_the_next(sandbox: Sandbox) -> None:
+    await shell(sandbox, "X=lost; (sleep 0.2; kill -9 $$) &")
+    await asyncio.sleep(0.6)
+    ran = await shell(sandbox, "echo [$X]; (exit 4)")
+    assert (ran.output, ran.exit_code) == ("[]\n", 4)
+    assert ran.note is not None and ran.note.startswith(
+        "before this command the shell was ended by signal SIGKILL"
+    )
+
+
+async def test_set_e_ends_no_later_command(sandbox: Sandbox) -> None:
+    await shell(sandbox, "set -e; true")
+    ran = await shell(sandbox, "false; echo goes on")
+    assert (ran.output, ran.note) == ("goes on\n", None)
+
+
+async def test_a_background_job_that_holds_the_output_open_delays_nothing(sandbox: Sandbox) -> None:
+    ran = await shell(sandbox, "(sleep 0.5; echo late) & echo now")
+    assert "now\n" in ran.output and ran.seconds < 0.4
+    await asyncio.sleep(0.8)
+    assert "late\n" in await printed(sandbox, "echo then")
+
+
+async def test_ten_megabytes_keep_head_and_tail_and_say_what_is_missing(sandbox: Sandbox) -> None:
+    ran = await shell(sandbox, "seq 1000001 2250000")  # 8 bytes a line
+    assert ran.output.startswith("1000001\n1000002\n") and ran.output.endswith("2249999\n2250000\n")
+    assert 29_000 < len(ran.output) < 30_200
+    assert "[... lines 1,876-1,248,125 of 1,250,000 left out: 9,970,000 characters ...]\n" in ran.output
+    assert await printed(sandbox, "echo next") == "next\n"
+
+
+async def test_a_line_of_many_megabytes_is_cut_inside(sandbox: Sandbox) -> None:
+    ran = await shell(sandbox, "head -c 20000000 /dev/zero | tr '\\0' x; echo")
+    assert len(ran.output) < 30_200
+    assert "from inside line 1 to inside line 1 of 1 left out: 19,970,001 characters" in ran.output
+
+
+async def test_odd_bytes_and_control_codes_become_readable(sandbox: Sandbox) -> None:
+    odd = r"printf 'nul \0, bad \xff\xfe, \033[1;31mred\033[0m, \033]0;title\007bell\a\n'; printf '1%%\r50%%\r100%%\n'"
+    assert await printed(sandbox, odd) == "nul \ufffd, bad \ufffd\ufffd, red, bell\n100%\n"
+
+
+async def test_a_command_cannot_forge_its_own_end(sandbox: Sandbox) -> None:
+    ran = await shell(sandbox, r"printf '\0%s 0\0' $(printf %032d 0); declare -f __mark; sleep 0.2; (exit 7)")
+    assert ran.exit_code == 7
+
+
+async def test_what_a_command_says_in_the_terminal_modes_does_not_stay(sandbox: Sandbox) -> None:
+    await shell(sandbox, "stty raw echo opost onlcr < /dev/tty; exec 9>&1; PS1='prompt> '")
+    assert await printed(sandbox, "echo plain") == "plain\n"
+
+
+async def test_binary_names_pass_through_the_shell_and_show_as_far_as_they_can(sandbox: Sandbox) -> None:
+    assert (
+        await printed(sandbox, r"touch $'b\xff\nd' && ls | od -c | head -1")
+        == "0000000   b 377  \\n   d  \\n\n"
+    )
+    seen = await sandbox.act(ViewFile(path="."))
+    assert seen == Viewed(text="./\n  b\ufffd\ufffdd")
+
+
+async def test_a_command_with_nul_is_refused(sandbox: Sandbox) -> None:
+    assert (await failed(sandbox, RunShell(command="echo \0"))).reason == "malformed"
+
+
+# --- the editor -------------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_answers_with_its_diff_and_can_be_undone(sandbox: Sandbox) -> None:
+    made = await sandbox.act(CreateFile(path="pkg/calc.py", content="def add(a, b):\n    return a - b\n"))
+    assert isinstance(made, Edited) and made.diff.startswith(
+        "--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -0,0 +1,2 @@\n"
+    )
+    mended = await sandbox.act(ReplaceText(path="pkg/calc.py", old="a - b", new="a + b"))
+    assert mended == Edited(
+        path="pkg/calc.py",
+        diff="--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,2 +1,2 @@\n"
+        " def add(a, b):\n-    return a - b\n+    return a + b\n",
+    )
+    await sandbox.act(InsertText(path="pkg/calc.py", line=0, text='"""Sums."""'))
+    assert await printed(sandbox, "cat pkg/calc.py") == '"""Sums."""\ndef add(a, b):\n    return a + b\n'
+    for _ in range(2):
+        assert isinstance(await sandbox.act(UndoEdit(path="pkg/calc.py")), Edited)
+    assert await printed(sandbox, "cat pkg/calc.py") == "def add(a, b):\n    return a - b\n"
+
+
+async def test_a_syntax_error_comes_with_its_line(sandbox: Sandbox) -> None:
+    seen = await sandbox.act(CreateFile(path="bad.py", content="x = 1\ndef f(:\n    pass\n"))
+    assert isinstance(seen, Edited) and seen.warning == "invalid syntax, line 2: def f(:"
+
+
+async def test_text_that_is_absent_or_ambiguous_changes_nothing(sandbox: Sandbox) -> None:
+    await sandbox.act(CreateFile(path="f.txt", content="one two\nthree\none two\n"))
+    twice = await failed(sandbox, ReplaceText(path="f.txt", old="one two", new="x"))
+    assert twice.reason == "ambiguous" and "at lines 1, 3" in twice.message
+    near = await failed(sandbox, ReplaceText(path="f.txt", old="thre e", new="x"))
+    assert near.reason == "not_found" and "     2\tthree" in near.message
+    assert await printed(sandbox, "cat f.txt") == "one two\nthree\none two\n"
+
+
+async def test_a_view_names_the_next_range(sandbox: Sandbox) -> None:
+    await shell(sandbox, "seq 1000 > n.txt")
+    first = await sandbox.act(ViewFile(path="n.txt"))
+    assert isinstance(first, Viewed)
+    assert first.text.startswith("     1\t1\n") and first.text.endswith(
+        "[lines 1-400 of 1000; the next are 401-800]"
+    )
+    last = await sandbox.act(ViewFile(path="n.txt", start=999, end=2000))
+    assert last == Viewed(text="   999\t999\n  1000\t1000\n[lines 999-1000 of 1000: the end of the file]")
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../..", "link", "link/passwd"])
+async def test_paths_outside_the_work_tree_are_refused(sandbox: Sandbox, path: str) -> None:
+    await shell(sandbox, "ln -s /etc link")
+    for action in (ViewFile(path=path), CreateFile(path=f"{path}/x", content=""), ReadBytes(path=path)):
+        assert (await failed(sandbox, action)).reason == "refused"
+
+
+async def test_scratch_files_may_be_edited(sandbox: Sandbox) -> None:
+    seen = await sandbox.act(CreateFile(path=f"{sandbox.scratch}/note.txt", content="hi\n"))
+    assert isinstance(seen, Edited)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ("printf 'a\\0b' > f", "binary"),
+        ("head -c 6000000 /dev/zero | tr '\\0' a > f", "too_large"),
+        ("true", "not_found"),
+        ("mkfifo f", "refused"),
+    ],
+)
+async def test_what_cannot_be_shown_is_refused_with_a_way_out(
+    sandbox: Sandbox, made: str, reason: str
+) -> None:
+    await shell(sandbox, made)
+    seen = await failed(sandbox, ViewFile(path="f"))
+    assert seen.reason == reason
+    assert any(tool in seen.message for tool in ("run_shell", "find"))
+
+
+async def test_creating_what_exists_is_refused(sandbox: Sandbox) -> None:
+    await shell(sandbox, "echo mine > f")
+    assert (await failed(sandbox, CreateFile(path="f", content="yours"))).reason == "exists"
+    assert await printed(sandbox, "cat f") == "mine\n"
+
+
+async def test_line_ends_bom_foreign_bytes_and_mode_survive_an_edit(sandbox: Sandbox) -> None:
+    before = b"\xef\xbb\xbf# caf\xe9\r\nx = 1\r\n"
+    await sandbox.act(WriteBytes(path="old.py", content=before))
+    await shell(sandbox, "chmod 755 old.py")
+    assert isinstance(
+        await sandbox.act(ReplaceText(path="old.py", old="x = 1\n", new="x = 2\ny = 3\n")), Edited
+    )
+    after = await sandbox.act(ReadBytes(path="old.py"))
+    assert after == Content(content=b"\xef\xbb\xbf# caf\xe9\r\nx = 2\r\ny = 3\r\n", size=25)
+    assert await printed(sandbox, "stat -c %a old.py") == "755\n"
+
+
+# --- what only the program asks ---------------------------------------------------------------------------------
+
+
+async def test_a_program_runs_without_a_shell_and_keeps_its_streams_apart(sandbox: Sandbox) -> None:
+    seen = await sandbox.act(
+        Execute(argv=("sh", "-c", 'printf "%s|$V" "$0"; printf "\\377" >&2; exit 5', "a b;c"), env={"V": "v"})
+    )
+    assert isinstance(seen, Executed)
+    assert (seen.exit_code, seen.stdout, seen.stderr) == (5, b"a b;c|v", b"\xff")
+
+
+async def test_a_program_over_its_time_is_killed_with_its_group(sandbox: Sandbox) -> None:
+    seen = await sandbox.act(Execute(argv=("sh", "-c", "echo $$; sleep 69 & sleep 70"), timeout=1))
+    assert isinstance(seen, Executed) and seen.exit_code is None and seen.seconds < 5
+    left = await printed(
+        sandbox, f"cat /proc/[0-9]*/stat 2>&- | awk '$3 != \"Z\" && $6 == {int(seen.stdout)}' | wc -l"
+    )
+    assert left == "0\n"
+
+
+async def test_a_program_that_leaves_a_child_behind_delays_nothing(sandbox: Sandbox) -> None:
+    seen = await sandbox.act(Execute(argv=("sh", "-c", "sleep 71 & echo done"), timeout=20))
+    assert isinstance(seen, Executed) and (seen.exit_code, seen.stdout) == (0, b"done\n") and seen.seconds < 5
+
+
+async def test_a_program_that_does_not_exist_is_an_observation(sandbox: Sandbox) -> None:
+    assert (await failed(sandbox, Execute(argv=("no-such-program",)))).reason == "not_found"
+    assert (await failed(sandbox, Execute(argv=("true",), cwd="nowhere"))).reason == "not_found"
+
+
+async def test_streams_of_a_program_are_capped(sandbox: Sandbox) -> None:
+    seen = await sandbox.act(Execute(argv=("head", "-c", "20000000", "/dev/zero")))
+    assert isinstance(seen, Executed) and len(seen.stdout) < (4 << 20) + 100
+    assert b"[... 15805696 bytes not kept ...]" in seen.stdout
+
+
+async def test_bytes_go_in_and_come_out_in_parts(sandbox: Sandbox) -> None:
+    data = bytes(range(256)) * 8192  # 2 MiB
+    assert await sandbox.act(WriteBytes(path="d/e/f.bin", content=data)) == Written(size=len(data))
+    assert await sandbox.act(WriteBytes(path="d/e/f.bin", content=b"end", append=True)) == Written(
+        size=len(data) + 3
+    )
+    part = await sandbox.act(ReadBytes(path="d/e/f.bin", offset=len(data) - 1, limit=10))
+    assert part == Content(content=b"\xffend", size=len(data) + 3)
+
+
+async def test_actions_asked_for_at_once_run_one_after_the_other(sandbox: Sandbox) -> None:
+    await asyncio.gather(
+        *(shell(sandbox, f"echo begin {n} >> log; sleep 0.1; echo end {n} >> log") for n in range(3))
+    )
+    assert await printed(sandbox, "cat log") == "".join(f"begin {n}\nend {n}\n" for n in range(3))
+
+
+# --- the wire ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_dropped_connection_runs_nothing_twice(remote: RemoteSandbox) -> None:
+    asked = asyncio.create_task(shell(remote, "echo once >> ran; sleep 1; wc -l < ran"))
+    await asyncio.sleep(0.5)
+    remote.hang_up()
+    assert (await asked).output == "1\n"
+    assert await printed(remote, "wc -l < ran") == "1\n"
+
+
+async def test_a_connection_that_drops_between_actions_is_not_noticed(remote: RemoteSandbox) -> None:
+    await shell(remote, "X=kept")
+    for _ in range(3):
+        remote.hang_up()
+        assert await printed(remote, "echo $X") == "kept\n"
+
+
+async def test_a_work_tree_with_its_own_runtime_does_not_shadow_ours(remote: RemoteSandbox) -> None:
+    await shell(
+        remote, "mkdir runtime && echo 'raise SystemExit(1)' | tee runtime/__init__.py asyncio.py json.py"
+    )
+    remote.hang_up()
+    assert isinstance(await remote.act(CreateFile(path="a.py", content="x = 1\n")), Edited)

@@ -1,0 +1,118 @@
+"""Webhooks are signed, shaped and repeated as GitHub does it."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from demo.world import Repository, World
+from demo.world.server import Listening
+
+Client = Callable[..., httpx.AsyncClient]
+
+
+class Receiver:
+    """Somebody who listens on loopback, and keeps what came."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[dict[str, str], bytes]] = []
+        self.coming: asyncio.Queue[bytes] = asyncio.Queue()
+        self.status = 202
+
+
+@pytest.fixture
+async def receiver(world: World) -> AsyncIterator[Receiver]:
+    kept, app = Receiver(), FastAPI()
+
+    @app.post("/webhook")
+    async def take(request: Request) -> Response:
+        kept.seen.append((dict(request.headers), await request.body()))
+        kept.coming.put_nowait(kept.seen[-1][1])
+        return Response(status_code=kept.status)
+
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    server = Listening(uvicorn.Config(app, log_config=None, lifespan="off"))
+    running = asyncio.create_task(server.serve(sockets=[listening]))
+    world.hook(f"http://127.0.0.1:{listening.getsockname()[1]}/webhook", secret="s3cret")
+    yield kept
+    server.should_exit = True
+    await running
+
+
+async def test_a_webhook_is_signed_and_says_what_github_says(
+    world: World, repo: Repository, receiver: Receiver
+) -> None:
+    app = world.app()
+    installation = world.install(app, repo)
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    before = issue.updated
+    delivery = await world.label(issue, "fix-me", by="maintainer")
+    assert delivery.status == 202
+
+    [(headers, body)] = receiver.seen
+    assert headers["x-github-event"] == "issues"
+    assert headers["x-github-delivery"] == delivery.guid
+    assert headers["x-hub-signature-256"] == "sha256=" + hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
+    told = json.loads(body)
+    assert (told["action"], told["label"]["name"], told["issue"]["number"]) == (
+        "labeled",
+        "fix-me",
+        issue.number,
+    )
+    assert told["sender"]["id"] == world.user("maintainer").id
+    assert told["repository"]["full_name"] == "acme/sample"
+    assert told["installation"]["id"] == installation.id
+    assert told["issue"]["updated_at"] > before
+
+
+async def test_a_redelivery_is_the_same_bytes_under_the_same_guid(
+    world: World, repo: Repository, receiver: Receiver
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    receiver.status = 500
+    first = await world.comment(issue, "@agent please", by="maintainer")
+    receiver.status = 202
+    second = await world.redeliver(first)
+    assert (first.status, second.status, second.redelivery) == (500, 202, True)
+    (first_headers, first_body), (second_headers, second_body) = receiver.seen
+    assert first_headers["x-github-delivery"] == second_headers["x-github-delivery"] == first.guid
+    assert first_body == second_body
+    other = await world.comment(issue, "@agent please", by="maintainer")
+    assert other.guid != first.guid
+
+
+async def test_what_is_done_over_rest_is_told_too(
+    world: World, repo: Repository, receiver: Receiver, client: Client
+) -> None:
+    """A bot hears its own comments: that is what its loop guard is for."""
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    async with client(world, world.token("maintainer")) as api:
+        made = await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"})
+        await api.patch(
+            f"/repos/acme/sample/issues/comments/{made.json()['id']}", json={"body": "hello again"}
+        )
+        await api.post(f"/repos/acme/sample/issues/{issue.number}/labels", json={"labels": ["needs work"]})
+        await api.delete(f"/repos/acme/sample/issues/{issue.number}/labels/needs%20work")
+    async with asyncio.timeout(5):
+        told = [json.loads(await receiver.coming.get()) for _ in range(4)]
+    assert sorted((one["action"], one["sender"]["login"]) for one in told) == [
+        ("created", "maintainer"),
+        ("edited", "maintainer"),
+        ("labeled", "maintainer"),
+        ("unlabeled", "maintainer"),
+    ]
+
+
+async def test_a_receiver_that_is_down_is_a_delivery_without_a_status(world: World, repo: Repository) -> None:
+    world.hook("http://127.0.0.1:1/webhook", secret="s3cret")
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    assert (await world.label(issue, "fix-me", by="maintainer")).status is None

@@ -1,0 +1,88 @@
+"""An agent at work on a sandbox of paper, for the tests of the loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from resolver.agent import Agent, begin
+from resolver.domain import Patch
+from resolver.llm.scripted import Line, Scripted
+from resolver.log import FileLog
+from resolver.rules import Limits
+from resolver.tools.sandboxed import sandbox_tools
+from resolver.tools.talk import talk_tools
+from resolver.tools.tool import Tools
+from runtime.actions import (
+    CreateFile,
+    Edited,
+    Failed,
+    Finish,
+    Observation,
+    Ran,
+    RunShell,
+    SandboxAction,
+    Viewed,
+    ViewFile,
+)
+
+FINISH = Finish(cause="a", change="b", checked="c")
+
+
+class Box:
+    """A sandbox whose work tree is the list of files that were made in it."""
+
+    root = "/workspace"
+    scratch = "/tmp/scratch"
+
+    def __init__(self, tree: Sequence[str] = ()) -> None:
+        self.tree = list(tree)
+        self.acted: list[SandboxAction] = []
+        self.before: Callable[[SandboxAction], None] = lambda action: None
+        self.hangs = asyncio.Event()
+
+    async def act(self, action: SandboxAction) -> Observation:
+        self.acted.append(action)
+        self.before(action)
+        match action:
+            case RunShell(command="hang"):
+                self.hangs.set()
+                await asyncio.sleep(3600)
+            case RunShell(command=command):
+                return Ran(output=command, exit_code=0, cwd=self.root, seconds=0.1)
+            case CreateFile(path=path) if path in self.tree:
+                return Failed(reason="exists", message="It exists.")
+            case CreateFile(path=path):
+                self.tree.append(path)
+                return Edited(path=path, diff="+")
+            case ViewFile(path=path):
+                return Viewed(text=path)
+        raise AssertionError(action)
+
+    async def patch(self) -> Patch:
+        return patch(*self.tree)
+
+
+def patch(*tree: str) -> Patch:
+    return Patch(base="b" * 40, diff="\n".join(tree).encode())
+
+
+def create(path: str) -> CreateFile:
+    return CreateFile(path=path, content="")
+
+
+def agent(model: Scripted, box: Box, limits: Limits | None = None) -> Agent:
+    tools = Tools((*sandbox_tools(box), *talk_tools()))
+    return Agent(model, tools, limits or Limits(), checkpoint=box.patch, scratch=box.scratch)
+
+
+async def work(log: FileLog, *script: Line, box: Box | None = None, limits: Limits | None = None) -> Scripted:
+    """A run from its beginning to its end; the model as it was asked."""
+    model = Scripted(script, usd=Decimal("0.01"))
+    worker = agent(model, box or Box(), limits)
+    await begin(log, "You mend.", "Issue 7", worker.tools)
+    await worker.run(log)
+    return model
+
+
+def kinds(log: FileLog) -> list[str]:
+    return [event.kind for event in log.trajectory]

@@ -1,0 +1,96 @@
+"""What is shown to people is quiet, honest about money, and cannot be broken out of."""
+
+from decimal import Decimal
+
+import pytest
+
+from resolver import prose
+from resolver.domain import Issue, Spent, SuiteRun, User, Verdict
+from resolver.summary import Step, Summary
+from runtime.actions import Finish
+
+
+@pytest.mark.parametrize(
+    "loud",
+    ["@team look", "fixes #12", "Closes: GH-3", "resolved https://x.test/o/r/issues/1", "<img src=x>",
+     "![](http://x)", "fix o/r#1"],
+)  # fmt: skip
+def test_foreign_text_is_made_quiet_and_stays_readable(loud: str) -> None:
+    quiet = prose.quiet(loud)
+    assert quiet != loud
+    assert quiet.replace("\u200b", "") == loud
+
+
+def test_ordinary_text_is_left_alone() -> None:
+    text = "Round first: `a < b`, see tests (3 of 4) and user@"
+    assert prose.quiet(text) == text
+
+
+def test_a_code_block_cannot_be_ended_by_its_content() -> None:
+    assert prose.fenced("a\n```\nb\n`````", "diff").splitlines()[0] == "``````diff"
+
+
+@pytest.mark.parametrize(
+    ("spent", "words"),
+    [
+        (Spent(usd=Decimal("0.0123")), "$0.0123"),
+        (Spent(usd=Decimal("1.5")), "$1.50"),
+        (Spent(unpriced=True), "cost unknown (no price is known for this model)"),
+        (Spent(usd=Decimal("0.5"), unpriced=True), "more than $0.5000"),
+    ],
+)
+def test_money_is_told_as_far_as_it_is_known(spent: Spent, words: str) -> None:
+    assert prose.money(spent) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.42, "0.4 s"), (42, "42 s"), (200, "3 min 20 s"), (3900, "1 h 5 min")]
+)
+def test_durations_are_told_as_people_do(seconds: float, words: str) -> None:
+    assert prose.duration(seconds) == words
+
+
+def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> None:
+    thread = Issue(
+        number=7,
+        title="Fix @all, fixes #1",
+        body="",
+        author=User(id=1, login="a"),
+        trusted=True,
+        open=True,
+        url="",
+    )
+    run = SuiteRun(command="make | test", results={"t::a": "failed"}, exit_code=1, seconds=1, output="")
+    verdict = Verdict(
+        kind="fixed",
+        newly_passing=("t::a",),
+        before=run,
+        after=run.model_copy(update={"results": {"t::a": "passed"}}),
+    )
+    story = Summary(
+        account=Finish(cause="closes #2 by @x", change="c", checked="d"),
+        ending="",
+        steps=(Step(number=1, did="$ echo `fixes #3`", came="exit code 0"),),
+        spent=Spent(steps=1, seconds=3),
+        model="m",
+        sandbox="docker",
+    )
+    untested = Verdict(kind="untested", reason="It said: @x, fixes #1 <img src=x>.", before=run, after=run)
+    for text in (
+        prose.pull_body(thread, untested, story, (), ()),
+        prose.declined("no", None, untested.model_copy(update={"kind": "regressed"}), story),
+    ):
+        assert not any(live in text for live in ("@x", "#1", "<img"))
+    assert "The program could get no run of the repository's tests." in prose.pull_body(
+        thread, untested, story, (), ()
+    )
+    body = prose.pull_body(thread, verdict, story, ("a.py",), ())
+    assert body.startswith(
+        "**Fixed:** 1 test that failed before passes now, and nothing that passed before fails."
+    )
+    assert "| failed | 1 | 0 |" in body
+    assert "`make \\| test`" in body
+    assert body.endswith("Fixes #7\n")
+    for live in ("#1", "#2", "#3", "@x", "@all"):
+        assert live not in body + prose.pull_title(thread)
+    assert "\n\n\n" not in body

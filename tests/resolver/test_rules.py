@@ -1,0 +1,109 @@
+"""Limits and the plainest signs of a stuck run, over logs."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from resolver.events import Call, Decided, Ended, Entry, Event, Observed, Told, Trajectory, Usage
+from resolver.rules import Limits, ending, steps_left
+from runtime.actions import Action, Observation, Ran, RunShell, SendInput, Viewed, ViewFile
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def run(*events: Event, seconds_apart: float = 1) -> Trajectory:
+    return Trajectory(
+        tuple(
+            Entry(seq=n, at=START + timedelta(seconds=seconds_apart * n), event=event)
+            for n, event in enumerate(events)
+        )
+    )
+
+
+def step(
+    number: int, action: Action, result: Observation, usd: Decimal | None = Decimal("0.1")
+) -> list[Event]:
+    call = Call(id=f"c{number}", action=action)
+    usage = Usage(model="m", usd=usd)
+    return [Decided(thought="", calls=(call,), usage=usage), Observed(call=call.id, observation=result)]
+
+
+def silence() -> Decided:
+    return Decided(thought="Let me think.", calls=(), usage=Usage(model="m"))
+
+
+def ran(output: str, seconds: float = 0.1) -> Ran:
+    return Ran(output=output, exit_code=1, cwd="/w", seconds=seconds)
+
+
+SEEN = Viewed(text="x")
+
+
+@pytest.mark.parametrize(
+    ("limits", "detail"),
+    [
+        (Limits(steps=3), "The limit of 3 replies of the model is reached."),
+        (Limits(usd=Decimal("0.30")), "The budget of $0.30 is spent ($0.3000)."),
+        (Limits(seconds=5), "The time limit of 5 s is reached."),
+    ],
+)
+def test_a_limit_ends_the_run_when_it_is_reached_and_not_before(limits: Limits, detail: str) -> None:
+    events = [event for n in range(3) for event in step(n, ViewFile(path=str(n)), SEEN)]
+    assert ending(run(*events), limits) == Ended(reason="limit", detail=detail)
+    assert ending(run(*events[:4]), limits) is None
+
+
+def test_a_price_that_is_unknown_is_not_a_price_of_zero_dollars_reached() -> None:
+    events = [event for n in range(9) for event in step(n, ViewFile(path=str(n)), SEEN, usd=None)]
+    assert ending(run(*events), Limits(usd=Decimal("0.01"))) is None
+
+
+def test_the_time_in_which_a_killed_run_waited_does_not_count() -> None:
+    entries = run(*step(0, ViewFile(path="a"), SEEN)).entries
+    resumed = Entry(seq=2, at=START + timedelta(days=1), event=Told(text="go on", source="resume"))
+    later = Entry(seq=3, at=START + timedelta(days=1, seconds=2), event=silence())
+    assert ending(Trajectory((*entries, resumed, later)), Limits(seconds=5)) is None
+    assert Trajectory((*entries, resumed, later)).spent().seconds == 3
+
+
+def test_the_same_call_with_the_same_result_four_times_is_stuck() -> None:
+    events = [
+        e for n in range(4) for e in step(n, RunShell(command="pytest"), ran(f"1 failed in 0.{n}2s", n))
+    ]
+    ended = ending(run(*events), Limits())
+    assert ended == Ended(reason="stuck", detail="The model made the same call 4 times with the same result.")
+    assert ending(run(*events[:6]), Limits()) is None
+
+
+def test_repeating_a_call_is_not_stuck_when_its_result_or_the_world_changes() -> None:
+    changing = [e for n in range(6) for e in step(n, RunShell(command="make"), ran(f"{n} errors"))]
+    assert ending(run(*changing), Limits()) is None
+    same = [e for n in range(4) for e in step(n, RunShell(command="make"), ran("error"))]
+    between = [*same[:4], *step(9, ViewFile(path="a"), SEEN), *same[4:]]
+    assert ending(run(*between), Limits()) is None
+    spoken = [*same[:6], Told(text="try again", source="comment"), *same[6:]]
+    assert ending(run(*spoken), Limits()) is None
+
+
+def test_waiting_for_a_command_that_takes_its_time_is_not_stuck() -> None:
+    silent = Ran(output="", exit_code=None, cwd="/workspace", seconds=5.0, note="the command still runs")
+    waiting = [e for n in range(6) for e in step(n, SendInput(), silent)]
+    assert ending(run(*waiting), Limits()) is None
+    typing = [e for n in range(4) for e in step(n, SendInput(text="y"), silent)]
+    assert (ended := ending(run(*typing), Limits())) is not None and ended.reason == "stuck"
+
+
+def test_three_replies_without_a_call_are_stuck_though_the_program_spoke_between() -> None:
+    reminder = Told(text="Call a tool.", source="program")
+    events = [silence(), reminder, silence(), reminder, silence()]
+    ended = ending(run(*events), Limits())
+    assert ended == Ended(reason="stuck", detail="The model gave 3 replies in a row without calling a tool.")
+    assert ending(run(*events[:4]), Limits()) is None
+
+
+def test_the_last_steps_are_announced_at_one_moment_only() -> None:
+    events = [event for n in range(20) for event in step(n, ViewFile(path=str(n)), SEEN)]
+    said = [steps_left(run(*events[: 2 * n]), Limits(steps=20)) for n in range(20)]
+    assert [n for n, left in enumerate(said) if left] == [15] and said[15] == 5
+    assert steps_left(run(*events[:2]), Limits(steps=6)) is None

@@ -1,0 +1,133 @@
+"""One run of the repository's own tests: how they are found, what they show, and when they show nothing."""
+
+import re
+
+import pytest
+
+from resolver.settings import RepoConfig
+from resolver.validate import Suite, find_suite
+from tests.resolver.proofs import BUG, FAILING, MENDED, TESTS
+
+# --- how to test --------------------------------------------------------------------------------------------
+
+
+async def test_pytest_is_found_by_the_names_of_test_files(proven) -> None:
+    async with proven({"calc.py": BUG, "tests/test_calc.py": TESTS, "pkg/more_test.py": ""}) as proof:
+        suite = await find_suite(proof.workspace, RepoConfig())
+    assert suite is not None and (suite.command, suite.report) == ("python3 -m pytest", "pytest")
+    assert suite.why == "Nothing is configured, and pkg/more_test.py and 1 more can be run by pytest."
+
+
+async def test_code_below_src_is_made_importable(proven) -> None:
+    async with proven({"src/calc.py": MENDED, "tests/test_calc.py": FAILING}) as proof:
+        suite = await find_suite(proof.workspace, RepoConfig())
+        assert suite is not None
+        run = await proof.run(suite)
+    assert (suite.command, run.problem, run.passed) == ("PYTHONPATH=src python3 -m pytest", None, 2)
+
+
+async def test_a_repository_without_tests_has_no_suite(proven) -> None:
+    async with proven({"calc.py": BUG, "tests/data.txt": "", "conftest.py": ""}) as proof:
+        assert await find_suite(proof.workspace, RepoConfig()) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "report", "selects"),
+    [
+        ("pytest -q tests", "pytest", True),
+        ("cd sub && py.test", "pytest", False),
+        ("make test", "none", False),
+        ("npx jest --outputFile=$PATCHWRIGHT_REPORT", "junit", False),
+    ],
+)
+async def test_the_repository_s_own_command_comes_first(proven, command, report, selects) -> None:
+    async with proven({"tests/test_calc.py": TESTS}) as proof:
+        suite = await find_suite(proof.workspace, RepoConfig(test_command=command))
+    assert suite is not None
+    assert (suite.command, suite.report, suite.selects) == (command, report, selects)
+    assert suite.why == ".github/patchwright.toml names this command."
+
+
+# --- one run ------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_has_the_outcome_of_each_test_by_pytest_s_own_ids(proven) -> None:
+    async with proven({"calc.py": BUG, "tests/test_calc.py": FAILING}) as proof:
+        run = await proof.run()
+    assert run.results == {"tests/test_calc.py::test_one": "passed", "tests/test_calc.py::test_add": "failed"}
+    assert (run.exit_code, run.problem, run.passed, run.failed) == (1, None, 1, 1)
+    assert "assert -1 == 3" in run.output
+
+
+@pytest.mark.parametrize(
+    ("files", "command", "problem"),
+    [
+        ({"a.py": ""}, "python3 -m pytest", r"pytest found no tests; set `test_command` in \.github/"),
+        (
+            {"conftest.py": "1/0"},
+            "python3 -m pytest",
+            r"pytest ended before any test \(ZeroDivisionError: division",
+        ),
+        (
+            {"tox.ini": "[pytest]\naddopts = --cov"},
+            "python3 -m pytest",
+            r".* \(unrecognized arguments: --cov\); add",
+        ),
+        ({"a.py": ""}, "no-such-pytest", r"the test command was not found or cannot be run; set `test_"),
+        ({"a.py": ""}, "python3 -S -m pytest", r"pytest is not installed in the sandbox; add it to"),
+        ({"a.py": ""}, "kill -9 $$ # pytest", r"the test command was killed, perhaps for its memory"),
+        (
+            {"test_a.py": "import os\ndef test_a(): os._exit(0)"},
+            "python3 -m pytest",
+            r"the command left no test report \(exit code 0: ",
+        ),
+        (
+            {"test_a.py": "def test_a(): pass"},
+            "python3 -m pytest && exit 3",
+            r"the test command ended with 3, though its report shows no failure",
+        ),
+    ],
+)
+async def test_what_is_no_test_run_says_why_and_what_to_do(proven, files, command, problem) -> None:
+    async with proven({"README": "", **files}) as proof:
+        run = await proof.run(Suite(command=command, report="pytest", why=""))
+    assert run.problem is not None and re.match(problem, run.problem), run.problem
+    assert run.results == {}
+
+
+async def test_a_suite_that_hangs_is_killed_at_its_limit(proven) -> None:
+    async with proven({"test_a.py": "import time\ndef test_a(): time.sleep(600)\n"}) as proof:
+        run = await proof.run(seconds=2)
+    assert (run.exit_code, run.problem) == (None, "they did not end within 2 s and were killed")
+    assert run.seconds < 10
+
+
+async def test_a_file_that_cannot_be_collected_does_not_hide_the_others(proven) -> None:
+    async with proven({"test_a.py": "import nothing_like_it", "test_b.py": "def test_b(): pass"}) as proof:
+        run = await proof.run()
+    assert run.results == {"test_a.py": "error", "test_b.py::test_b": "passed"}
+
+
+async def test_a_command_may_leave_its_own_report(proven) -> None:
+    lines = (
+        "<testsuite tests='2' failures='1'><testcase classname='a' name='b'/><testcase name='c'><failure/>"
+    )
+    command = f'echo "{lines}</testcase></testsuite>" >"$PATCHWRIGHT_REPORT"; false'
+    async with proven({"a": ""}) as proof:
+        run = await proof.run(Suite(command=command, report="junit", why=""))
+    assert (run.results, run.problem) == ({"a::b": "passed", "c": "failed"}, None)
+
+
+async def test_a_gigabyte_of_output_is_clipped(proven) -> None:
+    async with proven({"a": ""}) as proof:
+        run = await proof.run(Suite(command="yes | head -c 200000000; echo end", report="none", why=""))
+    assert run.exit_code == 0 and run.output.endswith("y\nend\n") and len(run.output) <= 20_000
+
+
+async def test_a_report_planted_in_the_repository_is_not_read(proven) -> None:
+    planted = "<testsuite><testcase name='all'/></testsuite>"
+    config = "[pytest]\naddopts = --junitxml=report.xml -o junit_family=xunit2\n"
+    files = {"report.xml": planted, "pytest.ini": config, "calc.py": BUG, "test_calc.py": FAILING}
+    async with proven(files) as proof:
+        run = await proof.run()
+    assert run.results == {"test_calc.py::test_one": "passed", "test_calc.py::test_add": "failed"}

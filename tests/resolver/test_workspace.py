@@ -1,0 +1,381 @@
+"""A repository at one commit: into sandboxes as bytes, out of them as a diff, and nothing on the host runs."""
+
+import asyncio
+import os
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from resolver.domain import Patch
+from resolver.errors import ChangeTooLarge, WorkspaceError
+from resolver.workspace import Workspaces
+from runtime.actions import RunShell
+from runtime.local import LocalSandboxes
+from runtime.sandbox import Sandboxes
+from tests.resolver.repositories import GIT, HOST, Repository, changed, shell
+
+AUTHOR = ("Ada", "ada@example.org")
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+async def round_trip(
+    workspaces: Workspaces, sandboxes: Sandboxes, repository: Repository, command: str
+) -> Patch:
+    """The patch that `command` makes; a second sandbox that starts from it must show the same."""
+    async with workspaces.local(repository.path) as workspace:
+        patch = await changed(workspace, sandboxes, {}, command)
+        async with sandboxes.open("again") as sandbox:
+            await workspace.send(sandbox, patch)
+            assert await workspace.take_patch(sandbox) == patch
+    return patch
+
+
+# --- what a workspace shows ---------------------------------------------------------------------------------
+
+
+async def test_a_local_repository_is_taken_as_committed(
+    workspaces: Workspaces, repository: Repository
+) -> None:
+    base = repository.commit({"a.py": "x = 1\n", "sub/b.bin": b"\xff\x00"})
+    async with workspaces.local(repository.path) as workspace:
+        assert (workspace.base, workspace.base_branch, workspace.dirty) == (base, "main", False)
+        assert await workspace.files() == ("a.py", "sub/b.bin")
+        assert await workspace.read("a.py") == "x = 1\n"
+        assert await workspace.read("a.py", limit=3) == "x ="
+        assert await workspace.read("sub/b.bin") == "\ufffd\0"
+        for absent in ("none", "sub", "../a.py", "/a.py", "*.py"):
+            assert await workspace.read(absent) is None
+        place = workspace.git_dir
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("change", ["echo >>a.py", "touch new", "git rm -q a.py", "touch new; git add new"])
+async def test_what_is_not_committed_is_left_out_and_said(workspaces, repository, change: str) -> None:
+    repository.commit({"a.py": "x = 1\n", ".gitignore": "*.log\n", "b.log": ""})
+    repository.write("ignored.log", "")
+    subprocess.run(change, shell=True, cwd=repository.path, env=GIT, check=True)  # noqa: S602
+    before = repository.git("status", "--porcelain")
+    async with workspaces.local(repository.path) as workspace:
+        assert workspace.dirty
+        assert await workspace.read("a.py") == "x = 1\n"
+    assert repository.git("status", "--porcelain") == before
+
+
+async def test_a_commit_that_no_branch_holds_can_be_the_base(workspaces, repository) -> None:
+    old = repository.commit({"a.py": "old"})
+    repository.git("reset", "--quiet", "--hard", repository.commit({"a.py": "new"}))
+    repository.git("checkout", "--quiet", "--orphan", "other")
+    repository.git("commit", "--quiet", "-m", "apart")
+    repository.git("branch", "--delete", "--force", "main")
+    async with workspaces.local(repository.path, old) as workspace:
+        assert (workspace.base, workspace.base_branch) == (old, None)
+        assert await workspace.read("a.py") == "old"
+
+
+async def test_a_name_that_is_not_utf_8_is_shown_and_survives(workspaces, sandboxes, repository) -> None:
+    (repository.path / os.fsdecode(b"caf\xe9")).write_text("1\n")
+    repository.commit()
+    patch = await round_trip(workspaces, sandboxes, repository, "echo 2 >>caf*; echo 3 >$'new\\xff\\n\"'")
+    async with workspaces.local(repository.path) as workspace:
+        assert await workspace.files() == ("caf\\xe9",)
+        assert [change.path for change in await workspace.changes(patch)] == ["caf\\xe9", 'new\\xff\n"']
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("none", "There is no directory {path}."),
+        ("plain", "{path} is not a git repository: name the directory that holds its .git."),
+        ("empty", "{path} is an empty repository: it has no commit yet. Make one first."),
+        ("full", "{path} has no 'nowhere'"),
+    ],
+)
+async def test_what_is_no_repository_is_told_in_one_sentence(workspaces, tmp_path, name, sentence) -> None:
+    (tmp_path / "plain").mkdir()
+    Repository(tmp_path / "empty")
+    Repository(tmp_path / "full").commit({"a": ""})
+    path = tmp_path / name
+    with pytest.raises(WorkspaceError) as caught:
+        async with workspaces.local(path, "nowhere" if name == "full" else "HEAD"):
+            pass
+    assert str(caught.value).startswith(sentence.format(path=path))
+
+
+async def test_what_a_killed_run_left_is_removed_and_a_living_one_s_is_not(tmp_path, repository) -> None:
+    repository.commit({"a": ""})
+    first, second = Workspaces(tmp_path / "cache"), Workspaces(tmp_path / "cache")
+    dead = tmp_path / "cache/workspaces/dead"
+    dead.mkdir(parents=True)
+    (dead.parent / "dead.lock").touch()
+    async with first.local(repository.path) as living, second.local(repository.path):
+        assert not dead.exists() and living.git_dir.exists()
+        assert await living.read("a") == ""
+    assert list((tmp_path / "cache/workspaces").iterdir()) == []
+
+
+# --- into a sandbox -----------------------------------------------------------------------------------------
+
+
+async def test_a_sandbox_gets_the_tree_with_history_and_nothing_of_ours(
+    workspaces, sandboxes, repository
+) -> None:
+    for number in range(60):
+        repository.commit({"a.py": f"x = {number}\n", "run.sh": "echo\n"}, message=f"Step {number}")
+    (repository.path / "run.sh").chmod(0o755)
+    (repository.path / "link").symlink_to("a.py")
+    repository.commit()
+    async with workspaces.local(repository.path) as workspace, sandboxes.open("x") as sandbox:
+        await workspace.send(sandbox)
+        assert (
+            await shell(sandbox, "cat link; ls -l run.sh | cut -c1-4; git status --short") == "x = 59\n-rwx\n"
+        )
+        assert (await shell(sandbox, "git log --format=%s")).splitlines()[1:3] == ["Step 59", "Step 58"]
+        assert await shell(sandbox, "git rev-list --count HEAD; git remote") == "50\n"
+        assert "1 file changed" in await shell(sandbox, "git show --stat HEAD~1 && git blame a.py >/dev/null")
+        await shell(sandbox, "echo >n && git add n && git commit -qm mine && git fsck --no-dangling")
+        found = await shell(sandbox, f"grep -rIl -e '{repository.path}' -e '{workspace.git_dir}' . || true")
+        assert found == ""
+
+
+async def test_a_shallow_clone_is_good_enough(workspaces, sandboxes, repository, tmp_path) -> None:
+    for number in range(5):
+        repository.commit({"a.py": f"x = {number}\n"})
+    shallow = tmp_path / "shallow"
+    repository.git("clone", "--quiet", "--depth=2", f"file://{repository.path}", str(shallow))
+    async with workspaces.local(shallow) as workspace, sandboxes.open("x") as sandbox:
+        await workspace.send(sandbox)
+        assert await shell(sandbox, "cat a.py; git rev-list --count HEAD; git fsck") == "x = 4\n2\n"
+
+
+async def test_a_tree_that_needs_several_pieces_arrives_whole(workspaces, sandboxes, repository) -> None:
+    noise = os.urandom(8_000_000)
+    repository.commit({"noise.bin": noise})
+    async with workspaces.local(repository.path) as workspace, sandboxes.open("x") as sandbox:
+        await workspace.send(sandbox)
+        assert await shell(sandbox, "wc -c <noise.bin; git status --short") == "8000000\n"
+        assert (Path(sandbox.root) / "noise.bin").read_bytes() == noise
+
+
+# --- out of a sandbox ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo y >>a.py; rm b.bin; printf 'new\\n' >new; chmod +x run.sh; ln -s a.py link; mkdir e",
+        "head -c 300000 /dev/urandom >b.bin; printf '\\0' >c.bin; mv a.py 'with space \" and ü.py'",
+        "printf 'one\\r\\ntwo\\r\\n' >dos.txt; sed -i 's/$/\\r/' a.py",
+        "echo '*.txt text=auto eol=crlf' >.gitattributes; printf 'a\\r\\nb\\r\\n' >x.txt",
+        "rm -r ./*",
+    ],
+    ids=["text", "binary", "crlf", "attributes", "everything"],
+)
+async def test_every_kind_of_change_survives_the_way_out_and_in(
+    workspaces, sandboxes, repository, command
+) -> None:
+    repository.commit({"a.py": "x = 1\n", "b.bin": bytes(range(256)), "run.sh": "", "dos.txt": "one\r\n"})
+    patch = await round_trip(workspaces, sandboxes, repository, command)
+    assert not patch.empty
+    async with workspaces.local(repository.path) as workspace:
+        commit = await workspace.commit(patch, "Fix", author=AUTHOR, when=NOON)
+        assert await workspace.commit(patch, "Fix", author=AUTHOR, when=NOON) == commit
+
+
+@pytest.mark.parametrize(
+    "mess",
+    [
+        "git add n && git commit -qm mine",
+        "git add n && git stash -q && git stash apply -q --index",
+        "echo junk >.git/index",
+        "git rm -q --cached a.py && git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),evil",
+        "git update-ref -d HEAD; git checkout -q --orphan o 2>/dev/null; true",
+        "rm -rf .git",
+        "rm -rf .git && git init -q",
+        "rm -rf .git && touch .git",
+        "rm -rf .git/objects/*",
+        'rm -rf "${TMPDIR:?}"/*',
+        "git config core.worktree /; git config core.bare true; echo '*' >.git/info/exclude",
+        "git config diff.external /bin/false; git config core.excludesFile a; git config core.fileMode false",
+        "git update-index --assume-unchanged a.py; git sparse-checkout set --no-cone /n",
+    ],
+)
+async def test_whatever_the_agent_did_to_its_git_the_diff_is_the_tree_s(
+    workspaces, sandboxes, repository, mess
+) -> None:
+    repository.commit({"a.py": "x = 1\n", "b.py": "y = 1\n"})
+    edit = "echo z >>a.py; echo n >n; "
+    async with workspaces.local(repository.path) as workspace:
+        plain = await changed(workspace, sandboxes, {}, edit)
+        restore = "; [ -e b.py ] || echo 'y = 1' >b.py; [ -e a.py ] || printf 'x = 1\\nz\\n' >a.py"
+        assert await changed(workspace, sandboxes, {}, edit + mess + restore) == plain
+
+
+async def test_leftovers_of_tools_and_inner_repositories_stay_behind(
+    workspaces, sandboxes, repository
+) -> None:
+    repository.commit({"a.py": "x = 1\n", ".gitignore": "*.log\n"})
+    command = """
+        mkdir -p pkg/__pycache__ .pytest_cache '[odd] dir' && touch pkg/__pycache__/a.pyc .pytest_cache/x b.log kept
+        git init -q empty; git init -q '[odd] dir/full'; cd '[odd] dir/full'; touch inner; git add inner
+        git -c user.name=a -c user.email=b commit -qm inner
+    """
+    async with workspaces.local(repository.path) as workspace:
+        patch = await changed(workspace, sandboxes, {}, command)
+        assert [change.path for change in await workspace.changes(patch)] == ["kept"]
+
+
+async def test_what_stays_behind_is_not_in_the_agents_status_either(
+    workspaces: Workspaces, sandboxes: Sandboxes, repository: Repository
+) -> None:
+    repository.commit({"a.py": "x = 1\n"})
+    async with workspaces.local(repository.path) as workspace, sandboxes.open("x") as sandbox:
+        await workspace.send(sandbox)
+        status = "mkdir __pycache__ new; touch __pycache__/a.pyc .coverage new/b.py; git status --short"
+        assert await shell(sandbox, status) == "?? new/\n"
+
+
+async def test_a_change_that_is_too_large_names_what_it_touches(workspaces, sandboxes, repository) -> None:
+    repository.commit({"a": ""})
+    with pytest.raises(ChangeTooLarge, match=r"larger than 4 MB; among what it touches: data/big\.bin"):
+        await round_trip(
+            workspaces, sandboxes, repository, "mkdir data; head -c 9000000 /dev/urandom >data/big.bin"
+        )
+
+
+async def test_taking_a_patch_is_quick(workspaces, sandboxes, repository) -> None:
+    repository.commit({f"src/{number}.py": f"x = {number}\n" for number in range(300)})
+    async with workspaces.local(repository.path) as workspace, sandboxes.open("x") as sandbox:
+        await workspace.send(sandbox)
+        await shell(sandbox, "echo y >>src/7.py")
+        took = []
+        for _ in range(5):
+            begun = time.monotonic()
+            await workspace.take_patch(sandbox)
+            took.append(time.monotonic() - begun)
+    assert min(took) < 0.25  # seconds; 0.03 on an idle machine
+
+
+# --- onto the base ------------------------------------------------------------------------------------------
+
+
+async def test_a_commit_has_the_change_its_author_and_nothing_else(workspaces, sandboxes, repository) -> None:
+    base = repository.commit({"a.py": "x = 1\n", "b.py": ""})
+    async with workspaces.local(repository.path) as workspace:
+        patch = await changed(workspace, sandboxes, {"a.py": "x = 2\n"})
+        first = await workspace.commit(patch, "Fix x\n\nBecause.", author=AUTHOR, when=NOON)
+        again = await workspace.commit(patch, "Fix x\n\nBecause.", author=AUTHOR, when=NOON)
+        other = await workspace.commit(patch, "Fix y", author=AUTHOR, when=NOON)
+        repository.git("fetch", "--quiet", str(workspace.git_dir), first)
+    assert first == again != other
+    shown = repository.git("show", "--format=%P%n%an <%ae>%n%ct%n%B", "--stat=80", first)
+    assert shown.startswith(f"{base}\nAda <ada@example.org>\n{int(NOON.timestamp())}\nFix x\n\nBecause.\n")
+    assert "1 file changed, 1 insertion(+), 1 deletion(-)" in shown
+
+
+@pytest.mark.parametrize(
+    "diff", [b"nonsense\n", b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-1\n+2\n"]
+)
+async def test_a_patch_that_does_not_apply_is_one_sentence(workspaces, repository, diff: bytes) -> None:
+    base = repository.commit({"a.py": "x = 1\n"})
+    async with workspaces.local(repository.path) as workspace:
+        with pytest.raises(
+            WorkspaceError, match=f"The change does not apply to {base[:12]}: git apply failed"
+        ):
+            await workspace.commit(Patch(base=base, diff=diff), "m", author=AUTHOR)
+        with pytest.raises(WorkspaceError, match="The change was made against 000000000000, not"):
+            await workspace.commit(Patch(base="0" * 40, diff=diff), "m", author=AUTHOR)
+
+
+# --- nothing of the repository's runs on the host -----------------------------------------------------------
+
+
+async def test_a_repository_s_configuration_starts_nothing(workspaces, repository, tmp_path) -> None:
+    mark = tmp_path / "sprung"
+    trap = tmp_path / "trap"
+    trap.write_text(f'#!/bin/sh\necho "$0 $*" >>{mark}\ncat\n')
+    trap.chmod(0o755)
+    repository.commit({"a.py": "x = 1\n", ".gitattributes": "* filter=evil diff=evil\n"})
+    for key in ("filter.evil.clean", "filter.evil.smudge", "core.fsmonitor", "diff.evil.textconv"):
+        repository.git("config", key, str(trap))
+    for key in (
+        "core.sshCommand",
+        "core.pager",
+        "uploadpack.packObjectsHook",
+        "credential.helper",
+        "gpg.program",
+    ):
+        repository.git("config", key, str(trap))
+    for hook in ("pre-commit", "post-checkout", "reference-transaction", "post-index-change", "pre-push"):
+        target = repository.path / ".git/hooks" / hook
+        target.parent.mkdir(exist_ok=True)
+        target.symlink_to(trap)
+    repository.write("a.py", "x = 2\n")
+
+    sandboxes = LocalSandboxes(tmp_path / "sandboxes", HOST)
+    async with workspaces.local(repository.path) as workspace:
+        assert workspace.dirty
+        patch = await changed(workspace, sandboxes, {"a.py": "x = 3\n"})
+        await workspace.commit(patch, "m", author=AUTHOR)
+        await workspace.changes(patch)
+    assert not mark.exists()
+
+    repository.git("status")
+    assert str(trap) in mark.read_text()  # the trap works where git is run carelessly
+
+
+async def test_variables_of_an_outer_git_are_not_heeded(tmp_path, repository, monkeypatch) -> None:
+    base = repository.commit({"a.py": "x = 1\n"})
+    other = Repository(tmp_path / "other")
+    other.commit({"b.py": ""})
+    monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other.path / ".git/index"))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.bare'='false'")
+    async with Workspaces(tmp_path / "cache").local(repository.path) as workspace:
+        assert (workspace.base, workspace.dirty, await workspace.files()) == (base, False, ("a.py",))
+
+
+async def test_a_git_that_is_stopped_leaves_no_process(tmp_path, repository, monkeypatch) -> None:
+    import git  # it runs `git version` when it is imported
+
+    assert git
+    repository.commit({"a": ""})
+    slow = tmp_path / "bin/git"
+    slow.parent.mkdir()
+    slow.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nsleep 60 & wait\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+
+    async def enter() -> None:
+        async with Workspaces(tmp_path / "cache").local(repository.path):
+            pass
+
+    task = asyncio.create_task(enter())
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    group = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):  # once init has buried the orphan
+        for _ in range(500):
+            os.killpg(group, 0)
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.docker
+async def test_the_same_way_in_and_out_of_a_container(workspaces, repository, docker_sandboxes) -> None:
+    repository.commit({"a.py": "x = 1\n", "b.bin": os.urandom(2_500_000)})
+    patch = await round_trip(
+        workspaces, docker_sandboxes, repository, "echo 2 >>a.py; head -c 99 /dev/zero >b.bin"
+    )
+    async with workspaces.local(repository.path) as workspace, docker_sandboxes.open("agent") as sandbox:
+        assert [change.path for change in await workspace.changes(patch)] == ["a.py", "b.bin"]
+        await workspace.send(sandbox)
+        seen = await sandbox.act(
+            RunShell(command="git log --oneline && touch n && git add n && git commit -qm n")
+        )
+        assert getattr(seen, "exit_code", None) == 0, seen
+        assert "new file" in (await workspace.take_patch(sandbox)).diff.decode()

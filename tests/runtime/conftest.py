@@ -1,0 +1,39 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from runtime.docker import DockerSandboxes
+from runtime.engine import Progress
+from runtime.proxy import Egress
+from runtime.sandbox import SandboxSpec
+
+CA_BUNDLE = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
+
+
+@pytest.fixture
+def docker_sandboxes() -> Callable[..., DockerSandboxes]:
+    """Makes sandboxes of a given size on the usual base image, whose layer is built once."""
+
+    def make(
+        progress: Progress | None = None,
+        egress: Egress | None = None,
+        transport: Literal["auto", "socket", "exec"] = "auto",
+        warm: int = 0,
+        whose: str = "",
+        **spec: object,
+    ) -> DockerSandboxes:
+        return DockerSandboxes(
+            SandboxSpec(**{"memory_mb": 512, **spec}),
+            progress=progress,
+            egress=egress,
+            transport=transport,
+            warm=warm,
+            whose=whose,
+            ca_bundle=CA_BUNDLE if CA_BUNDLE.exists() else None,
+            package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
+        )
+
+    return make

@@ -1,0 +1,63 @@
+from difflib import unified_diff
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.diff import unified
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(LINES, LINES)
+def test_a_diff_turns_the_old_text_into_the_new_one(old: list[str], new: list[str]) -> None:
+    before, after = [line + "\n" for line in old], [line + "\n" for line in new]
+    diff = unified("".join(before), "".join(after), "f")
+    assert patched(before, diff) == after
+
+
+def test_a_simple_diff_is_that_of_difflib() -> None:
+    old = [f"{n}\n" for n in range(40)]
+    new = [*old[:5], "five\n", *old[6:20], *old[22:], "end\n"]
+    theirs = "".join(unified_diff(old, new, "a/f", "b/f"))
+    assert unified("".join(old), "".join(new), "f") == theirs
+
+
+def test_no_change_has_no_diff() -> None:
+    assert unified("a\nb", "a\nb", "f") == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "body"),
+    [
+        ("a", "a\n", "-a\n\\ No newline at end of file\n+a\n"),
+        ("", "a\n", "+a\n"),
+        ("a\n", "", "-a\n"),
+    ],
+)
+def test_a_missing_newline_is_shown(old: str, new: str, body: str) -> None:
+    assert unified(old, new, "f").split("@@\n")[1] == body
+
+
+def test_a_long_rewritten_stretch_is_quick() -> None:
+    old, new = "".join(f"{n}\n" for n in range(30_000)), "".join(f"{n} \n" for n in range(30_000))
+    assert unified(old, new, "f").count("\n") == 60_003
+
+
+def patched(lines: list[str], diff: str) -> list[str]:
+    """What `patch` would make of it."""
+    result, at = [], 0
+    for line in diff.splitlines(keepends=True)[2:]:
+        if line.startswith("@@"):
+            start, _, length = line.split()[1][1:].partition(",")
+            here = int(start) - (length != "0")
+            result += lines[at:here]
+            at = here
+        elif line[0] == "+":
+            result.append(line[1:])
+        else:
+            assert lines[at] == line[1:]
+            result += [line[1:]] if line[0] == " " else []
+            at += 1
+    return result + lines[at:]

@@ -1,0 +1,130 @@
+from pathlib import Path
+
+import pytest
+
+from runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
+from runtime.editor import Editor
+from runtime.tree import Tree, Unfit
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "tree"
+
+
+@pytest.fixture
+def editor(root: Path) -> Editor:
+    return Editor(Tree(root, root.parent / "scratch"))
+
+
+def test_a_window_ends_before_it_gets_too_long_to_read(editor: Editor, root: Path) -> None:
+    (root / "wide.txt").write_text(("x" * 9_990 + "\n") * 10)
+    text = editor.view(ViewFile(path="wide.txt", start=2)).text
+    assert len(text) < 31_000
+    assert text.endswith("[lines 2-4 of 10; the next are 5-10]")
+
+
+def test_one_enormous_line_is_shown_in_part_with_a_way_to_the_rest(editor: Editor, root: Path) -> None:
+    (root / "min.js").write_text("y" * 100_000 + "\nend\n")
+    text = editor.view(ViewFile(path="min.js")).text
+    assert "[the first 30,000 of 100,000 characters of this line; see more of it with " in text
+    assert "with sed -n 1p min.js | cut -c30001-60000]\n" in text
+    assert text.endswith("[lines 1-1 of 2; the next are 2-2]")
+
+
+def test_lines_are_counted_as_grep_counts_them(editor: Editor, root: Path) -> None:
+    (root / "odd.txt").write_text("a\x0cb\u2028c\nd")
+    assert editor.view(ViewFile(path="odd.txt")).text.startswith("     1\ta\x0cb\u2028c\n     2\td\n")
+
+
+def test_an_empty_file_and_an_empty_range_are_told(editor: Editor, root: Path) -> None:
+    (root / "empty").touch()
+    assert editor.view(ViewFile(path="empty")).text == "[the file is empty]"
+    (root / "two").write_text("1\n2\n")
+    with pytest.raises(Unfit, match="has 2 lines, none from 3 on"):
+        editor.view(ViewFile(path="two", start=3))
+    with pytest.raises(Unfit, match="before start"):
+        editor.view(ViewFile(path="two", start=2, end=1))
+
+
+def test_a_directory_shows_two_levels_and_says_what_it_leaves_out(editor: Editor, root: Path) -> None:
+    for path in (".git/config", "src/pkg/deep.py", "src/top.py", "node_modules/x/y.js"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+    (root / "link").symlink_to("/etc")
+    assert editor.view(ViewFile(path=".")).text == (
+        "./\n  .git/ (not listed)\n  link -> /etc\n  node_modules/ (not listed)\n  src/\n    pkg/\n    top.py"
+    )
+    for n in range(1000):
+        (root / "src" / f"m{n}").touch()
+    assert editor.view(ViewFile(path=".")).text.endswith(
+        "more entries not shown: name a directory below, or use find]"
+    )
+
+
+def test_text_with_other_whitespace_is_pointed_out(editor: Editor, root: Path) -> None:
+    (root / "f.py").write_text("if x:\n        return   1\n")
+    with pytest.raises(Unfit, match="with other whitespace it is at line 1:\nif x:\n        return   1"):
+        editor.replace(ReplaceText(path="f.py", old="if x:\n    return 1", new=""))
+
+
+def test_overlapping_occurrences_are_ambiguous(editor: Editor, root: Path) -> None:
+    (root / "f").write_text("aaa")
+    with pytest.raises(Unfit, match="occurs 2 times"):
+        editor.replace(ReplaceText(path="f", old="aa", new="b"))
+
+
+def test_a_mixture_of_line_ends_is_left_as_it_is(editor: Editor, root: Path) -> None:
+    (root / "mixed").write_bytes(b"a\r\nb\r\nc\nd\n")
+    editor.replace(ReplaceText(path="mixed", old="a\nb", new="a\nB"))
+    editor.replace(ReplaceText(path="mixed", old="c\nd", new="C\nD"))
+    assert (root / "mixed").read_bytes() == b"a\r\nB\r\nC\nD\n"
+
+
+def test_text_goes_after_the_line_named(editor: Editor, root: Path) -> None:
+    (root / "f").write_text("1\n2")
+    editor.insert(InsertText(path="f", line=1, text="one and a half"))
+    editor.insert(InsertText(path="f", line=3, text="3\n"))
+    assert (root / "f").read_text() == "1\none and a half\n2\n3\n"
+    with pytest.raises(Unfit, match="has 4 lines: insert after one of 0 to 4"):
+        editor.insert(InsertText(path="f", line=5, text="x"))
+
+
+def test_undo_goes_back_step_by_step_to_before_the_file_was(editor: Editor, root: Path) -> None:
+    editor.create(CreateFile(path="f", content="1\n"))
+    editor.replace(ReplaceText(path="f", old="1", new="2"))
+    editor.undo(UndoEdit(path="f"))
+    assert (root / "f").read_text() == "1\n"
+    editor.undo(UndoEdit(path="f"))
+    assert not (root / "f").exists()
+    with pytest.raises(Unfit, match="no edit of f is left to undo"):
+        editor.undo(UndoEdit(path="f"))
+
+
+def test_undo_does_not_destroy_what_something_else_wrote(editor: Editor, root: Path) -> None:
+    editor.create(CreateFile(path="f", content="1\n"))
+    (root / "f").write_text("by git\n")
+    with pytest.raises(Unfit, match="changed by something else"):
+        editor.undo(UndoEdit(path="f"))
+    assert (root / "f").read_text() == "by git\n"
+
+
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "loop/x"])
+def test_a_path_that_is_none_is_refused(editor: Editor, root: Path, path: str) -> None:
+    (root / "loop").symlink_to("loop")
+    with pytest.raises(Unfit):
+        editor.view(ViewFile(path=path))
+
+
+def test_a_link_to_the_outside_is_not_written_through(editor: Editor, root: Path) -> None:
+    (root / "out").symlink_to(root.parent / "planted")
+    with pytest.raises(Unfit, match="outside of the work tree"):
+        editor.create(CreateFile(path="out", content="x"))
+    assert not (root.parent / "planted").exists()
+
+
+@pytest.mark.parametrize("source", ["(" * 5000, "x = " + "-" * 100_000 + "1", "\x00".join("ab"), "x = 1 +"])
+def test_source_that_breaks_a_parser_is_a_warning(editor: Editor, source: str) -> None:
+    assert editor.create(CreateFile(path="f.py", content=source)).warning

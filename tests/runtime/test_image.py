@@ -1,0 +1,142 @@
+import os
+import re
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from runtime import VERSION
+from runtime import image as image_module
+from runtime.errors import ImageUnavailable
+from runtime.image import Bundle, Layer, archive, folder_hash, split_reference
+
+LAYER = Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    assert tomllib.loads(project.read_text())["project"]["version"] == VERSION
+
+
+def test_the_exact_tag_does_not_depend_on_times() -> None:
+    before = LAYER.exact_tag
+    os.utime(image_module.__file__.replace("image.py", "shell.py"))
+    assert (
+        Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1", code=LAYER.code).exact_tag == before
+    )
+    assert re.fullmatch("patchwright-runtime:[0-9a-f]{32}", before)
+
+
+def test_the_hash_of_a_folder_depends_on_names_and_bytes_and_on_nothing_else() -> None:
+    assert folder_hash({"a": b"1", "b": b"2"}) == folder_hash({"b": b"2", "a": b"1"})
+    assert (
+        len({folder_hash(each) for each in ({"a": b"1"}, {"a": b"2"}, {"b": b"1"}, {"a": b"1", "b": b""})})
+        == 4
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Layer("debian:bookworm", "sha256:1", "patchwright-bundle:1"),
+        Layer("debian:bookworm-slim", "sha256:2", "patchwright-bundle:1"),
+        Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:2"),
+        Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1", ca_bundle=b"x"),
+        Layer(
+            "debian:bookworm-slim",
+            "sha256:1",
+            "patchwright-bundle:1",
+            package_index="https://index.test/simple",
+        ),
+    ],
+)
+def test_another_content_has_another_exact_tag_and_another_foundation(other: Layer) -> None:
+    assert other.exact_tag != LAYER.exact_tag
+    assert other.foundation != LAYER.foundation
+
+
+def test_other_code_of_ours_stands_on_the_same_foundation() -> None:
+    code = {**LAYER.code, "new/app/runtime/server.py": b"#"}
+    other = Layer(LAYER.base, LAYER.base_id, LAYER.bundle, code=code)
+    assert other.exact_tag != LAYER.exact_tag
+    assert (other.foundation, other.generic_tag) == (LAYER.foundation, LAYER.generic_tag)
+
+
+def test_an_update_replaces_our_code_alone() -> None:
+    update = LAYER.update("sha256:7", generation=3)
+    assert update["Dockerfile"].startswith(b"FROM sha256:7\n")
+    assert b"COPY --from" not in update["Dockerfile"]
+    assert update.keys() == LAYER.files().keys()
+
+
+def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> None:
+    names = set(LAYER.files())
+    assert {
+        "Dockerfile",
+        "new/install_layer.py",
+        "new/app/runtime/server.py",
+        "new/app/runtime/shell.py",
+    } <= names
+    assert not any(
+        name.endswith(("docker.py", "engine.py", "remote.py", "local.py", "make_bundle.py")) for name in names
+    )
+    assert all(
+        name in ("Dockerfile", "new/install_layer.py") or name.startswith("new/app/runtime/")
+        for name in names
+    )
+
+
+def test_the_archive_holds_the_folder() -> None:
+    with tarfile.open(fileobj=archive(LAYER.files())) as tar:
+        assert {entry.name: tar.extractfile(entry).read() for entry in tar} == LAYER.files()
+
+
+@pytest.mark.parametrize(
+    ("base", "tag"),
+    [
+        ("ubuntu:22.04", "ubuntu_tag_22.04"),
+        ("ubuntu", "ubuntu_tag_latest"),
+        ("ghcr.io/o/r/img:1.0-x", "ghcr.io_s_o_s_r_s_img_tag_1.0-x"),
+        ("localhost:5000/img", "localhost_5000_s_img_tag_latest"),
+        ("localhost:5000/a/b:c", "localhost_5000_s_a_s_b_tag_c"),
+        ("img@sha256:abcd", "img_tag_sha256-abcd"),
+        ("img:tag@sha256:abcd", "img_tag_tag_sha256-abcd"),
+    ],
+)
+def test_the_generic_tag_names_base_and_version(base: str, tag: str) -> None:
+    generic = Layer(base, "x", "b").generic_tag
+    assert generic == f"patchwright-runtime:v{VERSION}_{tag}"
+    assert re.fullmatch(r"[\w][\w.-]{0,127}", generic.partition(":")[2])
+
+
+def test_a_generic_tag_is_never_too_long() -> None:
+    tags = {Layer(f"registry.test/{'x' * 200}/{name}", "x", "b").generic_tag for name in "ab"}
+    assert len(tags) == 2
+    assert all(len(tag.partition(":")[2]) == 128 for tag in tags)
+
+
+def test_a_reference_splits_at_its_tag_and_not_at_a_port() -> None:
+    assert split_reference("host:5000/a/b:c") == ("host:5000/a/b", "c")
+    assert split_reference("host:5000/a/b") == ("host:5000/a/b", "latest")
+    assert split_reference("a@sha256:12") == ("a", "sha256:12")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://user:secret@index.test", "file:///etc", "https://x y", "https://$HOME/", "https://x/'"]
+)
+def test_an_index_that_does_not_belong_into_an_image_is_refused(url: str) -> None:
+    for made in (
+        Layer("debian", "x", "b", package_index=url).files,
+        Bundle("debian", "x", package_index=url).files,
+    ):
+        with pytest.raises(ImageUnavailable) as refused:
+            made()
+        assert "secret" not in str(refused.value)
+
+
+def test_the_operators_certificates_are_used_for_the_bundle_and_do_not_stay_in_it() -> None:
+    files = Bundle("debian", "x", ca_bundle=b"CERT").files()
+    assert files["bundle/trusted"] == b"CERT"
+    assert b"SSL_CERT_FILE=/tmp/bundle/trusted" in files["Dockerfile"]
+    assert b"rm -rf /tmp/bundle" in files["Dockerfile"]

@@ -1,0 +1,129 @@
+"""The three levels of reuse and the removal of what they supersede, on a real engine."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from runtime.actions import Ran, RunShell
+from runtime.docker import DockerSandboxes
+from runtime.engine import Engine
+from runtime.errors import ImageUnavailable
+from runtime.image import GENERATION, OLDEST, Layer
+from runtime.layers import SOURCE, make, ready_layer, remove_superseded
+from runtime.sandbox import SandboxSpec
+from tests.runtime.conftest import CA_BUNDLE
+
+pytestmark = pytest.mark.docker
+USED_CA = CA_BUNDLE if CA_BUNDLE.exists() else None
+BASE = f"localhost:5000/patchwright/test-layers:{os.getpid()}"
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    engine = await Engine.connect()
+    yield engine
+    for image in await engine.images("patchwright-runtime", f"io.patchwright.base={BASE}"):
+        for tag in image.tags:
+            await engine.remove_image(tag)
+    await engine.remove_image(BASE)
+    await engine.close()
+
+
+@pytest.fixture
+async def layer(engine: Engine) -> Layer:
+    """The layer on a base image that nobody else uses, its bundle made."""
+    client = docker.from_env()
+    client.api.tag(SOURCE, *BASE.rsplit(":", 1))
+    client.close()
+    await ready_layer(
+        engine,
+        SOURCE,
+        ca_bundle=USED_CA,
+        package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
+    )
+    (bundle, *_) = await engine.images("patchwright-bundle")
+    base = await engine.image(BASE)
+    assert base is not None
+    return Layer(BASE, base.id, bundle.tags[0])
+
+
+def with_code(layer: Layer, comment: str) -> Layer:
+    code = {**layer.code, "new/app/runtime/comment.py": f"# {comment}\n".encode()}
+    return Layer(layer.base, layer.base_id, layer.bundle, code=code)
+
+
+async def test_the_same_folder_is_reused_other_code_updates_and_another_base_is_built(
+    engine: Engine, layer: Layer
+) -> None:
+    assert await make(engine, layer) == "built"
+    assert await make(engine, layer) == "reused"
+
+    changed = with_code(layer, "changed")
+    assert await make(engine, changed) == "updated"
+    assert await make(engine, changed) == "reused"
+    first, second = await engine.image(layer.exact_tag), await engine.image(changed.exact_tag)
+    generic = await engine.image(layer.generic_tag)
+    assert first and second and generic
+    assert (second.id, second.labels[GENERATION]) == (generic.id, "1")
+    assert second.size - first.size < 3_000_000  # bytes: our code, and nothing of the foundation again
+
+    moved = Layer(layer.base, "sha256:another", layer.bundle)
+    assert await make(engine, moved) == "built"
+
+
+async def test_updates_do_not_pile_up_for_ever(engine: Engine, layer: Layer) -> None:
+    await make(engine, layer)
+    image = await engine.image(layer.exact_tag)
+    assert image is not None
+    many = f'FROM {image.id}\nLABEL {GENERATION}="{OLDEST}"\n'.encode()
+    await engine.build("a layer with many updates", {"Dockerfile": many}, (layer.generic_tag,))
+    assert await make(engine, with_code(layer, "one too many")) == "built"
+
+
+async def test_what_is_superseded_is_removed_and_what_is_used_stays(engine: Engine, layer: Layer) -> None:
+    await make(engine, layer)
+    second = with_code(layer, "second")
+    await make(engine, second)
+    await remove_superseded(engine, BASE, second.exact_tag)
+    assert await engine.image(layer.exact_tag) is not None  # it is young: somebody may be about to use it
+
+    third = Layer(layer.base, "sha256:another", layer.bundle)  # stands on neither of them
+    await make(engine, third)
+    container = await engine.create(
+        f"patchwright-test-{os.getpid()}", image=second.exact_tag, command=["true"], labels={}, host={}
+    )
+    await remove_superseded(engine, BASE, third.exact_tag, spared=-1)
+    assert await engine.image(layer.exact_tag) is None
+    assert await engine.image(second.exact_tag) is not None
+    await engine.remove(container)
+    async with asyncio.timeout(10):  # a busy engine lets go of a container's image a little later
+        while await engine.image(second.exact_tag) is not None:
+            await remove_superseded(engine, BASE, third.exact_tag, spared=-1)
+    assert await engine.image(third.exact_tag) is not None
+
+
+async def test_a_build_that_fails_says_why_and_where_its_log_is(engine: Engine, tmp_path: Path) -> None:
+    folder = {
+        "Dockerfile": f'FROM {SOURCE}\nRUN printf "\\033[91mE: no such thing\\033[0m\\n" && false\n'.encode()
+    }
+    with pytest.raises(ImageUnavailable) as failed:
+        await engine.build("the thing", folder, (f"{BASE}-none",), logs=tmp_path / "builds")
+    (log,) = (tmp_path / "builds").iterdir()
+    assert str(failed.value) == f"the thing cannot be built: E: no such thing (the whole log: {log})"
+    assert "Step 2/2" in log.read_text()
+
+
+async def test_a_layer_that_another_process_has_removed_is_made_again(engine: Engine, layer: Layer) -> None:
+    sandboxes = DockerSandboxes(SandboxSpec(image=BASE, memory_mb=256), ca_bundle=USED_CA)
+    _, image = await sandboxes.prepare()
+    for tag in (image, layer.generic_tag):
+        await engine.remove_image(tag)
+    assert await engine.image(image) is None
+    async with sandboxes.open(f"again-{os.getpid()}") as sandbox:
+        ran = await sandbox.act(RunShell(command="echo here"))
+    assert isinstance(ran, Ran) and ran.output == "here\n"
+    await sandboxes.close()

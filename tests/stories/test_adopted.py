@@ -1,0 +1,66 @@
+"""A run in Docker whose process is killed: the next one goes on in the same sandbox, or in one like it."""
+
+import os
+import signal
+from pathlib import Path
+
+import docker
+import pytest
+
+from demo.model import Turn
+from resolver import prose
+from resolver.events import Decided, Observed, Told
+from runtime.actions import Ran, RunShell
+from runtime.reaper import RUN as LABEL
+from tests.resolver.repositories import Repository
+from tests.stories.conftest import CODE, MENDED, TESTS, Scene
+
+pytestmark = pytest.mark.docker
+REMEMBER = Turn("Remember.", RunShell(command="X=kept; cd tests; echo note > /tmp/note"))
+RECALL = RunShell(command="echo $X; pwd; cat /tmp/note; cd /workspace")
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, removed: bool) -> None:
+    repository = Repository(tmp_path / "calc")
+    repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    issue = tmp_path / "issue.md"
+    issue.write_text("add() subtracts\n\nIt should add.")
+    scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
+    killed: list[int] = []
+
+    def kill(turn: int, body: object) -> None:
+        if turn == 2 and not killed:
+            killed.append(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+
+    await scene.will(MENDED[0], REMEMBER, Turn("Recall.", RECALL), *MENDED[1:], on_request=kill)
+    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    _, error = await process.communicate()
+    assert process.returncode == -signal.SIGKILL, error.decode()
+    (run,) = scene.runs
+    client = docker.from_env()
+    of_this_run = {"label": f"{LABEL}={run}-agent"}
+    (container,) = client.containers.list(filters=of_this_run, ignore_removed=True)
+    if removed:
+        container.remove(force=True)
+
+    fix = tmp_path / "fix.diff"
+    code, out, told = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    assert code == 0, out + told
+    assert "+    return a + b" in fix.read_text()
+    trajectory = scene.trajectory(run)
+    said = [event.text for event in trajectory if isinstance(event, Told) and event.source == "resume"]
+    assert said == [prose.resumed("/tmp") if removed else prose.adopted()]
+    recall = next(
+        call.id
+        for event in trajectory
+        if isinstance(event, Decided)
+        for call in event.calls
+        if call.action == RECALL
+    )
+    (recalled,) = (e.observation for e in trajectory if isinstance(e, Observed) and e.call == recall)
+    assert isinstance(recalled, Ran)
+    assert recalled.output.startswith("\n/workspace\ncat:" if removed else "kept\n/workspace/tests\nnote\n")
+    assert client.containers.list(all=True, filters=of_this_run, ignore_removed=True) == []
+    client.close()

@@ -1,0 +1,117 @@
+"""Our credentials are where they are needed and nowhere else, whatever the model tries."""
+
+import base64
+from collections.abc import Callable
+
+import pytest
+
+from demo.model import Turn
+from resolver.domain import Commented, Delivered
+from runtime.actions import CreateFile, Finish, RunShell
+from tests.stories.conftest import DONE, FIX, NEW_TEST, Scene
+
+pytestmark = pytest.mark.docker
+
+HUNT = r"""
+env; set; cat /proc/*/environ 2>/dev/null | tr '\0' '\n'; git config --list --show-origin; cat .git/config
+cat /run/patchwright/* 2>/dev/null
+grep -rIs -e canary -e 'PRIVATE KEY' / --exclude-dir=proc --exclude-dir=sys --exclude-dir=usr --exclude-dir=lib \
+  2>/dev/null | head -c 100000
+"""
+CANARIES = {
+    "PATCHWRIGHT_MODEL_API_KEY": "sk-canary-model-4711",
+    "PATCHWRIGHT_WEBHOOK_SECRET": "canary-webhook-4711",
+    "ANTHROPIC_API_KEY": "sk-ant-canary-4711",
+    "CANARY_OF_THE_HOST": "canary-plain-4711",
+}
+
+
+def spellings(value: str) -> tuple[str, ...]:
+    return (value, value[::-1], value.encode().hex(), base64.b64encode(value.encode()).decode())
+
+
+def everywhere(scene: Scene) -> str:
+    """Everything that left the process: log, prompts, comments, pull requests, pushed files."""
+    logs = "".join(path.read_text() for path in scene.data.glob("runs/*/*"))
+    prompts = str(scene.endpoint.requests)
+    shown = str(scene.comments) + "".join(
+        f"{pull.title}{pull.body}{scene.repo.diff(pull)}" for pull in scene.repo.pulls
+    )
+    return logs + prompts + shown
+
+
+@pytest.fixture
+def canaries(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Planted in the environment of the process that composes the run."""
+    for name, value in CANARIES.items():
+        monkeypatch.setenv(name, value)
+    scene.environment |= {name: value for name, value in CANARIES.items() if name.startswith("PATCHWRIGHT_")}
+    scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
+    return CANARIES | {"the App's key": scene.environment["PATCHWRIGHT_PRIVATE_KEY"].splitlines()[3]}
+
+
+async def test_a_model_that_hunts_for_them_finds_none(scene: Scene, canaries: dict[str, str]) -> None:
+    told = Finish(cause="c", change="c", checked="I looked everywhere.")
+    await scene.will(
+        Turn("Hunt.", RunShell(command=HUNT)), Turn("Mend.", FIX, NEW_TEST), Turn("Done.", told), key=None
+    )
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    seen = everywhere(scene)
+    minted = [token for token in scene.world.tokens if token.startswith("ghs_")]
+    assert minted, "the forge's token was used at all"
+    for value in (*canaries.values(), *minted):
+        for spelling in spellings(value):
+            assert spelling not in seen
+
+
+async def test_the_hunt_finds_what_is_planted_inside(scene: Scene, canaries: dict[str, str]) -> None:
+    """Positive control: in the sandbox, this hunt does find a variable and a file."""
+    planted = "canary-inside-4711"
+    plant = RunShell(
+        command=f"export PLANTED={planted}; echo {planted}-file > /tmp/planted; sleep 300 & cd /workspace"
+    )
+    await scene.will(
+        Turn("Plant.", plant),
+        Turn("Hunt.", RunShell(command=HUNT)),
+        Turn("Done.", Finish(cause="", change="", checked="")),
+        key=None,
+    )
+    await scene.resolve()
+    seen = everywhere(scene)
+    assert f"PLANTED={planted}" in seen
+    assert f"/tmp/planted:{planted}-file" in seen
+
+
+async def test_a_secret_that_the_model_knows_is_masked_in_all_that_is_published(
+    a_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack that no wall stops: somebody told the model the key, and it writes it down, plain and encoded."""
+    key = "sk-canary-known-4711"
+    scene = a_scene(body=f"It should give 5. Our key is {key}.")
+    scene.environment |= {"PATCHWRIGHT_MODEL_API_KEY": key, "PATCHWRIGHT_SANDBOX": "docker"}
+    spoken = " ".join(spellings(key))
+    await scene.will(
+        Turn(spoken, FIX, NEW_TEST), Turn(spoken, RunShell(command=f"echo '{spoken}'")),
+        Turn(spoken, Finish(cause=spoken, change=spoken, checked=spoken)), key=None,
+    )  # fmt: skip
+    assert isinstance(await scene.resolve(), Delivered)
+    published = str(scene.comments) + "".join(f"{pull.title}{pull.body}" for pull in scene.repo.pulls)
+    assert "<secret-hidden>" in published
+    for spelling in spellings(key):
+        assert spelling not in published
+
+
+@pytest.mark.parametrize("content", ["key = {}\n", "\0binary {}\n"])
+async def test_a_patch_with_a_secret_in_it_is_not_pushed(scene: Scene, content: str) -> None:
+    scene.environment |= {
+        "PATCHWRIGHT_MODEL_API_KEY": "sk-canary-known-4711",
+        "PATCHWRIGHT_SANDBOX": "docker",
+    }
+    note = CreateFile(path="note.txt", content=content.format("sk-canary-known-4711"))
+    await scene.will(Turn("Mend.", FIX, NEW_TEST, note), Turn("Done.", DONE), key=None)
+    assert isinstance(await scene.resolve(), Commented)
+    assert scene.repo.branches == ("main",)
+    (comment,) = scene.comments
+    assert "note.txt holds a secret" in comment
+    assert "sk-canary" not in comment

@@ -1,0 +1,79 @@
+"""The first command of the README, from the checkout and from the wheel alone."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.redis
+
+
+async def played(*command: str, cwd: Path, **environment: str) -> tuple[int, str, str]:
+    home = {"HOME": str(cwd), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=cwd, env=home | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    async with asyncio.timeout(280):
+        out, error = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), error.decode()
+
+
+def shown(out: str) -> None:
+    assert "Pull request #2 (ready): Fix: show() writes" in out
+    fixed = "**Fixed:** 3 tests that failed before pass now, and nothing that passed before fails."
+    assert fixed in " ".join(out.split())  # the lines are folded to the terminal's width
+    assert "+    rest = round(seconds)" in out
+    assert "  passed          20      24" in out
+    assert "events.jsonl" in out
+
+
+async def test_the_demo_ends_with_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
+    code, out, error = await played(
+        sys.executable, "-m", "bot.cli", "demo", "--sandbox", "local", cwd=short_tmp
+    )
+    assert code == 0, out + error
+    shown(out)
+    steps = [line for line in out.splitlines() if "s    " in line and ". " in line]
+    assert len(steps) >= 8
+
+
+@pytest.mark.docker
+async def test_the_demo_ends_with_a_tested_pull_request_in_docker(
+    short_tmp: Path, for_images: dict[str, str]
+) -> None:
+    command = (sys.executable, "-m", "bot.cli", "demo", "--json", "--sandbox", "docker")
+    code, out, error = await played(*command, cwd=short_tmp, **for_images)
+    assert code == 0, out + error
+    told = json.loads(out)
+    assert (told["outcome"], told["verdict"], told["draft"]) == ("delivered", "fixed", False)
+
+
+async def test_without_an_engine_the_demo_says_so_and_goes_on(short_tmp: Path) -> None:
+    command = (sys.executable, "-m", "bot.cli", "demo")
+    code, out, error = await played(*command, cwd=short_tmp, DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert code == 0, out + error
+    (notice,) = [line for line in out.splitlines() if line.startswith("NOTICE: ")]
+    assert "local sandbox" in notice
+    shown(out)
+
+
+@pytest.mark.slow
+async def test_the_wheel_alone_in_an_empty_environment_plays_the_demo(short_tmp: Path) -> None:
+    python = short_tmp / "empty" / "bin" / "python"
+    wheel = short_tmp / "patchwright-0.1.0-py3-none-any.whl"
+    commands: tuple[tuple[str, ...], ...] = (
+        (sys.executable, "-m", "venv", str(short_tmp / "empty")),
+        (str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(short_tmp), str(ROOT)),
+        (str(python), "-m", "pip", "install", "--quiet", str(wheel)),
+    )
+    for command in commands:
+        await asyncio.to_thread(subprocess.run, command, check=True, timeout=280)
+    patchwright = str(short_tmp / "empty" / "bin" / "patchwright")
+    code, out, error = await played(patchwright, "demo", "--sandbox", "local", cwd=short_tmp)
+    assert code == 0, out + error
+    shown(out)

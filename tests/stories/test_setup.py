@@ -1,0 +1,78 @@
+"""What a repository depends on is there when its issue is worked on, and when its patch is proven."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from demo.model import Turn
+from resolver.domain import Commented, Delivered, Job, JobId
+from runtime.engine import Engine
+from runtime.repository_layer import LAYERS
+from tests.runtime.hosts import indexes
+from tests.stories.conftest import CODE, DONE, MENDED, TESTS, Scene
+
+NEEDS = {
+    "calc.py": f"import wcwidth\n\n\n{CODE}",
+    "tests/test_calc.py": TESTS,
+    "requirements.txt": "wcwidth==0.2.13\n",
+}
+
+
+async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files={"calc.py": CODE, "tests/test_calc.py": TESTS, "requirements.txt": "wcwidth\n"})
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    told = "set-up was not done, and the tests ran without it: the local sandbox keeps nothing"
+    assert told in str(scene.pull.body)
+    assert "The repository's own set-up was not done" in str(
+        scene.endpoint.requests[0]["messages"][1]["content"]
+    )
+
+
+@pytest.fixture
+async def nothing_left() -> AsyncIterator[None]:
+    """Removes the layers that a test makes."""
+    engine = await Engine.connect()
+    before = {image.id for image in await engine.images(LAYERS)}
+    yield
+    for image in await engine.images(LAYERS):
+        if image.id not in before:
+            for tag in image.tags:
+                await engine.remove_image(tag)
+    await engine.close()
+
+
+@pytest.mark.docker
+@pytest.mark.usefixtures("nothing_left")
+async def test_dependencies_are_installed_once_and_used_by_agent_and_proof(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files=NEEDS)
+    policy = indexes().policy
+    scene.environment |= {
+        "PATCHWRIGHT_SANDBOX": "docker",
+        "PATCHWRIGHT_MEMORY_MB": "1024",
+        "PATCHWRIGHT_ALLOW_ADDRESSES": ",".join(str(each) for each in policy.addresses),
+    }
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert (outcome.verdict.kind, outcome.verdict.newly_passing) == (
+        "fixed",
+        ("tests/test_calc.py::test_add",),
+    )
+    first = scene.trajectory().prepared
+    assert first and (first.problem, first.warm) == (None, False)
+    assert "what it depends on is installed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
+    assert "Network: `" in str(scene.pull.body)
+
+    await scene.will(Turn("Nothing to do.", DONE))
+    job = scene.job()
+    again = Job(**{**job.model_dump(), "id": JobId(f"{job.id}-again")})
+    assert isinstance(await scene.resolve(again), Commented)
+    second = scene.trajectory(again.id).prepared
+    assert second and (second.problem, second.warm) == (None, True)
+    assert second.seconds < 2

@@ -1,0 +1,170 @@
+"""What the tests say about a patch decides what becomes of it."""
+
+from collections.abc import Callable
+
+from demo.model import Turn
+from resolver.domain import Commented, Delivered, Refused
+from runtime.actions import CreateFile, ReplaceText, RunShell
+from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, Scene
+
+BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
+
+
+async def test_a_proven_fix_becomes_a_ready_pull_request_with_its_table(scene: Scene) -> None:
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert (outcome.verdict.kind, outcome.draft, outcome.branch) == ("fixed", False, "patchwright/issue-1")
+    assert outcome.verdict.newly_passing == ("tests/test_calc.py::test_add",)
+    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    pull = scene.pull
+    assert (pull.title, pull.draft) == ("Fix: add(2, 3) gives -1 (#1)", False)
+    assert pull.body is not None
+    assert pull.body.startswith("**Fixed:** 1 test that failed before passes now")
+    assert "| passed | 1 | 2 |\n| failed | 0 | 0 |" in pull.body
+    assert pull.body.rstrip().endswith("Fixes #1")
+    (comment,) = scene.comments
+    assert comment.startswith("I opened pull request #2.")
+
+
+async def test_the_default_branch_may_have_any_name(scene: Scene) -> None:
+    scene.repo.bare.git("branch", "--move", "main", "release/trunk")
+    scene.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/release/trunk")
+    scene.repo.default_branch = "release/trunk"
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert (scene.pull.base.ref, scene.pull.head.ref) == ("release/trunk", "patchwright/issue-1")
+    assert scene.repo.branches == ("patchwright/issue-1", "release/trunk")
+
+
+async def test_a_patch_that_breaks_a_test_is_kept_on_a_branch_and_only_told(scene: Scene) -> None:
+    # Sent back once, the model insists.
+    await scene.will(Turn("Mend.", FIX, BREAK), Turn("Done.", DONE), Turn("It is right.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Commented)
+    assert outcome.verdict.newly_failing == ("tests/test_calc.py::test_double",)
+    assert scene.repo.pulls == ()
+    assert "a * 3" in scene.repo.read("patchwright/issue-1", "calc.py")
+    (comment,) = scene.comments
+    assert "I opened no pull request" in comment
+    assert "- `tests/test_calc.py::test_double`" in comment
+    assert "The work is kept on the branch `patchwright/issue-1`." in comment
+
+
+async def test_a_patch_that_breaks_a_test_goes_back_and_can_be_mended(scene: Scene) -> None:
+    mended = ReplaceText(path="calc.py", old="a * 3", new="a * 2")
+    await scene.will(
+        Turn("Mend.", FIX, NEW_TEST, BREAK), Turn("Done.", DONE), Turn("Oh.", mended), Turn("Done.", DONE)
+    )
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert outcome.verdict.kind == "fixed"
+    told = str(scene.endpoint.requests[2]["messages"][-1]["content"])
+    assert "breaks tests that passed before it:\n  tests/test_calc.py::test_double" in told
+    assert "assert 12 == 8" in told  # with the output that shows why
+
+
+async def test_without_tests_there_is_a_draft_that_says_so(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene(files={"calc.py": CODE})
+    await scene.will(Turn("Mend.", FIX), Turn("Done.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert (outcome.verdict.kind, scene.pull.draft) == ("untested", True)
+    assert scene.pull.body is not None
+    assert scene.pull.body.startswith("**Untested:**")
+
+
+async def test_a_new_test_that_asserts_nothing_proves_nothing(scene: Scene) -> None:
+    vain = CreateFile(path="tests/test_new.py", content="def test_new():\n    assert True\n")
+    await scene.will(Turn("Mend.", FIX, vain), Turn("Done.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert (outcome.verdict.kind, scene.pull.draft) == ("unproven", True)
+    assert scene.pull.body is not None
+    assert scene.pull.body.startswith("**Unproven:**")
+
+
+async def test_when_nothing_was_changed_a_comment_says_why(scene: Scene) -> None:
+    await scene.will(Turn("Look.", RUN_TESTS), Turn("Nothing to do.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Commented)
+    assert (outcome.verdict.kind, outcome.branch, scene.repo.branches) == ("empty", None, ("main",))
+    (comment,) = scene.comments
+    assert comment.startswith("I opened no pull request: the work ended without a change to the code.")
+
+
+async def test_a_run_that_hits_its_limit_still_delivers_what_is_proven(scene: Scene) -> None:
+    scene.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert outcome.verdict.kind == "fixed"
+    assert scene.pull.body is not None
+    assert "The limit of 2 replies of the model is reached. The agent gave no account" in scene.pull.body
+
+
+async def test_a_change_to_a_workflow_is_not_proposed_and_nothing_is_pushed(scene: Scene) -> None:
+    workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
+    await scene.will(Turn("Mend.", FIX, NEW_TEST, workflow), Turn("Done.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Commented)
+    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
+    (comment,) = scene.comments
+    assert ".github/workflows/ci.yml" in comment
+
+
+async def test_who_may_not_write_gets_an_answer_and_nothing_else(scene: Scene) -> None:
+    await scene.will(*MENDED)
+    outcome = await scene.resolve(scene.job(requester="triager"))
+    assert isinstance(outcome, Refused)
+    assert scene.endpoint.requests == []
+    (comment,) = scene.comments
+    assert comment.startswith("I did not start on this: triager may not write to this repository")
+    assert [write.method for write in scene.world.writes] == ["POST"]
+
+
+async def test_a_permission_taken_away_in_mid_run_is_noticed_before_anything_is_published(
+    scene: Scene,
+) -> None:
+    def revoke(turn: int, body: object) -> None:
+        scene.world.permit(scene.repo, "maintainer", "read")
+
+    await scene.will(*MENDED, on_request=revoke)
+    assert isinstance(await scene.resolve(), Refused)
+    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
+
+
+async def test_a_closed_issue_is_not_worked_on(scene: Scene) -> None:
+    await scene.will(*MENDED)
+    scene.world.close(scene.issue)
+    assert isinstance(await scene.resolve(), Refused)
+    assert scene.endpoint.requests == []
+
+
+async def test_binary_and_foreign_files_go_through_unharmed(a_scene: Callable[..., Scene]) -> None:
+    odd = {
+        "logo.bin": bytes(range(256)),
+        "läse mich.txt": "größer\n".encode("latin-1"),
+        "dos.txt": "a\r\nb\r\n",
+    }
+    scene = a_scene(files={"calc.py": CODE, **odd})
+    change = RunShell(
+        command=r"printf '\x00\xff\r\n' >> logo.bin; printf 'c\r\n' >> dos.txt; sed -i 's/a - b/a + b/' calc.py"
+    )
+    await scene.will(Turn("Mend.", change), Turn("Done.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    head = scene.pull.head.sha
+    assert scene.repo.bare.read(head, "logo.bin") == bytes(range(256)) + b"\x00\xff\r\n"
+    assert scene.repo.bare.read(head, "dos.txt") == b"a\r\nb\r\nc\r\n"
+    assert scene.repo.bare.read(head, "läse mich.txt") == odd["läse mich.txt"]
+
+
+async def test_an_earlier_runs_branch_is_never_overwritten(scene: Scene) -> None:
+    taken = scene.repo.commit("patchwright/issue-1", {"calc.py": "# somebody's work\n"})
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert outcome.branch == f"patchwright/issue-1-{scene.job().id[-8:]}"
+    assert scene.repo.bare.sha("patchwright/issue-1") == taken
