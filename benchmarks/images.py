@@ -20,11 +20,12 @@ from benchmarks.measure import Result, report
 from resolver.settings import RepoConfig
 from resolver.setup import with_dependencies
 from resolver.workspace import Workspaces
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.image import BASE, Bundle, Layer
 from runtime.layers import SOURCE
+from runtime.observations import Ran
 from runtime.repository_layer import LAYERS
 from runtime.sandbox import SandboxSpec
 

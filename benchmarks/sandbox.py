@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.measure import Result, report
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
+from runtime.observations import Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 
 BASE = SandboxSpec().image

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias
 from pydantic import Field
 
 from resolver.domain import Commented, Delivered, Job, JobId, Refused
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import assert_never
 from bot.commands import find_command
 from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping
 from resolver.domain import Job, JobId, User
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 OWN_TAG = "<!-- patchwright:"
 """How a comment of ours begins its hidden tag (`Forge.say`)."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from resolver.domain import Repo, User
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 SIGNATURE = "x-hub-signature-256"
 EVENT = "x-github-event"

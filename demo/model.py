@@ -21,7 +21,8 @@ from demo.world.asgi import Message, Receive, Send, fields, respond, whole_body
 from demo.world.server import Listening
 from resolver import prose
 from resolver.render import result
-from runtime.actions import Failed, Frozen
+from runtime.frozen import Frozen
+from runtime.observations import Failed
 
 CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
 CACHED_BLOCK = 128  # tokens; OpenAI caches prompts in blocks of this size

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 
 from resolver import prose, rules
+from resolver.actions import Finish, Malformed
 from resolver.domain import Patch
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
 from resolver.events import Call, Checkpointed, Decided, Ended, Observed, Prompted, Told, Trajectory
@@ -17,7 +18,7 @@ from resolver.render import messages
 from resolver.rules import Limits
 from resolver.tools.sandboxed import CHANGES
 from resolver.tools.tool import Tools
-from runtime.actions import Failed, Finish, Malformed
+from runtime.observations import Failed
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from resolver.domain import Comment, SuiteRun, Thread
 from resolver.events import Prepared
 from resolver.validate import Suite
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 BODY_LIMIT = 24_000  # characters of the text; the rest is cut and said to be
 COMMENT_LIMIT = 4_000  # characters of one comment

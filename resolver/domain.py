@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NewType
 
 from pydantic import Field
 
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 JobId = NewType("JobId", str)
 RunId = JobId

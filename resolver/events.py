@@ -12,9 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from resolver.actions import Action, Reported, Result
 from resolver.domain import EndingReason, Job, Outcome, Patch, Spent, Thread, Verdict
-from runtime.actions import Action, Failed, Frozen, Observation
 from runtime.egress import Network, Visit, merged
+from runtime.frozen import Frozen
+from runtime.observations import Failed
 
 
 class Usage(Frozen):
@@ -106,7 +108,26 @@ class Observed(Frozen):
 
     kind: Literal["observed"] = "observed"
     call: str
-    observation: Observation
+    observation: Result
+
+
+class Delegated(Frozen):
+    """A call was handed to another agent, which works on a log of its own."""
+
+    kind: Literal["delegated"] = "delegated"
+    call: str
+    """Id of the call; its observation is a Reported."""
+    run: str
+    """Id of that log."""
+    task: str
+
+
+class Consulted(Frozen):
+    """A model was asked beside the conversation: to look at a picture, to condense, to judge."""
+
+    kind: Literal["consulted"] = "consulted"
+    purpose: Literal["senses", "condense", "judge"]
+    usage: Usage
 
 
 class Checkpointed(Frozen):
@@ -153,6 +174,8 @@ Event = Annotated[
     | Told
     | Decided
     | Observed
+    | Delegated
+    | Consulted
     | Checkpointed
     | Ended
     | Judged
@@ -255,14 +278,21 @@ class Trajectory:
 
     def spent(self) -> Spent:
         """Dollars, tokens, steps and seconds so far."""
-        usages = [event.usage for event in self.decisions()]
+        usages = [event.usage for event in self if isinstance(event, Decided | Consulted)]
+        reports = [
+            event.observation.spent
+            for event in self
+            if isinstance(event, Observed) and isinstance(event.observation, Reported)
+        ]
+        counted: list[Usage | Spent] = [*usages, *reports]
+        known = [usage.usd for usage in usages if usage.usd is not None]
         return Spent(
-            usd=sum((usage.usd for usage in usages if usage.usd is not None), Decimal(0)),
-            unpriced=any(usage.usd is None for usage in usages),
-            prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-            cached_tokens=sum(usage.cached_tokens for usage in usages),
-            completion_tokens=sum(usage.completion_tokens for usage in usages),
-            steps=len(usages),
+            usd=sum((*known, *(report.usd for report in reports)), Decimal(0)),
+            unpriced=len(known) < len(usages) or any(report.unpriced for report in reports),
+            prompt_tokens=sum(each.prompt_tokens for each in counted),
+            cached_tokens=sum(each.cached_tokens for each in counted),
+            completion_tokens=sum(each.completion_tokens for each in counted),
+            steps=len(self.decisions()) + sum(report.steps for report in reports),
             seconds=sum(self._gaps()),
         )
 

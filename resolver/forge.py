@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, Thread, User
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer comment or pull request body
 

@@ -13,7 +13,7 @@ from resolver.domain import Patch
 from resolver.proof_files import decides_how_tests_run, is_test
 from resolver.tree import MAX_DIFF
 from resolver.workspace import ABSENT, GITLINK, SYMLINK, Change, Workspace
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 MAX_CHANGES = 100  # paths
 MOST_SENTENCES = 10  # of one kind in an answer to a person

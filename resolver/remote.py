@@ -6,7 +6,7 @@ from pathlib import Path
 from resolver.domain import Credentials
 from resolver.errors import Forbidden, NotFound, Unauthorized, WorkspaceError
 from resolver.plumbing import GitFailed, run_git
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 NETWORK_SECONDS = 900.0
 

@@ -7,31 +7,36 @@ from typing import assert_never
 
 import pydantic_core
 
+from resolver.actions import Action, Browse, CallTool, Finish, Malformed, Reported, Result, Think
 from resolver.events import Call, Decided, Observed, Prompted, Told, Trajectory
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
 from runtime.actions import (
-    Action,
-    Content,
     CreateFile,
-    Edited,
     Execute,
-    Executed,
-    Failed,
-    Finish,
     InsertText,
-    Malformed,
-    Noted,
-    Observation,
-    Ran,
+    Interrupt,
+    Provide,
     ReadBytes,
     ReplaceText,
+    RunPython,
     RunShell,
     SendInput,
-    Think,
     UndoEdit,
-    Viewed,
+    UseBrowser,
     ViewFile,
     WriteBytes,
+)
+from runtime.observations import (
+    Content,
+    Edited,
+    Executed,
+    Failed,
+    Noted,
+    Page,
+    Ran,
+    RanPython,
+    Viewed,
+    Wanted,
     Written,
 )
 from runtime.text import clip
@@ -53,7 +58,7 @@ def messages(trajectory: Trajectory) -> tuple[Message, ...]:
 
 def _messages(trajectory: Trajectory) -> Iterator[Message]:
     open_reply: Decided | None = None
-    answers: dict[str, Observation] = {}
+    answers: dict[str, Result] = {}
     said: list[FromUser] = []
     prompted = False
     for event in trajectory:
@@ -80,7 +85,7 @@ def _messages(trajectory: Trajectory) -> Iterator[Message]:
             open_reply, said = None, []
 
 
-def _exchange(reply: Decided, answers: dict[str, Observation]) -> Iterator[Message]:
+def _exchange(reply: Decided, answers: dict[str, Result]) -> Iterator[Message]:
     """A reply and what came of its calls."""
     calls = tuple(_call(call) for call in reply.calls)
     # Several providers refuse an assistant's message without any content.
@@ -99,7 +104,9 @@ def _call(call: Call) -> ToolCall:
 def _label(action: Action) -> str:
     """What tells one of several calls from the others, on one line."""
     match action:
-        case RunShell(command=what) | Malformed(name=what):
+        case RunShell(command=what) | Malformed(name=what) | RunPython(code=what) | UseBrowser(code=what):
+            pass
+        case Browse(task=what) | CallTool(name=what):
             pass
         case ViewFile(path=what) | CreateFile(path=what) | ReplaceText(path=what) | InsertText(path=what):
             pass
@@ -109,7 +116,7 @@ def _label(action: Action) -> str:
             what = " ".join(argv)
         case SendInput(text=text, key=key):
             what = " ".join(filter(None, (text, key)))
-        case Think() | Finish():
+        case Think() | Finish() | Interrupt() | Provide():
             what = ""
         case _:
             assert_never(action)
@@ -135,15 +142,25 @@ def _arguments(action: Action) -> str:
     return action.arguments if isinstance(parsed, dict) else json.dumps({"not_json": action.arguments})
 
 
-def result(observation: Observation) -> str:
+def result(observation: Result) -> str:
     """An observation as the model reads it: plain text, with what the program adds in brackets around it."""
     return clip(_text(observation), MAX_RESULT)
 
 
-def _text(observation: Observation) -> str:
+def _text(observation: Result) -> str:
     match observation:
         case Ran():
             return _ran(observation)
+        case RanPython(output=output, seconds=seconds, note=note):
+            remark = f"[{note}]\n" if note else ""
+            how = "done" if observation.ok else "not done"
+            return f"{_ended_line(output) or '[no output]'}{remark}[{how}, {seconds:.1f} s]"
+        case Page():
+            return observation.tree
+        case Wanted(task=task):
+            return f"[waits for: {task}]"
+        case Reported(text=text, status=status):
+            return f"{_ended_line(text)}[{status}]"
         case Viewed(text=text) | Noted(text=text):
             return text or "[empty]"
         case Edited(path=path, diff=diff, warning=warning):

@@ -12,7 +12,7 @@ from resolver.domain import Patch
 from resolver.errors import WorkspaceError
 from resolver.plumbing import GitFailed, run_git
 from resolver.tree import send_tree, take_diff
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 from runtime.sandbox import Sandbox
 
 MAX_FILES = 500_000  # paths that `files` lists; tests beyond it would not be found

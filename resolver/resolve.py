@@ -26,8 +26,9 @@ from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
 from resolver.validate import Suite, find_suite, prove, run_suite
 from resolver.workspace import Workspace, Workspaces
-from runtime.actions import Execute, Executed
+from runtime.actions import Execute
 from runtime.egress import Visit
+from runtime.observations import Executed
 from runtime.sandbox import Sandbox, Sandboxes
 
 BASELINE_WAIT = 5  # seconds that the first message waits for the tests' result at base; they go on after it

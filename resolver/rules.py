@@ -6,8 +6,11 @@ from decimal import Decimal
 
 from pydantic import Field
 
+from resolver.actions import Action, Result
 from resolver.events import Decided, Ended, Observed, Told, Trajectory
-from runtime.actions import Action, Frozen, Observation, Ran, SendInput
+from runtime.actions import SendInput
+from runtime.frozen import Frozen
+from runtime.observations import Ran
 
 REPEATS = 4
 """The same call with the same result so many times in a row is a loop."""
@@ -69,7 +72,7 @@ def silent_replies(trajectory: Trajectory) -> int:
 
 def repeated_call(trajectory: Trajectory, times: int) -> bool:
     """Whether the last calls were all the same and had the same result."""
-    exchanges: list[tuple[Action, Observation]] = []
+    exchanges: list[tuple[Action, Result]] = []
     for exchange in _exchanges_backwards(trajectory):
         if _only_waits(exchange[0]):
             return False  # for a command that takes its time; the limits count that
@@ -83,9 +86,9 @@ def _only_waits(action: Action) -> bool:
     return isinstance(action, SendInput) and not action.text and action.key is None
 
 
-def _exchanges_backwards(trajectory: Trajectory) -> Iterator[tuple[Action, Observation]]:
+def _exchanges_backwards(trajectory: Trajectory) -> Iterator[tuple[Action, Result]]:
     """Calls with their results, the last first, down to the last word of somebody else."""
-    results: dict[str, Observation] = {}
+    results: dict[str, Result] = {}
     for entry in reversed(trajectory.entries):
         match entry.event:
             case Observed(call=id, observation=observation):
@@ -100,7 +103,7 @@ def _exchanges_backwards(trajectory: Trajectory) -> Iterator[tuple[Action, Obser
                 continue
 
 
-def _essence(observation: Observation) -> Observation:
+def _essence(observation: Result) -> Result:
     """An observation without what differs between two runs of the same command."""
     if not isinstance(observation, Ran):
         return observation

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar, overload
 from urllib.parse import quote, quote_plus
 
-from runtime.actions import Edited, Executed, Failed, Frozen, Observation, Ran, SandboxAction, Viewed
+from runtime.actions import SandboxAction
+from runtime.frozen import Frozen
+from runtime.observations import Edited, Executed, Failed, Observation, Page, Ran, RanPython, Viewed
 from runtime.sandbox import Sandbox
 
 HIDDEN = "<secret-hidden>"
@@ -103,8 +105,14 @@ class Masked:
     async def act(self, action: SandboxAction) -> Observation:
         observation = await self._sandbox.act(action)
         match observation:
-            case Ran() | Viewed() | Edited() | Failed() | Executed():
+            case Ran() | RanPython() | Viewed() | Edited() | Failed() | Executed():
                 return self._masked(observation)
+            case Page(tabs=tabs, notes=notes):
+                shown = {
+                    "tabs": tuple(self._masked(tab) for tab in tabs),
+                    "notes": tuple(map(self._secrets.mask, notes)),
+                }
+                return self._masked(observation.model_copy(update=shown))
             case _:
                 return observation
 

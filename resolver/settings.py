@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, SecretStr, ValidationError, field_validator
 
 from resolver.errors import SettingsError
-from runtime.actions import Frozen
 from runtime.egress import Network, Upstream, is_host_pattern, network_of_mirrors
+from runtime.frozen import Frozen
+from runtime.plugins import PLUGINS, Plugin
 
 PREFIX = "PATCHWRIGHT_"
 REPO_CONFIG_PATH = ".github/patchwright.toml"
@@ -63,6 +64,10 @@ class Settings(Frozen):
     transport: Literal["auto", "socket", "exec"] = "auto"
     """How the sandbox's server is reached: by a socket in a shared directory, or through `docker exec`, for an
     engine far away or in a VM. auto: by the socket where it can be shared."""
+    plugins: tuple[Plugin, ...] = PLUGINS
+    """What a sandbox has beside shell and editor: `kernel` (IPython and its skills), `documents` (reading PDF, Office
+    and LaTeX files), `browser` (Chromium). Each is an image layer, made when it is first wanted. In the environment:
+    with commas, or `none`."""
     disk_mb: int = Field(default=10_240, ge=16)
     """What files in a sandbox may take, MiB; one that grows larger is ended."""
     network: Network = "allow-list"
@@ -99,6 +104,11 @@ class Settings(Frozen):
     """CA certificates (PEM) for image builds, sandboxes and our own requests."""
     package_index: str | None = None
     """Python package index for image builds and sandboxes."""
+
+    @field_validator("plugins", mode="before")
+    @classmethod
+    def _named(cls, plugins: object) -> object:
+        return () if plugins == "none" else cls._separated(plugins)
 
     @field_validator("allow_hosts", "allow_addresses", mode="before")
     @classmethod

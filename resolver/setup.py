@@ -13,9 +13,11 @@ from resolver.errors import ResolverError
 from resolver.events import Prepared
 from resolver.settings import RepoConfig
 from resolver.workspace import Workspace
-from runtime.actions import MAX_SECONDS, Execute, Executed, Frozen
+from runtime.actions import MAX_SECONDS, Execute
 from runtime.egress import Visit
 from runtime.errors import SandboxError
+from runtime.frozen import Frozen
+from runtime.observations import Executed
 from runtime.sandbox import Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)

@@ -1,26 +1,12 @@
 """What a reviewer wants to know of a run: a function of its log."""
 
+from resolver.actions import Action, Finish, Malformed, Result, Think
 from resolver.domain import Spent
 from resolver.events import Call, Decided, Observed, Prepared, Trajectory
-from runtime.actions import (
-    Action,
-    CreateFile,
-    Edited,
-    Failed,
-    Finish,
-    Frozen,
-    InsertText,
-    Malformed,
-    Observation,
-    Ran,
-    ReplaceText,
-    RunShell,
-    SendInput,
-    Think,
-    UndoEdit,
-    ViewFile,
-)
+from runtime.actions import CreateFile, InsertText, ReplaceText, RunShell, SendInput, UndoEdit, ViewFile
 from runtime.egress import Network, Visit
+from runtime.frozen import Frozen
+from runtime.observations import Edited, Failed, Ran
 
 LINE = 160  # characters of a step's line
 
@@ -91,7 +77,7 @@ def steps(trajectory: Trajectory) -> list[Step]:
     return found
 
 
-def _step(number: int, call: Call, observation: Observation | None) -> Step:
+def _step(number: int, call: Call, observation: Result | None) -> Step:
     return Step(number=number, did=did(call.action), came=came(observation))
 
 
@@ -123,7 +109,7 @@ def did(action: Action) -> str:
             return action.kind
 
 
-def came(observation: Observation | None) -> str:
+def came(observation: Result | None) -> str:
     """A few words about what came of an action."""
     match observation:
         case None:

@@ -8,7 +8,7 @@ from defusedxml.ElementTree import DefusedXMLParser
 from pydantic import Field
 
 from resolver.domain import Result
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 MAX_REPORT = 20_000_000  # bytes
 MAX_TESTS = 200_000

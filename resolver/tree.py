@@ -5,7 +5,8 @@ from pathlib import Path
 
 from resolver.errors import ChangeTooLarge, WorkspaceError
 from resolver.plumbing import run_git
-from runtime.actions import Execute, Executed, WriteBytes, Written
+from runtime.actions import Execute, WriteBytes
+from runtime.observations import Executed, Written
 from runtime.sandbox import Sandbox
 
 MAX_DIFF = 4_000_000  # bytes

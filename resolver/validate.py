@@ -14,8 +14,10 @@ from resolver.settings import REPO_CONFIG_PATH, RepoConfig
 from resolver.testreport import MAX_REPORT, Report, parse_junit
 from resolver.verdict import NOTHING_COLLECTED, failures, judge
 from resolver.workspace import ABSENT, Change, Workspace
-from runtime.actions import MAX_SECONDS, Content, Execute, Executed, Frozen, ReadBytes
+from runtime.actions import MAX_SECONDS, Execute, ReadBytes
 from runtime.errors import SandboxError
+from runtime.frozen import Frozen
+from runtime.observations import Content, Executed
 from runtime.sandbox import Sandbox, Sandboxes
 
 TAIL = 20_000  # characters of a run's output that are kept

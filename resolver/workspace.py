@@ -15,7 +15,7 @@ from resolver.errors import RepositoryUnusable, WorkspaceError
 from resolver.plumbing import GitFailed, run_git
 from resolver.remote import NETWORK_SECONDS, heads, over_network, push
 from resolver.repository import ABSENT, GITLINK, SYMLINK, Change, Workspace, resolved
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 __all__ = ["ABSENT", "GITLINK", "SYMLINK", "Change", "Workspace", "Workspaces", "push"]
 

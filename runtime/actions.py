@@ -1,4 +1,4 @@
-"""Actions and observations: one class is the wire message, the log line, the tool schema and the test value.
+"""Actions: one class is the wire message, the log line, the tool schema and the test value.
 
 The docstring of an action that the model may call is the description that the model reads, and the
 `description` of each field explains the argument. Write both for a reader who sees nothing else.
@@ -6,21 +6,13 @@ The docstring of an action that the model may call is the description that the m
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
+
+from runtime.frozen import Frozen
+from runtime.observations import Look
 
 DEFAULT_SECONDS = 120
 MAX_SECONDS = 1800
-
-
-class Frozen(BaseModel):
-    """A value: immutable, equal by content, and strict about unknown fields.
-
-    Its numbers are finite: JSON has no others, so that one from a sandbox could be written to a log, but not read.
-    """
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, ser_json_bytes="base64", val_json_bytes="base64"
-    )
 
 
 # --- what the model may ask of the sandbox ------------------------------------------------------------------
@@ -70,6 +62,21 @@ class SendInput(Frozen):
     )
     timeout: int = Field(
         default=5, ge=1, le=MAX_SECONDS, description="Seconds to wait for the end of the command."
+    )
+
+
+class RunPython(Frozen):
+    """Run Python code in the sandbox's IPython session; return what it printed, its result and its pictures.
+
+    Variables, imports and functions stay from one call to the next, as in a notebook. The session starts in the
+    repository's root. Code that outlives its timeout is interrupted; if it does not listen, the session is
+    restarted, and the answer says that everything defined in it is gone.
+    """
+
+    kind: Literal["run_python"] = "run_python"
+    code: str = Field(min_length=1, description="One cell of Python, as typed into IPython.")
+    timeout: int = Field(
+        default=DEFAULT_SECONDS, ge=1, le=MAX_SECONDS, description="Seconds until the code is interrupted."
     )
 
 
@@ -167,44 +174,36 @@ class WriteBytes(Frozen):
     append: bool = False
 
 
-# --- what the model asks of the program, answered without a sandbox -----------------------------------------
+class Provide(Frozen):
+    """The program's answer to what a cell wants (`Wanted`); the cell goes on with it."""
+
+    kind: Literal["provide"] = "provide"
+    text: str = Field(max_length=200_000)
+    failed: bool = False
+    """The text is the reason why there is no answer."""
+    timeout: int = Field(default=DEFAULT_SECONDS, ge=1, le=MAX_SECONDS)
+    """Seconds until the cell is interrupted."""
 
 
-class Think(Frozen):
-    """Write down a thought. Nothing happens; it stays in the record."""
+class UseBrowser(Frozen):
+    """Calls of the browser's language (`runtime/browser_calls.py`), one a line, run in order in the sandbox's browser.
 
-    kind: Literal["think"] = "think"
-    thought: str = Field(
-        min_length=1, description="What you have understood, or what you will try next and why."
-    )
-
-
-class Finish(Frozen):
-    """End the work and give an account of it. Call it alone, once the failing behaviour is gone and tests ran.
-
-    The program takes the diff of the work tree, runs the repository's tests on it in a clean sandbox, and opens
-    the pull request: do not commit, push or clean up for it. Files in the scratch directory are not part of it.
+    They stop at the first that fails. Without a call it only looks at the page.
     """
 
-    kind: Literal["finish"] = "finish"
-    cause: str = Field(description="What was wrong and where, in one to three sentences.")
-    change: str = Field(description="What was changed and why that mends it, in one to three sentences.")
-    checked: str = Field(description="How it was checked: the commands and their results, before and after.")
-
-
-class Malformed(Frozen):
-    """A call that was not one: unknown tool, broken JSON, or arguments off the schema. Never run."""
-
-    kind: Literal["malformed"] = "malformed"
-    name: str
-    arguments: str
-    """As the model sent them, clipped."""
-    problem: str
+    kind: Literal["use_browser"] = "use_browser"
+    code: str = Field(default="", max_length=100_000)
+    allowed: tuple[str, ...] = ()
+    """Names of the calls that may be made; any other is refused before the first is run."""
+    look: Look = Look()
 
 
 SandboxAction = Annotated[
     RunShell
     | SendInput
+    | RunPython
+    | Provide
+    | UseBrowser
     | ViewFile
     | CreateFile
     | ReplaceText
@@ -216,106 +215,5 @@ SandboxAction = Annotated[
     | WriteBytes,
     Field(discriminator="kind"),
 ]
-Action = Annotated[
-    RunShell
-    | SendInput
-    | ViewFile
-    | CreateFile
-    | ReplaceText
-    | InsertText
-    | UndoEdit
-    | Execute
-    | ReadBytes
-    | WriteBytes
-    | Think
-    | Finish
-    | Malformed,
-    Field(discriminator="kind"),
-]
-
-
-# --- observations -------------------------------------------------------------------------------------------
-
-
-class Ran(Frozen):
-    """A shell command ended, or was ended."""
-
-    kind: Literal["ran"] = "ran"
-    output: str
-    """Standard output and error as they came, decoded with replacement, clipped head and tail."""
-    exit_code: int | None
-    """None: unknown, `note` says why (killed at its timeout, still running, the shell itself ended)."""
-    cwd: str
-    """Working directory of the shell afterwards."""
-    seconds: float
-    note: str | None = None
-
-
-class Viewed(Frozen):
-    """A file window or a directory listing, ready to read."""
-
-    kind: Literal["viewed"] = "viewed"
-    text: str
-
-
-class Edited(Frozen):
-    """A file was changed."""
-
-    kind: Literal["edited"] = "edited"
-    path: str
-    diff: str
-    warning: str | None = None
-    """A syntax error that the file has now, with its line."""
-
-
-class Executed(Frozen):
-    """A program ended. Output is raw bytes, each stream capped at 4 MiB (head and tail)."""
-
-    kind: Literal["executed"] = "executed"
-    exit_code: int | None
-    """128 and its number for a signal. None: killed at its timeout."""
-    stdout: bytes
-    stderr: bytes
-    seconds: float
-
-
-class Content(Frozen):
-    """Bytes of a file."""
-
-    kind: Literal["content"] = "content"
-    content: bytes
-    size: int
-    """Size of the whole file in bytes."""
-
-
-class Written(Frozen):
-    """Bytes are in the file."""
-
-    kind: Literal["written"] = "written"
-    size: int
-
-
-class Noted(Frozen):
-    """The program heard it."""
-
-    kind: Literal["noted"] = "noted"
-    text: str
-
-
-class Failed(Frozen):
-    """The action could not be done; the message says what to do instead."""
-
-    kind: Literal["failed"] = "failed"
-    reason: Literal[
-        "malformed", "not_found", "refused", "ambiguous", "binary", "too_large", "lost", "exists", "io"
-    ]
-    message: str
-
-
-Observation = Annotated[
-    Ran | Viewed | Edited | Executed | Content | Written | Noted | Failed,
-    Field(discriminator="kind"),
-]
 
 SANDBOX_ACTION: TypeAdapter[SandboxAction] = TypeAdapter(SandboxAction)
-OBSERVATION: TypeAdapter[Observation] = TypeAdapter(Observation)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from runtime.actions import CreateFile, Edited, InsertText, ReplaceText, UndoEdit, Viewed, ViewFile
+from runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
 from runtime.diff import unified
 from runtime.listing import listing
+from runtime.observations import Edited, Viewed
 from runtime.text import LIMIT, clip
 from runtime.tree import Tree, Unfit, missing
 

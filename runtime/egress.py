@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
 
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
 
 Address = IPv4Address | IPv6Address
 Network = Literal["none", "allow-list", "open"]

@@ -9,27 +9,27 @@ from typing import assert_never
 
 from runtime import program
 from runtime.actions import (
-    Content,
     CreateFile,
     Execute,
-    Executed,
-    Failed,
     InsertText,
     Interrupt,
-    Noted,
-    Observation,
-    Ran,
+    Provide,
     ReadBytes,
     ReplaceText,
+    RunPython,
     RunShell,
     SandboxAction,
     SendInput,
     UndoEdit,
+    UseBrowser,
     ViewFile,
     WriteBytes,
-    Written,
 )
+from runtime.browser import Browser
 from runtime.editor import Editor
+from runtime.kernel import Kernel
+from runtime.observations import Content, Executed, Failed, Noted, Observation, Ran, Written
+from runtime.plugins import Plugins
 from runtime.shell import Shell
 from runtime.text import raw
 from runtime.tree import Tree, Unfit, missing
@@ -44,12 +44,19 @@ class Executor:
         scratch: Path,
         env: Mapping[str, str],
         oom_kills: Callable[[], int] = lambda: 0,
+        plugins: Plugins | None = None,
     ) -> None:
-        """`oom_kills` counts the processes that were killed at the sandbox's memory limit, if it has one."""
+        """`oom_kills` counts the processes that were killed at the sandbox's memory limit, if it has one.
+
+        `plugins` None: those of this Python.
+        """
         self._tree = Tree(root, scratch)
         self._env = dict(env)
         self._shell = Shell(self._tree.root, self._tree.scratch, env)
         self._editor = Editor(self._tree)
+        plugins = plugins or Plugins()
+        self._kernel = Kernel(self._tree.root, self._tree.scratch, env, plugins)
+        self._browser = Browser(self._tree.root, self._tree.scratch, env, plugins)
         self._oom_kills = oom_kills
         self._killed = oom_kills()
         self._turn = asyncio.Lock()
@@ -74,13 +81,21 @@ class Executor:
                 return Failed(reason="io", message=f"{action.kind} failed: {error}")
 
     async def close(self) -> None:
-        """End the shell and everything that it started."""
+        """End the shell, the kernel and the browser, and everything that they started."""
+        await self._browser.close()
+        await self._kernel.close()
         await self._shell.close()
 
     async def _act(self, action: SandboxAction) -> Observation:
         match action:
             case RunShell() | SendInput():
                 return await self._told_of_memory(self._run(action))
+            case RunPython():
+                return await self._kernel.run(action.code, action.timeout)
+            case Provide():
+                return await self._kernel.provide(action.text, action.timeout, failed=action.failed)
+            case UseBrowser():
+                return await self._browser.use(action.code, action.allowed, action.look)
             case Execute():
                 return await self._execute(action)
             case ViewFile():

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from runtime import lease
-from runtime.actions import Execute, Executed, Interrupt
+from runtime.actions import Execute, Interrupt
 from runtime.bridge import NAME
 from runtime.confinement import DOOR, dropped, host_config, ineffective, user
 from runtime.egress import Ledger
@@ -22,7 +22,8 @@ from runtime.engine import Engine
 from runtime.errors import EngineUnavailable, OutOfMemory, SandboxError, SandboxLost
 from runtime.exec_transport import BRIDGE, BRIDGE_USER, ExecDoor
 from runtime.forward import BRIDGES, EGRESS, ENVIRONMENT
-from runtime.image import APP, PYTHON, ROOT, SCRATCH
+from runtime.image import APP, OURS, PYTHON, ROOT, SCRATCH
+from runtime.observations import Executed
 from runtime.place import Place
 from runtime.proxy import Egress, Proxy
 from runtime.reaper import DEADLINE, KEPT, OWNER, PLACE, RUN
@@ -213,7 +214,7 @@ def _config(recipe: Recipe, name: str, place: Place, *, online: bool, kept: bool
         else ["--listen", NAME, "--host", BRIDGE_USER]
     )
     out = f"{DOOR}/{EGRESS}" if recipe.transport == "socket" else f"@{BRIDGES}"
-    where = ["--root", ROOT, "--scratch", SCRATCH, *(["--egress", out] if online else [])]
+    where = ["--root", ROOT, "--scratch", SCRATCH, "--plugins", OURS, *(["--egress", out] if online else [])]
     return {
         "image": recipe.image,
         "entrypoint": [PYTHON],

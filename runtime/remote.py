@@ -17,29 +17,37 @@ from typing import Protocol, assert_never
 from pydantic import ValidationError
 
 from runtime.actions import (
-    Content,
     CreateFile,
-    Edited,
     Execute,
-    Executed,
-    Failed,
     InsertText,
     Interrupt,
-    Noted,
-    Observation,
-    Ran,
+    Provide,
     ReadBytes,
     ReplaceText,
+    RunPython,
     RunShell,
     SandboxAction,
     SendInput,
     UndoEdit,
-    Viewed,
+    UseBrowser,
     ViewFile,
     WriteBytes,
-    Written,
 )
 from runtime.errors import ProtocolBroken, SandboxLost
+from runtime.observations import (
+    Content,
+    Edited,
+    Executed,
+    Failed,
+    Noted,
+    Observation,
+    Page,
+    Ran,
+    RanPython,
+    Viewed,
+    Wanted,
+    Written,
+)
 from runtime.wire import (
     HELLO,
     KEY,
@@ -55,6 +63,8 @@ from runtime.wire import (
 )
 
 SLACK = 20.0  # seconds beyond an action's own timeout until the machine counts as lost
+START = 30.0  # seconds beyond its timeout for a cell whose kernel starts first, or has to be restarted
+BROWSER = 180.0  # seconds for the calls of one action together; each has its own, shorter limit
 FILES = 40.0  # seconds for an action on files, which has no timeout of its own
 REDIAL = 10.0  # seconds that a dropped connection has to come back
 INTRODUCTION = 5.0  # seconds for the first frame of a connection
@@ -239,6 +249,10 @@ def _seconds(action: SandboxAction) -> float:
     match action:
         case RunShell(timeout=timeout) | SendInput(timeout=timeout) | Execute(timeout=timeout):
             return timeout
+        case RunPython(timeout=timeout) | Provide(timeout=timeout):
+            return timeout + START
+        case UseBrowser():
+            return BROWSER
         case _:
             return FILES
 
@@ -262,6 +276,10 @@ def _fitting(action: SandboxAction) -> tuple[type[Observation], ...]:
             return (Ran, Failed)
         case Execute():
             return (Executed, Failed)
+        case RunPython() | Provide():
+            return (RanPython, Wanted, Failed)
+        case UseBrowser():
+            return (Page, Failed)
         case ViewFile():
             return (Viewed, Failed)
         case CreateFile() | ReplaceText() | InsertText() | UndoEdit():

@@ -6,12 +6,13 @@ what is not root's, to become another user), our system call profile, no network
 
 from collections.abc import Awaitable, Callable
 
-from runtime.actions import Execute, Executed, Observation, SandboxAction
+from runtime.actions import Execute, SandboxAction
 from runtime.engine import Engine
 from runtime.errors import LayerRefused
 from runtime.forward import ENVIRONMENT
 from runtime.image import OURS, ROOT, UID, folder_hash
 from runtime.machine import Machine
+from runtime.observations import Executed, Observation
 from runtime.sandbox import Sandbox
 
 LAYERS = "patchwright-repository"

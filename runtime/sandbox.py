@@ -6,8 +6,10 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from runtime.actions import Frozen, Observation, SandboxAction
+from runtime.actions import SandboxAction
 from runtime.egress import Network, Visit
+from runtime.frozen import Frozen
+from runtime.observations import Observation
 
 
 class SandboxSpec(Frozen):

@@ -21,10 +21,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from runtime import processes
-from runtime.actions import Failed, Observation, SandboxAction
+from runtime.actions import SandboxAction
 from runtime.cgroup import OomKills
 from runtime.executor import Executor
 from runtime.forward import forwarding, user
+from runtime.observations import Failed, Observation
+from runtime.plugins import Plugins
 from runtime.wire import MOST, VERSION, Answer, FrameTooLarge, Hello, Request, receive, send
 
 BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runtime.server import main; main()"
@@ -130,7 +132,8 @@ class Server:
 
 
 async def _serve(arguments: argparse.Namespace, env: Mapping[str, str]) -> None:
-    executor = Executor(Path(arguments.root), Path(arguments.scratch), env, OomKills())
+    plugins = Plugins(Path(arguments.plugins)) if arguments.plugins else None
+    executor = Executor(Path(arguments.root), Path(arguments.scratch), env, OomKills(), plugins)
     server = Server(executor)
     if arguments.listen:
         serving = asyncio.ensure_future(server.listen(arguments.listen, arguments.host))
@@ -156,6 +159,7 @@ def main() -> None:
     parser.add_argument("--host", type=int, default=0, help="the user that comes there for the host")
     parser.add_argument("--root", required=True, help="the work tree")
     parser.add_argument("--scratch", required=True, help="a directory for temporary files")
+    parser.add_argument("--plugins", help="the directory with the plugins; none: those of this Python")
     parser.add_argument(
         "--egress", help="the proxy's Unix socket, or @ and where the host comes; none: nothing leads out"
     )

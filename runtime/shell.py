@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.actions import MAX_SECONDS, Key, Ran
+from runtime.actions import MAX_SECONDS, Key
 from runtime.bash import END, INTERRUPT, Bash
+from runtime.observations import Ran
 from runtime.spill import Spill
 from runtime.text import Captured, shorten
 from runtime.tree import Unfit

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import Literal
 
-from runtime.actions import Failed
+from runtime.observations import Failed
 
 LONGEST = 4096  # characters of a path, as in Linux
 

@@ -5,9 +5,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from runtime.actions import Observation, Ran, SandboxAction
+from runtime.actions import SandboxAction
 from runtime.egress import Ledger, remark
 from runtime.errors import DiskFull, EngineUnavailable, SandboxLost
+from runtime.observations import Observation, Ran
 from runtime.remote import RemoteSandbox
 
 FIRST_LOOK = 2.0  # seconds

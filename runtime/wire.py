@@ -4,9 +4,11 @@ import asyncio
 
 from pydantic import Field
 
-from runtime.actions import Execute, Frozen, Observation, ReadBytes, SandboxAction
+from runtime.actions import Execute, Provide, ReadBytes, RunPython, SandboxAction, UseBrowser
+from runtime.frozen import Frozen
+from runtime.observations import Observation
 
-VERSION = 2
+VERSION = 3
 SOCKET = "s"  # short: the path of a Unix socket has at most 107 bytes
 KEY = "key"
 MOST = 16 << 20  # bytes of a frame; two streams of an Execute in base64 are 11 MiB
@@ -46,7 +48,7 @@ class FrameTooLarge(Exception):
 def largest_answer(action: SandboxAction) -> int:
     """Bytes of the largest honest answer to an action: no other costs the host more memory than that."""
     match action:
-        case Execute():
+        case Execute() | RunPython() | Provide() | UseBrowser():
             return MOST
         case ReadBytes(limit=limit):
             return limit * 4 // 3 + 4096

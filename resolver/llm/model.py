@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import Field
 
 from resolver.events import Usage
-from runtime.actions import Frozen
+from runtime.frozen import Frozen
+from runtime.observations import Picture
 
 
 class ToolSpec(Frozen):
@@ -49,6 +50,8 @@ class System(Frozen):
 class FromUser(Frozen):
     role: Literal["user"] = "user"
     text: str
+    pictures: tuple[Picture, ...] = ()
+    """Shown after the text, to models that see."""
 
 
 class FromModel(Frozen):

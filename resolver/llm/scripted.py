@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+from resolver.actions import Action
 from resolver.events import Usage
 from resolver.llm.model import FromModel, Message, Reply, ToolCall, ToolSpec
-from runtime.actions import Action, Frozen
+from runtime.frozen import Frozen
 
 Line = Reply | Frozen | Exception | Sequence[Action]
 """A reply, one action, several actions in one reply, or an error to raise."""

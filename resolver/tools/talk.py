@@ -1,8 +1,9 @@
 """The tools that the program answers by itself."""
 
 from resolver import prose
+from resolver.actions import Finish, Think
 from resolver.tools.tool import ActionTool, Tool
-from runtime.actions import Finish, Noted, Think
+from runtime.observations import Noted
 
 
 def talk_tools() -> tuple[Tool, ...]:

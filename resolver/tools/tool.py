@@ -9,8 +9,10 @@ import pydantic_core
 from pydantic import ValidationError
 
 from resolver import prose
+from resolver.actions import Action, Malformed, Result
 from resolver.llm.model import ToolCall, ToolSpec
-from runtime.actions import Action, Failed, Frozen, Malformed, Observation
+from runtime.frozen import Frozen
+from runtime.observations import Failed
 
 KEPT_ARGUMENTS = 2_000  # characters of a malformed call that stay in the log and in the prompt
 MAX_ARGUMENTS = 1_000_000  # characters; longer ones are no call that a tool here could want
@@ -29,7 +31,7 @@ class Tool(Protocol):
     def parse(self, arguments: dict[str, Any]) -> Action:
         """The action that these arguments ask for. Raises ValidationError."""
 
-    async def answer(self, action: Any) -> Observation: ...
+    async def answer(self, action: Any) -> Result: ...
 
 
 ActionClass = TypeVar("ActionClass", bound=Frozen)
@@ -38,9 +40,7 @@ ActionClass = TypeVar("ActionClass", bound=Frozen)
 class ActionTool(Generic[ActionClass]):
     """A tool that is described by its action's class: name, docstring and fields."""
 
-    def __init__(
-        self, action: type[ActionClass], answer: Callable[[ActionClass], Awaitable[Observation]]
-    ) -> None:
+    def __init__(self, action: type[ActionClass], answer: Callable[[ActionClass], Awaitable[Result]]) -> None:
         self._action = action
         self._answer = answer
         self.kind: str = action.model_fields["kind"].default
@@ -52,7 +52,7 @@ class ActionTool(Generic[ActionClass]):
         action: Action = self._action.model_validate(arguments)  # type: ignore[assignment]
         return action
 
-    async def answer(self, action: ActionClass) -> Observation:
+    async def answer(self, action: ActionClass) -> Result:
         return await self._answer(action)
 
 
@@ -99,7 +99,7 @@ class Tools:
         except ValueError as exc:
             return _malformed(call, prose.malformed(tool.spec, [str(exc)]))
 
-    async def answer(self, action: Action) -> Observation:
+    async def answer(self, action: Action) -> Result:
         """What came of an action."""
         if isinstance(action, Malformed):
             return Failed(reason="malformed", message=action.problem)

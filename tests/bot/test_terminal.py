@@ -8,8 +8,9 @@ from bot.terminal import LogLine, Narrator, folded, plain
 from resolver.events import Call, Connected, Decided, Entry, Event, Observed, Prepared
 from resolver.llm.model import Usage
 from resolver.secrets import MaskingFilter, Secrets
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.egress import Visit
+from runtime.observations import Ran
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

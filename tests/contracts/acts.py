@@ -1,6 +1,7 @@
 """What the contract suites ask of a sandbox, in few words."""
 
-from runtime.actions import Failed, Ran, RunShell, SandboxAction
+from runtime.actions import RunShell, SandboxAction
+from runtime.observations import Failed, Ran
 from runtime.sandbox import Sandbox
 
 

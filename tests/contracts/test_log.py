@@ -9,7 +9,8 @@ from resolver.domain import Patch, RunId
 from resolver.errors import LogError
 from resolver.events import Call, Checkpointed, Decided, Ended, Entry, Event, Observed, Told, Usage
 from resolver.log import FileLogs, Logs
-from runtime.actions import ReplaceText, Viewed
+from runtime.actions import ReplaceText
+from runtime.observations import Viewed
 
 RUN = RunId("o-r-7")
 

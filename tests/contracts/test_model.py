@@ -17,13 +17,14 @@ from demo.model import (
     server_error,
     unparsable,
 )
+from resolver.actions import Think
 from resolver.errors import ContextOverflow, ModelError, ModelRefused
 from resolver.events import Usage
 from resolver.llm.litellm import LitellmModel
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, Model, Reply, System, ToolCall
 from resolver.llm.scripted import Scripted
 from resolver.tools.talk import talk_tools
-from runtime.actions import Frozen, Think
+from runtime.frozen import Frozen
 
 KEY = "sk-test-0123456789"
 TOOLS = [tool.spec for tool in talk_tools()]

@@ -5,21 +5,17 @@ import asyncio
 import pytest
 
 from runtime.actions import (
-    Content,
     CreateFile,
-    Edited,
     Execute,
-    Executed,
     InsertText,
     ReadBytes,
     ReplaceText,
     RunShell,
     UndoEdit,
-    Viewed,
     ViewFile,
     WriteBytes,
-    Written,
 )
+from runtime.observations import Content, Edited, Executed, Viewed, Written
 from runtime.remote import RemoteSandbox
 from runtime.sandbox import Sandbox
 from tests.contracts.acts import failed, printed, shell

@@ -2,7 +2,8 @@
 
 import pytest
 
-from runtime.actions import Content, Ran, ReadBytes, RunShell, SendInput
+from runtime.actions import ReadBytes, RunShell, SendInput
+from runtime.observations import Content, Ran
 from runtime.sandbox import Sandbox
 from tests.contracts.acts import failed, printed, shell
 

@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 
 from demo.model import LOST, Endpoint, Turn, next_calls, rate_limited, same_prefix
-from runtime.actions import Finish, RunShell, ViewFile
+from resolver.actions import Finish
+from runtime.actions import RunShell, ViewFile
 
 FINISH = Finish(cause="a", change="b", checked="c")
 TURNS = [Turn("Look.", RunShell(command="one"), ViewFile(path="two")), Turn("Done.", FINISH)]

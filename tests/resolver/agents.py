@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
+from resolver.actions import Finish
 from resolver.agent import Agent, begin
 from resolver.domain import Patch
 from resolver.llm.scripted import Line, Scripted
@@ -12,18 +13,8 @@ from resolver.rules import Limits
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
-from runtime.actions import (
-    CreateFile,
-    Edited,
-    Failed,
-    Finish,
-    Observation,
-    Ran,
-    RunShell,
-    SandboxAction,
-    Viewed,
-    ViewFile,
-)
+from runtime.actions import CreateFile, RunShell, SandboxAction, ViewFile
+from runtime.observations import Edited, Failed, Observation, Ran, Viewed
 
 FINISH = Finish(cause="a", change="b", checked="c")
 

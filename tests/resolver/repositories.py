@@ -7,7 +7,8 @@ from pathlib import Path
 
 from resolver.domain import Patch
 from resolver.workspace import Workspace
-from runtime.actions import Execute, Executed
+from runtime.actions import Execute
+from runtime.observations import Executed
 from runtime.sandbox import Sandbox, Sandboxes
 
 GIT = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from resolver import prose
+from resolver.actions import Think
 from resolver.domain import Patch, RunId
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
 from resolver.events import (
@@ -21,11 +22,7 @@ from resolver.llm.model import FromTool, FromUser, Reply, ToolCall
 from resolver.llm.scripted import Scripted
 from resolver.log import FileLog, FileLogs
 from resolver.rules import Limits
-from runtime.actions import (
-    RunShell,
-    Think,
-    ViewFile,
-)
+from runtime.actions import RunShell, ViewFile
 from tests.resolver.agents import FINISH, Box, agent, create, kinds, patch, work
 
 

@@ -19,12 +19,9 @@ from resolver.events import (
 from resolver.llm.model import FromModel, FromTool, FromUser, Reply, ToolCall
 from resolver.llm.scripted import Scripted, call
 from resolver.log import FileLog, FileLogs
-from runtime.actions import (
-    Failed,
-    RunShell,
-    SandboxAction,
-)
+from runtime.actions import RunShell, SandboxAction
 from runtime.errors import SandboxLost
+from runtime.observations import Failed
 from tests.resolver.agents import FINISH, Box, agent, create, kinds, patch, work
 
 

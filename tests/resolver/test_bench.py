@@ -15,9 +15,10 @@ from resolver.resolve import Kit, resolve_path
 from resolver.secrets import Secrets
 from resolver.settings import Settings, build
 from resolver.workspace import Workspaces
-from runtime.actions import Failed, Observation, ReplaceText, RunShell, SandboxAction
+from runtime.actions import ReplaceText, RunShell, SandboxAction
 from runtime.errors import OutOfMemory, ProtocolBroken, SandboxError, SandboxLost
 from runtime.local import LocalSandboxes
+from runtime.observations import Failed, Observation
 from runtime.sandbox import Sandbox
 from tests.resolver.agents import FINISH
 from tests.resolver.proofs import BUG, TESTS

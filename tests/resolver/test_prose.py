@@ -5,9 +5,9 @@ from decimal import Decimal
 import pytest
 
 from resolver import prose
+from resolver.actions import Finish
 from resolver.domain import Issue, Spent, SuiteRun, User, Verdict
 from resolver.summary import Step, Summary
-from runtime.actions import Finish
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resolver.actions import Action, Finish, Malformed, Think
 from resolver.events import Call, Decided, Entry, Event, Observed, Prompted, Told, Trajectory, Usage
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
 from resolver.render import MAX_RESULT, messages, result
-from runtime.actions import (
-    Action,
-    Edited,
-    Failed,
-    Finish,
-    Malformed,
-    Noted,
-    Observation,
-    Ran,
-    RunShell,
-    Think,
-    Viewed,
-    ViewFile,
-)
+from runtime.actions import RunShell, ViewFile
+from runtime.observations import Edited, Failed, Noted, Observation, Ran, Viewed
 
 USAGE = Usage(model="scripted")
 

@@ -5,9 +5,11 @@ from decimal import Decimal
 
 import pytest
 
+from resolver.actions import Action
 from resolver.events import Call, Decided, Ended, Entry, Event, Observed, Told, Trajectory, Usage
 from resolver.rules import Limits, ending, steps_left
-from runtime.actions import Action, Observation, Ran, RunShell, SendInput, Viewed, ViewFile
+from runtime.actions import RunShell, SendInput, ViewFile
+from runtime.observations import Observation, Ran, Viewed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,18 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver.secrets import HIDDEN, Masked, MaskingFilter, Secrets
-from runtime.actions import (
-    Content,
-    Edited,
-    Executed,
-    Failed,
-    Observation,
-    Ran,
-    ReadBytes,
-    RunShell,
-    SandboxAction,
-    Viewed,
-)
+from runtime.actions import ReadBytes, RunShell, SandboxAction
+from runtime.observations import Content, Edited, Executed, Failed, Observation, Ran, Viewed
 
 TOKEN = "ghs_Ab/cd+12 34&56=789"
 PEM = """-----BEGIN PRIVATE KEY-----

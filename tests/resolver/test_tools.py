@@ -6,23 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resolver.actions import Finish, Malformed, Think
 from resolver.llm.model import ToolCall
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
-from runtime.actions import (
-    Failed,
-    Finish,
-    Malformed,
-    Noted,
-    Observation,
-    ReplaceText,
-    RunShell,
-    SandboxAction,
-    Think,
-    Viewed,
-    ViewFile,
-)
+from runtime.actions import ReplaceText, RunShell, SandboxAction, ViewFile
+from runtime.observations import Failed, Noted, Observation, Viewed
 
 
 class Recording:

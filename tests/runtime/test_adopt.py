@@ -10,10 +10,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.machine import container_name
+from runtime.observations import Ran
 from runtime.place import Place
 from runtime.reaper import RUN, Reaper
 from runtime.sandbox import Sandbox

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import CreateFile, Edited, Execute, Executed, Ran, RunShell
+from runtime.actions import CreateFile, Execute, RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.errors import ImageUnavailable
 from runtime.image import PYTHON, Bundle, Layer
+from runtime.observations import Edited, Executed, Ran
 from runtime.sandbox import Sandbox
 from tests.runtime.bases import base_image
 from tests.runtime.conftest import CA_BUNDLE

@@ -10,12 +10,13 @@ from pathlib import Path
 import docker
 import pytest
 
-from runtime.actions import Execute, Executed, Ran, RunShell
+from runtime.actions import Execute, RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.errors import EngineUnavailable, ImageUnavailable, SandboxLost
 from runtime.image import Layer
 from runtime.machine import container_name
+from runtime.observations import Executed, Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 
 pytestmark = pytest.mark.docker

@@ -14,9 +14,10 @@ from pathlib import Path
 import docker
 import pytest
 
-from runtime.actions import Execute, Executed, Ran, RunShell
+from runtime.actions import Execute, RunShell
 from runtime.docker import DockerSandboxes
 from runtime.errors import EngineStopped, EngineUnavailable
+from runtime.observations import Executed, Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 
 pytestmark = pytest.mark.docker

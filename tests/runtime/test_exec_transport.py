@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.bridge import READY
 from runtime.errors import ProtocolBroken, SandboxLost
 from runtime.exec_transport import ExecDoor, Stream
+from runtime.observations import Ran
 from runtime.remote import RemoteSandbox
 from runtime.wire import VERSION, Answer, Hello, Request
 

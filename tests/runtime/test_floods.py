@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import Execute, Executed, Ran, RunShell
+from runtime.actions import Execute, RunShell
 from runtime.docker import DockerSandboxes
+from runtime.observations import Executed, Ran
 
 pytestmark = pytest.mark.docker
 NAME = f"floods-{os.getpid()}"

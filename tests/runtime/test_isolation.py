@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from runtime import confinement
-from runtime.actions import Execute, Executed, Ran, RunShell
+from runtime.actions import Execute, RunShell
 from runtime.docker import DockerSandboxes
+from runtime.observations import Executed, Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 from runtime.seccomp import ALLOWED, profile
 

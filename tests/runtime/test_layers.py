@@ -8,12 +8,13 @@ from pathlib import Path
 import docker
 import pytest
 
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.errors import ImageUnavailable
 from runtime.image import GENERATION, OLDEST, Layer
 from runtime.layers import SOURCE, make, ready_layer, remove_superseded
+from runtime.observations import Ran
 from runtime.sandbox import SandboxSpec
 from tests.runtime.conftest import CA_BUNDLE
 

@@ -13,10 +13,11 @@ import docker
 import pytest
 
 from runtime import lease
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.machine import container_name
+from runtime.observations import Ran
 from runtime.reaper import DEADLINE, OWNER, RUN, Reaper
 
 pytestmark = pytest.mark.docker

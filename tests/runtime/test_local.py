@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from runtime import lease, processes
-from runtime.actions import Execute, Executed, Ran, RunShell
+from runtime.actions import Execute, RunShell
 from runtime.local import LocalSandboxes
+from runtime.observations import Executed, Ran
 
 CANARY = "canary-7c1f"
 

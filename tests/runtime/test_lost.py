@@ -8,10 +8,11 @@ import docker.errors
 import pytest
 
 from runtime import machine
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine, _translated
 from runtime.errors import EngineFull, EngineUnavailable, OutOfMemory, SandboxLost
+from runtime.observations import Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 
 NAME = f"lost-{os.getpid()}"

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import Execute, Executed, Ran, RunShell
+from runtime.actions import Execute, RunShell
 from runtime.docker import DockerSandboxes
 from runtime.egress import Visit
 from runtime.forward import PORT
+from runtime.observations import Executed, Ran
 from runtime.proxy import Egress
 from runtime.sandbox import Sandbox
 from tests.runtime.conftest import CA_BUNDLE

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.errors import ProtocolBroken, SandboxLost
+from runtime.observations import Ran
 from runtime.remote import Door, RemoteSandbox
 from runtime.wire import KEY, SOCKET, VERSION, Answer, Hello, Request, receive, send
 

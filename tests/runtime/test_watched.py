@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.errors import DiskFull, EngineUnavailable
 from runtime.machine import container_name
+from runtime.observations import Ran
 from runtime.watched import Disk
 
 NAME = f"disk-{os.getpid()}"

@@ -19,12 +19,13 @@ from bot.progress import commenting
 from bot.rest import Pace
 from demo.model import Endpoint, Hook, Turn
 from demo.world import Delivery, Issue, Pull, Repository, World
+from resolver.actions import Finish
 from resolver.domain import Job, JobId, Outcome, Repo, User
 from resolver.events import Trajectory
 from resolver.forge import Masked
 from resolver.log import FileLogs
 from resolver.resolve import resolve
-from runtime.actions import Finish, ReplaceText, RunShell
+from runtime.actions import ReplaceText, RunShell
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
 TESTS = "from calc import double\n\n\ndef test_double():\n    assert double(4) == 8\n"
@@ -193,6 +194,7 @@ async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[
                 "HOME": str(short_tmp),
                 "PATCHWRIGHT_DATA": str(short_tmp),
                 "PATCHWRIGHT_SANDBOX": "local",
+                "PATCHWRIGHT_PLUGINS": "none",
                 "PATCHWRIGHT_MODEL": "openai/scripted",
                 "PATCHWRIGHT_MODEL_API_KEY": KEY,
                 "PATCHWRIGHT_APP_ID": str(app.id),

@@ -10,7 +10,8 @@ import pytest
 from demo.model import Turn
 from resolver import prose
 from resolver.events import Decided, Observed, Told
-from runtime.actions import Ran, RunShell
+from runtime.actions import RunShell
+from runtime.observations import Ran
 from runtime.reaper import RUN as LABEL
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from demo.model import Turn
+from resolver.actions import Finish
 from resolver.domain import Commented, Delivered
-from runtime.actions import CreateFile, Finish, RunShell
+from runtime.actions import CreateFile, RunShell
 from tests.stories.conftest import DONE, FIX, NEW_TEST, Scene
 
 pytestmark = pytest.mark.docker

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from demo.model import Endpoint, Turn
-from runtime.actions import CreateFile, Finish, ReplaceText, RunShell, Think, ViewFile
+from resolver.actions import Finish, Think
+from runtime.actions import CreateFile, ReplaceText, RunShell, ViewFile
 
 BUGGY = ("parse", "1.20.1", "09002ca350ad42e76629995f71f7b518670bcf93548bdde3684fd55d2be51975")
 MENDED = ("parse", "1.20.2", "b41d604d16503c79d81af5165155c0b20f6c8d6c559efa66b4b695c3e5a0a0ce")
