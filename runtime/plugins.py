@@ -1,5 +1,6 @@
 """Plugins: what a sandbox has beyond its shell and its editor, and where it lies. Each is an image layer of its own."""
 
+import shutil
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ _PACKAGES: dict[Plugin, str] = {
     "documents": "markitdown",
     "browser": "playwright",
 }
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,29 @@ class Plugins:
         """What must be on the path of the server's own Python. None: nothing, they are installed."""
         return None if self.home is None else self.home / plugin / "lib"
 
+    def kernel_packages(self, version: tuple[int, int]) -> Path | None:
+        """What must be on the path of a project's Python of this version, so that it can run the kernel.
+
+        None: there is nothing for this version, or that Python has to bring its own.
+        """
+        if self.home is None:
+            return None
+        directory = self.home / "kernel" / f"cp{version[0]}{version[1]}"
+        return directory if directory.is_dir() else None
+
+    def chromium(self, path: str | None = None) -> str | None:
+        """Chromium's program. `path`: where it is looked for, as in PATH, if it is not the plugin's. None: nowhere."""
+        if self.home is None:
+            return next(filter(None, (shutil.which(name, path=path) for name in _CHROMIUM)), None)
+        program = self.home / "browser" / "bin" / "chromium"
+        return str(program) if program.exists() else None
+
     def missing(self, plugin: Plugin) -> str:
         """What a tool says that needs a plugin which is not there."""
-        if self.home is None:
+        if self.home is not None:
             return (
-                f"`{plugin}` is not installed: the operator gets it with `pip install patchwright[{plugin}]`"
+                f"this sandbox has no `{plugin}`: the operator's setting `plugins` does not name it, "
+                "or it could not be made, of which the operator was told"
             )
-        return f"this sandbox has no `{plugin}`: the operator's setting `plugins` names those that it gets"
+        chromium = ", and Chromium on PATH" if plugin == "browser" else ""
+        return f"`{plugin}` is not installed: the operator gets it with `pip install patchwright[{plugin}]`{chromium}"
