@@ -1,6 +1,7 @@
 """Any provider's model through litellm. The only file that knows litellm, and it imports it late: 2.4 s."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import os
@@ -15,8 +16,19 @@ from pydantic import SecretStr
 
 from resolver.errors import ContextOverflow, ModelError, ModelRefused
 from resolver.events import Usage
-from resolver.llm.model import FromModel, FromTool, FromUser, Message, Reply, System, ToolCall, ToolSpec
+from resolver.llm.model import (
+    FromModel,
+    FromTool,
+    FromUser,
+    Message,
+    Reply,
+    System,
+    ToolCall,
+    ToolSpec,
+    unseen,
+)
 from resolver.settings import variable
+from runtime.observations import Picture
 
 SAID = 300  # characters of a provider's error that are passed on
 
@@ -56,7 +68,8 @@ class LitellmModel:
     """A model by its litellm name, such as `anthropic/claude-sonnet-4-5` or `openai/gpt-5`.
 
     `base_url` None: the provider's own. `api_key` None: litellm reads the provider's variable. `timeout`: seconds
-    for one reply, first byte to last. `ca_bundle`: CA certificates (PEM) instead of the system's.
+    for one reply, first byte to last. `ca_bundle`: CA certificates (PEM) instead of the system's. `sees` None: as
+    litellm's own table says, and no where it does not know the model.
     """
 
     def __init__(
@@ -67,12 +80,20 @@ class LitellmModel:
         api_key: SecretStr | None = None,
         timeout: float = 300.0,
         ca_bundle: Path | None = None,
+        sees: bool | None = None,
     ) -> None:
         self.name = name
         self._base_url = base_url
         self._api_key = api_key
         self._timeout = timeout
         self._ca_bundle = ca_bundle
+        self._sees = sees
+
+    @property
+    def sees(self) -> bool:
+        if self._sees is None:
+            self._sees = bool(_litellm().supports_vision(self.name))
+        return self._sees
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         litellm = _litellm()
@@ -84,7 +105,7 @@ class LitellmModel:
             async with asyncio.timeout(self._timeout):  # litellm's own starts anew with every byte
                 answer = await litellm.acompletion(
                     model=self.name,
-                    messages=[_message(message) for message in messages],
+                    messages=[_message(message, self.sees) for message in messages],
                     tools=[tool.as_openai() for tool in tools] or None,
                     temperature=0,
                     base_url=self._base_url,
@@ -201,9 +222,13 @@ class _Received:
             return None
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message(message: Message, sees: bool) -> dict[str, Any]:
     """In the form of OpenAI's chat completions, which litellm turns into each provider's own."""
     match message:
+        case FromUser(text=text, pictures=pictures) if pictures and sees:
+            return {"role": "user", "content": [{"type": "text", "text": text}, *map(_picture, pictures)]}
+        case FromUser(text=text, pictures=pictures) if pictures:
+            return {"role": "user", "content": f"{text}\n{unseen(len(pictures))}"}
         case System(text=text) | FromUser(text=text):
             return {"role": message.role, "content": text}
         case FromTool(call=call, text=text):
@@ -215,6 +240,11 @@ def _message(message: Message) -> dict[str, Any]:
             if reasoning:
                 sent["thinking_blocks"] = list(reasoning)
             return sent
+
+
+def _picture(picture: Picture) -> dict[str, Any]:
+    data = base64.b64encode(picture.data).decode("ascii")
+    return {"type": "image_url", "image_url": {"url": f"data:{picture.media};base64,{data}"}}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

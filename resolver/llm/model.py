@@ -92,4 +92,13 @@ class Model(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def sees(self) -> bool:
+        """Whether it is shown pictures; for one that does not see, a line of text stands in their place."""
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply: ...
+
+
+def unseen(pictures: int) -> str:
+    """What a model that does not see is told in the place of pictures."""
+    return f"[pictures left out: {pictures}; this model does not see]"

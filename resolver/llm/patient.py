@@ -40,6 +40,10 @@ class Patient:
     def name(self) -> str:
         return self._model.name
 
+    @property
+    def sees(self) -> bool:
+        return self._model.sees
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         spent = 0.0
         tries = 0

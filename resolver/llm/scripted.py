@@ -18,10 +18,18 @@ class Scripted:
     A script that has run out is an error of the test: AssertionError.
     """
 
-    def __init__(self, script: Sequence[Line], *, name: str = "scripted", usd: Decimal | None = None) -> None:
+    def __init__(
+        self,
+        script: Sequence[Line],
+        *,
+        name: str = "scripted",
+        usd: Decimal | None = None,
+        sees: bool = False,
+    ) -> None:
         self._script = tuple(script)
         self._usd = usd
         self.name = name
+        self.sees = sees
         self.asked: list[tuple[Message, ...]] = []
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
