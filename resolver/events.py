@@ -86,8 +86,9 @@ class Told(Frozen):
 
     kind: Literal["told"] = "told"
     text: str
-    source: Literal["brief", "program", "comment", "resume"]
-    """resume: the run goes on in a new sandbox; what passed between the entry before and this is not work."""
+    source: Literal["brief", "program", "comment", "resume", "nudge", "planning"]
+    """resume: the run goes on in a new sandbox; what passed between the entry before and this is not work.
+    nudge: the run looks stuck. planning: it is time to look back and ahead."""
 
 
 class Decided(Frozen):
