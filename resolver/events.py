@@ -16,7 +16,7 @@ from resolver.actions import Action, Reported, Result
 from resolver.domain import EndingReason, Job, Outcome, Patch, Spent, Thread, Verdict
 from runtime.egress import Network, Visit, merged
 from runtime.frozen import Frozen
-from runtime.observations import Failed
+from runtime.observations import Failed, Picture
 
 
 class Usage(Frozen):
@@ -89,6 +89,8 @@ class Told(Frozen):
     source: Literal["brief", "program", "comment", "resume", "nudge", "planning"]
     """resume: the run goes on in a new sandbox; what passed between the entry before and this is not work.
     nudge: the run looks stuck. planning: it is time to look back and ahead."""
+    pictures: tuple[Picture, ...] = ()
+    """Shown with the text, to models that see."""
 
 
 class Decided(Frozen):
@@ -129,6 +131,27 @@ class Consulted(Frozen):
     kind: Literal["consulted"] = "consulted"
     purpose: Literal["senses", "condense", "judge"]
     usage: Usage
+
+
+class Condensed(Frozen):
+    """The conversation is sent shorter from here on; the log keeps all of it.
+
+    What it takes away adds up over a run: what one of these left out, a later one does not bring back.
+    """
+
+    kind: Literal["condensed"] = "condensed"
+    cause: Literal["length", "overflow"] = "length"
+    """overflow: the model's provider refused the prompt as too long."""
+    masked: tuple[str, ...] = ()
+    """Ids of calls whose results are sent as one line from here on."""
+    forgotten: int = 0
+    """The run's first so many replies, with what came of them, are not sent; `summary` stands in their place."""
+    summary: str = ""
+    """Empty when `forgotten` is 0."""
+    before: int = 0
+    """Tokens of the conversation before it, estimated."""
+    after: int = 0
+    """Tokens after it, estimated."""
 
 
 class Checkpointed(Frozen):
@@ -177,6 +200,7 @@ Event = Annotated[
     | Observed
     | Delegated
     | Consulted
+    | Condensed
     | Checkpointed
     | Ended
     | Judged
