@@ -236,7 +236,9 @@ def _local(settings: Settings) -> "Sandboxes":
     if not _can_run_pytest(host.get("PATH")):
         # pytest came with us, so that Python tests can be run where the machine has none.
         host["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), host.get("PATH")]))
-    return LocalSandboxes(settings.data / "sandboxes", host, settings.ca_bundle, settings.package_index)
+    return LocalSandboxes(
+        settings.data / "sandboxes", host, settings.ca_bundle, settings.package_index, settings.plugins
+    )
 
 
 def _can_run_pytest(path: str | None) -> bool:

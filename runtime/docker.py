@@ -17,6 +17,7 @@ from runtime.engine import Engine, Progress
 from runtime.errors import EngineStopped, EngineUnavailable, SandboxLost
 from runtime.layers import ready_layer
 from runtime.machine import Machine, Recipe, Transport
+from runtime.plugins import Plugin
 from runtime.pool import Pool
 from runtime.proxy import Egress
 from runtime.reaper import Reaper
@@ -47,6 +48,7 @@ class DockerSandboxes:
         transport: Literal["auto", "socket", "exec"] = "auto",
         warm: int = 0,
         whose: str = "",
+        plugins: tuple[Plugin, ...] = (),
     ) -> None:
         """`engine_url` None: the engine that DOCKER_HOST names, or the local one.
 
@@ -58,7 +60,9 @@ class DockerSandboxes:
         `warm`: how many sandboxes are started ahead.
         `whose`: tells sandboxes of the same name apart, and who may adopt them: one text for each place in
         which runs are kept.
+        `plugins`: what they have beside shell and editor.
         """
+        self.plugins = plugins
         self._spec = spec
         self._engine_url = engine_url
         self._whose = whose
@@ -114,7 +118,7 @@ class DockerSandboxes:
             opened = await self._start(name, online=True, kept=False, root=True)
             async with self._using(name, opened):
                 await fill_layer(opened, tag, repository, fill)
-        derived = DockerSandboxes(self._spec, egress=self._egress, whose=self._whose)
+        derived = DockerSandboxes(self._spec, egress=self._egress, whose=self._whose, plugins=self.plugins)
         derived._transport, derived._ready, derived._is_whole = self._transport, (engine, tag), False
         return derived
 

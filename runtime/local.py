@@ -14,6 +14,7 @@ from runtime import lease, processes
 from runtime.egress import Network, Visit
 from runtime.errors import LayerRefused
 from runtime.executor import Executor
+from runtime.plugins import PLUGINS, Plugin, Plugins
 from runtime.sandbox import Sandbox, Sandboxes
 
 # All that a command sees of the host's environment. Everything else may be secret.
@@ -46,11 +47,14 @@ class LocalSandboxes:
         host: Mapping[str, str],
         ca_bundle: Path | None = None,
         package_index: str | None = None,
+        plugins: tuple[Plugin, ...] = PLUGINS,
     ) -> None:
         """`host` is the environment of this process; only names known to be harmless are passed on.
 
         `ca_bundle` and `package_index` are the operator's, and go before what the host says of them.
+        Of `plugins`, its sandboxes have those that are installed.
         """
+        self.plugins = tuple(plugin for plugin in plugins if _has(plugin, host.get("PATH")))
         self._parent = parent
         allowed = {key: host[key] for key in (*ALLOWED, *ALLOWED_FOR_NETWORK) if key in host}
         own = dict.fromkeys(ALLOWED_FOR_NETWORK, str(ca_bundle)) if ca_bundle else {}
@@ -93,6 +97,10 @@ class LocalSandboxes:
 
     def visits(self, name: str) -> tuple[Visit, ...]:
         return ()  # nobody watches
+
+
+def _has(plugin: Plugin, path: str | None) -> bool:
+    return Plugins().has(plugin) and (plugin != "browser" or Plugins().chromium(path) is not None)
 
 
 def _make(parent: Path) -> Path:

@@ -10,6 +10,7 @@ from runtime.actions import SandboxAction
 from runtime.egress import Network, Visit
 from runtime.frozen import Frozen
 from runtime.observations import Observation
+from runtime.plugins import Plugin
 
 
 class SandboxSpec(Frozen):
@@ -54,6 +55,10 @@ class Sandboxes(Protocol):
     @property
     def network(self) -> Network:
         """What network a sandbox has that is opened online."""
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """What every sandbox has beside shell and editor."""
 
     def open(
         self, name: str, *, online: bool = False, kept: bool = False

@@ -8,6 +8,7 @@ from runtime import lease, processes
 from runtime.actions import Execute, RunShell
 from runtime.local import LocalSandboxes
 from runtime.observations import Executed, Ran
+from runtime.plugins import PLUGINS, Plugins
 
 CANARY = "canary-7c1f"
 
@@ -95,3 +96,15 @@ async def test_an_index_with_a_password_stays_with_the_operator(tmp_path: Path) 
     index = f"https://user:{CANARY}@index.test/simple"
     async with LocalSandboxes(tmp_path, os.environ, package_index=index).open("run") as sandbox:
         assert CANARY not in str(await sandbox.act(RunShell(command="env")))
+
+
+def test_it_has_the_plugins_that_are_wanted_and_installed(tmp_path: Path) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    host = {"PATH": str(path)}
+    assert "browser" not in LocalSandboxes(tmp_path, host, plugins=PLUGINS).plugins
+    (path / "chromium").write_text("#!/bin/sh\n")
+    (path / "chromium").chmod(0o755)
+    installed = tuple(plugin for plugin in PLUGINS if Plugins().has(plugin))
+    assert LocalSandboxes(tmp_path, host, plugins=PLUGINS).plugins == installed
+    assert LocalSandboxes(tmp_path, host, plugins=()).plugins == ()
