@@ -63,6 +63,40 @@ class Browse(Frozen):
     )
 
 
+class PlanItem(Frozen):
+    """One thing to do."""
+
+    text: str = Field(min_length=1, max_length=300, description="What is to be done, in a few words.")
+    state: Literal["open", "doing", "done", "dropped"] = "open"
+
+
+class Plan(Frozen):
+    """Write down what this run has to do and how far it is; the list replaces the one before.
+
+    Begin with every point that the issue asks for. People see the list while you work. Send it again when a point
+    is done, or turns out to be another; drop what is not needed, do not leave it open.
+    """
+
+    kind: Literal["plan"] = "plan"
+    items: tuple[PlanItem, ...] = Field(min_length=1, max_length=30, description="All points, in order.")
+
+
+class Ask(Frozen):
+    """End the run with a question to the people of this repository; the answer starts it again where it ended.
+
+    Only when the work cannot go on without it: two readings of the issue that lead to different changes, or
+    something that only they can know. A question that code, tests or documentation answer is not one. Call it
+    alone. What you changed so far is kept.
+    """
+
+    kind: Literal["ask"] = "ask"
+    question: str = Field(
+        min_length=1,
+        max_length=4_000,
+        description="What you need to know and why, with the choices as you see them; readable without your work.",
+    )
+
+
 class CallTool(Frozen):
     """A call of a tool that is not ours: of an MCP server, or registered by another package."""
 
@@ -85,7 +119,7 @@ class Reported(Frozen):
 
 
 Action = Annotated[
-    SandboxAction | Browse | CallTool | Think | Finish | Malformed, Field(discriminator="kind")
+    SandboxAction | Browse | Plan | Ask | CallTool | Think | Finish | Malformed, Field(discriminator="kind")
 ]
 Result = Annotated[Observation | Reported, Field(discriminator="kind")]
 """What came of an action, as the log keeps it."""

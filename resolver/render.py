@@ -7,7 +7,7 @@ from typing import assert_never
 
 import pydantic_core
 
-from resolver.actions import Action, Browse, CallTool, Finish, Malformed, Reported, Result, Think
+from resolver.actions import Action, Ask, Browse, CallTool, Finish, Malformed, Plan, Reported, Result, Think
 from resolver.events import Call, Decided, Observed, Prompted, Told, Trajectory
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
 from runtime.actions import (
@@ -106,7 +106,7 @@ def _label(action: Action) -> str:
     match action:
         case RunShell(command=what) | Malformed(name=what) | RunPython(code=what) | UseBrowser(code=what):
             pass
-        case Browse(task=what) | CallTool(name=what):
+        case Browse(task=what) | CallTool(name=what) | Ask(question=what):
             pass
         case ViewFile(path=what) | CreateFile(path=what) | ReplaceText(path=what) | InsertText(path=what):
             pass
@@ -116,7 +116,7 @@ def _label(action: Action) -> str:
             what = " ".join(argv)
         case SendInput(text=text, key=key):
             what = " ".join(filter(None, (text, key)))
-        case Think() | Finish() | Interrupt() | Provide():
+        case Think() | Plan() | Finish() | Interrupt() | Provide():
             what = ""
         case _:
             assert_never(action)

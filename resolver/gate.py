@@ -1,0 +1,156 @@
+"""The finish gate: what a run that wants to finish has not done yet, read from its log. Pure.
+
+It asks once. What is still missing then is said in the account, for the reviewer to see.
+"""
+
+import re
+from collections.abc import Iterator
+
+from resolver.actions import Finish, Plan
+from resolver.domain import Thread
+from resolver.events import Checkpointed, Decided, Observed, Told, Trajectory
+from resolver.leftovers import leftovers
+from runtime.actions import RunPython, RunShell, SendInput
+from runtime.observations import Failed, Ran, RanPython
+
+SHOWN = 5  # points that are named
+
+# Programs that only look; that one of them fails shows nothing about the repository's code.
+_LOOKING = frozenset(
+    "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
+    "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
+)
+_NOT_RUN = (126, 127)  # exit codes of the shell for a program that cannot be started
+_RUNNERS = re.compile(
+    r"\b(pytest|py\.test|unittest|tox|nox|nose2|trial|jest|vitest|mocha|ava|tap|karma|playwright test"
+    r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
+    r"|(rake|rails|bundle exec rake) test|phpunit|ctest|make (test|check)|runtests|run_tests|manage\.py test)\b"
+)
+_TASK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[ \]\s+(?P<point>\S.*)$")
+_ITEM = re.compile(r"^\s{0,3}(?:[-*+]|\d+[.)])\s+(?P<point>[^\s\[].*)$")
+_WANTED = re.compile(
+    r"\b(requirements?|acceptance|criteria|to-?dos?|tasks?|should|must|expected)\b", re.IGNORECASE
+)
+
+
+def missing(trajectory: Trajectory, test_command: str | None) -> tuple[str, ...]:
+    """One sentence for each thing that a finished run would have done; empty where nothing was changed."""
+    if (patch := trajectory.checkpoint()) is None or patch.empty:
+        return ()
+    found: list[str] = []
+    if not reproduced(trajectory):
+        found.append(
+            "Nothing that you ran failed before your last edit, so nothing shows that the failure was reproduced."
+        )
+    if not ran_tests(trajectory, test_command):
+        found.append("The repository's tests were not run after your last edit.")
+    if undone := _undone(trajectory):
+        found.append(f"These points are not marked as done in your plan: {_listed(undone)}.")
+    return (*found, *leftovers(patch))
+
+
+def reproduced(trajectory: Trajectory) -> bool:
+    """Whether a test or script failed before the last edit."""
+    seen = _in_order(trajectory)
+    last_edit = max((at for at, event in enumerate(seen) if isinstance(event, Checkpointed)), default=0)
+    return any(_is_failure(event) for event in seen[:last_edit] if isinstance(event, tuple))
+
+
+def ran_tests(trajectory: Trajectory, test_command: str | None) -> bool:
+    """Whether tests were run after the last edit."""
+    for event in reversed(_in_order(trajectory)):
+        if isinstance(event, Checkpointed):
+            return False
+        match event:
+            case (RunShell(command=command), Ran()) if _RUNNERS.search(command) or (
+                test_command and test_command in command
+            ):
+                return True
+            case (RunPython(code=code), RanPython()) if _RUNNERS.search(code):
+                return True
+    return False
+
+
+def was_sent_back(trajectory: Trajectory) -> bool:
+    """Whether the gate has spoken since a person last did."""
+    finishes: set[str] = set()
+    refused = False
+    for event in trajectory:
+        match event:
+            case Decided(calls=calls):
+                finishes |= {call.id for call in calls if isinstance(call.action, Finish)}
+            case Observed(call=call, observation=Failed(reason="refused")) if call in finishes:
+                refused = True
+            case Told(source="brief" | "comment"):
+                refused = False
+            case _:
+                continue
+    return refused
+
+
+def points(thread: Thread) -> tuple[str, ...]:
+    """What an issue lists as wanted: open task boxes, and lists under a line that says so."""
+    found: list[str] = []
+    wanted = False
+    for line in thread.body.splitlines():
+        if task := _TASK.match(line):
+            found.append(task["point"].strip())
+        elif (item := _ITEM.match(line)) and wanted:
+            found.append(item["point"].strip())
+        elif line.strip() and not item:
+            heading = line.lstrip().startswith("#") or line.rstrip().endswith(":")
+            wanted = heading and _WANTED.search(line) is not None
+    return tuple(found)
+
+
+def _undone(trajectory: Trajectory) -> tuple[str, ...]:
+    """Open points of the last plan; without a plan, those that the issue lists, when there are several."""
+    for decided in reversed(trajectory.decisions()):
+        for call in reversed(decided.calls):
+            if isinstance(call.action, Plan):
+                return tuple(item.text for item in call.action.items if item.state in ("open", "doing"))
+    listed = points(trajectory.started.thread) if trajectory.started else ()
+    return listed if len(listed) > 1 else ()
+
+
+def _listed(found: tuple[str, ...]) -> str:
+    shown = "; ".join(f'"{point[:100]}"' for point in found[:SHOWN])
+    return shown if len(found) <= SHOWN else f"{shown} and {len(found) - SHOWN} more"
+
+
+def _in_order(trajectory: Trajectory) -> list[Checkpointed | tuple[object, object]]:
+    """Edits, and calls with their answers."""
+    return list(_edits_and_answers(trajectory))
+
+
+def _edits_and_answers(trajectory: Trajectory) -> Iterator[Checkpointed | tuple[object, object]]:
+    actions: dict[str, object] = {}
+    for event in trajectory:
+        match event:
+            case Decided(calls=calls):
+                actions.update((call.id, call.action) for call in calls)
+            case Observed(call=call, observation=observation):
+                yield actions.get(call), observation
+            case Checkpointed():
+                yield event
+            case _:
+                continue
+
+
+def _is_failure(event: tuple[object, object]) -> bool:
+    match event:
+        case (RunShell(command=command), Ran(exit_code=code)):
+            return code not in (0, *_NOT_RUN) and not _only_looks(command)
+        case (SendInput(), Ran(exit_code=code)):
+            return code not in (0, None)
+        case (RunPython(), RanPython(ok=ok)):
+            return not ok
+        case _:
+            return False
+
+
+def _only_looks(command: str) -> bool:
+    """Whether no part of a command runs anything of the repository's."""
+    words = (part.split() for part in re.split(r"&&|\|\||[;|\n&]", command))
+    programs = (next((word for word in part if "=" not in word), "") for part in words if part)
+    return all(program in _LOOKING for program in programs if program)

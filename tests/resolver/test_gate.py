@@ -1,0 +1,208 @@
+"""What a run that wants to finish has not done yet, over logs and diffs."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from resolver.actions import Action, Finish, Plan, PlanItem, Result
+from resolver.domain import Issue, Job, JobId, Patch, Repo, User
+from resolver.events import (
+    Call,
+    Checkpointed,
+    Decided,
+    Entry,
+    Event,
+    Observed,
+    Started,
+    Told,
+    Trajectory,
+    Usage,
+)
+from resolver.gate import missing, points, ran_tests, reproduced, was_sent_back
+from resolver.leftovers import leftovers
+from runtime.actions import RunPython, RunShell
+from runtime.observations import Failed, Ran, RanPython
+
+MENDED = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
+EDIT = Checkpointed(patch=Patch(base="b" * 40, diff=MENDED))
+NOT_REPRODUCED = (
+    "Nothing that you ran failed before your last edit, so nothing shows that the failure was reproduced."
+)
+NOT_TESTED = "The repository's tests were not run after your last edit."
+
+
+def run(*exchanges: tuple[Action, Result] | Event) -> Trajectory:
+    events: list[Event] = []
+    for number, each in enumerate(exchanges):
+        if not isinstance(each, tuple):
+            events.append(each)
+            continue
+        action, result = each
+        call = Call(id=f"c{number}", action=action)
+        events.append(Decided(thought="", calls=(call,), usage=Usage(model="m")))
+        events.append(Observed(call=call.id, observation=result))
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return Trajectory(tuple(Entry(seq=n, at=at, event=event) for n, event in enumerate(events)))
+
+
+def shell(command: str, code: int | None = 0) -> tuple[Action, Result]:
+    return RunShell(command=command), Ran(output="", exit_code=code, cwd="/w", seconds=0.1)
+
+
+def started(body: str) -> Started:
+    user = User(login="r", id=1)
+    issue = Issue(number=7, title="t", body=body, author=user, trusted=False, open=True, url="u")
+    job = Job(id=JobId("j"), repo=Repo(owner="o", name="r"), number=7, requester=None)
+    return Started(
+        job=job, thread=issue, base="b" * 40, base_branch="main", source="s", model="m", sandbox="local"
+    )
+
+
+def test_a_run_that_reproduced_mended_and_tested_lacks_nothing() -> None:
+    done = run(shell("pytest -k sign", 1), EDIT, shell("cd /w && python -m pytest -q"))
+    assert missing(done, "python3 -m pytest") == ()
+
+
+def test_what_is_missing_is_named_each_by_its_sentence() -> None:
+    assert missing(run(EDIT), None) == (NOT_REPRODUCED, NOT_TESTED)
+
+
+def test_a_run_that_changed_nothing_is_asked_for_nothing() -> None:
+    assert missing(run(shell("ls")), None) == ()
+    assert missing(run(Checkpointed(patch=Patch(base="b" * 40, diff=b""))), None) == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "shows"),
+    [
+        ("python repro.py", 1, True),
+        ("PYTHONPATH=/w python /tmp/repro.py", 1, True),
+        ("cd sub && node repro.js", 1, True),
+        ("python repro.py", 0, False),
+        ("grep -rn missing src", 1, False),
+        ("git diff --exit-code | cat", 1, False),
+        ("no-such-program", 127, False),
+    ],
+)
+def test_only_a_program_that_failed_counts_as_a_reproduction(command: str, code: int, shows: bool) -> None:
+    assert reproduced(run(shell(command, code), EDIT)) is shows
+
+
+def test_a_cell_that_raised_is_a_reproduction_and_a_failure_after_the_edit_is_none() -> None:
+    raised = RunPython(code="calc.add(1, 2)"), RanPython(output="AssertionError", ok=False, seconds=0.1)
+    assert reproduced(run(raised, EDIT))
+    assert not reproduced(run(EDIT, shell("pytest", 1)))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest",
+        "python -m pytest tests",
+        "npm test",
+        "npm run test -- x",
+        "go test ./...",
+        "make check",
+        "cargo test",
+        "bundle exec rspec",
+        "node --test",
+        "./gradlew test",
+        "mvn -q verify",
+        "sh ./own-suite.sh",
+    ],
+)
+def test_the_usual_runners_and_the_repositorys_own_command_count_as_tests(command: str) -> None:
+    assert ran_tests(run(EDIT, shell(command)), "sh ./own-suite.sh")
+    assert not ran_tests(run(shell(command), EDIT), "sh ./own-suite.sh")
+
+
+def test_reading_a_test_is_not_running_it() -> None:
+    assert not ran_tests(run(EDIT, shell("cat tests/test_calc.py")), "python3 -m unittest")
+
+
+def test_open_points_of_the_last_plan_are_named() -> None:
+    def plan(*states: str) -> tuple[Action, Result]:
+        items = tuple(PlanItem(text=f"part {n}", state=state) for n, state in enumerate(states))  # type: ignore[arg-type]
+        return Plan(items=items), Ran(output="", exit_code=0, cwd="/", seconds=0)
+
+    before = (shell("pytest", 1), EDIT, shell("pytest"))
+    assert missing(run(*before, plan("done", "open", "dropped")), None) == (
+        'These points are not marked as done in your plan: "part 1".',
+    )
+    assert missing(run(*before, plan("open", "open"), plan("done", "dropped")), None) == ()
+
+
+def test_an_issue_with_two_points_and_no_plan_is_held_up() -> None:
+    body = "It fails.\n\nAcceptance:\n- add takes floats\n- sub takes floats\n\nVersions:\n- 1.2\n- 1.3\n"
+    trajectory = run(started(body), shell("pytest", 1), EDIT, shell("pytest"))
+    assert missing(trajectory, None) == (
+        'These points are not marked as done in your plan: "add takes floats"; "sub takes floats".',
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("- [ ] a\n- [x] I searched\n* [ ] b", ("a", "b")),
+        ("1. open it\n2. it crashes", ()),
+        ("## Steps to reproduce\n1. x\n## Expected\n1. y\n2. z", ("y", "z")),
+        ("The requirements are:\n\n- one\n- two\n\nThanks!\n- not this", ("one", "two")),
+    ],
+)
+def test_the_points_of_an_issue_are_its_open_boxes_and_what_it_lists_as_wanted(
+    body: str, expected: tuple[str, ...]
+) -> None:
+    assert points(started(body).thread) == expected
+
+
+def test_the_gate_speaks_once_until_a_person_does() -> None:
+    finish: Action = Finish(cause="a", change="b", checked="c")
+    refused = Failed(reason="refused", message="not yet")
+    assert not was_sent_back(run(shell("ls")))
+    assert was_sent_back(run((finish, refused), shell("ls")))
+    assert not was_sent_back(run((finish, refused), Told(text="Do more.", source="comment")))
+
+
+# --- leftovers --------------------------------------------------------------------------------------------------
+
+
+def diff(path: str, added: str, removed: str = "", new: bool = False) -> Patch:
+    lines = [f"diff --git a/{path} b/{path}", *(["new file mode 100644"] if new else [])]
+    lines += [f"--- a/{path}", f"+++ b/{path}", "@@ -1 +1 @@"]
+    lines += [f"-{line}" for line in removed.splitlines()] + [f"+{line}" for line in added.splitlines()]
+    return Patch(base="b" * 40, diff="\n".join(lines).encode() + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        (diff("a.py", "    breakpoint()"), "a.py gained what looks like debug output: `breakpoint()`."),
+        (
+            diff("src/x.ts", "  console.log(state)"),
+            "src/x.ts gained what looks like debug output: `console.log(state)`.",
+        ),
+        (diff("repro.py", "x", new=True), "repro.py is a new file that looks like a scratch file."),
+        (diff("src/a.py.orig", "x", new=True), "src/a.py.orig is a new file that no repository keeps."),
+        (diff("a.c", "<<<<<<< HEAD"), "a.c holds a conflict marker (`<<<<<<< HEAD`)."),
+        (diff("a.js", "if (a)  {", "if (a) {"), "a.js is changed in its white space only."),
+        (diff("a.py", "x = 1", "x = 1  "), "a.py is changed in its white space only."),
+    ],
+)
+def test_what_looks_left_over_is_named(patch: Patch, sentence: str) -> None:
+    assert leftovers(patch) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        diff("cli.py", 'print("done")'),
+        diff("a.py", "    x = 1", "x = 1"),
+        diff("a.js", "console.log(x)", "  console.log(x)").model_copy(),
+        diff("tests/test_repro.py", "def test_x(): ...", new=True),
+        diff("src/debug.py", "def trace(): ...", new=True),
+        Patch(base="b" * 40, diff=b"Binary files differ\n\xff\xfe"),
+        Patch(base="b" * 40, diff=b""),
+    ],
+)
+def test_what_belongs_to_a_change_is_left_alone(patch: Patch) -> None:
+    assert [each for each in leftovers(patch) if "white space" not in each] == []
