@@ -4,6 +4,7 @@ The set-up runs as root, but in a container with all of a sandbox's limits: five
 what is not root's, to become another user), our system call profile, no network but through the egress proxy.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 
 from runtime.actions import Execute, SandboxAction
@@ -11,6 +12,7 @@ from runtime.engine import Engine
 from runtime.errors import LayerRefused
 from runtime.forward import ENVIRONMENT
 from runtime.image import OURS, ROOT, UID, folder_hash
+from runtime.layers import SPARED
 from runtime.machine import Machine
 from runtime.observations import Executed, Observation
 from runtime.sandbox import Sandbox
@@ -62,7 +64,7 @@ async def fill_layer(opened: Machine, tag: str, repository: str, fill: Fill) -> 
     if touched := [path for path in changed if path.startswith(f"{OURS}/")]:
         raise LayerRefused(f"the set-up changed {max(touched, key=len)}, which is not the repository's")
     await opened.engine.commit(opened.container, tag, {REPOSITORY_LABEL: repository})
-    await _remove_old(opened.engine, repository)
+    await remove_old(opened.engine, repository, tag)
 
 
 class _Root:
@@ -92,10 +94,14 @@ async def _run(sandbox: Sandbox, *argv: str) -> None:
         raise LayerRefused(f"the set-up's container could not be tidied ({argv[0]}: {said.strip()})")
 
 
-async def _remove_old(engine: Engine, repository: str) -> None:
-    """Keep the newest layers of this repository, and the newest of all; what is in use stays."""
+async def remove_old(engine: Engine, repository: str, newest: str, spared: float = SPARED) -> None:
+    """Keep the newest layers of this repository, and the newest of all; what is in use stays.
+
+    So does `newest`, and what is younger than `spared` seconds: somebody may be about to start a sandbox on it.
+    """
     found = await engine.images(LAYERS)
     same = [image for image in found if image.labels.get(REPOSITORY_LABEL) == repository]
     for image in {each.id: each for each in (*same[KEPT_EACH:], *found[KEPT_IN_ALL:])}.values():
-        for tag in image.tags:
-            await engine.remove_image(tag)
+        if newest not in image.tags and time.time() - image.created > spared:
+            for tag in image.tags:
+                await engine.remove_image(tag)

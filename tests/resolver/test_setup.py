@@ -16,13 +16,12 @@ from resolver.validate import prove, run_suite
 from resolver.workspace import Workspaces
 from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
-from runtime.engine import Engine
 from runtime.local import LocalSandboxes
-from runtime.repository_layer import LAYERS
 from runtime.sandbox import SandboxSpec
 from tests.resolver.proofs import PYTEST
 from tests.resolver.repositories import Repository, changed, shell
 from tests.runtime.hosts import indexes
+from tests.runtime.kept_layers import remove_layers_of
 
 PROJECT = '[project]\nname = "x"\nversion = "1"\n'
 INSTALL = "python3 -m pip install --quiet"
@@ -156,14 +155,7 @@ async def online() -> AsyncIterator[DockerSandboxes]:
         package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
         egress=indexes(),
     )
-    before = {image.id for image in await (await made.prepare())[0].images(LAYERS)}
     yield made
-    engine = await Engine.connect()
-    for image in await engine.images(LAYERS):
-        if image.id not in before:
-            for tag in image.tags:
-                await engine.remove_image(tag)
-    await engine.close()
     await made.close()
 
 
@@ -198,8 +190,12 @@ class Here:
 
 
 @pytest.fixture
-def here(repository: Repository, workspaces: Workspaces, online: DockerSandboxes) -> Here:
-    return Here(repository, workspaces, online)
+async def here(
+    repository: Repository, workspaces: Workspaces, online: DockerSandboxes
+) -> AsyncIterator[Here]:
+    made = Here(repository, workspaces, online)
+    yield made
+    await remove_layers_of(made.source)
 
 
 @pytest.mark.docker

@@ -32,7 +32,7 @@ async def sh(sandbox: Sandbox, command: str) -> tuple[int | None, str]:
 @pytest.mark.parametrize("base", ALL)
 async def test_a_sandbox_works_on_any_base_image(base: str, docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes(image=base_image(base))
-    async with sandboxes.open(f"base-{base}") as sandbox:
+    async with sandboxes.open(f"base-{base}-{os.getpid()}") as sandbox:
         assert await sh(sandbox, "cd /tmp; X=1") == (0, "")
         assert await sh(sandbox, "echo $PWD $X; id -u") == (0, "/tmp 1\n10001\n")
         made = await sandbox.act(CreateFile(path="runtime/server.py", content="raise SystemExit(1)\n"))
@@ -49,7 +49,7 @@ async def test_a_sandbox_works_on_any_base_image(base: str, docker_sandboxes: Ma
 @pytest.mark.parametrize("base", PYTHONS)
 async def test_the_repositorys_tests_run_on_the_python_of_its_base(base: str, docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes(image=base_image(base))
-    async with sandboxes.open(f"pytest-{base}") as sandbox:
+    async with sandboxes.open(f"pytest-{base}-{os.getpid()}") as sandbox:
         code, version = await sh(sandbox, "python3 --version")
         assert (code, version.rpartition(".")[0]) == (0, PYTHONS[base])
         await sandbox.act(CreateFile(path="test_it.py", content="def test_it():\n    assert True\n"))
@@ -65,7 +65,7 @@ async def test_our_interpreter_is_not_offered_where_the_base_has_none(
     base: str, docker_sandboxes: Make
 ) -> None:
     sandboxes = docker_sandboxes(image=base_image(base))
-    async with sandboxes.open(f"none-{base}") as sandbox:
+    async with sandboxes.open(f"none-{base}-{os.getpid()}") as sandbox:
         assert (await sh(sandbox, "command -v python3"))[0] != 0
     await sandboxes.close()
 
@@ -111,7 +111,7 @@ async def test_an_image_that_cannot_give_the_bundle_says_why(base: str, why: str
 
 async def test_only_musl_is_there_and_its_programs_run_beside_ours(docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes(image=base_image("musl"))
-    async with sandboxes.open("musl") as sandbox:
+    async with sandboxes.open(f"musl-{os.getpid()}") as sandbox:
         assert await sh(sandbox, "ls /lib*/ld-linux* 2>/dev/null | wc -l; ls /lib/ld-musl* | wc -l") == (
             0,
             "0\n1\n",

@@ -15,6 +15,7 @@ from runtime.errors import ImageUnavailable
 from runtime.image import GENERATION, OLDEST, Layer
 from runtime.layers import SOURCE, make, ready_layer, remove_superseded
 from runtime.observations import Ran
+from runtime.repository_layer import KEPT_EACH, LAYERS, REPOSITORY_LABEL, remove_old
 from runtime.sandbox import SandboxSpec
 from tests.runtime.conftest import CA_BUNDLE
 
@@ -105,6 +106,24 @@ async def test_what_is_superseded_is_removed_and_what_is_used_stays(engine: Engi
         while await engine.image(second.exact_tag) is not None:
             await remove_superseded(engine, BASE, third.exact_tag, spared=-1)
     assert await engine.image(third.exact_tag) is not None
+
+
+async def test_a_repositorys_newest_layers_stay_and_so_does_what_was_just_made(engine: Engine) -> None:
+    repository = f"test-{os.getpid()}"
+    tags = [f"{LAYERS}:test-{os.getpid()}-{each}" for each in range(KEPT_EACH + 3)]
+    for tag in tags:  # all within the same seconds, which is all that the engine tells of their order
+        text = f'FROM {SOURCE}\nLABEL {REPOSITORY_LABEL}="{repository}" one="{tag}"\n'
+        await engine.build(tag, {"Dockerfile": text.encode()}, (tag,))
+
+    async def left() -> set[str]:
+        return {tag for tag in tags if await engine.image(tag) is not None}
+
+    await remove_old(engine, repository, tags[0])
+    assert await left() == set(tags)  # all are young: somebody may be about to use them
+    await remove_old(engine, repository, tags[0], spared=-1)
+    assert tags[0] in await left() and KEPT_EACH <= len(await left()) <= KEPT_EACH + 1
+    for tag in await left():
+        await engine.remove_image(tag)
 
 
 async def test_a_build_that_fails_says_why_and_where_its_log_is(engine: Engine, tmp_path: Path) -> None:

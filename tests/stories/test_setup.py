@@ -6,9 +6,8 @@ import pytest
 
 from demo.model import Turn
 from resolver.domain import Commented, Delivered, Job, JobId
-from runtime.engine import Engine
-from runtime.repository_layer import LAYERS
 from tests.runtime.hosts import indexes
+from tests.runtime.kept_layers import remove_layers_of
 from tests.stories.conftest import CODE, DONE, MENDED, TESTS, Scene
 
 NEEDS = {
@@ -33,22 +32,17 @@ async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
 
 
 @pytest.fixture
-async def nothing_left() -> AsyncIterator[None]:
-    """Removes the layers that a test makes."""
-    engine = await Engine.connect()
-    before = {image.id for image in await engine.images(LAYERS)}
-    yield
-    for image in await engine.images(LAYERS):
-        if image.id not in before:
-            for tag in image.tags:
-                await engine.remove_image(tag)
-    await engine.close()
+async def sources() -> AsyncIterator[list[str]]:
+    """The repositories whose layers are removed in the end."""
+    sources: list[str] = []
+    yield sources
+    for source in sources:
+        await remove_layers_of(source)
 
 
 @pytest.mark.docker
-@pytest.mark.usefixtures("nothing_left")
 async def test_dependencies_are_installed_once_and_used_by_agent_and_proof(
-    a_scene: Callable[..., Scene],
+    a_scene: Callable[..., Scene], sources: list[str]
 ) -> None:
     scene = a_scene(files=NEEDS)
     policy = indexes().policy
@@ -59,6 +53,7 @@ async def test_dependencies_are_installed_once_and_used_by_agent_and_proof(
     }
     await scene.will(*MENDED)
     outcome = await scene.resolve()
+    sources.append(scene.trajectory().started.source)
     assert isinstance(outcome, Delivered)
     assert (outcome.verdict.kind, outcome.verdict.newly_passing) == (
         "fixed",
