@@ -1,0 +1,362 @@
+"""The skills of the editor and the search, called as a cell calls them: what they print, and what is on disk."""
+
+import ast
+import inspect
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import runtime.skills as skills
+from runtime.skills.editor import _opened
+
+PACKAGE = Path(skills.__file__).parent
+
+SIGNATURES = {
+    "open_file": "(path: 'str', line_number: 'int | None' = None) -> 'None'",
+    "goto_line": "(line_number: 'int') -> 'None'",
+    "scroll_down": "() -> 'None'",
+    "scroll_up": "() -> 'None'",
+    "create_file": "(filename: 'str') -> 'None'",
+    "edit_file": "(start: 'int', end: 'int', content: 'str') -> 'None'",
+    "search_dir": "(search_term: 'str', dir_path: 'str' = './') -> 'None'",
+    "search_file": "(search_term: 'str', file_path: 'str | None' = None) -> 'None'",
+    "find_file": "(file_name: 'str', dir_path: 'str' = './') -> 'None'",
+    "parse_pdf": "(file_path: 'str') -> 'None'",
+    "parse_docx": "(file_path: 'str') -> 'None'",
+    "parse_latex": "(file_path: 'str') -> 'None'",
+    "parse_pptx": "(file_path: 'str') -> 'None'",
+    "parse_audio": "(file_path: 'str', model: 'str' = 'whisper-1') -> 'None'",
+    "parse_image": "(file_path: 'str', task: 'str' = 'Describe this image as detail as possible.') -> 'None'",
+    "parse_video": "(file_path: 'str', task: 'str' = 'Describe this image as detail as possible.', "
+    "frame_interval: 'int' = 30) -> 'None'",
+}
+
+
+@pytest.fixture(autouse=True)
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory, and a session in which no file is open."""
+    monkeypatch.chdir(tmp_path)
+    _opened.path = None
+    (tmp_path / "long.py").write_text("".join(f"x{n} = {n}\n" for n in range(1, 251)))
+    return tmp_path
+
+
+class Printed:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self) -> str:
+        return self._capsys.readouterr().out
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    return Printed(capsys)
+
+
+def window(text: str) -> tuple[int, int]:
+    """The first and last line number that were printed."""
+    numbers = [int(line.partition("|")[0]) for line in text.splitlines() if "|" in line]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    return numbers[0], numbers[-1]
+
+
+def test_there_are_sixteen_skills_with_the_arguments_that_were_promised() -> None:
+    assert {name: str(inspect.signature(getattr(skills, name))) for name in skills.__all__} == SIGNATURES
+
+
+def test_each_skill_says_why_it_is_one() -> None:
+    for name in skills.__all__:
+        assert "(A skill because: " in (inspect.getdoc(getattr(skills, name)) or ""), name
+
+
+def test_the_skills_need_nothing_but_an_old_python() -> None:
+    for path in PACKAGE.glob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 9))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                assert {alias.name.partition(".")[0] for alias in node.names} <= sys.stdlib_module_names
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                assert (node.module or "").partition(".")[0] in sys.stdlib_module_names
+
+
+def test_the_skills_load_by_the_name_of_the_session(tree: Path) -> None:
+    """As a module `agentskills` from that directory alone, on the oldest Python that is at hand."""
+    pythons = (shutil.which(f"python3.{minor}") for minor in (9, 10))
+    for python in (*filter(None, pythons), sys.executable):
+        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            break
+    code = f"""
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("agentskills", {str(PACKAGE / "__init__.py")!r})
+module = sys.modules["agentskills"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from agentskills import *
+import agentskills.host
+open_file("long.py", 200)
+goto_line(0)
+parse_image("long.py")
+"""
+    ran = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    assert window(ran.stdout) == (150, 249)
+    assert ran.stdout.endswith(
+        "[goto_line: long.py has no line 0: it has the lines 1 to 250]\n"
+        "[parse_image: no model can be asked from here]\n"
+    )
+
+
+def test_a_file_opens_at_its_beginning_with_what_lies_below(printed: Printed) -> None:
+    skills.open_file("long.py")
+    text = printed()
+    assert window(text) == (1, 100)
+    assert text.startswith("[long.py, 250 lines]\n[the beginning of the file]\n1|x1 = 1\n")
+    assert text.endswith("100|x100 = 100\n[150 lines below]\n")
+
+
+def test_a_file_opens_around_a_line_with_what_lies_above(printed: Printed) -> None:
+    skills.open_file("long.py", 250)
+    text = printed()
+    assert window(text) == (151, 250)
+    assert "[150 lines above]" in text
+    assert text.endswith("[the end of the file]\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "said"),
+    [
+        ("nothing.py", None, "[open_file: nothing.py does not exist (looked in "),
+        (".", None, "[open_file: . is a directory: name a file in it]"),
+        ("long.py", 251, "[open_file: long.py has no line 251: it has the lines 1 to 250]"),
+        ("long.py", "12", "[open_file: line_number must be a whole number, not '12']"),
+        ("", None, "[open_file: path must be the path of a file, not '']"),
+        ("a\0b", None, "[open_file: path must be the path of a file, not 'a\\x00b']"),
+        (7, None, "[open_file: path must be the path of a file, not 7]"),
+        ("x" * 300, None, "[open_file: "),
+        ("data.bin", None, "[open_file: data.bin is not a text file: look at it with file or xxd"),
+        ("shot.png", None, "[open_file: shot.png is not a text file: parse_image("),
+    ],
+)
+def test_what_cannot_be_opened_is_told_and_opens_nothing(
+    path: str, line: int | None, said: str, tree: Path, printed: Printed
+) -> None:
+    (tree / "data.bin").write_bytes(b"\0\1")
+    (tree / "shot.png").write_bytes(b"\x89PNG")
+    skills.open_file(path, line)
+    assert printed().startswith(said)
+    skills.scroll_down()
+    assert printed() == "[scroll_down: no file is open: call open_file(path) first]\n"
+
+
+def test_a_line_is_gone_to_and_a_wrong_one_is_refused(printed: Printed) -> None:
+    skills.open_file("long.py")
+    printed()
+    skills.goto_line(130)
+    assert window(printed()) == (80, 179)
+    for wrong in (0, -3, 251):
+        skills.goto_line(wrong)
+        assert printed() == f"[goto_line: long.py has no line {wrong}: it has the lines 1 to 250]\n"
+
+
+def test_the_window_goes_by_a_hundred_lines_and_stays_inside_the_file(printed: Printed) -> None:
+    skills.open_file("long.py")
+    seen = [window(printed())]
+    for move in (
+        skills.scroll_down,
+        skills.scroll_down,
+        skills.scroll_down,
+        skills.scroll_up,
+        skills.scroll_up,
+    ):
+        move()
+        seen.append(window(printed()))
+    assert seen == [(1, 100), (101, 200), (151, 250), (151, 250), (51, 150), (1, 100)]
+
+
+@pytest.mark.parametrize("move", [skills.scroll_down, skills.scroll_up, lambda: skills.goto_line(1)])
+def test_without_an_open_file_nothing_moves(move: object, printed: Printed) -> None:
+    assert callable(move)
+    move()
+    assert printed().endswith(": no file is open: call open_file(path) first]\n")
+
+
+def test_a_file_that_went_away_is_told(tree: Path, printed: Printed) -> None:
+    skills.open_file("long.py")
+    (tree / "long.py").unlink()
+    printed()
+    skills.scroll_down()
+    assert "does not exist" in printed()
+
+
+def test_a_new_file_is_made_and_open(tree: Path, printed: Printed) -> None:
+    skills.create_file("pkg/new.py")
+    assert printed() == "[pkg/new.py, 1 line]\n[the beginning of the file]\n1|\n[the end of the file]\n"
+    skills.edit_file(1, 1, "a = 1\nb = 2\n")
+    assert (tree / "pkg/new.py").read_text() == "a = 1\nb = 2\n"
+
+
+def test_a_file_that_exists_is_not_made_again(tree: Path, printed: Printed) -> None:
+    before = (tree / "long.py").read_text()
+    skills.create_file("long.py")
+    assert printed().startswith("[create_file: long.py exists: open_file('long.py') and edit_file change it]")
+    assert (tree / "long.py").read_text() == before
+    skills.create_file("long.py/inside.py")
+    assert printed().startswith("[create_file: ")
+
+
+def test_lines_are_replaced_and_the_new_window_is_shown(tree: Path, printed: Printed) -> None:
+    skills.open_file("long.py")
+    printed()
+    skills.edit_file(2, 3, "y = 0")
+    text = printed()
+    assert text.startswith("[long.py: lines 2-3 became 1 line]\n[long.py, 249 lines]\n")
+    assert (tree / "long.py").read_text().startswith("x1 = 1\ny = 0\nx4 = 4\n")
+    skills.edit_file(2, 2, "")
+    assert (tree / "long.py").read_text().startswith("x1 = 1\nx4 = 4\n")
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (3, 2), (1, 251), (251, 251), (-1, -1)])
+def test_an_edit_outside_of_the_file_changes_nothing(
+    start: int, end: int, tree: Path, printed: Printed
+) -> None:
+    before = (tree / "long.py").read_bytes()
+    skills.open_file("long.py")
+    printed()
+    skills.edit_file(start, end, "y = 0")
+    assert printed() == (
+        f"[edit_file: there are no lines {start} to {end} in long.py: it must be 1 <= start <= end <= 250. "
+        "Nothing was changed]\n"
+    )
+    assert (tree / "long.py").read_bytes() == before
+
+
+def test_an_edit_without_an_open_file_or_with_no_text_is_refused(printed: Printed) -> None:
+    skills.edit_file(1, 1, "x")
+    assert printed() == "[edit_file: no file is open: call open_file(path) first]\n"
+    skills.open_file("long.py")
+    printed()
+    skills.edit_file(1, 1, ["x"])
+    assert printed() == "[edit_file: content must be text, not ['x']]\n"
+    skills.edit_file("1", 1, "x")
+    assert printed() == "[edit_file: start must be a whole number, not '1']\n"
+
+
+def test_an_edit_that_breaks_python_is_not_made_and_its_line_is_told(tree: Path, printed: Printed) -> None:
+    before = (tree / "long.py").read_bytes()
+    skills.open_file("long.py")
+    printed()
+    skills.edit_file(10, 10, "def broken(:\n    pass")
+    text = printed()
+    assert text.startswith(
+        "[the edit was not made, it would bring a syntax error into long.py: invalid syntax, line 10: def broken(:]"
+    )
+    assert "10|def broken(:\n11|    pass\n" in text
+    assert (tree / "long.py").read_bytes() == before
+
+
+def test_a_file_that_was_broken_before_can_be_mended_in_steps(tree: Path, printed: Printed) -> None:
+    (tree / "broken.py").write_text("def f(:\n    return (1\n")
+    skills.open_file("broken.py")
+    skills.edit_file(1, 1, "def f():")
+    assert (
+        "[it had a syntax error before, and has one now: '(' was never closed, line 2: return (1]"
+        in printed()
+    )
+    skills.edit_file(2, 2, "    return 1")
+    assert "syntax" not in printed()
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
+def test_an_edit_that_breaks_javascript_is_not_made(tree: Path, printed: Printed) -> None:
+    (tree / "app.js").write_text("import x from './x.js';\nconsole.log(x);\n")
+    skills.open_file("app.js")
+    printed()
+    skills.edit_file(2, 2, "console.log(x;")
+    assert "SyntaxError: missing ) after argument list, line 2: console.log(x;]" in printed()
+    assert (tree / "app.js").read_text().endswith("console.log(x);\n")
+    skills.edit_file(2, 2, "console.log(x + 1);")
+    assert "became 1 line" in printed()
+
+
+def test_line_ends_a_missing_last_one_and_odd_bytes_are_kept(tree: Path, printed: Printed) -> None:
+    (tree / "dos.txt").write_bytes(b"one\r\ntwo\xff\r\nthree")
+    skills.open_file("dos.txt")
+    assert "2|two\ufffd\n" in printed()
+    skills.edit_file(1, 1, "1\n1b")
+    assert (tree / "dos.txt").read_bytes() == b"1\r\n1b\r\ntwo\xff\r\nthree"
+    skills.edit_file(4, 4, "3\n")
+    assert (tree / "dos.txt").read_bytes() == b"1\r\n1b\r\ntwo\xff\r\n3"
+
+
+def test_a_line_without_end_is_shown_in_part(tree: Path, printed: Printed) -> None:
+    (tree / "min.js").write_text("x" * 5_000)
+    skills.open_file("min.js")
+    assert "x [... 4,000 more characters]\n" in printed()
+
+
+def test_a_search_names_files_and_lines_and_leaves_out_what_nobody_reads(
+    tree: Path, printed: Printed
+) -> None:
+    for name in (".git/config", "node_modules/a.js", "src/a.py", "src/deep/b.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text("first\n  needle here\n")
+    (tree / "data.bin").write_bytes(b"\0needle")
+    skills.search_dir("needle")
+    assert printed() == (
+        "src/a.py:2: needle here\nsrc/deep/b.py:2: needle here\n['needle' in .: 2 hits in 2 files]\n"
+    )
+    skills.search_dir("needle", "src/deep")
+    assert printed().endswith("['needle' in src/deep: 1 hit in 1 file]\n")
+
+
+def test_a_search_that_finds_too_much_is_cut_and_says_how_to_go_on(printed: Printed) -> None:
+    skills.search_dir("x")
+    text = printed()
+    assert text.count("long.py:") == 100
+    assert "the first 100 of 250 hits in 1 file; narrow your search" in text
+    skills.search_file("x", "long.py")
+    assert "the first 100 of 250 hits; narrow your search" in printed()
+
+
+def test_a_search_without_a_hit_a_term_or_a_directory_says_so(printed: Printed) -> None:
+    skills.search_dir("nowhere to be found")
+    assert printed() == "[nothing found: 'nowhere to be found' in .]\n"
+    skills.search_dir("")
+    assert printed() == "[search_dir: search_term must be text that is not empty, not '']\n"
+    skills.search_dir("x", "absent")
+    assert printed().startswith("[search_dir: absent is not a directory (looked in ")
+
+
+def test_a_file_is_searched_by_name_or_because_it_is_open(tree: Path, printed: Printed) -> None:
+    skills.search_file("x99 ")
+    assert (
+        printed() == "[search_file: no file is open: name one as file_path, or call open_file(path) first]\n"
+    )
+    skills.search_file("x99 ", "long.py")
+    assert printed() == "99: x99 = 99\n['x99 ' in long.py: 1 hit]\n"
+    skills.open_file("long.py")
+    printed()
+    skills.search_file("x98 ")
+    assert printed() == "98: x98 = 98\n['x98 ' in long.py: 1 hit]\n"
+    (tree / "data.bin").write_bytes(b"\0needle")
+    skills.search_file("needle", "data.bin")
+    assert printed() == "[search_file: data.bin is a binary file]\n"
+
+
+def test_files_are_found_by_name_however_deep(tree: Path, printed: Printed) -> None:
+    for name in ("a/conf.py", "a/b/conf.py", ".git/conf.py", "a/confer.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    skills.find_file("conf.py")
+    assert printed() == "a/conf.py\na/b/conf.py\n[files named 'conf.py' in .: 2 hits]\n"
+    skills.find_file("conf*", "a/b")
+    assert printed() == "a/b/conf.py\n[files named 'conf*' in a/b: 1 hit]\n"
+    skills.find_file("config.py")
+    assert printed() == (
+        "[names like it: conf.py, confer.py]\n[nothing found: files named 'config.py' in .]\n"
+    )
+    skills.find_file("conf.py", "absent")
+    assert printed().startswith("[find_file: absent is not a directory")
