@@ -354,9 +354,9 @@ def test_files_are_found_by_name_however_deep(tree: Path, printed: Printed) -> N
     assert printed() == "a/conf.py\na/b/conf.py\n[files named 'conf.py' in .: 2 hits]\n"
     skills.find_file("conf*", "a/b")
     assert printed() == "a/b/conf.py\n[files named 'conf*' in a/b: 1 hit]\n"
-    skills.find_file("config.py")
+    skills.find_file("config.py", "a")
     assert printed() == (
-        "[names like it: conf.py, confer.py]\n[nothing found: files named 'config.py' in .]\n"
+        "[names like it: conf.py, confer.py]\n[nothing found: files named 'config.py' in a]\n"
     )
     skills.find_file("conf.py", "absent")
     assert printed().startswith("[find_file: absent is not a directory")
