@@ -202,7 +202,8 @@ _PRIVATE = (
 _READING = frozenset(
     "cat ls cd pwd head tail grep egrep fgrep rg find sed awk sort uniq wc cut tr diff cmp file stat tree less more "
     "echo printf which type command test [ true false sleep date env printenv export set unset basename dirname "
-    "realpath readlink xxd od strings column jq md5sum sha256sum nl tac rev seq read exit return source . local declare".split()
+    "realpath readlink xxd od strings column jq md5sum sha256sum nl tac rev seq read exit return source . local "
+    "declare".split()
 )
 _GIT_READS = frozenset(
     "status diff log show ls-files ls-tree grep blame rev-parse describe branch cat-file shortlog reflog version "
