@@ -160,7 +160,7 @@ def test_nothing_is_no_call() -> None:
         ("tab_focus(1.5)", "index cannot be 1.5"),
         ('click("1"', "line 1: `click(\"1\"` cannot be read ('(' was never closed)"),
         ("```\ngo_back()\noops!\n```", "line 3: `oops!` cannot be read"),
-        ("go_back()\0", "the code cannot be read"),
+        ("go_back()\0", "cannot be read"),
         ("-" * 90_000 + "1", "cannot be read"),
         ("noop(" * 5_000, "cannot be read"),
     ],
