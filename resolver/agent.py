@@ -9,9 +9,20 @@ from itertools import chain, count
 
 from resolver import prose, rules
 from resolver.actions import Finish, Malformed
+from resolver.condenser import ROOM, Room, Shorter
 from resolver.domain import Patch
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
-from resolver.events import Call, Checkpointed, Decided, Ended, Observed, Prompted, Told, Trajectory
+from resolver.events import (
+    Call,
+    Checkpointed,
+    Condensed,
+    Decided,
+    Ended,
+    Observed,
+    Prompted,
+    Told,
+    Trajectory,
+)
 from resolver.llm.model import Model, Reply
 from resolver.log import Log
 from resolver.render import messages
@@ -50,6 +61,8 @@ class Agent:
     """Whether this is the sandbox that the run had, with all that is in it."""
     lost: str | None = None
     """Why the sandbox before this one is gone, if that is known."""
+    room: Room = ROOM
+    """How long the conversation may get, and who makes it shorter."""
     _arrived: bool = field(default=False, init=False)
 
     async def run(self, log: Log) -> Ended:
@@ -124,12 +137,18 @@ class Agent:
 
     async def _ask(self, log: Log) -> None:
         before = log.trajectory
+        if relief := await self.room.relief(before):
+            await self._note(relief, log)
+            return  # what it cost counts before the model is asked
         try:
             reply = await self.model.reply(messages(before), self.tools.specs)
         except ModelRefused:
             raise  # no other run would fare better: the operator must hear it
         except ContextOverflow as exc:
-            await log.append(Ended(reason="limit", detail=str(exc)))
+            relief = await self.room.relief_from_overflow(before)
+            await self._note(relief, log)
+            if not any(isinstance(event, Condensed) for event in relief):
+                await log.append(Ended(reason="limit", detail=str(exc)))
             return
         except ModelError as exc:
             await log.append(Ended(reason="error", detail=str(exc)))
@@ -137,6 +156,10 @@ class Agent:
         if reply.usage.usd is None and not before.spent().unpriced:
             logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
         await log.append(self._decided(reply, before))
+
+    async def _note(self, events: Shorter, log: Log) -> None:
+        for event in events:
+            await log.append(event)
 
     def _decided(self, reply: Reply, before: Trajectory) -> Decided:
         used = {call.id for decision in before.decisions() for call in decision.calls}

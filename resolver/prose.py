@@ -11,9 +11,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from resolver.domain import Job, PullRequest, Spent, Thread, Verdict
 from resolver.events import Ended, Trajectory
-from resolver.llm.model import ToolSpec
-from resolver.summary import Summary, clip, summarize
+from resolver.llm.model import Message, ToolSpec
+from resolver.summary import Step, Summary, clip, summarize
 from runtime.egress import WHY, Network, Refusal
+from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # brief.py imports this module
     from resolver.brief import Brief
@@ -29,7 +30,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        quiet=quiet, fenced=fenced, money=money, duration=duration, clip=clip, size=size
+        quiet=quiet,
+        fenced=fenced,
+        money=money,
+        duration=duration,
+        clip=clip,
+        size=size,
+        shortened=shortened,
     )
     environment.globals["why"] = WHY
     return environment
@@ -108,6 +115,27 @@ def resumed(scratch: str, reason: str | None = None) -> str:
 def adopted() -> str:
     """What the model must know when its run goes on in the sandbox that it had."""
     return _render("prompts/adopted.md.j2").strip()
+
+
+def condense() -> str:
+    """The system prompt of a model that sums up the work so far."""
+    return _render("prompts/condense.md.j2")
+
+
+def to_condense(messages: Sequence[Message], limit: int) -> str:
+    """The work so far as a record to read, at most about `limit` characters."""
+    record = _render("prompts/to_condense.md.j2", messages=messages)
+    return shortened(record, limit)
+
+
+def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None) -> str:
+    """What stands in the place of the first so many replies: a summary, or a line for each of the last steps."""
+    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps)
+
+
+def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> str:
+    """What stands in the place of an old result of `size` characters."""
+    return _render("prompts/masked.md.j2", size=size, what=what, facts=facts).strip()
 
 
 # --- what people read on the forge --------------------------------------------------------------------------

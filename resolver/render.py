@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 import pydantic_core
 
+from resolver import prose
 from resolver.actions import Action, Ask, Browse, CallTool, Finish, Malformed, Plan, Reported, Result, Think
-from resolver.events import Call, Decided, Observed, Prompted, Told, Trajectory
+from resolver.events import Call, Condensed, Decided, Event, Observed, Prompted, Told, Trajectory
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
 from runtime.actions import (
     CreateFile,
@@ -43,6 +44,8 @@ from runtime.text import clip
 
 MAX_RESULT = 60_000  # characters; the sandbox clips at 30,000, but it is the sandbox that says so
 MAX_LABEL = 80  # characters
+LASTING = frozenset({"brief", "comment"})
+"""Whose words stay when a conversation is condensed: what is asked, and what people said since."""
 UNRECORDED = "[the answer to this call was not recorded]"
 
 
@@ -51,41 +54,71 @@ def messages(trajectory: Trajectory) -> tuple[Message, ...]:
 
     Every call is answered directly after its reply, in the order of the calls; what was said in between comes
     after. A last reply that still has unanswered calls is left out with what follows it, so that a message
-    that was sent once never changes.
+    that was sent once never changes, until the conversation is condensed: then the system prompt, the brief and
+    what people said stay, and all else up to a reply gives way to a summary.
     """
     return tuple(_messages(trajectory))
 
 
+def condensed(events: Iterable[Event]) -> Condensed:
+    """All condensations of a run (or of a part of it) as one."""
+    masked: dict[str, None] = {}
+    forgotten, summary = 0, ""
+    for event in events:
+        if isinstance(event, Condensed):
+            masked |= dict.fromkeys(event.masked)
+            if event.forgotten > forgotten:
+                forgotten, summary = event.forgotten, event.summary
+    return Condensed(masked=tuple(masked), forgotten=forgotten, summary=summary)
+
+
 def _messages(trajectory: Trajectory) -> Iterator[Message]:
+    left_out = condensed(trajectory)
+    masked = frozenset(left_out.masked)
     open_reply: Decided | None = None
     answers: dict[str, Result] = {}
-    said: list[FromUser] = []
+    said: list[Told] = []
     prompted = False
+    replies = 0
+
+    def closed(reply: Decided) -> Iterator[Message]:
+        """A reply, what came of it, and what was said meanwhile."""
+        nonlocal replies
+        replies += 1
+        forgotten = replies <= left_out.forgotten
+        if not forgotten:
+            yield from _exchange(reply, answers, masked)
+        yield from (_told(told) for told in said if not forgotten or told.source in LASTING)
+        if replies == left_out.forgotten and left_out.summary:
+            yield FromUser(text=left_out.summary)
+
     for event in trajectory:
         match event:
             case Prompted(system=system) if not prompted:
                 prompted = True
                 yield System(text=system)
-            case Told(text=text) if open_reply is None:
-                yield FromUser(text=text)
-            case Told(text=text):
-                said.append(FromUser(text=text))
+            case Told() if open_reply is not None:
+                said.append(event)
+            case Told(source=source) if replies >= left_out.forgotten or source in LASTING:
+                yield _told(event)
             case Observed(call=call, observation=observation):
                 answers.setdefault(call, observation)
             case Decided():
                 if open_reply is not None:
-                    yield from _exchange(open_reply, answers)
-                    yield from said
+                    yield from closed(open_reply)
                 open_reply, answers, said = event, {}, []
             case _:
                 continue
         if open_reply is not None and all(call.id in answers for call in open_reply.calls):
-            yield from _exchange(open_reply, answers)
-            yield from said
+            yield from closed(open_reply)
             open_reply, said = None, []
 
 
-def _exchange(reply: Decided, answers: dict[str, Result]) -> Iterator[Message]:
+def _told(told: Told) -> FromUser:
+    return FromUser(text=told.text, pictures=told.pictures)
+
+
+def _exchange(reply: Decided, answers: dict[str, Result], masked: frozenset[str]) -> Iterator[Message]:
     """A reply and what came of its calls."""
     calls = tuple(_call(call) for call in reply.calls)
     # Several providers refuse an assistant's message without any content.
@@ -94,7 +127,29 @@ def _exchange(reply: Decided, answers: dict[str, Result]) -> Iterator[Message]:
     for number, call in enumerate(reply.calls, start=1):
         answer = answers.get(call.id)
         label = f"[{number} of {len(calls)}: {_label(call.action)}]\n" if len(calls) > 1 else ""
-        yield FromTool(call=call.id, text=label + (UNRECORDED if answer is None else result(answer)))
+        yield FromTool(call=call.id, text=label + _answer(answer, masked=call.id in masked))
+
+
+def _answer(answer: Result | None, *, masked: bool) -> str:
+    if answer is None:
+        return UNRECORDED
+    return _masked(answer) if masked and is_maskable(answer) else result(answer)
+
+
+def is_maskable(observation: Result) -> bool:
+    """Whether the result can be had again; what another agent reported was paid for, and an error is short."""
+    return isinstance(observation, Ran | RanPython | Viewed | Page | Edited | Executed | Content | Noted)
+
+
+def _masked(observation: Result) -> str:
+    """What a result was, in place of it."""
+    match observation:
+        case Ran(output=output):
+            return prose.masked(len(output), "output", _facts(observation))
+        case Edited(path=path, diff=diff):
+            return prose.masked(len(diff), "diff", f"[edited {path}]")
+        case _:
+            return prose.masked(len(result(observation)), "answer", "")
 
 
 def _call(call: Call) -> ToolCall:
@@ -180,10 +235,13 @@ def _text(observation: Result) -> str:
 
 
 def _ran(ran: Ran) -> str:
+    return (_ended_line(ran.output) or "[no output]\n") + _facts(ran)
+
+
+def _facts(ran: Ran) -> str:
     code = "no exit code" if ran.exit_code is None else f"exit code {ran.exit_code}"
-    printed = _ended_line(ran.output) or "[no output]\n"
     note = f"[{ran.note}]\n" if ran.note else ""
-    return f"{printed}{note}[{code}, {ran.seconds:.1f} s, in {ran.cwd}]"
+    return f"{note}[{code}, {ran.seconds:.1f} s, in {ran.cwd}]"
 
 
 def _ended_line(text: str) -> str:
