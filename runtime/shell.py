@@ -19,9 +19,9 @@ from runtime.tree import Unfit
 LONGEST_LINE = 4095  # bytes; the terminal drops what is longer (n_tty(4))
 
 _SYNTAX = re.compile("unexpected EOF|unexpected end of file|syntax error")
-_PLAIN = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
+PLAIN = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
 # Nobody is there to answer a prompt or to type into an editor.
-_UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "VIRTUAL_ENV_DISABLE_PROMPT": "1"}
+UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "VIRTUAL_ENV_DISABLE_PROMPT": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Shell:
 
     def __init__(self, cwd: Path, scratch: Path, env: Mapping[str, str]) -> None:
         self._home = cwd
-        self._env = {**env, **_PLAIN, **_UNATTENDED}
+        self._env = {**env, **PLAIN, **UNATTENDED}
         self._spill = Spill(scratch)
         self._bash: Bash | None = None
         self._open: _Going | None = None

@@ -12,8 +12,9 @@ FILES = 16  # of the last outputs; each has at most 1 MiB, and a scratch directo
 class Spill:
     """Keeps the last long outputs in numbered files."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, stem: str = "output") -> None:
         self._directory = directory
+        self._stem = stem
         self._numbers = itertools.count(1)
         self._files: list[Path] = []
 
@@ -30,7 +31,7 @@ class Spill:
     def _write(self, content: bytes) -> Path | None:
         while len(self._files) >= FILES:
             self._files.pop(0).unlink(missing_ok=True)
-        path = self._directory / f"output-{next(self._numbers)}.txt"
+        path = self._directory / f"{self._stem}-{next(self._numbers)}.txt"
         try:
             with path.open("xb") as file:  # never through what a command has put in its place
                 file.write(content)
