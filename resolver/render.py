@@ -19,6 +19,7 @@ from runtime.actions import (
     Provide,
     ReadBytes,
     ReplaceText,
+    RunLent,
     RunPython,
     RunShell,
     SendInput,
@@ -171,7 +172,7 @@ def _label(action: Action) -> str:
             what = " ".join(argv)
         case SendInput(text=text, key=key):
             what = " ".join(filter(None, (text, key)))
-        case Think() | Plan() | Finish() | Interrupt() | Provide():
+        case Think() | Plan() | Finish() | Interrupt() | Provide() | RunLent():
             what = ""
         case _:
             assert_never(action)

@@ -149,6 +149,14 @@ class Execute(Frozen):
     """Seconds; the whole process group is killed then."""
 
 
+class RunLent(Frozen):
+    """A shell command with variables that this one command sees, and what it starts: nothing keeps them."""
+
+    kind: Literal["run_lent"] = "run_lent"
+    run: RunShell
+    lent: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
+
+
 class Interrupt(Frozen):
     """End the command that runs in the shell for a host process that is gone. It does not wait for its turn."""
 
@@ -200,6 +208,7 @@ class UseBrowser(Frozen):
 
 SandboxAction = Annotated[
     RunShell
+    | RunLent
     | SendInput
     | RunPython
     | Provide

@@ -22,6 +22,7 @@ from pathlib import Path
 from runtime import processes
 from runtime.text import Capture, Captured
 
+NOTHING: Mapping[str, str] = {}
 ROWS, COLUMNS = 50, 200  # wide, so that test runners and tables do not shorten their lines
 UNWIND = 2.0  # seconds that bash gets to come back to its prompt after an interrupt
 DRAIN = 0.05  # seconds to wait for what is still in the pty after bash has ended
@@ -38,7 +39,7 @@ __mark() { builtin printf '\\0%s %d\\0' "$1" "$2" >&252; }
 """
 # An activated environment must not give us a prompt, `set -e` of one command must not let the next one that
 # fails end the shell, and `set -x` must not trace our own words.
-_COMMAND = "builtin eval -- {quoted} <{input} 252>&-; {{ __calm $?; }} 2>/dev/null\n"
+_COMMAND = "{evaluate} eval -- {quoted} <{input} 252>&-; {{ __calm $?; }} 2>/dev/null\n"
 # The empty line in front ends what a syntax error has left in the parser.
 _MARK = "\n{{ __mark {mark} $?; }} 2>/dev/null\n"
 
@@ -106,12 +107,21 @@ class Bash:
             return None
         return os.fsencode(path).decode("utf-8", "replace")
 
-    def feed(self, command: str, *, interactive: bool = False) -> "asyncio.Future[int | None]":
+    def feed(
+        self, command: str, *, interactive: bool = False, lent: Mapping[str, str] = NOTHING
+    ) -> "asyncio.Future[int | None]":
         """Start a command. The result is its exit status; None when bash itself has ended.
 
-        The input of an interactive one is the terminal, where `type` writes; that of another is empty.
+        The input of an interactive one is the terminal, where `type` writes; that of another is empty. The
+        variables `lent` are in the environment of this command alone.
         """
-        line = _COMMAND.format(quoted=shlex.quote(command), input="/dev/tty" if interactive else "/dev/null")
+        # Not `builtin` behind variables: bash 5.2 does not pass them on to what `eval` starts then.
+        given = [f"{name}={shlex.quote(value)}" for name, value in lent.items()]
+        line = _COMMAND.format(
+            evaluate=" ".join((*given, "command")) if given else "builtin",
+            quoted=shlex.quote(command),
+            input="/dev/tty" if interactive else "/dev/null",
+        )
         return self._send(line.encode("utf-8", "surrogateescape"))
 
     def type(self, keys: bytes) -> None:

@@ -16,6 +16,7 @@ from runtime.actions import (
     Provide,
     ReadBytes,
     ReplaceText,
+    RunLent,
     RunPython,
     RunShell,
     SandboxAction,
@@ -88,7 +89,7 @@ class Executor:
 
     async def _act(self, action: SandboxAction) -> Observation:
         match action:
-            case RunShell() | SendInput():
+            case RunShell() | RunLent() | SendInput():
                 return await self._told_of_memory(self._run(action))
             case RunPython():
                 return await self._kernel.run(action.code, action.timeout)
@@ -117,12 +118,13 @@ class Executor:
             case _:
                 assert_never(action)
 
-    async def _run(self, action: RunShell | SendInput) -> Ran:
+    async def _run(self, action: RunShell | RunLent | SendInput) -> Ran:
         if isinstance(action, SendInput):
             return await self._shell.send(action.text, action.key, action.timeout)
-        if "\0" in action.command:
+        run, lent = (action.run, action.lent) if isinstance(action, RunLent) else (action, {})
+        if "\0" in run.command or any("\0" in value for value in lent.values()):
             raise Unfit("malformed", "a command cannot hold a NUL character: print one with printf '\\0'")
-        return await self._shell.run(action.command, action.timeout, interactive=action.interactive)
+        return await self._shell.run(run.command, run.timeout, interactive=run.interactive, lent=lent)
 
     async def _told_of_memory(self, running: Awaitable[Ran]) -> Ran:
         ran = await running

@@ -24,6 +24,7 @@ from runtime.actions import (
     Provide,
     ReadBytes,
     ReplaceText,
+    RunLent,
     RunPython,
     RunShell,
     SandboxAction,
@@ -249,6 +250,8 @@ def _seconds(action: SandboxAction) -> float:
     match action:
         case RunShell(timeout=timeout) | SendInput(timeout=timeout) | Execute(timeout=timeout):
             return timeout
+        case RunLent(run=RunShell(timeout=timeout)):
+            return timeout
         case RunPython(timeout=timeout) | Provide(timeout=timeout):
             return timeout + START
         case UseBrowser():
@@ -272,7 +275,7 @@ def _observation(frame: bytes, request: Request) -> Observation:
 
 def _fitting(action: SandboxAction) -> tuple[type[Observation], ...]:
     match action:
-        case RunShell() | SendInput():
+        case RunShell() | RunLent() | SendInput():
             return (Ran, Failed)
         case Execute():
             return (Executed, Failed)

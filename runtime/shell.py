@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.actions import MAX_SECONDS, Key
-from runtime.bash import END, INTERRUPT, Bash
+from runtime.bash import END, INTERRUPT, NOTHING, Bash
 from runtime.observations import Ran
 from runtime.spill import Spill
 from runtime.text import Captured, shorten
@@ -51,10 +51,18 @@ class Shell:
         self._going: _Going | None = None
         """The command that somebody waits for."""
 
-    async def run(self, command: str, timeout: float, *, interactive: bool = False) -> Ran:
+    async def run(
+        self,
+        command: str,
+        timeout: float,
+        *,
+        interactive: bool = False,
+        lent: Mapping[str, str] = NOTHING,
+    ) -> Ran:
         """Run one command; it is killed with all it started after `timeout` seconds.
 
-        An interactive one is left running instead, for `send`. Raises Unfit while such a one still runs.
+        An interactive one is left running instead, for `send`. `lent` are variables that only this command has.
+        Raises Unfit while an interactive one still runs.
         """
         begun = time.monotonic()
         notes: list[str] = []
@@ -68,7 +76,7 @@ class Shell:
                 notes.append("before this command " + await self._replace(self._bash))
             bash = self._bash = self._bash or await Bash.start(self._home, self._env)
             older = frozenset(bash.children())
-            ended = bash.feed(command, interactive=interactive)
+            ended = bash.feed(command, interactive=interactive, lent=lent)
             going = _Going(command, interactive, ended, older, begun + MAX_SECONDS)
             return await self._wait(bash, going, timeout, begun, notes)
         except asyncio.CancelledError:
