@@ -22,6 +22,7 @@ LATE = {"demo": frozenset({"bot/commandline.py"})}
 """Packages that these files alone may import beyond their layer, and only inside a function."""
 
 FENCES = {
+    "PIL": {"runtime/marks.py"},
     "arq": {"bot/queue.py"},
     "av": {"runtime/frames.py"},
     "defusedxml": {"resolver/testreport.py", "runtime/office.py"},
