@@ -1,14 +1,13 @@
-"""A recorded model behind an OpenAI-compatible endpoint on loopback.
+"""A recorded model behind an endpoint on loopback that speaks as OpenAI's and Anthropic's do.
 
-It serves `POST /v1/chat/completions`, without streaming, and `GET /v1/models`. A recording is keyed by turn,
-not by the bytes of the prompt: an edit of a sentence does not break it.
+It serves `POST /v1/chat/completions`, `/v1/responses` and `/v1/messages`, without streaming, and `GET
+/v1/models`. A recording is keyed by turn, not by the bytes of the prompt: an edit of a sentence does not break it.
 """
 
 import asyncio
 import inspect
 import json
 import socket
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -17,6 +16,7 @@ from typing import Any, Literal, Self
 import uvicorn
 from pydantic import BaseModel, Field
 
+from demo.dialects import DIALECTS, Dialect, Made, prompt
 from demo.world.asgi import Message, Receive, Send, fields, respond, whole_body
 from demo.world.server import Listening
 from resolver import prose
@@ -50,8 +50,12 @@ class Turn(Frozen):
 
     thought: str
     calls: tuple[WrittenCall, ...] = ()
-    finish_reason: Literal["stop", "tool_calls", "length"] | None = None
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
     """None: as the calls make it."""
+    reasoning: tuple[dict[str, Any], ...] = ()
+    """In the form of the dialect in which it is asked for; for chat completions, fields of the message."""
+    usage: dict[str, Any] = Field(default_factory=dict)
+    """More fields of `usage`, for chat completions."""
 
     def __init__(self, thought: str, *actions: Frozen, **fields: Any) -> None:
         written = tuple(
@@ -69,6 +73,8 @@ class Fault(Frozen):
     body: str = ""
     cut: bool = False
     """The connection ends in the middle of the body."""
+    drip: float = 0.0
+    """Seconds between each two bytes of the body."""
 
 
 def rate_limited(retry_after: float | None = None) -> Fault:
@@ -92,14 +98,17 @@ def server_error(status: int = 500) -> Fault:
 
 
 def cut_off() -> Fault:
-    return Fault(
-        body=json.dumps(_completion("recorded", {"role": "assistant", "content": "x" * 500})), cut=True
-    )
+    return Fault(body=json.dumps(_spoken("x" * 500)), cut=True)
+
+
+def drips(seconds: float = 1.0) -> Fault:
+    """A reply that comes byte by byte."""
+    return Fault(body=json.dumps(_spoken("Slowly.")), drip=seconds)
 
 
 def unparsable() -> Fault:
     """A reply that was billed and holds nothing that a client can use."""
-    return Fault(body=json.dumps(_completion("recorded", {}) | {"choices": [], "usage": _usage(1000, 50, 0)}))
+    return Fault(body=json.dumps(_spoken("", prompt_tokens=1000, completion_tokens=50) | {"choices": []}))
 
 
 class Endpoint:
@@ -153,16 +162,28 @@ class Endpoint:
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
         body = await whole_body(receive)
-        fault = await self._answer(scope["method"], scope["path"], fields(scope).get("authorization"), body)
+        given = fields(scope)
+        key = given.get("x-api-key") or (given.get("authorization") or "").removeprefix("Bearer ")
+        fault = await self._answer(scope["method"], scope["path"], key, body)
         headers = {"content-type": "application/json", **fault.headers}
         content = fault.body.encode()
-        if not fault.cut:
+        if not (fault.cut or fault.drip):
             await respond(send, fault.status, headers, content)
             return
         start = [(name.encode(), value.encode()) for name, value in headers.items()]
         length = [(b"content-length", str(len(content)).encode())]
         await send({"type": "http.response.start", "status": fault.status, "headers": start + length})
-        await send({"type": "http.response.body", "body": content[: len(content) // 2], "more_body": True})
+        if fault.cut:
+            await send(
+                {"type": "http.response.body", "body": content[: len(content) // 2], "more_body": True}
+            )
+            await self._hang_up(scope)
+            return
+        for byte in content:
+            if self._uvicorn.should_exit:
+                break
+            await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
+            await asyncio.sleep(fault.drip)
         await self._hang_up(scope)
 
     async def _hang_up(self, scope: Message) -> None:
@@ -172,8 +193,8 @@ class Endpoint:
                 connection.transport.close()
         await asyncio.sleep(0)  # the server must see that it is gone, else it complains
 
-    async def _answer(self, method: str, path: str, authorization: str | None, body: bytes) -> Fault:
-        if self._key is not None and authorization != f"Bearer {self._key}":
+    async def _answer(self, method: str, path: str, key: str, body: bytes) -> Fault:
+        if self._key is not None and key != self._key:
             return _error(401, "Incorrect API key provided.", code="invalid_api_key")
         match method, path:
             case "GET", "/v1/models":
@@ -181,13 +202,13 @@ class Endpoint:
                     {"id": "recorded", "object": "model", "created": 0, "owned_by": "patchwright"}
                 ]
                 return Fault(body=json.dumps({"object": "list", "data": models}))
-            case "POST", "/v1/chat/completions":
-                return await self._complete(json.loads(body))
+            case "POST", path if path in DIALECTS:
+                return await self._complete(json.loads(body), DIALECTS[path])
             case _:
                 return _error(404, f"Unknown request URL: {method} {path}.", code="unknown_url")
 
-    async def _complete(self, request: dict[str, Any]) -> Fault:
-        messages = request["messages"]
+    async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
+        messages = dialect.read(request)
         if problem := unpaired(messages):
             return _error(400, problem)
         turn, calls = next_calls(messages, self._turns)
@@ -199,29 +220,26 @@ class Endpoint:
         if turn >= len(self._turns):
             return _error(400, f"The recording has {len(self._turns)} turns, and was asked for one more.")
         await asyncio.sleep(self._delay)
-        return Fault(body=json.dumps(self._reply(request, self._turns[turn], calls)))
+        made = self._reply(request, len(messages), self._turns[turn], calls)
+        return Fault(body=json.dumps(dialect.write(made)))
 
-    def _reply(self, request: dict[str, Any], turn: Turn, calls: Sequence[WrittenCall]) -> dict[str, Any]:
-        count = len(request["messages"])
-        tool_calls = [
-            {
-                "id": f"call_{count}_{n}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.text},
-            }
-            for n, call in enumerate(calls)
-        ]
-        message: dict[str, Any] = {"role": "assistant", "content": turn.thought}
-        if tool_calls:
-            message |= {"tool_calls": tool_calls}
-        sent = json.dumps([request.get("tools"), request["messages"]])[:-2]
+    def _reply(self, request: dict[str, Any], count: int, turn: Turn, calls: Sequence[WrittenCall]) -> Made:
+        sent = json.dumps(prompt(request))[:-2]
         same = same_prefix(self._sent_before, sent)
         self._sent_before = sent
-        cached = same // CHARACTERS_PER_TOKEN // CACHED_BLOCK * CACHED_BLOCK
-        written = len(json.dumps(message)) // CHARACTERS_PER_TOKEN
-        reason = turn.finish_reason or ("tool_calls" if tool_calls else "stop")
-        completion = _completion(request.get("model", "recorded"), message, reason)
-        return completion | {"usage": _usage(len(sent) // CHARACTERS_PER_TOKEN, written, cached)}
+        made = tuple((f"call_{count}_{n}", call.name, call.text) for n, call in enumerate(calls))
+        return Made(
+            text=turn.thought,
+            calls=made,
+            reasoning=turn.reasoning,
+            reason=turn.finish_reason or ("tool_calls" if made else "stop"),
+            model=request.get("model", "recorded"),
+            prompt_tokens=len(sent) // CHARACTERS_PER_TOKEN,
+            cached_tokens=same // CHARACTERS_PER_TOKEN // CACHED_BLOCK * CACHED_BLOCK,
+            completion_tokens=len(json.dumps([turn.thought, made])) // CHARACTERS_PER_TOKEN,
+            reasoning_tokens=len(json.dumps(turn.reasoning)) // CHARACTERS_PER_TOKEN if turn.reasoning else 0,
+            extra=turn.usage,
+        )
 
 
 def next_calls(
@@ -281,23 +299,19 @@ def unpaired(messages: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
-def _completion(model: str, message: Mapping[str, Any], reason: str = "stop") -> dict[str, Any]:
-    return {
-        "id": "chatcmpl-recorded",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
-    }
-
-
-def _usage(prompt: int, completion: int, cached: int) -> dict[str, Any]:
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
+def _spoken(text: str, prompt_tokens: int = 0, completion_tokens: int = 0) -> dict[str, Any]:
+    """A chat completion that says this."""
+    made = Made(
+        text=text,
+        calls=(),
+        reasoning=(),
+        reason="stop",
+        model="recorded",
+        prompt_tokens=prompt_tokens,
+        cached_tokens=0,
+        completion_tokens=completion_tokens,
+    )
+    return DIALECTS["/v1/chat/completions"].write(made)
 
 
 def _error(

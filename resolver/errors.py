@@ -6,7 +6,10 @@ ResolverError
 │   ├── Unauthorized       our token is unknown or expired
 │   └── NotFound           no such repository, issue or pull request, or none that we may see
 ├── ModelError             the model gave no usable reply; `retryable` says whether to try again
-│   ├── ModelRefused       key, name or quota: trying again will not help; an operator must act
+│   ├── ModelBusy          rate limit or load; `retry_after` says how long the provider wants to be left alone
+│   ├── ModelRefused       key or name: trying again will not help; an operator must act
+│   │   └── QuotaSpent     the account has no credit
+│   ├── ContentFiltered    the provider's filter refuses the prompt or holds back the reply
 │   └── ContextOverflow    the prompt is longer than the model takes
 ├── SettingsError          an operator must change something; names the key and the mend
 ├── UsageError             the command was given something that it cannot work with
@@ -19,6 +22,10 @@ ResolverError
 """
 
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # errors are the one thing that everything may import
+    from resolver.events import Usage
 
 
 class ResolverError(Exception):
@@ -62,25 +69,49 @@ class NotFound(ForgeError):
 class ModelError(ResolverError):
     """The model gave no usable reply."""
 
-    def __init__(self, message: str, *, retryable: bool = True, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = True,
+        retry_after: float | None = None,
+        usage: "Usage | None" = None,
+    ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
         """Seconds that the provider asks us to wait; None: it named none."""
+        self.usage = usage
+        """What was billed for nothing; None: nothing, as far as is known."""
+
+
+class ModelBusy(ModelError):
+    """Too many requests, or too much load: the same request may work later."""
 
 
 class ModelRefused(ModelError):
     """The provider refuses the key, the model's name or the account."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retryable=False)
+    def __init__(self, message: str, *, usage: "Usage | None" = None) -> None:
+        super().__init__(message, retryable=False, usage=usage)
+
+
+class QuotaSpent(ModelRefused):
+    """The account has no credit."""
+
+
+class ContentFiltered(ModelError):
+    """The provider's filter refuses the prompt, or holds back the reply."""
+
+    def __init__(self, message: str, *, usage: "Usage | None" = None) -> None:
+        super().__init__(message, retryable=False, usage=usage)
 
 
 class ContextOverflow(ModelError):
     """The prompt is longer than the model takes."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retryable=False)
+    def __init__(self, message: str, *, usage: "Usage | None" = None) -> None:
+        super().__init__(message, retryable=False, usage=usage)
 
 
 class SettingsError(ResolverError):

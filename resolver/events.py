@@ -26,6 +26,8 @@ class Usage(Frozen):
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Part of the completion."""
     usd: Decimal | None = None
     """None: the price of this model is unknown."""
     seconds: float = 0.0

@@ -124,7 +124,7 @@ def _exchange(reply: Decided, answers: dict[str, Result], masked: frozenset[str]
     calls = tuple(_call(call) for call in reply.calls)
     # Several providers refuse an assistant's message without any content.
     text = reply.thought if reply.thought.strip() or calls else "[empty reply]"
-    yield FromModel(text=text, calls=calls, reasoning=reply.reasoning)
+    yield FromModel(text=text, calls=calls, reasoning=reply.reasoning, model=reply.usage.model)
     for number, call in enumerate(reply.calls, start=1):
         answer = answers.get(call.id)
         label = f"[{number} of {len(calls)}: {_label(call.action)}]\n" if len(calls) > 1 else ""

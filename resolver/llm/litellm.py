@@ -1,39 +1,40 @@
 """Any provider's model through litellm. The only file that knows litellm, and it imports it late: 2.4 s."""
 
 import asyncio
-import base64
 import contextlib
+import gc
 import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pydantic import SecretStr
 
-from resolver.errors import ContextOverflow, ModelError, ModelRefused
-from resolver.events import Usage
-from resolver.llm.model import (
-    FromModel,
-    FromTool,
-    FromUser,
-    Message,
-    Reply,
-    System,
-    ToolCall,
-    ToolSpec,
-    unseen,
+from resolver.errors import (
+    ContentFiltered,
+    ContextOverflow,
+    ModelBusy,
+    ModelError,
+    ModelRefused,
+    QuotaSpent,
 )
+from resolver.events import Usage
+from resolver.llm import chat, responses
+from resolver.llm.bill import Price, bill, estimate, wait_asked
+from resolver.llm.model import Message, Reply, ToolCall, ToolSpec
+from resolver.llm.received import Received, ask_plainly, listen
 from resolver.settings import variable
-from runtime.observations import Picture
 
 SAID = 300  # characters of a provider's error that are passed on
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # and what is 500 or more
 """HTTP status codes after which the same request may work later. Source: RFC 9110, RFC 6585, RFC 8470."""
+
+BUSY = frozenset({429, 503, 529})
+"""Too many requests, or too much load. Source: RFC 9110; docs.anthropic.com/en/api/errors for 529."""
 
 _SWITCHES = {
     # Its import fetches a table of prices from the internet otherwise, and hangs where there is none.
@@ -42,7 +43,17 @@ _SWITCHES = {
     "LITELLM_MODE": "PRODUCTION",
     # The `openai` package walks every old message on each call: 80 ms a step at 300 steps against 4.
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "true",
+    # Else it looks for pictures in every old message, for a log that nobody reads: 3 ms a step at 300 steps.
+    "MAX_BASE64_LENGTH_FOR_LOGGING": "0",
 }
+
+_HOOKED = frozenset(
+    "anthropic deepseek gemini groq hosted_vllm litellm_proxy mistral openai openrouter xai".split()
+)
+"""Providers that litellm asks through the client that it is given; the others answer unbounded in bytes."""
+
+_MARKED = frozenset("anthropic bedrock databricks openrouter vertex_ai".split())
+"""Providers of Claude that take cache marks; what others do with a prompt that they know, they do unasked."""
 
 
 @cache
@@ -56,6 +67,8 @@ def _litellm() -> Any:
     litellm.telemetry = False
     litellm.drop_params = True  # `temperature` is refused by reasoning models
     litellm.num_retries = 0  # `Patient` asks again, and it knows the budget
+    # It leaves half a million objects that stay; the collector would walk them again every few steps, 200 ms each.
+    gc.freeze()
     return litellm
 
 
@@ -64,12 +77,37 @@ async def warm() -> None:
     await asyncio.to_thread(_litellm)
 
 
+def provider_of(name: str) -> str:
+    """The provider of a model, as litellm calls it; empty when it knows none."""
+    litellm = _litellm()
+    try:
+        return str(litellm.get_llm_provider(name)[1])
+    except litellm.exceptions.BadRequestError:
+        return ""
+
+
+def calls_functions(name: str) -> bool:
+    """Whether the model takes tools as such; yes where litellm does not know the model."""
+    return not _facts(name) or bool(_litellm().supports_function_calling(name))
+
+
+def _facts(name: str) -> Mapping[str, Any]:
+    """What litellm's own table says about a model; empty where it does not know it."""
+    table = _litellm().model_cost
+    bare = name.replace("responses/", "")
+    found = table.get(bare) or table.get(bare.partition("/")[2]) or {}
+    return found if isinstance(found, Mapping) else {}
+
+
 class LitellmModel:
     """A model by its litellm name, such as `anthropic/claude-sonnet-4-5` or `openai/gpt-5`.
 
     `base_url` None: the provider's own. `api_key` None: litellm reads the provider's variable. `timeout`: seconds
     for one reply, first byte to last. `ca_bundle`: CA certificates (PEM) instead of the system's. `sees` None: as
-    litellm's own table says, and no where it does not know the model.
+    litellm's own table says, and no where it does not know the model. `api` auto: OpenAI's Responses API where the
+    model is offered there alone, or reasons and is OpenAI's own; chat completions for all others. `effort`: how
+    much the model thinks before it answers; None: as the provider does by default. `price` None: what the provider
+    says it cost, or what litellm's table says.
     """
 
     def __init__(
@@ -78,9 +116,12 @@ class LitellmModel:
         *,
         base_url: str | None = None,
         api_key: SecretStr | None = None,
-        timeout: float = 300.0,
+        timeout: float = 240.0,
         ca_bundle: Path | None = None,
         sees: bool | None = None,
+        api: Literal["auto", "chat", "responses"] = "auto",
+        effort: str | None = None,
+        price: Price | None = None,
     ) -> None:
         self.name = name
         self._base_url = base_url
@@ -88,6 +129,10 @@ class LitellmModel:
         self._timeout = timeout
         self._ca_bundle = ca_bundle
         self._sees = sees
+        self._api = api
+        self._effort = effort
+        self._price = price
+        self._temperature: float | None = 0 if effort is None else None  # who thinks takes none
 
     @property
     def sees(self) -> bool:
@@ -100,68 +145,150 @@ class LitellmModel:
         if self._ca_bundle is not None:
             litellm.ssl_verify = str(self._ca_bundle)
         began = time.monotonic()
-        received = _Received()
-        try:
-            async with asyncio.timeout(self._timeout):  # litellm's own starts anew with every byte
-                answer = await litellm.acompletion(
-                    model=self.name,
-                    messages=[_message(message, self.sees) for message in messages],
-                    tools=[tool.as_openai() for tool in tools] or None,
-                    temperature=0,
-                    base_url=self._base_url,
-                    api_key=self._api_key.get_secret_value() if self._api_key else None,
-                    timeout=self._timeout,
-                    max_retries=0,
-                    logger_fn=received.hear,
-                )
-        except TimeoutError as exc:
-            raise ModelError(f"The model {self.name} gave no reply within {self._timeout:g} s.") from exc
-        except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
-            if (tokens := received.usage()) is not None:
-                usage = Usage(model=self.name, seconds=time.monotonic() - began, **tokens)
-                return Reply(text="", calls=(), usage=usage)  # it was billed: it counts, and the run goes on
-            self._refuse(litellm, exc)
-        return self._reply(answer, time.monotonic() - began)
+        with Received() as received:
+            try:
+                async with asyncio.timeout(self._timeout):  # litellm's own starts anew with every byte
+                    answer = await self._ask(litellm, messages, tools, received)
+            except TimeoutError as exc:
+                raise ModelError(
+                    f"The model {self.name} gave no reply within {self._timeout:g} s ({variable('model_timeout')}).",
+                    usage=self._wasted(messages, received, began),
+                ) from exc
+            except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
+                if received.status in (0, 200) and (used := received.usage()) is not None:
+                    return Reply(
+                        text="", calls=(), usage=self._usage(used, None, began)
+                    )  # billed: the run goes on
+                if self._temperature is not None and "temperature" in str(exc) and received.status == 400:
+                    self._temperature = None  # some models know only their own
+                    return await self.reply(messages, tools)
+                self._refuse(litellm, exc, received, self._wasted(messages, received, began))
+        return self._reply(answer, began)
 
-    def _reply(self, answer: Any, seconds: float) -> Reply:
+    async def _ask(
+        self, litellm: Any, messages: Sequence[Message], tools: Sequence[ToolSpec], received: Received
+    ) -> Any:
+        provider = provider_of(self.name)
+        request: dict[str, Any] = {
+            "model": self.name,
+            "api_base": self._base_url,
+            "api_key": self._api_key.get_secret_value() if self._api_key else None,
+            "timeout": self._timeout,
+            "max_retries": 0,
+            "logger_fn": received.hear,
+        }
+        if self._temperature is not None:
+            request["temperature"] = self._temperature
+        if provider in _HOOKED:
+            request["client"] = self._client(litellm, provider)
+        if self._speaks_responses(provider):
+            if self._effort:
+                request["reasoning"] = {"effort": self._effort}
+            return await litellm.aresponses(
+                input=responses.written(messages, reader=self.name, sees=self.sees),
+                tools=responses.tools(tools) or None,
+                **responses.ALWAYS,
+                **request,
+            )
+        if self._effort:
+            request["reasoning_effort"] = self._effort
+        marked = "claude" in self.name.lower() and provider in _MARKED
+        return await litellm.acompletion(
+            messages=chat.written(messages, reader=self.name, sees=self.sees, marked=marked),
+            tools=[tool.as_openai() for tool in tools] or None,
+            **request,
+        )
+
+    def _client(self, litellm: Any, provider: str) -> Any:
+        """litellm's own HTTP client for the provider, with our ear at it; litellm keeps and closes it."""
+        from litellm.llms.custom_httpx.http_handler import get_async_httpx_client
+
+        hooks = {"request": [ask_plainly], "response": [listen]}
+        return get_async_httpx_client(
+            llm_provider=litellm.LlmProviders(provider),
+            params={"ssl_verify": str(self._ca_bundle) if self._ca_bundle else None, "event_hooks": hooks},
+        )
+
+    def _speaks_responses(self, provider: str) -> bool:
+        if self._api != "auto":
+            return self._api == "responses"
+        if "/responses/" in self.name or _facts(self.name).get("mode") == "responses":
+            return True
+        elsewhere = self._base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
+        return provider == "openai" and not elsewhere and bool(_litellm().supports_reasoning(self.name))
+
+    # --- what came ------------------------------------------------------------------------------------------
+
+    def _reply(self, answer: Any, began: float) -> Reply:
+        hidden = getattr(answer, "_hidden_params", None) or {}
+        usage = self._usage(_mapping(getattr(answer, "usage", None)), hidden.get("response_cost"), began)
+        if hasattr(answer, "output"):
+            return self._from_responses(responses.Read(answer), usage)
         choice = answer.choices[0] if answer.choices else None
         message = choice.message if choice else None
-        blocks = getattr(message, "thinking_blocks", None) or ()
+        ended = choice.finish_reason if choice else None
+        calls = tuple(
+            ToolCall(
+                id=_clean(call.id), name=_clean(call.function.name), arguments=_clean(call.function.arguments)
+            )
+            for call in getattr(message, "tool_calls", None) or ()
+        )
+        text = _clean(getattr(message, "content", None))
+        if ended == "content_filter" and not calls:
+            self._filtered(text, usage)
         return Reply(
-            text=_clean(getattr(message, "content", None)),
+            text=text,
+            calls=calls,
+            usage=usage,
+            reasoning=_cleaned(chat.reasoning(message)),
+            truncated=ended == "length",
+        )
+
+    def _from_responses(self, read: responses.Read, usage: Usage) -> Reply:
+        if (read.incomplete == "content_filter" or read.refusal) and not read.calls:
+            self._filtered(_clean(read.refusal), usage)
+        return Reply(
+            text=_clean(read.text),
             calls=tuple(
-                ToolCall(
-                    id=_clean(call.id),
-                    name=_clean(call.function.name),
-                    arguments=_clean(call.function.arguments),
-                )
-                for call in getattr(message, "tool_calls", None) or ()
+                ToolCall(id=_clean(call.id), name=_clean(call.name), arguments=_clean(call.arguments))
+                for call in read.calls
             ),
-            usage=self._usage(answer, seconds),
-            reasoning=tuple(dict(block) for block in blocks),
-            truncated=choice is not None and choice.finish_reason == "length",
+            usage=usage,
+            reasoning=_cleaned(tuple(read.reasoning)),
+            truncated=read.incomplete == "max_output_tokens",
         )
 
-    def _usage(self, answer: Any, seconds: float) -> Usage:
-        usage = getattr(answer, "usage", None)
-        details = getattr(usage, "prompt_tokens_details", None)
-        usd = answer._hidden_params.get("response_cost")  # None where litellm's table has no price
-        return Usage(
-            model=self.name,
-            prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
-            cached_tokens=getattr(details, "cached_tokens", None) or 0,
-            completion_tokens=getattr(usage, "completion_tokens", None) or 0,
-            usd=None if usd is None else Decimal(str(usd)),
-            seconds=seconds,
+    def _filtered(self, said: str, usage: Usage) -> NoReturn:
+        words = f" It says: {_line(said)}" if said else ""
+        raise ContentFiltered(
+            f"The provider's filter holds back the reply of {self.name}.{words}", usage=usage
         )
 
-    def _refuse(self, litellm: Any, exc: Exception) -> NoReturn:
+    # --- what it cost ---------------------------------------------------------------------------------------
+
+    def _usage(self, used: Mapping[str, Any], usd: object, began: float) -> Usage:
+        seconds = time.monotonic() - began
+        return bill(self.name, used, usd=usd, own=self._price, table=_facts(self.name), seconds=seconds)
+
+    def _wasted(self, messages: Sequence[Message], received: Received, began: float) -> Usage | None:
+        """What a reply that was cut off will have cost; None where nothing was billed."""
+        if not received.cut:
+            return None
+        return self._usage(estimate(messages, len(received.body)), None, began)
+
+    # --- what went wrong ------------------------------------------------------------------------------------
+
+    def _refuse(self, litellm: Any, exc: Exception, received: Received, usage: Usage | None) -> NoReturn:
         """Raise what the provider's error means for us."""
         errors = litellm.exceptions
-        status = int(getattr(exc, "status_code", None) or 0)
+        status = received.status or int(getattr(exc, "status_code", None) or 0)
         said = self._said(exc)
         if isinstance(exc, errors.ContextWindowExceededError):
             raise ContextOverflow(f"The conversation is longer than {self.name} takes.") from exc
+        if isinstance(exc, errors.ContentPolicyViolationError):
+            raise ContentFiltered(
+                f"The provider's filter refuses the request to {self.name}: {said}"
+            ) from exc
         if "LLM Provider NOT provided" in str(exc):
             raise ModelRefused(
                 f"`{self.name}` names no provider: write {variable('model')} as provider/model, such as "
@@ -179,14 +306,19 @@ class LitellmModel:
                 f"check {variable('model')} and {variable('model_base_url')}. It says: {said}"
             ) from exc
         if status == 402 or (status == 429 and "quota" in said.lower() and "billing" in said.lower()):
-            raise ModelRefused(
-                f"The account behind {variable('model_api_key')} has no credit: {said}"
+            raise QuotaSpent(f"The account behind {variable('model_api_key')} has no credit: {said}") from exc
+        if status in BUSY:
+            raise ModelBusy(
+                f"The model {self.name} is busy ({status}): {said}", retry_after=wait_asked(received.headers)
             ) from exc
-        retryable = status in RETRYABLE or status >= 500 or status == 200 or isinstance(exc, errors.Timeout)
+        retryable = (
+            status in RETRYABLE or status >= 500 or status in (0, 200) or isinstance(exc, errors.Timeout)
+        )
         raise ModelError(
-            f"The model {self.name} failed ({status or 'no answer'}): {said}",
-            retryable=retryable,
-            retry_after=_retry_after(exc),
+            f"The model {self.name} failed ({status or 'no answer'}): {received.problem or said}",
+            retryable=retryable and not received.too_long,
+            retry_after=wait_asked(received.headers),
+            usage=usage,
         ) from exc
 
     def _said(self, exc: Exception) -> str:
@@ -194,61 +326,20 @@ class LitellmModel:
         text = str(exc).rpartition("Exception - ")[2]
         with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):  # not every one sends JSON
             text = json.loads(text)["error"]["message"]
-        line = " ".join(_clean(text).split())
+        line = _clean(text)
         if self._api_key is not None:
             line = line.replace(self._api_key.get_secret_value(), "<secret-hidden>")
-        return line if len(line) <= SAID else line[:SAID] + " ..."
+        return _line(line)
 
 
-class _Received:
-    """What came back over the wire, for when litellm cannot make a reply of it."""
-
-    def __init__(self) -> None:
-        self._raw = ""
-
-    def hear(self, details: Mapping[str, Any]) -> None:
-        """litellm calls this before the request and after the response."""
-        raw = details.get("original_response")
-        self._raw = raw if isinstance(raw, str) else ""
-
-    def usage(self) -> dict[str, int] | None:
-        """Tokens that were billed for it, in OpenAI's or Anthropic's words; None when it names none."""
-        try:
-            used = json.loads(self._raw)["usage"]
-            prompt = used.get("prompt_tokens", used.get("input_tokens"))
-            completion = used.get("completion_tokens", used.get("output_tokens"))
-            return {"prompt_tokens": int(prompt), "completion_tokens": int(completion)}
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return None
+def _mapping(usage: Any) -> dict[str, Any]:
+    """litellm's usage as a mapping."""
+    return {} if usage is None else usage if isinstance(usage, dict) else usage.model_dump()
 
 
-def _message(message: Message, sees: bool) -> dict[str, Any]:
-    """In the form of OpenAI's chat completions, which litellm turns into each provider's own."""
-    match message:
-        case FromUser(text=text, pictures=pictures) if pictures and sees:
-            return {"role": "user", "content": [{"type": "text", "text": text}, *map(_picture, pictures)]}
-        case FromUser(text=text, pictures=pictures) if pictures:
-            return {"role": "user", "content": f"{text}\n{unseen(len(pictures))}"}
-        case System(text=text) | FromUser(text=text):
-            return {"role": message.role, "content": text}
-        case FromTool(call=call, text=text):
-            return {"role": "tool", "tool_call_id": call, "content": text}
-        case FromModel(text=text, calls=calls, reasoning=reasoning):
-            sent: dict[str, Any] = {"role": "assistant", "content": text or None}
-            if calls:
-                sent["tool_calls"] = [_call(call) for call in calls]
-            if reasoning:
-                sent["thinking_blocks"] = list(reasoning)
-            return sent
-
-
-def _picture(picture: Picture) -> dict[str, Any]:
-    data = base64.b64encode(picture.data).decode("ascii")
-    return {"type": "image_url", "image_url": {"url": f"data:{picture.media};base64,{data}"}}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SAID else line[:SAID] + " ..."
 
 
 def _clean(text: object) -> str:
@@ -256,9 +347,10 @@ def _clean(text: object) -> str:
     return text.encode("utf-8", "replace").decode() if isinstance(text, str) else ""
 
 
-def _retry_after(exc: Exception) -> float | None:
-    headers = getattr(exc, "litellm_response_headers", None) or {}
+def _cleaned(blocks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """The same blocks, if they can be written as UTF-8; else none: changed ones would be refused."""
     try:
-        return max(0.0, float(headers["retry-after"]))
-    except (KeyError, ValueError):
-        return None  # absent, or a date: then our own waiting does
+        json.dumps(blocks, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, TypeError, ValueError):
+        return ()
+    return blocks

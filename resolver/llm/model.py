@@ -59,6 +59,12 @@ class FromModel(Frozen):
     text: str
     calls: tuple[ToolCall, ...] = ()
     reasoning: tuple[dict[str, Any], ...] = ()
+    model: str = ""
+    """Name of the model that said it; empty: whoever reads it."""
+
+    def reasoning_for(self, reader: str) -> tuple[dict[str, Any], ...]:
+        """The reasoning that this model gets back: its own. Signed or encrypted, no other could read it."""
+        return self.reasoning if self.model in ("", reader) else ()
 
 
 class FromTool(Frozen):

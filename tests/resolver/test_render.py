@@ -52,6 +52,7 @@ def test_a_run_reads_as_a_conversation() -> None:
                 ToolCall(id="a", name="run_shell", arguments='{"command":"ls"}'),
                 ToolCall(id="b", name="view_file", arguments='{"path":"calc.py","end":20}'),
             ),
+            model="scripted",
         ),
         FromTool(call="a", text="[1 of 2: run_shell ls]\ncalc.py\n[exit code 0, 0.3 s, in /workspace]"),
         FromTool(call="b", text="[2 of 2: view_file calc.py]\n1 def add"),

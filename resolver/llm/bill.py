@@ -1,0 +1,133 @@
+"""What a reply cost, and when the provider wants to be asked again: read from what the provider says."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from pydantic import Field
+
+from resolver.events import Usage
+from resolver.llm.model import Message
+from runtime.frozen import Frozen
+
+CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
+MILLION = Decimal(1_000_000)
+
+
+class Price(Frozen):
+    """What a model costs by its operator's own account: dollars per million tokens."""
+
+    input: Decimal = Field(ge=0)
+    output: Decimal = Field(ge=0)
+    cached: Decimal | None = Field(default=None, ge=0)
+    """Of input that the provider had kept. None: like other input."""
+
+
+def bill(
+    model: str,
+    used: Mapping[str, Any],
+    *,
+    usd: object,
+    own: Price | None,
+    table: Mapping[str, Any],
+    seconds: float,
+) -> Usage:
+    """Tokens and dollars of one reply; `used` in the words of OpenAI's APIs or Anthropic's.
+
+    Dollars: by the operator's own prices; else as the provider says (`cost`, as OpenRouter does); else `usd`, which
+    litellm reckons; else by litellm's `table`; else unknown.
+    """
+    asked = _mapping(used, "prompt_tokens_details", "input_tokens_details")
+    given = _mapping(used, "completion_tokens_details", "output_tokens_details")
+    kept = _count(used, "cache_read_input_tokens")
+    prompt = _count(used, "prompt_tokens", "input_tokens")
+    if "prompt_tokens" not in used and "input_tokens_details" not in used:
+        prompt += kept + _count(used, "cache_creation_input_tokens")  # Anthropic counts them apart
+    cached = min(prompt, _count(asked, "cached_tokens") or kept)
+    completion = _count(used, "completion_tokens", "output_tokens")
+    price = own or _of_table(table)
+    reckoned = None if price is None else _cost(price, prompt, cached, completion)
+    said = next((money for value in (used.get("cost"), usd) if (money := _money(value)) is not None), None)
+    return Usage(
+        model=model,
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        completion_tokens=completion,
+        reasoning_tokens=min(completion, _count(given, "reasoning_tokens")),
+        usd=reckoned if own is not None or said is None else said,
+        seconds=seconds,
+    )
+
+
+def estimate(messages: Sequence[Message], received: int) -> dict[str, int]:
+    """Tokens of a reply that was cut off after so many bytes, and said nothing of what it cost."""
+    sent = sum(len(message.model_dump_json(exclude={"pictures"})) for message in messages)
+    return {
+        "prompt_tokens": sent // CHARACTERS_PER_TOKEN,
+        "completion_tokens": received // CHARACTERS_PER_TOKEN,
+    }
+
+
+def wait_asked(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the provider asks us to wait, from headers with names in small letters; None: it says nothing.
+
+    Source: RFC 9110 (seconds or a date); `retry-after-ms` is OpenAI's.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            if math.isfinite(seconds := float(headers[name])):
+                return max(0.0, seconds * unit)
+        except (KeyError, ValueError):
+            continue
+    try:
+        until = parsedate_to_datetime(headers["retry-after"])
+    except (KeyError, ValueError):
+        return None
+    return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _cost(price: Price, prompt: int, cached: int, completion: int) -> Decimal:
+    kept = price.input if price.cached is None else price.cached
+    return ((prompt - cached) * price.input + cached * kept + completion * price.output) / MILLION
+
+
+def _of_table(table: Mapping[str, Any]) -> Price | None:
+    """litellm's price of a model; it gives dollars per token."""
+    asked, given = _money(table.get("input_cost_per_token")), _money(table.get("output_cost_per_token"))
+    if asked is None or given is None:
+        return None
+    kept = _money(table.get("cache_read_input_token_cost"))
+    return Price(
+        input=asked * MILLION, output=given * MILLION, cached=None if kept is None else kept * MILLION
+    )
+
+
+def _money(value: object) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    try:
+        money = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return money if money.is_finite() and money >= 0 else None
+
+
+def _mapping(used: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    return next((value for name in names if isinstance(value := used.get(name), Mapping)), {})
+
+
+def _count(used: Mapping[str, Any], *names: str) -> int:
+    """A number of tokens; what is none, or negative, counts as none."""
+    for name in names:
+        value = used.get(name)
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and value > 0
+        ):
+            return int(value)
+    return 0
