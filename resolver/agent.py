@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 
 from resolver import prose, rules
-from resolver.actions import Finish, Malformed
+from resolver.actions import Finish, Malformed, Result
 from resolver.condenser import ROOM, Room, Shorter
 from resolver.domain import Patch
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
@@ -63,6 +63,8 @@ class Agent:
     """Why the sandbox before this one is gone, if that is known."""
     room: Room = ROOM
     """How long the conversation may get, and who makes it shorter."""
+    recover: Callable[[Call], Awaitable[Result | None]] | None = None
+    """What is known of a call that was in flight, from a log of its own. None: no call has one."""
     _arrived: bool = field(default=False, init=False)
 
     async def run(self, log: Log) -> Ended:
@@ -90,8 +92,11 @@ class Agent:
             with contextlib.suppress(ChangeTooLarge):  # told with the next call that changes something
                 await self._save(log)
         for number, call in enumerate(_in_order(trajectory.unanswered())):
-            message = prose.lost(saved=saved and number == 0, adopted=self.adopted)
-            await log.append(Observed(call=call.id, observation=Failed(reason="lost", message=message)))
+            observation = await self.recover(call) if self.recover else None
+            if observation is None:
+                message = prose.lost(saved=saved and number == 0, adopted=self.adopted)
+                observation = Failed(reason="lost", message=message)
+            await log.append(Observed(call=call.id, observation=observation))
 
     async def _step(self, log: Log) -> None:
         trajectory = log.trajectory

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from resolver.actions import Action, Reported, Result
-from resolver.domain import EndingReason, Job, Outcome, Patch, Spent, Thread, Verdict
+from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
 from runtime.egress import Network, Visit, merged
 from runtime.frozen import Frozen
 from runtime.observations import Failed, Picture
@@ -60,6 +60,24 @@ class Started(Frozen):
     """Of the agent's sandbox; the tests' have none."""
 
 
+class Assigned(Frozen):
+    """A run began that another one asked for: its task, and its share of what that one may still use."""
+
+    kind: Literal["assigned"] = "assigned"
+    parent: RunId
+    call: str
+    """Id of the parent's call, which its report answers."""
+    depth: int = Field(ge=2)
+    """A job's own run has depth 1."""
+    task: str
+    model: str
+    steps: int
+    seconds: float
+    usd: Decimal
+    concise: bool = False
+    """It is shown how a single value is given as an answer."""
+
+
 class Prepared(Frozen):
     """The repository's own set-up was done, found done, or failed."""
 
@@ -91,6 +109,8 @@ class Told(Frozen):
     source: Literal["brief", "program", "comment", "resume", "nudge", "planning"]
     """resume: the run goes on in a new sandbox; what passed between the entry before and this is not work.
     nudge: the run looks stuck. planning: it is time to look back and ahead."""
+    by: JobId | None = None
+    """The trigger that brought it, so that it is told once."""
     pictures: tuple[Picture, ...] = ()
     """Shown with the text, to models that see."""
 
@@ -122,7 +142,7 @@ class Delegated(Frozen):
     kind: Literal["delegated"] = "delegated"
     call: str
     """Id of the call; its observation is a Reported."""
-    run: str
+    run: RunId
     """Id of that log."""
     task: str
 
@@ -186,6 +206,13 @@ class Connected(Frozen):
     visits: tuple[Visit, ...]
 
 
+class Resumed(Frozen):
+    """This trigger answers an earlier run: the work goes on in that one's log, and this one says how it settled."""
+
+    kind: Literal["resumed"] = "resumed"
+    run: JobId
+
+
 class Settled(Frozen):
     """What became of the job; the last event of a run that nobody has to continue."""
 
@@ -195,6 +222,7 @@ class Settled(Frozen):
 
 Event = Annotated[
     Started
+    | Assigned
     | Prepared
     | Prompted
     | Told
@@ -207,6 +235,7 @@ Event = Annotated[
     | Ended
     | Judged
     | Connected
+    | Resumed
     | Settled,
     Field(discriminator="kind"),
 ]
@@ -237,6 +266,20 @@ class Trajectory:
     @property
     def started(self) -> Started | None:
         return next((event for event in self if isinstance(event, Started)), None)
+
+    @property
+    def assigned(self) -> Assigned | None:
+        """Who asked for this run; None: a job."""
+        return next((event for event in self if isinstance(event, Assigned)), None)
+
+    def delegations(self) -> tuple[tuple[Delegated, Reported | None], ...]:
+        """What was handed to other agents, each with its report if there is one yet."""
+        reports = {
+            event.call: event.observation
+            for event in self
+            if isinstance(event, Observed) and isinstance(event.observation, Reported)
+        }
+        return tuple((event, reports.get(event.call)) for event in self if isinstance(event, Delegated))
 
     @property
     def prepared(self) -> Prepared | None:

@@ -16,7 +16,8 @@ from resolver.summary import Step, Summary, clip, summarize
 from runtime.egress import WHY, Network, Refusal
 from runtime.text import clip as shortened
 
-if TYPE_CHECKING:  # brief.py imports this module
+if TYPE_CHECKING:  # these import this module
+    from resolver.actions import Reported
     from resolver.brief import Brief
 
 
@@ -151,6 +152,49 @@ def quiet(text: str) -> str:
     """Text of a model or a stranger that mentions nobody, closes nothing and loads nothing when shown.
 
     A zero-width space is put after what would make it live (`@name`, `#12`, `<tag`, `![`, a closing keyword):
+# --- what the browsing agent reads, and what is said of it --------------------------------------------------
+
+
+def browsing_system() -> str:
+    """The browsing agent's system prompt."""
+    return _render("prompts/browsing_system.md.j2")
+
+
+def browsing_prompt(prompt: BrowsingPrompt, longest: int) -> str:
+    """Everything else that the browsing agent is shown; `longest`: characters of a report."""
+    return _render("prompts/browsing.md.j2", prompt=prompt, task=prompt.task.strip(), longest=longest)
+
+
+def no_action(*, cut_off: bool) -> str:
+    """That no action was found in a reply; `cut_off`: it ran into the output limit."""
+    return _render("prompts/no_action.md.j2", cut_off=cut_off).strip()
+
+
+def action_too_long(length: int, limit: int) -> str:
+    """Why an action was not run; both in characters."""
+    return _render("prompts/action_too_long.md.j2", length=length, limit=limit).strip()
+
+
+def not_delegated(*, too_deep: bool) -> str:
+    """Why a task was not handed to another agent: its depth, or what is left of the run's limits."""
+    return _render("prompts/not_delegated.md.j2", too_deep=too_deep).strip()
+
+
+def browsing_unfinished(detail: str, page: Page | None, thought: str) -> str:
+    """What there is to say of a browsing agent that ended without a report."""
+    return _render("prompts/browsing_unfinished.md.j2", detail=detail, page=page, thought=thought).strip()
+
+
+def reported(report: Reported) -> str:
+    """What another agent reported, as the one reads it that asked: nothing in it can pass for the program's words."""
+    return _render("prompts/reported.md.j2", report=report).strip()
+
+
+def browsing_stopped() -> str:
+    """How a browsing agent ended whose program was killed."""
+    return _render("prompts/browsing_stopped.md.j2").strip()
+
+
     it works inside and outside of code alike, where escapes would show.
     """
     return _CLOSING.sub(
@@ -250,6 +294,11 @@ def failed(sentence: str, run: str) -> str:
 def sent_back(verdict: Verdict) -> str:
     """What the agent hears when its patch breaks tests that passed before."""
     return _render("prompts/sent_back.md.j2", verdict=verdict)
+def asked(question: str, story: Summary) -> str:
+    """What is said in the thread when the run waits for an answer."""
+    return _reply("asked.md.j2", question=question, story=story).strip()
+
+
 
 
 def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:

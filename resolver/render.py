@@ -47,6 +47,7 @@ MAX_RESULT = 60_000  # characters; the sandbox clips at 30,000, but it is the sa
 MAX_LABEL = 80  # characters
 LASTING = frozenset({"brief", "comment"})
 """Whose words stay when a conversation is condensed: what is asked, and what people said since."""
+    Picture,
 UNRECORDED = "[the answer to this call was not recorded]"
 
 
@@ -141,6 +142,23 @@ def is_maskable(observation: Result) -> bool:
     """Whether the result can be had again; what another agent reported was paid for, and an error is short."""
     return isinstance(observation, Ran | RanPython | Viewed | Page | Edited | Executed | Content | Noted)
 
+    for call in reply.calls:  # providers take pictures from a user, and a user only when all is answered
+        if call.id not in masked and (pictures := _pictures(answers.get(call.id))):
+            yield FromUser(text=f"[{_counted(pictures)} of {_label(call.action)}]", pictures=pictures)
+
+
+def _pictures(answer: Result | None) -> tuple[Picture, ...]:
+    match answer:
+        case RanPython(pictures=pictures):
+            return pictures
+        case Page(screenshot=Picture() as screenshot):
+            return (screenshot,)
+        case _:
+            return ()
+
+
+def _counted(pictures: tuple[Picture, ...]) -> str:
+    return "1 picture" if len(pictures) == 1 else f"{len(pictures)} pictures"
 
 def _masked(observation: Result) -> str:
     """What a result was, in place of it."""
@@ -207,16 +225,14 @@ def _text(observation: Result) -> str:
     match observation:
         case Ran():
             return _ran(observation)
-        case RanPython(output=output, seconds=seconds, note=note):
-            remark = f"[{note}]\n" if note else ""
-            how = "done" if observation.ok else "not done"
-            return f"{_ended_line(output) or '[no output]'}{remark}[{how}, {seconds:.1f} s]"
+        case RanPython():
+            return _ran_python(observation)
         case Page():
-            return observation.tree
-        case Wanted(task=task):
-            return f"[waits for: {task}]"
-        case Reported(text=text, status=status):
-            return f"{_ended_line(text)}[{status}]"
+            return _page(observation)
+        case Wanted(sense=sense, files=files, task=task):
+            return f"[the cell waits for a look at {len(files)} file(s) ({sense}): {task}]"
+        case Reported():
+            return prose.reported(observation)
         case Viewed(text=text) | Noted(text=text):
             return text or "[empty]"
         case Edited(path=path, diff=diff, warning=warning):
@@ -247,3 +263,19 @@ def _facts(ran: Ran) -> str:
 
 def _ended_line(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
+def _ran_python(ran: RanPython) -> str:
+    lines = [f"[{_counted(ran.pictures)}, shown below]"] if ran.pictures else []
+    lines += [f"[{ran.note}]"] if ran.note else []
+    how = "done" if ran.ok else "not done: it raised an error, or was stopped"
+    return (_ended_line(ran.output) or "[no output]\n") + "\n".join([*lines, f"[{how}, {ran.seconds:.1f} s]"])
+
+
+def _page(page: Page) -> str:
+    tabs = [tab.url for tab in page.tabs if not tab.active]
+    lines = [f"[at {page.url}]", *(f"[another tab: {url}]" for url in tabs)]
+    lines += [f"[{note}]" for note in page.notes]
+    lines += [f"[failed: {page.error}]"] if page.error else []
+    lines += ["[screenshot, shown below]"] if page.screenshot else []
+    return (_ended_line(page.tree) or "[the page is empty]\n") + "\n".join(lines)
+
+

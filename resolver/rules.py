@@ -6,7 +6,8 @@ from decimal import Decimal
 
 from pydantic import Field
 
-from resolver.actions import Action, Result
+from resolver.actions import Action, Reported, Result
+from resolver.domain import Spent
 from resolver.events import Decided, Ended, Observed, Told, Trajectory
 from runtime.actions import SendInput
 from runtime.frozen import Frozen
@@ -51,13 +52,40 @@ def ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
     return None
 
 
+def share(limits: Limits, spent: Spent, steps: int) -> Limits | None:
+    """What a run may hand on to another one: half of what it has left, at most so many steps.
+
+    The other half is for making use of what comes back. None: too little is left.
+    """
+    left = limits.steps - spent.steps
+    seconds, usd = limits.seconds - spent.seconds, limits.usd - spent.usd
+    if left < 2 or seconds <= 0 or usd <= 0:
+        return None
+    return Limits(steps=min(steps, left // 2), seconds=seconds / 2, usd=usd / 2)
+
+
 def steps_left(trajectory: Trajectory, limits: Limits) -> int | None:
     """How many replies are left, when the model is to be told so now; None at any other time.
 
     A run of few steps is not worth the warning: it would come with the brief.
     """
-    left = limits.steps - len(trajectory.decisions())
-    return left if left == NOTICE and limits.steps >= 3 * NOTICE else None
+    left = limits.steps - trajectory.spent().steps
+    due = 0 < left <= NOTICE < left + _last_cost(trajectory)
+    return left if due and limits.steps >= 3 * NOTICE else None
+
+
+def _last_cost(trajectory: Trajectory) -> int:
+    """How many replies were given since the last one began: itself, and those of agents that it asked."""
+    cost = 0
+    for entry in reversed(trajectory.entries):
+        match entry.event:
+            case Observed(observation=Reported(spent=spent)):
+                cost += spent.steps
+            case Decided():
+                return cost + 1
+            case _:
+                continue
+    return cost
 
 
 def silent_replies(trajectory: Trajectory) -> int:

@@ -5,11 +5,12 @@ from decimal import Decimal
 
 import pytest
 
-from resolver.actions import Action
+from resolver.actions import Action, Browse, Reported, Result
+from resolver.domain import Spent
 from resolver.events import Call, Decided, Ended, Entry, Event, Observed, Told, Trajectory, Usage
-from resolver.rules import Limits, ending, steps_left
+from resolver.rules import Limits, ending, share, steps_left
 from runtime.actions import RunShell, SendInput, ViewFile
-from runtime.observations import Observation, Ran, Viewed
+from runtime.observations import Ran, Viewed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,9 +24,7 @@ def run(*events: Event, seconds_apart: float = 1) -> Trajectory:
     )
 
 
-def step(
-    number: int, action: Action, result: Observation, usd: Decimal | None = Decimal("0.1")
-) -> list[Event]:
+def step(number: int, action: Action, result: Result, usd: Decimal | None = Decimal("0.1")) -> list[Event]:
     call = Call(id=f"c{number}", action=action)
     usage = Usage(model="m", usd=usd)
     return [Decided(thought="", calls=(call,), usage=usage), Observed(call=call.id, observation=result)]
@@ -109,3 +108,28 @@ def test_the_last_steps_are_announced_at_one_moment_only() -> None:
     said = [steps_left(run(*events[: 2 * n]), Limits(steps=20)) for n in range(20)]
     assert [n for n, left in enumerate(said) if left] == [15] and said[15] == 5
     assert steps_left(run(*events[:2]), Limits(steps=6)) is None
+
+
+def test_the_last_steps_are_announced_though_a_delegate_took_the_fifth_last_of_them() -> None:
+    events = [event for n in range(10) for event in step(n, ViewFile(path=str(n)), SEEN)]
+    report = Reported(run="r", status="answered", text="42", spent=Spent(steps=6))
+    events += step(10, Browse(task="Look."), report)
+    assert steps_left(run(*events[:-1]), Limits(steps=20)) is None
+    assert steps_left(run(*events), Limits(steps=20)) == 3
+    events += step(11, ViewFile(path="a"), SEEN)
+    assert steps_left(run(*events), Limits(steps=20)) is None
+
+
+def test_half_of_what_is_left_can_be_handed_on() -> None:
+    limits = Limits(steps=100, seconds=600, usd=Decimal(2))
+    spent = Spent(steps=10, seconds=100, usd=Decimal("0.5"))
+    assert share(limits, spent, steps=30) == Limits(steps=30, seconds=250, usd=Decimal("0.75"))
+    assert share(limits, spent.model_copy(update={"steps": 80}), steps=30) == Limits(
+        steps=10, seconds=250, usd=Decimal("0.75")
+    )
+
+
+@pytest.mark.parametrize("spent", [{"steps": 99}, {"seconds": 600.0}, {"usd": Decimal(3)}])
+def test_of_nothing_nothing_is_handed_on(spent: dict[str, object]) -> None:
+    limits = Limits(steps=100, seconds=600, usd=Decimal(2))
+    assert share(limits, Spent.model_validate(spent), steps=30) is None

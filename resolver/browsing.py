@@ -1,0 +1,139 @@
+"""The browsing agent: a page and what was done so far make one prompt, the reply's last fenced block is the action.
+
+Like any agent here it reads its next step from its log. Source: arXiv:2407.16741v2, section 3.
+"""
+
+from resolver import prose, rules
+from resolver.actions import Malformed, Reported
+from resolver.browsing_prompt import MAX_ANSWER, last_page, shown
+from resolver.domain import RunId
+from resolver.errors import ContextOverflow, ModelError, ModelRefused
+from resolver.events import Call, Decided, Ended, Event, Observed, Prompted, Trajectory
+from resolver.llm.fences import blocks
+from resolver.llm.model import Model, Reply
+from resolver.log import Log
+from resolver.rules import Limits
+from runtime.actions import UseBrowser
+from runtime.browser_calls import DEFAULT
+from runtime.observations import Failed, Look, Page
+from runtime.sandbox import Sandbox
+from runtime.text import clip
+
+ALLOWED = (*DEFAULT, "report_infeasible", "new_tab", "tab_focus", "tab_close")
+"""The calls of the prompt's action space, and those that it names where they are of use."""
+UNREADABLE = 3
+"""So many replies in a row without an action end the run."""
+MAX_REPLY = 100_000  # characters of a reply, its last ones, in which an action is looked for
+MAX_CODE = 20_000  # characters of one action
+MAX_THOUGHT = 20_000  # characters of a reply's text that the log keeps; prompts show less of it
+
+FIRST_LOOK = "first-look"
+"""Stands for a call's id where the program looks at the page before the model is asked."""
+
+
+async def work(log: Log, model: Model, sandbox: Sandbox, limits: Limits) -> Ended:
+    """Work on what the log was assigned, until that has ended.
+
+    Raises ModelRefused when the operator must act, SandboxError when the machine failed.
+    """
+    look = Look(screenshot=model.sees)
+    await log.append(Prompted(system=prose.browsing_system(), tools=()))
+    first = await sandbox.act(UseBrowser(look=look))
+    await log.append(Observed(call=FIRST_LOOK, observation=first))
+    while (ended := log.trajectory.ended) is None:
+        await log.append(await _next(log.trajectory, model, sandbox, limits, look))
+    return ended
+
+
+async def _next(trajectory: Trajectory, model: Model, sandbox: Sandbox, limits: Limits, look: Look) -> Event:
+    if calls := trajectory.unanswered():
+        return await _answer(calls[0], sandbox)
+    if ended := _ending(trajectory, limits):
+        return ended
+    try:
+        reply = await model.reply(shown(trajectory), ())
+    except ModelRefused:
+        raise  # no other run would fare better: the operator must hear it
+    except ContextOverflow as exc:
+        return Ended(reason="limit", detail=str(exc))
+    except ModelError as exc:
+        return Ended(reason="error", detail=str(exc))
+    return decided(reply, f"step-{len(trajectory.decisions()) + 1}", look)
+
+
+async def _answer(call: Call, sandbox: Sandbox) -> Observed:
+    match call.action:
+        case UseBrowser() as action:
+            return Observed(call=call.id, observation=await sandbox.act(action))
+        case Malformed(problem=problem):
+            return Observed(call=call.id, observation=Failed(reason="malformed", message=problem))
+        case other:
+            raise AssertionError(f"{other.kind} is no action of a browsing agent")
+
+
+def _ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
+    """Why the model is not to be asked again, if there is a reason."""
+    if has_reported(trajectory):
+        return Ended(reason="finished", detail="It reported and ended its work.")
+    if last_page(trajectory) is None:
+        failures = [event.observation for event in trajectory if isinstance(event, Observed)]
+        problem = next((each.message for each in failures if isinstance(each, Failed)), "")
+        return Ended(reason="error", detail=f"The browser shows no page. {problem}".strip())
+    if _unreadable(trajectory) >= UNREADABLE:
+        detail = f"It gave {UNREADABLE} replies in a row without an action that could be read."
+        return Ended(reason="stuck", detail=detail)
+    return rules.ending(trajectory, limits)
+
+
+def has_reported(trajectory: Trajectory) -> bool:
+    """Whether it gave its answer, or said that there is none."""
+    page = last_page(trajectory)
+    return page is not None and (page.answer is not None or page.infeasible is not None)
+
+
+def _unreadable(trajectory: Trajectory) -> int:
+    """How many replies at the end of the run held no action."""
+    count = 0
+    for reply in reversed(trajectory.decisions()):
+        if not any(isinstance(call.action, Malformed) for call in reply.calls):
+            break
+        count += 1
+    return count
+
+
+def decided(reply: Reply, call: str, look: Look) -> Decided:
+    """A reply with its one action: the text of its last fenced block; what stands before it is the thought."""
+    text = reply.text[-MAX_REPLY:]
+    block = next(reversed(blocks(text)), None)
+    action: UseBrowser | Malformed
+    if block is None or not block.text.strip():
+        problem = prose.no_action(cut_off=reply.truncated)
+        action = Malformed(name="use_browser", arguments="", problem=problem)
+    elif len(block.text) > MAX_CODE:
+        problem = prose.action_too_long(len(block.text), MAX_CODE)
+        action = Malformed(name="use_browser", arguments="", problem=problem)
+    else:
+        action = UseBrowser(code=block.text, allowed=ALLOWED, look=look)
+        text = text[: block.start]
+    return Decided(
+        thought=text.strip()[:MAX_THOUGHT],
+        calls=(Call(id=call, action=action),),
+        usage=reply.usage,
+        reasoning=reply.reasoning,
+        truncated=reply.truncated,
+    )
+
+
+def report(run: RunId, trajectory: Trajectory) -> Reported:
+    """What became of the run, for who asked for it."""
+    spent = trajectory.spent()
+    match last_page(trajectory):
+        case Page(answer=str(text)):
+            return Reported(run=run, status="answered", text=clip(text, MAX_ANSWER), spent=spent)
+        case Page(infeasible=str(text)):
+            return Reported(run=run, status="infeasible", text=clip(text, MAX_ANSWER), spent=spent)
+        case page:
+            ended, replies = trajectory.ended, trajectory.decisions()
+            detail = ended.detail if ended else "It never began."
+            text = prose.browsing_unfinished(detail, page, replies[-1].thought if replies else "")
+            return Reported(run=run, status="unfinished", text=clip(text, MAX_ANSWER), spent=spent)
