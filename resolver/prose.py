@@ -19,6 +19,8 @@ from runtime.text import clip as shortened
 if TYPE_CHECKING:  # these import this module
     from resolver.actions import Reported
     from resolver.brief import Brief
+    from resolver.browsing_prompt import BrowsingPrompt
+    from runtime.observations import Page
 
 
 @cache
@@ -139,19 +141,6 @@ def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> 
     return _render("prompts/masked.md.j2", size=size, what=what, facts=facts).strip()
 
 
-# --- what people read on the forge --------------------------------------------------------------------------
-
-_ZERO_WIDTH = "\u200b"
-_LIVE = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")
-_CLOSING = re.compile(
-    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)(?=:?\s+(?:#|GH-|https?://|[\w.-]+/))", re.I
-)
-
-
-def quiet(text: str) -> str:
-    """Text of a model or a stranger that mentions nobody, closes nothing and loads nothing when shown.
-
-    A zero-width space is put after what would make it live (`@name`, `#12`, `<tag`, `![`, a closing keyword):
 # --- what the browsing agent reads, and what is said of it --------------------------------------------------
 
 
@@ -195,6 +184,19 @@ def browsing_stopped() -> str:
     return _render("prompts/browsing_stopped.md.j2").strip()
 
 
+# --- what people read on the forge --------------------------------------------------------------------------
+
+_ZERO_WIDTH = "\u200b"
+_LIVE = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")
+_CLOSING = re.compile(
+    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)(?=:?\s+(?:#|GH-|https?://|[\w.-]+/))", re.I
+)
+
+
+def quiet(text: str) -> str:
+    """Text of a model or a stranger that mentions nobody, closes nothing and loads nothing when shown.
+
+    A zero-width space is put after what would make it live (`@name`, `#12`, `<tag`, `![`, a closing keyword):
     it works inside and outside of code alike, where escapes would show.
     """
     return _CLOSING.sub(
@@ -281,6 +283,16 @@ def setup_lacks(programs: Sequence[str]) -> str:
     return _reply("setup_lacks.md.j2", programs=programs).strip()
 
 
+def answer(job: Job) -> str:
+    """What a person answered, as the agent is told it."""
+    return _render("prompts/answer.md.j2", job=job).strip()
+
+
+def asked(question: str, story: Summary) -> str:
+    """What is said in the thread when the run waits for an answer."""
+    return _reply("asked.md.j2", question=question, story=story).strip()
+
+
 def refused(explanation: str) -> str:
     """The answer to a trigger that was not admitted."""
     return _reply("refused.md.j2", explanation=explanation)
@@ -294,11 +306,6 @@ def failed(sentence: str, run: str) -> str:
 def sent_back(verdict: Verdict) -> str:
     """What the agent hears when its patch breaks tests that passed before."""
     return _render("prompts/sent_back.md.j2", verdict=verdict)
-def asked(question: str, story: Summary) -> str:
-    """What is said in the thread when the run waits for an answer."""
-    return _reply("asked.md.j2", question=question, story=story).strip()
-
-
 
 
 def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:

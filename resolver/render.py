@@ -8,7 +8,18 @@ from typing import assert_never
 import pydantic_core
 
 from resolver import prose
-from resolver.actions import Action, Ask, Browse, CallTool, Finish, Malformed, Plan, Reported, Result, Think
+from resolver.actions import (
+    Action,
+    Ask,
+    Browse,
+    CallTool,
+    Finish,
+    Malformed,
+    Plan,
+    Reported,
+    Result,
+    Think,
+)
 from resolver.events import Call, Condensed, Decided, Event, Observed, Prompted, Told, Trajectory
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
 from runtime.actions import (
@@ -35,6 +46,7 @@ from runtime.observations import (
     Failed,
     Noted,
     Page,
+    Picture,
     Ran,
     RanPython,
     Viewed,
@@ -47,7 +59,6 @@ MAX_RESULT = 60_000  # characters; the sandbox clips at 30,000, but it is the sa
 MAX_LABEL = 80  # characters
 LASTING = frozenset({"brief", "comment"})
 """Whose words stay when a conversation is condensed: what is asked, and what people said since."""
-    Picture,
 UNRECORDED = "[the answer to this call was not recorded]"
 
 
@@ -130,18 +141,6 @@ def _exchange(reply: Decided, answers: dict[str, Result], masked: frozenset[str]
         answer = answers.get(call.id)
         label = f"[{number} of {len(calls)}: {_label(call.action)}]\n" if len(calls) > 1 else ""
         yield FromTool(call=call.id, text=label + _answer(answer, masked=call.id in masked))
-
-
-def _answer(answer: Result | None, *, masked: bool) -> str:
-    if answer is None:
-        return UNRECORDED
-    return _masked(answer) if masked and is_maskable(answer) else result(answer)
-
-
-def is_maskable(observation: Result) -> bool:
-    """Whether the result can be had again; what another agent reported was paid for, and an error is short."""
-    return isinstance(observation, Ran | RanPython | Viewed | Page | Edited | Executed | Content | Noted)
-
     for call in reply.calls:  # providers take pictures from a user, and a user only when all is answered
         if call.id not in masked and (pictures := _pictures(answers.get(call.id))):
             yield FromUser(text=f"[{_counted(pictures)} of {_label(call.action)}]", pictures=pictures)
@@ -159,6 +158,18 @@ def _pictures(answer: Result | None) -> tuple[Picture, ...]:
 
 def _counted(pictures: tuple[Picture, ...]) -> str:
     return "1 picture" if len(pictures) == 1 else f"{len(pictures)} pictures"
+
+
+def _answer(answer: Result | None, *, masked: bool) -> str:
+    if answer is None:
+        return UNRECORDED
+    return _masked(answer) if masked and is_maskable(answer) else result(answer)
+
+
+def is_maskable(observation: Result) -> bool:
+    """Whether the result can be had again; what another agent reported was paid for, and an error is short."""
+    return isinstance(observation, Ran | RanPython | Viewed | Page | Edited | Executed | Content | Noted)
+
 
 def _masked(observation: Result) -> str:
     """What a result was, in place of it."""
@@ -255,14 +266,6 @@ def _ran(ran: Ran) -> str:
     return (_ended_line(ran.output) or "[no output]\n") + _facts(ran)
 
 
-def _facts(ran: Ran) -> str:
-    code = "no exit code" if ran.exit_code is None else f"exit code {ran.exit_code}"
-    note = f"[{ran.note}]\n" if ran.note else ""
-    return f"{note}[{code}, {ran.seconds:.1f} s, in {ran.cwd}]"
-
-
-def _ended_line(text: str) -> str:
-    return text if not text or text.endswith("\n") else text + "\n"
 def _ran_python(ran: RanPython) -> str:
     lines = [f"[{_counted(ran.pictures)}, shown below]"] if ran.pictures else []
     lines += [f"[{ran.note}]"] if ran.note else []
@@ -279,3 +282,11 @@ def _page(page: Page) -> str:
     return (_ended_line(page.tree) or "[the page is empty]\n") + "\n".join(lines)
 
 
+def _facts(ran: Ran) -> str:
+    code = "no exit code" if ran.exit_code is None else f"exit code {ran.exit_code}"
+    note = f"[{ran.note}]\n" if ran.note else ""
+    return f"{note}[{code}, {ran.seconds:.1f} s, in {ran.cwd}]"
+
+
+def _ended_line(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
