@@ -83,6 +83,9 @@ class RunPython(Frozen):
 class ViewFile(Frozen):
     """Show a text file with line numbers, at most 400 lines at a time, or list a directory.
 
+    A PDF, Word, PowerPoint or Excel file or a notebook is shown as Markdown, converted from it; of a picture, a
+    recording or a video it tells what it is.
+
     Lines are never cut out of the middle: when the file goes on, the last line of the answer names the next
     range to ask for.
     """
@@ -106,7 +109,8 @@ class CreateFile(Frozen):
 class ReplaceText(Frozen):
     """Replace one piece of text in a file. `old` must occur exactly once, so include enough lines around it.
 
-    Returns the diff of the edit. A syntax error that a Python file has afterwards is reported with its line.
+    Returns the diff of the edit. A syntax error that a Python or JavaScript file has afterwards is reported
+    with its line.
     """
 
     kind: Literal["replace_text"] = "replace_text"

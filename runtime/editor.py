@@ -1,9 +1,7 @@
 """View, create, replace, insert, undo: edits by exact text, each answered with its diff."""
 
-import ast
 import hashlib
 import re
-import warnings
 from collections import deque
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,8 +9,10 @@ from pathlib import Path
 
 from runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
 from runtime.diff import unified
+from runtime.documents import READABLE, Documents
 from runtime.listing import listing
 from runtime.observations import Edited, Viewed
+from runtime.skills.lint import new_syntax_error
 from runtime.text import LIMIT, clip
 from runtime.tree import Tree, Unfit, missing
 
@@ -58,15 +58,17 @@ class _Step:
 class Editor:
     """Edits the files of one work tree. Methods block; they raise Unfit with what to do instead."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, documents: Documents | None = None) -> None:
         self._tree = tree
+        self._documents = documents or Documents()
         self._steps: deque[_Step] = deque()
 
     def view(self, action: ViewFile) -> Viewed:
         real = self._tree.find(action.path)
         if real.is_dir():
             return Viewed(text=listing(real, self._tree.name(real)))
-        lines = _lines(Text.parse(self._load(action.path)).body)
+        document = self._documents.text(self._tree.file(action.path), action.path)
+        lines = _lines(Text.parse(self._load(action.path)).body if document is None else document)
         if not lines:
             return Viewed(text="[the file is empty]")
         if action.start > len(lines):
@@ -164,7 +166,9 @@ class Editor:
             raise missing(path, error) from error
         if b"\0" in data:
             raise Unfit(
-                "binary", f"{path} is a binary file: look at it with file, xxd or strings in run_shell"
+                "binary",
+                f"{path} is a binary file: look at it with file, xxd or strings in run_shell "
+                f"(view_file shows {READABLE})",
             )
         return data
 
@@ -188,7 +192,7 @@ class Editor:
     def _edited(self, real: Path, before: bytes, after: bytes) -> Edited:
         name = self._tree.name(real)
         diff = unified(_shown(Text.parse(before).body), _shown(Text.parse(after).body), name)
-        return Edited(path=name, diff=clip(diff), warning=_syntax_error(real, after))
+        return Edited(path=name, diff=clip(diff), warning=new_syntax_error(real, before or None, after))
 
 
 def _lines(body: str) -> list[str]:
@@ -251,18 +255,3 @@ def _nearest(body: str, old: str, path: str) -> str:
         return f"old is not in {path}, nor anything similar: view the file and copy the text from there"
     shown = "\n".join(f"{by_text[text]:6}\t{_shown(lines[by_text[text] - 1])[:500]}" for text in close)
     return f"old is not in {path}; the lines most like it are:\n{shown}"
-
-
-def _syntax_error(real: Path, data: bytes) -> str | None:
-    if real.suffix not in (".py", ".pyi"):
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(data)
-    except SyntaxError as error:
-        text = f": {error.text.strip()[:200]}" if error.text else ""
-        return _shown(f"{error.msg}, line {error.lineno}{text}")
-    except (ValueError, RecursionError, MemoryError) as error:
-        return f"Python cannot parse the file: {error}"
-    return None

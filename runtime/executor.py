@@ -27,6 +27,7 @@ from runtime.actions import (
     WriteBytes,
 )
 from runtime.browser import Browser
+from runtime.documents import Documents
 from runtime.editor import Editor
 from runtime.kernel import Kernel
 from runtime.observations import Content, Executed, Failed, Noted, Observation, Ran, Written
@@ -54,8 +55,8 @@ class Executor:
         self._tree = Tree(root, scratch)
         self._env = dict(env)
         self._shell = Shell(self._tree.root, self._tree.scratch, env)
-        self._editor = Editor(self._tree)
         plugins = plugins or Plugins()
+        self._editor = Editor(self._tree, Documents(plugins))
         self._kernel = Kernel(self._tree.root, self._tree.scratch, env, plugins)
         self._browser = Browser(self._tree.root, self._tree.scratch, env, plugins)
         self._oom_kills = oom_kills

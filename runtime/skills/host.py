@@ -63,9 +63,10 @@ def convert(*arguments: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RuntimeError(f"the program that reads documents could not be run: {error}") from error
+    if ran.returncode < 0:
+        raise RuntimeError("it takes more time or memory to read than a document may")
     if ran.returncode:
-        said = ran.stderr.decode("utf-8", "replace").strip()
-        raise RuntimeError(said or f"the program that reads documents ended with {ran.returncode}")
+        raise RuntimeError(ran.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
     return ran.stdout.decode("utf-8", "replace")
 
 

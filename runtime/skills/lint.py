@@ -13,6 +13,7 @@ from pathlib import Path
 
 PYTHON = (".py", ".pyi")
 JAVASCRIPT = (".js", ".mjs", ".cjs")
+_OF_MODULES = ("outside a module", "Unexpected token 'export'")
 SECONDS = 10  # for one look by node
 LARGEST = 2 << 20  # bytes of a script that node is shown
 
@@ -57,7 +58,7 @@ def _javascript(node: str, suffix: str, data: bytes) -> str | None:
         if (found := _checked(node, kind, data)) is None:
             return None
         # As a script, a module's first fault is that it is one.
-        if error is None or "outside a module" in error:
+        if error is None or any(sign in error for sign in _OF_MODULES):
             error = found
     # Where a value should be, `<` is JSX, which node does not know.
     return None if error and "Unexpected token '<'" in error else error

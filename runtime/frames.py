@@ -1,0 +1,42 @@
+"""Frames of a video as JPEG files, made small enough for a model to look at."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import av
+
+WIDEST = 1024  # pixels of the longer side of a frame
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    number: int
+    """Counted from 0, in the order in which they are shown."""
+    path: Path
+
+
+def frames(video: Path, interval: int, directory: Path) -> Iterator[Frame]:
+    """Each `interval`-th frame, beginning with the first. Raises OSError or ValueError for what is no video."""
+    with video.open("rb") as file, av.open(file, mode="r", metadata_errors="replace") as container:
+        if not container.streams.video:
+            raise ValueError("it has no picture")
+        for number, frame in enumerate(container.decode(container.streams.video[0])):
+            if number % interval == 0:
+                path = directory / f"frame-{number:06}.jpg"
+                path.write_bytes(_jpeg(frame))
+                yield Frame(number, path)
+
+
+def _jpeg(frame: av.VideoFrame) -> bytes:
+    scale = min(1.0, WIDEST / max(frame.width, frame.height))
+    width, height = (max(2, round(side * scale / 2) * 2) for side in (frame.width, frame.height))
+    codec = av.CodecContext.create("mjpeg", "w")
+    assert isinstance(codec, av.VideoCodecContext)
+    codec.width, codec.height, codec.pix_fmt = width, height, "yuvj420p"
+    codec.time_base = Fraction(1, 25)
+    codec.options = {"qmin": "2", "qmax": "8"}
+    picture = frame.reformat(width=width, height=height, format="yuvj420p")
+    picture.pts = 0
+    return b"".join(bytes(packet) for packet in [*codec.encode(picture), *codec.encode(None)])
