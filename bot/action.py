@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 from bot.triggers import Triggers, job_for
 from bot.webhook import Delivery, Unreadable, read
 from bot.worker import Apologize, Resolve, cause_of
-from resolver.domain import Commented, Delivered, Job, Outcome, Refused, Spent
+from resolver.domain import Asked, Commented, Delivered, Job, Outcome, Refused, Spent
 from resolver.errors import Forbidden, ModelRefused, NotFound, ResolverError, SettingsError, Unauthorized
 from runtime.errors import SandboxError
 
@@ -73,6 +73,8 @@ def exit_code(outcome: Outcome) -> int:
             return 3
         case Refused():
             return 4
+        case Asked():
+            return 6
         case _:
             assert_never(outcome)
 
@@ -136,6 +138,8 @@ def _rows(outcome: Outcome, values: Mapping[str, str]) -> dict[str, str]:
             rows["Why"] = escaped(verdict.reason)
         case Commented(url=url, reason=reason, verdict=verdict):
             rows = {"Comment": url, "Verdict": verdict.kind, "Why": escaped(reason)}
+        case Asked(url=url, question=question):
+            rows = {"Question": escaped(question), "Comment": url}
         case Refused(explanation=explanation):
             rows = {"Why": escaped(explanation)}
         case _:

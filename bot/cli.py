@@ -11,6 +11,7 @@ exit codes:
   5    without a forge: there is a patch, but it is unproven or untested
   3    nothing worth proposing: no change, or one that breaks tests
   4    refused: the trigger was not admitted
+  6    asked: the run waits for an answer in the thread
   2    usage or configuration: the message names the key and the mend
   1    an error of ours or of the infrastructure
   130  interrupted: the run is kept and can be continued

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from bot import compose
 from bot.terminal import LogLine, Narrator, outcome_json, plain, print_json, tests_table
 from resolver.deliver import Attempt
-from resolver.domain import Commented, Delivered, Issue, Job, JobId, Outcome, Refused, Repo, User, VerdictKind
+from resolver.domain import Asked, Commented, Delivered, Issue, Job, JobId, Outcome, Refused, Repo, User, VerdictKind
 from resolver.errors import (
     Forbidden,
     LogError,
@@ -33,7 +33,7 @@ from resolver.events import Trajectory
 from resolver.settings import Settings
 from runtime.errors import SandboxError
 
-DELIVERED, ERROR, USAGE, NOTHING, REFUSED, UNPROVEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DELIVERED, ERROR, USAGE, NOTHING, REFUSED, UNPROVEN, ASKED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
 ForOperators = (
     SettingsError, UsageError, RepositoryUnusable, ModelRefused, NotFound, Unauthorized, Forbidden,
@@ -306,6 +306,8 @@ def _told(outcome: Outcome) -> str:
         case Commented(url=url, reason=reason, branch=branch):
             kept = f"\nthe work is kept on the branch {branch}" if branch else ""
             return f"no pull request: {reason}{kept}\ncomment: {url}"
+        case Asked(url=url, question=question):
+            return f"asked: {question}\ncomment: {url}"
         case Refused(explanation=explanation):
             return f"refused: {explanation}"
 
@@ -316,6 +318,8 @@ def _code(outcome: Outcome, trajectory: Trajectory) -> int:
             return DELIVERED
         case Refused():
             return REFUSED
+        case Asked():
+            return ASKED
         case Commented():
             return _failed_or_nothing(trajectory)
 

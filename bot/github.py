@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, get_args
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from bot.answers import (
     GHOST,
@@ -101,7 +101,8 @@ class GitHubForge:
         issue = await self._rest.get(IssueAnswer, repo, *_place(repo), "issues", number)
         said = await self._comments(repo, job.number)
         us = await self._ourselves(repo)
-        said = [comment for comment in said if not (_is_report(comment) and _is_by(comment, us))]
+        ours = [comment for comment in said if _is_report(comment) and _is_by(comment, us)]
+        said = [comment for comment in said if comment not in ours]
         trusted = await self._trusted(repo, [issue.user, *(comment.user for comment in said)])
         comments = tuple(
             Comment(author=_user(one.user), body=one.body or "", trusted=_id(one.user) in trusted)
@@ -119,6 +120,7 @@ class GitHubForge:
             open=issue.state == "open",
             url=issue.html_url,
             comments=comments,
+            reports=tuple(map(_tag, ours)),
         )
 
     async def permission(self, repo: Repo, user: User) -> Permission:
@@ -323,6 +325,10 @@ def _place(repo: Repo) -> tuple[str, str, str]:
 
 def _is_report(comment: CommentAnswer) -> bool:
     return (comment.body or "").startswith(_MARK)
+
+
+def _tag(report: CommentAnswer) -> str:
+    return unquote((report.body or "")[len(_MARK) :].partition(" -->")[0])
 
 
 def _is_by(what: CommentAnswer | PullAnswer, us: Account | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
-from resolver.domain import Commented, Delivered, Job, JobId, Refused
+from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused
 from runtime.frozen import Frozen
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Cancelled(Frozen):
     kind: Literal["cancelled"] = "cancelled"
 
 
-Result: TypeAlias = Delivered | Commented | Refused | Failed | Cancelled
+Result: TypeAlias = Delivered | Commented | Refused | Asked | Failed | Cancelled
 
 
 class Again(Frozen):

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from resolver.domain import Commented, Delivered, Outcome, Refused, Spent, Verdict
+from resolver.domain import Asked, Commented, Delivered, Outcome, Refused, Spent, Verdict
 from resolver.events import (
     Checkpointed,
     Connected,
@@ -137,7 +137,8 @@ def outcome_json(
         "reason": reason or (verdict.reason if verdict else None),
         "pull_request": url,
         "draft": outcome.draft if isinstance(outcome, Delivered) else None,
-        "comment": outcome.url if isinstance(outcome, Commented) else None,
+        "comment": outcome.url if isinstance(outcome, Commented | Asked) else None,
+        "question": outcome.question if isinstance(outcome, Asked) else None,
         "branch": branch,
         "newly_passing": list(verdict.newly_passing) if verdict else [],
         "newly_failing": list(verdict.newly_failing) if verdict else [],

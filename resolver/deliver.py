@@ -3,7 +3,18 @@
 from dataclasses import dataclass
 
 from resolver import prose
-from resolver.domain import Commented, Delivered, Job, Outcome, Patch, Proposal, PullRequest, Refused, Verdict
+from resolver.domain import (
+    Asked,
+    Commented,
+    Delivered,
+    Job,
+    Outcome,
+    Patch,
+    Proposal,
+    PullRequest,
+    Refused,
+    Verdict,
+)
 from resolver.errors import Forbidden, ForgeError
 from resolver.events import Ended, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
@@ -48,6 +59,9 @@ async def deliver(
         explanation = prose.refusal("permission", job)
         await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
         return Refused(explanation=explanation)
+    if tried.ending.reason == "asked":
+        url = await forge.say(job.repo, job.number, job.id, prose.asked(tried.ending.detail, story))
+        return Asked(url=url, question=tried.ending.detail)
     if verdict.kind == "empty":
         return await decline(job, prose.nothing_changed(tried.ending), None, verdict, story, forge)
     content = await check(workspace, tried.patch)

@@ -68,6 +68,8 @@ class Issue(Frozen):
     open: bool
     url: str
     comments: tuple[Comment, ...] = ()
+    reports: tuple[str, ...] = ()
+    """Ids of the runs whose reports of ours stand in the thread, oldest first."""
 
 
 class PullRequest(Frozen):
@@ -223,7 +225,15 @@ class Refused(Frozen):
     explanation: str
 
 
-Outcome = Annotated[Delivered | Commented | Refused, Field(discriminator="kind")]
+class Asked(Frozen):
+    """The run waits for the answer to a question, which was asked in the thread."""
+
+    kind: Literal["asked"] = "asked"
+    url: str
+    question: str
+
+
+Outcome = Annotated[Delivered | Commented | Refused | Asked, Field(discriminator="kind")]
 
 
 class Credentials(Frozen):

@@ -282,6 +282,11 @@ class Trajectory:
         return tuple((event, reports.get(event.call)) for event in self if isinstance(event, Delegated))
 
     @property
+    def resumed(self) -> Resumed | None:
+        """The earlier run that this trigger goes on with, if it does."""
+        return next((event for event in self if isinstance(event, Resumed)), None)
+
+    @property
     def prepared(self) -> Prepared | None:
         """What became of the set-up the last time; None: none was needed."""
         return next((event for event in reversed(list(self)) if isinstance(event, Prepared)), None)

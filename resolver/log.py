@@ -46,6 +46,12 @@ class Logs(Protocol):
         heard the entry too. Raises LogError when another process writes to this run, or the log is damaged.
         """
 
+    def read(self, run: RunId) -> Trajectory:
+        """A run as it is on disk, whoever writes to it; blocks.
+
+        Raises LogError when there is none or it is damaged.
+        """
+
 
 class FileLogs:
     """Runs as directories with an `events.jsonl` each."""

@@ -18,7 +18,7 @@ from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
     from resolver.actions import Reported
-    from resolver.brief import Brief
+    from resolver.brief import Brief, Quoted
     from resolver.browsing_prompt import BrowsingPrompt
     from runtime.observations import Page
 
@@ -283,9 +283,9 @@ def setup_lacks(programs: Sequence[str]) -> str:
     return _reply("setup_lacks.md.j2", programs=programs).strip()
 
 
-def answer(job: Job) -> str:
-    """What a person answered, as the agent is told it."""
-    return _render("prompts/answer.md.j2", job=job).strip()
+def answer(job: Job, answer: Quoted) -> str:
+    """What a person answered to the agent's question."""
+    return _render("prompts/answer.md.j2", job=job, answer=answer).strip()
 
 
 def asked(question: str, story: Summary) -> str:

@@ -10,10 +10,22 @@ from typing import Any, TypeVar
 from resolver import prose
 from resolver.agent import Agent, begin
 from resolver.bench import Bench, at_bench
-from resolver.brief import brief
+from resolver.brief import COMMENT_LIMIT, brief, quote
 from resolver.deliver import Attempt, deliver
-from resolver.domain import Job, Outcome, Patch, PullRequest, Refused, SuiteRun, Thread
-from resolver.events import Connected, Judged, Settled, Started, Told, Trajectory
+from resolver.domain import (
+    Asked,
+    Issue,
+    Job,
+    JobId,
+    Outcome,
+    Patch,
+    PullRequest,
+    Refused,
+    SuiteRun,
+    Thread,
+)
+from resolver.events import Connected, Judged, Resumed, Settled, Started, Told, Trajectory
+from resolver.errors import LogError
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.llm.model import Model
 from resolver.log import Listener, Log, Logs
@@ -68,22 +80,63 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
             await forge.say(job.repo, job.number, job.id, prose.refused(refusal.explanation))
             await log.append(Settled(outcome=refusal))
             return refusal
-        facts = await forge.facts(job.repo)
-        async with reporting(job, log):
-            credentials = await forge.credentials(job.repo)
-            kit.secrets.add(credentials.token)
-            ref = log.trajectory.started.base if log.trajectory.started else facts.default_branch
-            async with kit.workspaces.clone(facts.clone_url, ref, credentials) as workspace:
-                if log.trajectory.started is None:
-                    await log.append(
-                        started(job, thread, workspace, facts.clone_url, facts.default_branch, kit)
-                    )
-                tried = await attempt(job, workspace, log, kit)
-                outcome = await deliver(
-                    job, tried, workspace, log.trajectory, forge, kit.settings, kit.secrets
-                )
+        if (asked := await waiting(job, thread, log.trajectory, kit.logs)) is None:
+            return await settle(job, thread, log, kit, forge, reporting)
+        if log.trajectory.resumed is None:
+            await log.append(Resumed(run=asked))
+        async with kit.logs.open(asked, kit.listeners) as earlier:
+            outcome = await answered(job, thread, earlier, kit, forge, reporting)
         await log.append(Settled(outcome=outcome))
         return outcome
+
+
+async def settle(
+    job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting
+) -> Outcome:
+    """Work on an admitted job to its end, and publish what came of it."""
+    facts = await forge.facts(job.repo)
+    async with reporting(job, log):
+        credentials = await forge.credentials(job.repo)
+        kit.secrets.add(credentials.token)
+        ref = log.trajectory.started.base if log.trajectory.started else facts.default_branch
+        async with kit.workspaces.clone(facts.clone_url, ref, credentials) as workspace:
+            if log.trajectory.started is None:
+                await log.append(started(job, thread, workspace, facts.clone_url, facts.default_branch, kit))
+            tried = await attempt(job, workspace, log, kit)
+            outcome = await deliver(job, tried, workspace, log.trajectory, forge, kit.settings, kit.secrets)
+    await log.append(Settled(outcome=outcome))
+    return outcome
+
+
+async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> JobId | None:
+    """The run that waits for what this trigger says: the last one that reported in the thread, if it asked."""
+    if trajectory.resumed:
+        return trajectory.resumed.run
+    if trajectory.started or not job.command or not isinstance(thread, Issue):
+        return None
+    for run in reversed(thread.reports):
+        try:
+            last = await asyncio.to_thread(logs.read, JobId(run))
+        except LogError:
+            continue  # of another machine, or removed
+        outcome = last.settled.outcome if last.settled else None
+        if isinstance(outcome, Refused):
+            continue
+        same = last.started is not None and last.started.job.number == job.number and last.started.job.repo == job.repo
+        return JobId(run) if same and isinstance(outcome, Asked) else None
+    return None
+
+
+async def answered(
+    job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting
+) -> Outcome:
+    """Go on with a run that asked, in its own log; once for each answer."""
+    told = any(isinstance(event, Told) and event.by == job.id for event in log.trajectory)
+    if told and (settled := log.trajectory.settled):
+        return settled.outcome
+    if not told:
+        await log.append(Told(text=prose.answer(job, quote(job.command, COMMENT_LIMIT)), source="comment", by=job.id))
+    return await settle(job, thread, log, kit, forge, reporting)
 
 
 async def admit(job: Job, thread: Thread, forge: Forge) -> Refused | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from runtime.frozen import Frozen
@@ -130,18 +130,23 @@ def _script(name: str, arguments: tuple[str, ...]) -> str | None:
 
 
 def _writes(node: "Node") -> tuple[str, ...]:
-    targets: list[str] = []
-    holder = node
-    while holder.parent is not None and holder.parent.type in ("redirected_statement", "pipeline", "list"):
-        holder = holder.parent
-        if holder.type != "redirected_statement":
-            continue
-        for child in holder.children:
-            if child.type == "file_redirect" and any(
-                part.type in (">", ">>", "&>", "&>>", ">|") for part in child.children
-            ):
-                targets.append(_word(child.children[-1]))
-    return tuple(targets)
+    around = takewhile(
+        lambda each: each.type in ("redirected_statement", "pipeline", "list"), _ancestors(node)
+    )
+    return tuple(
+        _word(child.children[-1])
+        for outer in around
+        for child in outer.children
+        if child.type == "file_redirect"
+        and any(part.type in (">", ">>", "&>", "&>>", ">|") for part in child.children)
+    )
+
+
+def _ancestors(node: "Node") -> Iterator["Node"]:
+    outer = node.parent
+    while outer is not None:
+        yield outer
+        outer = outer.parent
 
 
 def _fed_by(node: "Node") -> tuple[str, ...]:
