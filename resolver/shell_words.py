@@ -150,14 +150,16 @@ def _ancestors(node: "Node") -> Iterator["Node"]:
 
 
 def _fed_by(node: "Node") -> tuple[str, ...]:
-    holder, inner = node.parent, node
-    while holder is not None and holder.type == "redirected_statement":
-        holder, inner = holder.parent, holder
-    if holder is None or holder.type != "pipeline":
-        return ()
-    before = [child for child in holder.children if child.end_byte <= inner.start_byte]
-    names = (each for child in before for each in _commands(child))
-    return tuple(_base(_word(each.children[0])) for each in names if each.children)
+    inner = node
+    for holder in _ancestors(node):
+        if holder.type == "pipeline":
+            before = [child for child in holder.children if child.end_byte <= inner.start_byte]
+            names = (each for child in before for each in _commands(child))
+            return tuple(_base(_word(each.children[0])) for each in names if each.children)
+        if holder.type != "redirected_statement":
+            break
+        inner = holder
+    return ()
 
 
 def _is_redirect(node: "Node") -> bool:
