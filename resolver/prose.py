@@ -14,6 +14,7 @@ from resolver.events import Ended, Trajectory
 from resolver.llm.model import Message, ToolSpec
 from resolver.summary import Step, Summary, clip, summarize
 from runtime.egress import WHY, Network, Refusal
+from runtime.plugins import Plugin
 from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
@@ -62,9 +63,17 @@ def brief(brief: Brief) -> str:
 # --- what the model reads while it works --------------------------------------------------------------------
 
 
-def system(root: str, scratch: str, kind: Literal["docker", "local"], network: Network = "none") -> str:
-    """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind and network."""
-    return _render("prompts/system.md.j2", root=root, scratch=scratch, kind=kind, network=network)
+def system(
+    root: str,
+    scratch: str,
+    kind: Literal["docker", "local"],
+    network: Network = "none",
+    plugins: Sequence[Plugin] = (),
+) -> str:
+    """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind, network and plugins."""
+    return _render(
+        "prompts/system.md.j2", root=root, scratch=scratch, kind=kind, network=network, plugins=plugins
+    )
 
 
 def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:

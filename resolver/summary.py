@@ -1,12 +1,24 @@
 """What a reviewer wants to know of a run: a function of its log."""
 
-from resolver.actions import Action, Finish, Malformed, Result, Think
+from typing import Literal
+
+from resolver.actions import Action, Browse, Finish, Malformed, Reported, Result, Think
 from resolver.domain import Spent
-from resolver.events import Call, Decided, Observed, Prepared, Trajectory
-from runtime.actions import CreateFile, InsertText, ReplaceText, RunShell, SendInput, UndoEdit, ViewFile
+from resolver.events import Call, Decided, Delegated, Observed, Prepared, Trajectory
+from runtime.actions import (
+    CreateFile,
+    InsertText,
+    ReplaceText,
+    RunPython,
+    RunShell,
+    SendInput,
+    UndoEdit,
+    UseBrowser,
+    ViewFile,
+)
 from runtime.egress import Network, Visit
 from runtime.frozen import Frozen
-from runtime.observations import Edited, Failed, Ran
+from runtime.observations import Edited, Failed, Page, Ran, RanPython
 
 LINE = 160  # characters of a step's line
 
@@ -18,6 +30,14 @@ class Step(Frozen):
     """Of the reply that it belongs to, from 1."""
     did: str
     came: str
+
+
+class Browsed(Frozen):
+    """One task that a browsing agent worked on."""
+
+    task: str
+    status: Literal["answered", "infeasible", "unfinished"]
+    steps: int
 
 
 class Summary(Frozen):
@@ -37,6 +57,8 @@ class Summary(Frozen):
     """What it did by it."""
     prepared: Prepared | None = None
     """What became of the repository's set-up; None: none was needed."""
+    browsed: tuple[Browsed, ...] = ()
+    """Its steps are part of what was spent."""
 
 
 def summarize(trajectory: Trajectory) -> Summary:
@@ -54,7 +76,14 @@ def summarize(trajectory: Trajectory) -> Summary:
         network=started.network,
         visits=trajectory.visits(),
         prepared=trajectory.prepared,
+        browsed=tuple(_browsed(*each) for each in trajectory.delegations()),
     )
+
+
+def _browsed(asked: Delegated, report: Reported | None) -> Browsed:
+    if report is None:
+        return Browsed(task=asked.task, status="unfinished", steps=0)
+    return Browsed(task=asked.task, status=report.status, steps=report.spent.steps)
 
 
 def account(trajectory: Trajectory) -> Finish | None:
@@ -90,6 +119,12 @@ def did(action: Action) -> str:
             return clip(
                 f"type {' '.join(filter(None, (text, key)))}" if text or key else "wait for the command"
             )
+        case RunPython(code=code):
+            return clip(f">>> {code}")
+        case UseBrowser(code=code):
+            return clip(f"in the browser: {code}")
+        case Browse(task=task):
+            return clip(f"browse: {task}")
         case ViewFile(path=path, start=start, end=end):
             where = f" from line {start}" if end is None else f" lines {start} to {end}"
             return clip(f"view {path}{where if start > 1 or end else ''}")
@@ -119,6 +154,20 @@ def came(observation: Result | None) -> str:
         case Ran(exit_code=code, output=output):
             last = output.strip().rsplit("\n", 1)[-1]
             return clip(f"exit code {code}" + (f": {last}" if last else ""))
+        case RanPython(ok=ok, output=output, note=note):
+            last = note or output.strip().rsplit("\n", 1)[-1]
+            return clip(("done" if ok else "not done") + (f": {last}" if last else ""))
+        case Page(answer=str(text)):
+            return clip(f"reported: {text}")
+        case Page(infeasible=str(reason)):
+            return clip(f"cannot be done: {reason}")
+        case Page(error=str(error)):
+            return clip(error)
+        case Page(url=url, title=title):
+            return clip(f"at {url}" + (f" ({title})" if title else ""))
+        case Reported(status=status, text=text, spent=spent):
+            said = "cannot be done" if status == "infeasible" else status
+            return clip(f"{said} after {spent.steps} steps: {text}")
         case Edited(diff=diff, warning=warning):
             added, removed = _changed(diff)
             return clip(f"+{added} -{removed}" + (f"; {warning}" if warning else ""))

@@ -1,14 +1,27 @@
 """The tools that act in the sandbox."""
 
+from collections.abc import Collection
+
 from resolver.tools.tool import ActionTool, Tool
-from runtime.actions import CreateFile, InsertText, ReplaceText, RunShell, SendInput, UndoEdit, ViewFile
+from runtime.actions import (
+    CreateFile,
+    InsertText,
+    ReplaceText,
+    RunPython,
+    RunShell,
+    SendInput,
+    UndoEdit,
+    ViewFile,
+)
+from runtime.plugins import Plugin
 from runtime.sandbox import Sandbox
 
 EDITS = (CreateFile, ReplaceText, InsertText, UndoEdit)
-CHANGES = (RunShell, SendInput, *EDITS)
+CHANGES = (RunShell, SendInput, RunPython, *EDITS)
 """Actions after which the work tree may be another."""
 
 
-def sandbox_tools(sandbox: Sandbox) -> tuple[Tool, ...]:
-    """Shell, view and edit in this sandbox."""
-    return tuple(ActionTool(action, sandbox.act) for action in (RunShell, SendInput, ViewFile, *EDITS))
+def sandbox_tools(sandbox: Sandbox, plugins: Collection[Plugin] = ()) -> tuple[Tool, ...]:
+    """Shell, view and edit in this sandbox, and Python where it has the kernel."""
+    running = (RunShell, SendInput, RunPython) if "kernel" in plugins else (RunShell, SendInput)
+    return tuple(ActionTool(action, sandbox.act) for action in (*running, ViewFile, *EDITS))

@@ -9,13 +9,14 @@ import pytest
 from resolver import prose
 from resolver.actions import Browse, Reported, Think
 from resolver.browsing_prompt import MAX_ANSWER
-from resolver.domain import RunId
+from resolver.domain import Issue, RunId, Spent, User, Verdict
 from resolver.errors import ContextOverflow, ModelError, ModelRefused
 from resolver.events import Assigned, Call, Decided, Delegated, Ended, Observed, Prompted, Usage
 from resolver.llm.model import FromTool
 from resolver.log import FileLogs
 from resolver.render import result
 from resolver.rules import Limits
+from resolver.summary import Browsed, Summary, steps
 from runtime.observations import Failed, Picture
 from tests.resolver.pages import (
     BLANK,
@@ -283,3 +284,34 @@ async def test_another_call_that_was_in_flight_is_lost_as_ever(tmp_path: Path) -
         await agent.run(log)
         seen = [event.observation for event in log.trajectory if isinstance(event, Observed)]
     assert isinstance(seen[0], Failed) and seen[0].reason == "lost"
+
+
+# What people read of it
+
+
+async def test_a_pull_request_says_what_was_browsed(tmp_path: Path) -> None:
+    rude = Browse(task="Look at `x` for @team.\n![](http://evil.test)")
+    script = [[BROWSE, rude], does("noop()"), does("send_msg_to_user('1')"), does("report_infeasible('2')")]
+    box = Paper(START, START, ANSWERED, START, START.model_copy(update={"infeasible": "no"}))
+    async with parent(tmp_path, box, [*script, FINISH]) as (log, agent, _):
+        await agent.run(log)
+        assert [(step.did, step.came) for step in steps(log.trajectory)][:1] == [
+            (f"browse: {BROWSE.task}", "answered after 2 steps: The answer is 42.")
+        ]
+        browsed = tuple(
+            Browsed(task=asked.task, status=report.status, steps=report.spent.steps)
+            for asked, report in log.trajectory.delegations()
+            if report
+        )
+    author = User(id=1, login="o")
+    thread = Issue(number=7, title="t", body="", author=author, trusted=True, open=True, url="")
+    story = Summary(
+        account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="local", browsed=browsed
+    )
+    body = prose.pull_body(thread, Verdict(kind="untested", reason="No tests."), story, (), ())
+    said = body[body.index("Browsed") : body.index("<details>")].strip().splitlines()
+    assert said == [
+        "Browsed 2 times, in 3 of the steps:",
+        f"- `{BROWSE.task}`: answered",
+        "- `Look at 'x' for @\u200bteam. !\u200b[](http://evil.test)`: cannot be done",
+    ]
