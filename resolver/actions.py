@@ -97,6 +97,17 @@ class Ask(Frozen):
     )
 
 
+class ReadSkill(Frozen):
+    """Read instructions that the maintainers of this repository wrote down for one kind of work, or one directory.
+
+    They are named in the first message. Read those that fit your task before you begin with it.
+    """
+
+    kind: Literal["read_skill"] = "read_skill"
+    name: str = Field(max_length=300, description="The skill's name, or the path of its file.")
+    line: int = Field(default=1, ge=1, description="First line to show, when an answer said that it goes on.")
+
+
 class CallTool(Frozen):
     """A call of a tool that is not ours: of an MCP server, or registered by another package."""
 
@@ -119,7 +130,8 @@ class Reported(Frozen):
 
 
 Action = Annotated[
-    SandboxAction | Browse | Plan | Ask | CallTool | Think | Finish | Malformed, Field(discriminator="kind")
+    SandboxAction | Browse | Plan | Ask | ReadSkill | CallTool | Think | Finish | Malformed,
+    Field(discriminator="kind"),
 ]
 Result = Annotated[Observation | Reported, Field(discriminator="kind")]
 """What came of an action, as the log keeps it."""

@@ -1,10 +1,11 @@
 """The first message to the agent: what is asked, as quoted data, and what the program found out already."""
 
-import unicodedata
 from collections.abc import Sequence
 
 from resolver.domain import Comment, SuiteRun, Thread
 from resolver.events import Prepared
+from resolver.instructions import Instructions
+from resolver.quotation import Quoted, quote
 from resolver.validate import Suite
 from runtime.frozen import Frozen
 
@@ -12,48 +13,6 @@ BODY_LIMIT = 24_000  # characters of the issue's text; the rest is cut and said 
 COMMENT_LIMIT = 4_000  # characters of one comment
 COMMENTS = 20  # the latest ones
 TREE_LINES = 80
-
-
-class Quoted(Frozen):
-    """A stranger's text made fit to be shown as data."""
-
-    text: str
-    """Every line starts with `> `, so that nothing in it can end the quotation."""
-    hidden: int
-    """Characters that a person on the forge's page would not have seen, and that were taken out."""
-    cut: int
-    """Characters beyond the limit, left out."""
-
-
-def quote(text: str, limit: int) -> Quoted:
-    """The visible part of a text, quoted line by line.
-
-    HTML comments and invisible code points (zero width, tags, bidi controls) are removed and counted: they are
-    where instructions to a machine are hidden from the people who read the page.
-    """
-    # splitlines: whatever begins a line for some reader (a line separator, a lone CR) begins one here.
-    visible, hidden = _visible("\n".join(text.splitlines()))
-    kept = visible[:limit]
-    quoted = "\n".join(f"> {line}".rstrip() for line in kept.split("\n"))
-    return Quoted(text=quoted, hidden=hidden, cut=len(visible) - len(kept))
-
-
-def _visible(text: str) -> tuple[str, int]:
-    shown: list[str] = []
-    position = 0
-    while (start := text.find("<!--", position)) != -1:
-        shown.append(text[position:start])
-        end = text.find("-->", start + 4)
-        position = len(text) if end == -1 else end + 3
-    shown.append(text[position:])
-    without_comments = "".join(shown)
-    # Cf: format characters (zero width, bidi, tags); Cc: control characters; both draw nothing.
-    clean = "".join(
-        char
-        for char in without_comments
-        if char in "\n\t" or unicodedata.category(char) not in ("Cf", "Cc", "Cs")
-    )
-    return clean, len(text) - len(clean)
 
 
 def tree(paths: Sequence[str], lines: int = TREE_LINES) -> str:
@@ -99,6 +58,8 @@ class Brief(Frozen):
     before: SuiteRun | None
     """The tests' result at base; None while they still run."""
     failing: tuple[str, ...]
+    instructions: Instructions
+    """What the repository's maintainers wrote down for whoever works on it."""
 
 
 def brief(
@@ -112,6 +73,7 @@ def brief(
     suite: Suite | None,
     before: SuiteRun | None,
     prepared: Prepared | None = None,
+    instructions: Instructions | None = None,
 ) -> Brief:
     """Everything the agent is told before its first step."""
     results = before.results if before else {}
@@ -133,4 +95,5 @@ def brief(
         suite=suite,
         before=before,
         failing=tuple(test for test, result in results.items() if result in ("failed", "error")),
+        instructions=instructions or Instructions(),
     )

@@ -19,8 +19,11 @@ from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
     from resolver.actions import Reported
-    from resolver.brief import Brief, Quoted
+    from resolver.brief import Brief
     from resolver.browsing_prompt import BrowsingPrompt
+    from resolver.quotation import Quoted
+    from resolver.skills import Skill
+    from resolver.stuck import Pattern
     from runtime.observations import Page
 
 
@@ -127,6 +130,16 @@ def resumed(scratch: str, reason: str | None = None) -> str:
 def adopted() -> str:
     """What the model must know when its run goes on in the sandbox that it had."""
     return _render("prompts/adopted.md.j2").strip()
+
+
+def skill(skill: Skill, text: str, start: int, following: int | None) -> str:
+    """Part of a repository's instructions, from line `start` on; `following`: the line to go on with."""
+    return _render("prompts/skill.md.j2", skill=skill, text=text, start=start, following=following).strip()
+
+
+def no_such_skill(name: str, names: Sequence[str]) -> str:
+    """That there is no such skill, and which there are."""
+    return _render("prompts/no_such_skill.md.j2", name=name, names=names).strip()
 
 
 def condense() -> str:

@@ -16,6 +16,7 @@ from resolver.actions import (
     Finish,
     Malformed,
     Plan,
+    ReadSkill,
     Reported,
     Result,
     Think,
@@ -191,7 +192,7 @@ def _label(action: Action) -> str:
     match action:
         case RunShell(command=what) | Malformed(name=what) | RunPython(code=what) | UseBrowser(code=what):
             pass
-        case Browse(task=what) | CallTool(name=what) | Ask(question=what):
+        case Browse(task=what) | ReadSkill(name=what) | CallTool(name=what) | Ask(question=what):
             pass
         case ViewFile(path=what) | CreateFile(path=what) | ReplaceText(path=what) | InsertText(path=what):
             pass

@@ -4,7 +4,9 @@ Nothing here has a work tree. The agent's tree is in its sandbox; what comes out
 index of a bare repository of ours, where git runs no hooks and no filters and writes none of its files.
 """
 
+import re
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,6 +41,16 @@ class Change(Frozen):
     """Where a new or changed symbolic link points."""
 
 
+class Found(Frozen):
+    """A path at base."""
+
+    path: str
+    mode: str
+    """As git writes it: 100644, 100755, 120000 (symbolic link)."""
+    id: str
+    """Of its content; equal ids are equal contents."""
+
+
 class Workspace:
     """A repository at its base commit, for one run."""
 
@@ -69,6 +81,32 @@ class Workspace:
         """Paths at base, sorted as git does, at most MAX_FILES; bytes that are not UTF-8 as `\\xNN`."""
         listed = await run_git("ls-tree", "-r", "-z", "--name-only", self.base, git_dir=self.git_dir)
         return tuple(_shown(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
+
+    async def find(self, pattern: re.Pattern[str]) -> tuple[Found, ...]:
+        """The files and symbolic links at base whose whole path matches, sorted as git does."""
+        listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
+        rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
+        named = ((facts, _shown(name)) for facts, _, name in rows)
+        matching = ((facts.decode().split(), path) for facts, path in named if pattern.fullmatch(path))
+        return tuple(
+            Found(path=path, mode=mode, id=id) for (mode, _, id), path in matching if mode != GITLINK
+        )
+
+    async def at(self, path: str) -> Found | None:
+        """The file or symbolic link at this path, if there is one."""
+        if path.startswith("/") or ".." in path.split("/"):
+            return None
+        listed = await run_git("ls-tree", "-z", self.base, "--", path, git_dir=self.git_dir)
+        facts = listed.partition(b"\t")[0].decode().split()
+        if not facts or facts[1] != "blob":
+            return None
+        return Found(path=path, mode=facts[0], id=facts[2])
+
+    async def contents(self, ids: Sequence[str], limit: int) -> dict[str, bytes | int]:
+        """The contents by their ids, whole; its size in bytes instead of one with more than `limit`."""
+        sizes = await self._sizes(list(dict.fromkeys(ids))) if ids else {}
+        large: dict[str, bytes | int] = {id: size for id, size in sizes.items() if size > limit}
+        return large | {id: await self._blob(id) for id in sizes if id not in large}
 
     async def ids(self, paths: tuple[str, ...]) -> dict[str, str]:
         """The ids of the contents of these files at base; equal ids are equal contents."""

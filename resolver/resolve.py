@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from resolver import prose
 from resolver.agent import Agent, begin
 from resolver.bench import Bench, at_bench
-from resolver.brief import COMMENT_LIMIT, brief, quote
+from resolver.brief import COMMENT_LIMIT, brief
+from resolver.condenser import ROOM, InTurn, Masking, Room, Summarizing
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
     Asked,
@@ -24,16 +25,20 @@ from resolver.domain import (
     SuiteRun,
     Thread,
 )
-from resolver.events import Connected, Judged, Resumed, Settled, Started, Told, Trajectory
 from resolver.errors import LogError
+from resolver.events import Connected, Judged, Resumed, Settled, Started, Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
+from resolver.instructions import Instructions, instructions
 from resolver.llm.model import Model
 from resolver.log import Listener, Log, Logs
+from resolver.quotation import quote
 from resolver.rules import Limits
 from resolver.secrets import Masked, Secrets
 from resolver.settings import REPO_CONFIG_PATH, RepoConfig, Settings, repo_config
 from resolver.setup import with_dependencies
+from resolver.skills import find_skills
 from resolver.tools.sandboxed import sandbox_tools
+from resolver.tools.skills import skill_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
 from resolver.validate import Suite, find_suite, prove, run_suite
@@ -90,9 +95,7 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
         return outcome
 
 
-async def settle(
-    job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting
-) -> Outcome:
+async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting) -> Outcome:
     """Work on an admitted job to its end, and publish what came of it."""
     facts = await forge.facts(job.repo)
     async with reporting(job, log):
@@ -122,7 +125,11 @@ async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) 
         outcome = last.settled.outcome if last.settled else None
         if isinstance(outcome, Refused):
             continue
-        same = last.started is not None and last.started.job.number == job.number and last.started.job.repo == job.repo
+        same = (
+            last.started is not None
+            and last.started.job.number == job.number
+            and last.started.job.repo == job.repo
+        )
         return JobId(run) if same and isinstance(outcome, Asked) else None
     return None
 
@@ -135,7 +142,9 @@ async def answered(
     if told and (settled := log.trajectory.settled):
         return settled.outcome
     if not told:
-        await log.append(Told(text=prose.answer(job, quote(job.command, COMMENT_LIMIT)), source="comment", by=job.id))
+        await log.append(
+            Told(text=prose.answer(job, quote(job.command, COMMENT_LIMIT)), source="comment", by=job.id)
+        )
     return await settle(job, thread, log, kit, forge, reporting)
 
 
@@ -187,21 +196,27 @@ async def attempt(job: Job, workspace: Workspace, log: Log, kit: Kit) -> Attempt
 
     name = f"{job.id}-agent"
 
+    skills = await find_skills(workspace)
+    told = instructions(skills, trajectory.started.thread, job.command, kit.settings.instructions_tokens)
+
     async def work(bench: Bench) -> Attempt:
         sandbox = Masked(bench.sandbox, kit.secrets)
         if not bench.adopted:
             await workspace.send(sandbox, log.trajectory.checkpoint())
         agent = Agent(
             model=kit.model,
-            tools=Tools((*sandbox_tools(sandbox), *talk_tools())),
+            tools=Tools(
+                (*sandbox_tools(sandbox), *talk_tools(), *(skill_tools(skills) if told.readable else ()))
+            ),
             limits=limits(kit.settings),
             checkpoint=lambda: workspace.take_patch(sandbox),
             scratch=sandbox.scratch,
             adopted=bench.adopted,
             lost=bench.lost,
+            room=room(kit),
         )
         if not log.trajectory.decisions():
-            text = await first_message(job, workspace, sandbox, log, suite, before)
+            text = await first_message(job, workspace, sandbox, log, suite, before, told)
             system = prose.system(sandbox.root, sandbox.scratch, sandboxes.kind, sandboxes.network)
             await begin(log, system, text, agent.tools)
         while True:
@@ -251,6 +266,12 @@ def limits(settings: Settings) -> Limits:
     return Limits(steps=settings.max_steps, seconds=settings.timeout, usd=settings.max_usd)
 
 
+def room(kit: Kit) -> Room:
+    """How long a conversation may get: first old results give way, then a summary stands for what is old."""
+    condenser = InTurn((Masking(), Summarizing(kit.model)))
+    return Room(condenser, kit.settings.context_tokens or ROOM.most)
+
+
 async def first_message(
     job: Job,
     workspace: Workspace,
@@ -258,6 +279,7 @@ async def first_message(
     log: Log,
     suite: Suite | None,
     before: asyncio.Task[SuiteRun | None],
+    told: Instructions,
 ) -> str:
     """What is asked, and what was found out before the agent's first step."""
     done, _ = await asyncio.wait({before}, timeout=BASELINE_WAIT)
@@ -273,6 +295,7 @@ async def first_message(
             suite=suite,
             before=before.result() if done else None,
             prepared=log.trajectory.prepared,
+            instructions=told,
         )
     )
 

@@ -89,6 +89,11 @@ class Settings(Frozen):
     branch_prefix: str = Field(default="patchwright/", min_length=1)
     """Branches are named by this and the issue: the only branches that are ever pushed."""
 
+    instructions_tokens: int = Field(default=8_000, ge=0)
+    """Tokens of the repository's own instructions (AGENTS.md and its like) in the first message."""
+    context_tokens: int | None = Field(default=None, ge=2_000)
+    """Tokens of a conversation, above which it is condensed. None: 100,000, less for a model that takes less."""
+
     max_steps: int = Field(default=100, ge=1)
     """Replies of the model in one run."""
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)

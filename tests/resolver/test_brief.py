@@ -1,8 +1,9 @@
 """The first message: strangers' text is data, and the agent knows what the program found out."""
 
 from resolver import prose
-from resolver.brief import BODY_LIMIT, brief, quote, tree
+from resolver.brief import BODY_LIMIT, brief, tree
 from resolver.domain import Comment, Issue, SuiteRun, User
+from resolver.quotation import quote
 from resolver.validate import Suite
 
 STRANGER = User(id=7, login="stranger")
