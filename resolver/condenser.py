@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Literal, Protocol
 
 from resolver import prose, tokens
+from resolver.actions import Plan
 from resolver.errors import ModelError
 from resolver.events import Condensed, Consulted, Decided, Entry, Event, Observed, Prompted, Told, Trajectory
 from resolver.llm.model import FromUser, Message, Model, System
@@ -220,7 +221,19 @@ def _forgotten(trajectory: Trajectory, forgotten: int, summary: str | None) -> C
     calls = None
     if summary is None:
         calls = [step for step in steps(trajectory) if step.number <= forgotten][-LISTED:]
-    return Condensed(forgotten=forgotten, summary=prose.condensed(forgotten, summary, calls))
+    plan = _plan(trajectory, forgotten)
+    return Condensed(forgotten=forgotten, summary=prose.condensed(forgotten, summary, calls, plan))
+
+
+def _plan(trajectory: Trajectory, forgotten: int) -> Plan | None:
+    """The latest plan, if it is among what is forgotten."""
+    plans = [
+        (number, call.action)
+        for number, reply in enumerate(trajectory.decisions(), start=1)
+        for call in reply.calls
+        if isinstance(call.action, Plan)
+    ]
+    return plans[-1][1] if plans and plans[-1][0] <= forgotten else None
 
 
 def _gone(trajectory: Trajectory, forgotten: int) -> tuple[Message, ...]:

@@ -18,7 +18,7 @@ from runtime.plugins import Plugin
 from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
-    from resolver.actions import Reported
+    from resolver.actions import Plan, Reported
     from resolver.brief import Brief
     from resolver.browsing_prompt import BrowsingPrompt
     from resolver.quotation import Quoted
@@ -153,9 +153,12 @@ def to_condense(messages: Sequence[Message], limit: int) -> str:
     return shortened(record, limit)
 
 
-def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None) -> str:
-    """What stands in the place of the first so many replies: a summary, or a line for each of the last steps."""
-    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps)
+def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None, plan: Plan | None) -> str:
+    """What stands in the place of the first so many replies: a summary, or a line for each of the last steps.
+
+    `plan` is the latest one, when it was written in one of those replies.
+    """
+    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps, plan=plan)
 
 
 def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resolver import tokens
-from resolver.actions import Think
+from resolver.actions import Plan, PlanItem, Think
 from resolver.condenser import (
     PAUSE,
     Condenser,
@@ -185,6 +185,18 @@ def test_what_people_said_stays_and_reminders_go() -> None:
     after = texts(extended(before, done(Listing(keep=1), before, goal=100_000)))
     assert after[:3] == ["You mend.", "Issue 7", "Mind Python 3.9."]
     assert "5 steps left." not in after
+
+
+def test_the_latest_plan_outlives_the_reply_that_it_was_written_in() -> None:
+    plan = Plan(
+        items=(PlanItem(text="Reproduce.", state="done"), PlanItem(text="Mend the sign.", state="doing"))
+    )
+    work = (*exchange(0), *exchange(1))
+    before = trajectory(*START, decided(("p", plan)), seen("p"), *work)
+    summary = texts(extended(before, done(Listing(keep=1), before, goal=100_000)))[2]
+    assert "- done: Reproduce.\n- doing: Mend the sign.\n" in summary
+    later = trajectory(*before, decided(("q", plan)), seen("q"))
+    assert "Mend the sign" not in texts(extended(later, done(Listing(keep=1), later, goal=100_000)))[2]
 
 
 def test_the_last_reply_stays_with_its_reasoning_however_large() -> None:
