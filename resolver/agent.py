@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import chain, count
 
-from resolver import prose, rules
-from resolver.actions import Finish, Malformed, Result
+from resolver import prose, rules, stuck
+from resolver.actions import Ask, Finish, Malformed, Result
 from resolver.condenser import ROOM, Room, Shorter
 from resolver.domain import Patch
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
@@ -23,13 +23,14 @@ from resolver.events import (
     Told,
     Trajectory,
 )
+from resolver.gate import was_sent_back
 from resolver.llm.model import Model, Reply
 from resolver.log import Log
 from resolver.render import messages
 from resolver.rules import Limits
 from resolver.tools.sandboxed import CHANGES
 from resolver.tools.tool import Tools
-from runtime.observations import Failed
+from runtime.observations import Failed, Noted
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,10 @@ class Agent:
     """How long the conversation may get, and who makes it shorter."""
     recover: Callable[[Call], Awaitable[Result | None]] | None = None
     """What is known of a call that was in flight, from a log of its own. None: no call has one."""
+    plan_every: int = 0
+    """Replies after which the model is asked to look back and ahead. 0: never."""
+    gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
+    """What a run that wants to finish has not done yet, a sentence each; it is told once."""
     _arrived: bool = field(default=False, init=False)
 
     async def run(self, log: Log) -> Ended:
@@ -83,7 +88,7 @@ class Agent:
     async def _take_over(self, log: Log) -> None:
         """Answer what was in flight when the run broke off, and say what is left of its sandbox."""
         trajectory = log.trajectory
-        if trajectory.ended or not trajectory.decisions() or _finish(trajectory):
+        if trajectory.ended or not trajectory.decisions() or _wanted_end(trajectory):
             return
         saved = _saved_last(trajectory)
         text = prose.adopted() if self.adopted else prose.resumed(self.scratch, self.lost)
@@ -102,19 +107,17 @@ class Agent:
         trajectory = log.trajectory
         if calls := trajectory.unanswered():
             await self._answer(_in_order(calls)[0], log)
-        elif _finish(trajectory):
-            await log.append(
-                Ended(reason="finished", detail="The agent gave its account and ended the work.")
-            )
+        elif wanted := _wanted_end(trajectory):
+            await log.append(wanted)
         elif ended := rules.ending(trajectory, self.limits):
             await log.append(ended)
-        elif reminder := self._reminder(trajectory):
-            await log.append(Told(text=reminder, source="program"))
+        elif word := self._word(trajectory):
+            await log.append(word)
         else:
             await self._ask(log)
 
     async def _answer(self, call: Call, log: Log) -> None:
-        observation = await self.tools.answer(call.action)
+        observation = self._objection(call, log.trajectory) or await self.tools.answer(call.action)
         if isinstance(call.action, CHANGES) and not isinstance(observation, Failed):
             try:
                 await self._save(log)
@@ -123,21 +126,33 @@ class Agent:
                 observation = Failed(reason="too_large", message=str(exc))
         await log.append(Observed(call=call.id, observation=observation))
 
+    def _objection(self, call: Call, trajectory: Trajectory) -> Failed | None:
+        """Why a wish to finish is not granted yet. Only once: the second time it is, and the account says so."""
+        if not isinstance(call.action, Finish) or was_sent_back(trajectory):
+            return None
+        missing = self.gate(trajectory)
+        return Failed(reason="refused", message=prose.not_yet(missing)) if missing else None
+
     async def _save(self, log: Log) -> None:
         """Write the work tree down if it is another than the last one. Raises ChangeTooLarge."""
         patch = await self.checkpoint()
         if patch != (log.trajectory.checkpoint() or Patch(base=patch.base, diff=b"")):
             await log.append(Checkpointed(patch=patch))
 
-    def _reminder(self, trajectory: Trajectory) -> str | None:
+    def _word(self, trajectory: Trajectory) -> Told | None:
         """What the program has to say before the model is asked again, if it was not said yet."""
         last = _last_word(trajectory)
         names = tuple(spec.name for spec in self.tools.specs)
         if isinstance(last, Decided) and not last.calls:
-            return prose.cut_off(None) if last.truncated else prose.no_call(names)
+            text = prose.cut_off(None) if last.truncated else prose.no_call(names)
+            return Told(text=text, source="program")
+        if pattern := stuck.nudge(trajectory):
+            return Told(text=prose.nudge(pattern), source="nudge")
+        if rules.planning_due(trajectory, self.plan_every):
+            return Told(text=prose.planning("plan" in names), source="planning")
         if (left := rules.steps_left(trajectory, self.limits)) is not None:
-            notice = prose.steps_left(left)
-            return None if isinstance(last, Told) and last.text == notice else notice
+            notice = Told(text=prose.steps_left(left), source="program")
+            return None if last == notice else notice
         return None
 
     async def _ask(self, log: Log) -> None:
@@ -197,8 +212,8 @@ def _saved_last(trajectory: Trajectory) -> bool:
 
 
 def _in_order(calls: tuple[Call, ...]) -> list[Call]:
-    """As the model wrote them, but a finish last: what came with it is done first."""
-    return sorted(calls, key=lambda call: isinstance(call.action, Finish))
+    """As the model wrote them, but what ends the run last: what came with it is done first."""
+    return sorted(calls, key=lambda call: isinstance(call.action, Ask | Finish))
 
 
 def _last_word(trajectory: Trajectory) -> Decided | Told | None:
@@ -207,14 +222,24 @@ def _last_word(trajectory: Trajectory) -> Decided | Told | None:
     return next((event for event in said if isinstance(event, Decided | Told)), None)
 
 
-def _finish(trajectory: Trajectory) -> bool:
-    """Whether the last word is a reply that is answered and asked to finish."""
+def _wanted_end(trajectory: Trajectory) -> Ended | None:
+    """How the run ends, when the last word is a reply that asked for its end and was granted it."""
     last = _last_word(trajectory)
-    return (
-        isinstance(last, Decided)
-        and any(isinstance(call.action, Finish) for call in last.calls)
-        and not trajectory.unanswered()
-    )
+    if not isinstance(last, Decided) or trajectory.unanswered():
+        return None
+    ends = {call.id: call.action for call in last.calls if isinstance(call.action, Ask | Finish)}
+    for entry in reversed(trajectory.entries):
+        match entry.event:
+            case Observed(call=call, observation=Noted()) if call in ends:
+                action = ends[call]
+                if isinstance(action, Ask):
+                    return Ended(reason="asked", detail=action.question)
+                return Ended(reason="finished", detail="The agent gave its account and ended the work.")
+            case Decided():
+                return None
+            case _:
+                continue
+    return None
 
 
 def _fresh(id: str, used: set[str]) -> str:

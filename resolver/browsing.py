@@ -3,7 +3,7 @@
 Like any agent here it reads its next step from its log. Source: arXiv:2407.16741v2, section 3.
 """
 
-from resolver import prose, rules
+from resolver import prose, rules, stuck
 from resolver.actions import Malformed, Reported
 from resolver.browsing_prompt import MAX_ANSWER, last_page, shown
 from resolver.domain import RunId
@@ -82,7 +82,7 @@ def _ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
     if _unreadable(trajectory) >= UNREADABLE:
         detail = f"It gave {UNREADABLE} replies in a row without an action that could be read."
         return Ended(reason="stuck", detail=detail)
-    return rules.ending(trajectory, limits)
+    return rules.ending(trajectory, limits) or stuck.ending_at_once(trajectory)
 
 
 def has_reported(trajectory: Trajectory) -> bool:

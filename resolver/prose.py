@@ -18,11 +18,9 @@ from runtime.plugins import Plugin
 from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
-    from resolver.actions import Plan, Reported
-    from resolver.brief import Brief
+    from resolver.actions import Reported
+    from resolver.brief import Brief, Quoted
     from resolver.browsing_prompt import BrowsingPrompt
-    from resolver.quotation import Quoted
-    from resolver.skills import Skill
     from resolver.stuck import Pattern
     from runtime.observations import Page
 
@@ -132,16 +130,6 @@ def adopted() -> str:
     return _render("prompts/adopted.md.j2").strip()
 
 
-def skill(skill: Skill, text: str, start: int, following: int | None) -> str:
-    """Part of a repository's instructions, from line `start` on; `following`: the line to go on with."""
-    return _render("prompts/skill.md.j2", skill=skill, text=text, start=start, following=following).strip()
-
-
-def no_such_skill(name: str, names: Sequence[str]) -> str:
-    """That there is no such skill, and which there are."""
-    return _render("prompts/no_such_skill.md.j2", name=name, names=names).strip()
-
-
 def condense() -> str:
     """The system prompt of a model that sums up the work so far."""
     return _render("prompts/condense.md.j2")
@@ -153,12 +141,9 @@ def to_condense(messages: Sequence[Message], limit: int) -> str:
     return shortened(record, limit)
 
 
-def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None, plan: Plan | None) -> str:
-    """What stands in the place of the first so many replies: a summary, or a line for each of the last steps.
-
-    `plan` is the latest one, when it was written in one of those replies.
-    """
-    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps, plan=plan)
+def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None) -> str:
+    """What stands in the place of the first so many replies: a summary, or a line for each of the last steps."""
+    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps)
 
 
 def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> str:
@@ -311,6 +296,26 @@ def setup_lacks(programs: Sequence[str]) -> str:
 def answer(job: Job, answer: Quoted) -> str:
     """What a person answered to the agent's question."""
     return _render("prompts/answer.md.j2", job=job, answer=answer).strip()
+
+
+def nudge(pattern: Pattern) -> str:
+    """That the run goes in circles, and what to do about it."""
+    return _render("prompts/nudge.md.j2", pattern=pattern).strip()
+
+
+def planning(has_list: bool) -> str:
+    """The request to look back and ahead; `has_list`: the plan is a list that the model keeps with a tool."""
+    return _render("prompts/planning.md.j2", has_list=has_list).strip()
+
+
+def not_yet(missing: Sequence[str]) -> str:
+    """Why a wish to finish is sent back, once."""
+    return _render("prompts/not_yet.md.j2", missing=missing).strip()
+
+
+def ask_noted() -> str:
+    """The answer to a question that ends the run."""
+    return _render("prompts/ask_noted.md.j2").strip()
 
 
 def asked(question: str, story: Summary) -> str:

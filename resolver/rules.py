@@ -1,22 +1,15 @@
-"""When a run ends without the model's asking: its limits, and the plainest signs that it is stuck. Pure."""
+"""When a run ends without the model's asking: its limits, or circles. Pure."""
 
-import re
-from collections.abc import Iterator
 from decimal import Decimal
 
 from pydantic import Field
 
-from resolver.actions import Action, Reported, Result
+from resolver import stuck
+from resolver.actions import Reported
 from resolver.domain import Spent
 from resolver.events import Decided, Ended, Observed, Told, Trajectory
-from runtime.actions import SendInput
 from runtime.frozen import Frozen
-from runtime.observations import Ran
 
-REPEATS = 4
-"""The same call with the same result so many times in a row is a loop."""
-SILENT = 3
-"""So many replies in a row without any call are a monologue."""
 NOTICE = 5
 """The model is told when so many replies are left."""
 
@@ -41,15 +34,7 @@ def ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
         return Ended(reason="limit", detail=f"The budget of ${limits.usd} is spent (${spent.usd:.4f}).")
     if spent.seconds >= limits.seconds:
         return Ended(reason="limit", detail=f"The time limit of {limits.seconds:g} s is reached.")
-    if silent_replies(trajectory) >= SILENT:
-        return Ended(
-            reason="stuck", detail=f"The model gave {SILENT} replies in a row without calling a tool."
-        )
-    if repeated_call(trajectory, times=REPEATS):
-        return Ended(
-            reason="stuck", detail=f"The model made the same call {REPEATS} times with the same result."
-        )
-    return None
+    return stuck.ending(trajectory)
 
 
 def share(limits: Limits, spent: Spent, steps: int) -> Limits | None:
@@ -88,53 +73,20 @@ def _last_cost(trajectory: Trajectory) -> int:
     return cost
 
 
-def silent_replies(trajectory: Trajectory) -> int:
-    """How many replies at the end of the run made no call."""
-    count = 0
-    for reply in reversed(trajectory.decisions()):
-        if reply.calls:
-            break
-        count += 1
-    return count
+def planning_due(trajectory: Trajectory, every: int) -> bool:
+    """Whether the model is now to look back and ahead: once after every so many replies; 0 is never.
 
-
-def repeated_call(trajectory: Trajectory, times: int) -> bool:
-    """Whether the last calls were all the same and had the same result."""
-    exchanges: list[tuple[Action, Result]] = []
-    for exchange in _exchanges_backwards(trajectory):
-        if _only_waits(exchange[0]):
-            return False  # for a command that takes its time; the limits count that
-        exchanges.append(exchange)
-        if len(exchanges) == times:
-            break
-    return len(exchanges) == times and all(exchange == exchanges[0] for exchange in exchanges)
-
-
-def _only_waits(action: Action) -> bool:
-    return isinstance(action, SendInput) and not action.text and action.key is None
-
-
-def _exchanges_backwards(trajectory: Trajectory) -> Iterator[tuple[Action, Result]]:
-    """Calls with their results, the last first, down to the last word of somebody else."""
-    results: dict[str, Result] = {}
+    Source: arXiv:2506.03011, section 2.2
+    """
+    count = len(trajectory.decisions())
+    if not every or not count or count % every:
+        return False
     for entry in reversed(trajectory.entries):
         match entry.event:
-            case Observed(call=id, observation=observation):
-                results[id] = _essence(observation)
-            case Decided(calls=calls):
-                for call in reversed(calls):
-                    if call.id in results:
-                        yield call.action, results[call.id]
-            case Told(source="brief" | "comment" | "resume"):
-                return
+            case Told(source="planning"):
+                return False
+            case Decided():
+                return True
             case _:
                 continue
-
-
-def _essence(observation: Result) -> Result:
-    """An observation without what differs between two runs of the same command."""
-    if not isinstance(observation, Ran):
-        return observation
-    # Test runners print how long they took.
-    output = re.sub(r"\b\d+\.\d+ ?s\b", "", observation.output)
-    return observation.model_copy(update={"seconds": 0.0, "output": output})
+    return False

@@ -71,6 +71,13 @@ def ending(trajectory: Trajectory) -> Ended | None:
     )
 
 
+def ending_at_once(trajectory: Trajectory) -> Ended | None:
+    """The end of a run that nobody tells anything, at the first pattern."""
+    if (found := _pattern(_exchanges(trajectory))) is None:
+        return None
+    return Ended(reason="stuck", detail=f"It went in circles ({found.kind}, {found.times} times).")
+
+
 def silent_replies(trajectory: Trajectory) -> int:
     """How many replies at the end of the run made no call."""
     return sum(1 for _ in takewhile(lambda reply: not reply.calls, reversed(trajectory.decisions())))

@@ -8,8 +8,8 @@ import pytest
 from resolver.actions import Action, Browse, Reported, Result
 from resolver.domain import Spent
 from resolver.events import Call, Decided, Ended, Entry, Event, Observed, Told, Trajectory, Usage
-from resolver.rules import Limits, ending, share, steps_left
-from runtime.actions import RunShell, SendInput, ViewFile
+from resolver.rules import Limits, ending, planning_due, share, steps_left
+from runtime.actions import ViewFile
 from runtime.observations import Ran, Viewed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -68,31 +68,12 @@ def test_the_time_in_which_a_killed_run_waited_does_not_count() -> None:
     assert Trajectory((*entries, resumed, later)).spent().seconds == 3
 
 
-def test_the_same_call_with_the_same_result_four_times_is_stuck() -> None:
-    events = [
-        e for n in range(4) for e in step(n, RunShell(command="pytest"), ran(f"1 failed in 0.{n}2s", n))
-    ]
-    ended = ending(run(*events), Limits())
-    assert ended == Ended(reason="stuck", detail="The model made the same call 4 times with the same result.")
-    assert ending(run(*events[:6]), Limits()) is None
-
-
-def test_repeating_a_call_is_not_stuck_when_its_result_or_the_world_changes() -> None:
-    changing = [e for n in range(6) for e in step(n, RunShell(command="make"), ran(f"{n} errors"))]
-    assert ending(run(*changing), Limits()) is None
-    same = [e for n in range(4) for e in step(n, RunShell(command="make"), ran("error"))]
-    between = [*same[:4], *step(9, ViewFile(path="a"), SEEN), *same[4:]]
-    assert ending(run(*between), Limits()) is None
-    spoken = [*same[:6], Told(text="try again", source="comment"), *same[6:]]
-    assert ending(run(*spoken), Limits()) is None
-
-
-def test_waiting_for_a_command_that_takes_its_time_is_not_stuck() -> None:
-    silent = Ran(output="", exit_code=None, cwd="/workspace", seconds=5.0, note="the command still runs")
-    waiting = [e for n in range(6) for e in step(n, SendInput(), silent)]
-    assert ending(run(*waiting), Limits()) is None
-    typing = [e for n in range(4) for e in step(n, SendInput(text="y"), silent)]
-    assert (ended := ending(run(*typing), Limits())) is not None and ended.reason == "stuck"
+def test_the_model_is_asked_to_look_back_after_every_tenth_reply_and_then_only() -> None:
+    events = [event for n in range(30) for event in step(n, ViewFile(path=str(n)), SEEN)]
+    due = [count for count in range(1, 31) if planning_due(run(*events[: 2 * count]), 10)]
+    assert due == [10, 20, 30]
+    assert not planning_due(run(*events[:20], Told(text="Look back.", source="planning")), 10)
+    assert not any(planning_due(run(*events[: 2 * count]), 0) for count in range(1, 31))
 
 
 def test_three_replies_without_a_call_are_stuck_though_the_program_spoke_between() -> None:
