@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from resolver.domain import Job, PullRequest, Spent, Thread, Verdict
 from resolver.events import Ended, Trajectory
 from resolver.llm.model import Message, ToolSpec
+from resolver.skill_docs import skill_docs
 from resolver.summary import Step, Summary, clip, summarize
 from runtime.egress import WHY, Network, Refusal
 from runtime.plugins import Plugin
@@ -73,8 +74,19 @@ def system(
 ) -> str:
     """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind, network and plugins."""
     return _render(
-        "prompts/system.md.j2", root=root, scratch=scratch, kind=kind, network=network, plugins=plugins
+        "prompts/system.md.j2",
+        root=root,
+        scratch=scratch,
+        kind=kind,
+        network=network,
+        plugins=plugins,
+        skills=skill_docs() if "kernel" in plugins else (),
     )
+
+
+def senses(frames: int) -> str:
+    """What a model is told that looks at something for the agent; `frames`: of a video, 0 for a picture."""
+    return _render("prompts/senses.md.j2", frames=frames).strip()
 
 
 def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:
