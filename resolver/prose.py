@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # these import this module
     from resolver.actions import Reported
     from resolver.brief import Brief, Quoted
     from resolver.browsing_prompt import BrowsingPrompt
+    from resolver.risk import Rating
     from resolver.stuck import Pattern
     from runtime.observations import Page
 
@@ -323,6 +324,11 @@ def planning(has_list: bool) -> str:
 def not_yet(missing: Sequence[str]) -> str:
     """Why a wish to finish is sent back, once."""
     return _render("prompts/not_yet.md.j2", missing=missing).strip()
+
+
+def too_risky(rating: Rating) -> str:
+    """That a call is refused for its risk, and what to do instead."""
+    return _render("prompts/too_risky.md.j2", rating=rating).strip()
 
 
 def ask_noted() -> str:
