@@ -37,6 +37,7 @@ from resolver.secrets import Masked, Secrets
 from resolver.settings import REPO_CONFIG_PATH, RepoConfig, Settings, repo_config
 from resolver.setup import with_dependencies
 from resolver.skills import find_skills
+from resolver.tools.delegate import Browsing
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.skills import skill_tools
 from resolver.tools.talk import talk_tools
@@ -203,10 +204,25 @@ async def attempt(job: Job, workspace: Workspace, log: Log, kit: Kit) -> Attempt
         sandbox = Masked(bench.sandbox, kit.secrets)
         if not bench.adopted:
             await workspace.send(sandbox, log.trajectory.checkpoint())
+        plugins = sandboxes.plugins
+        browsing = Browsing(
+            run=job.id,
+            log=log,
+            logs=kit.logs,
+            model=kit.model,
+            sandbox=sandbox,
+            limits=limits(kit.settings),
+            steps=kit.settings.browse_steps,
+        )
         agent = Agent(
             model=kit.model,
             tools=Tools(
-                (*sandbox_tools(sandbox), *talk_tools(), *(skill_tools(skills) if told.readable else ()))
+                (
+                    *sandbox_tools(sandbox, plugins),
+                    *(browsing.tools() if "browser" in plugins else ()),
+                    *talk_tools(),
+                    *(skill_tools(skills) if told.readable else ()),
+                )
             ),
             limits=limits(kit.settings),
             checkpoint=lambda: workspace.take_patch(sandbox),
@@ -214,10 +230,11 @@ async def attempt(job: Job, workspace: Workspace, log: Log, kit: Kit) -> Attempt
             adopted=bench.adopted,
             lost=bench.lost,
             room=room(kit),
+            recover=browsing.recover,
         )
         if not log.trajectory.decisions():
             text = await first_message(job, workspace, sandbox, log, suite, before, told)
-            system = prose.system(sandbox.root, sandbox.scratch, sandboxes.kind, sandboxes.network)
+            system = prose.system(sandbox.root, sandbox.scratch, sandboxes.kind, sandboxes.network, plugins)
             await begin(log, system, text, agent.tools)
         while True:
             try:

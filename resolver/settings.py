@@ -96,6 +96,8 @@ class Settings(Frozen):
 
     max_steps: int = Field(default=100, ge=1)
     """Replies of the model in one run."""
+    browse_steps: int = Field(default=30, ge=1)
+    """Replies of the model for one task that is handed to the browsing agent; they count as the run's own."""
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Dollars in one run, where the price of the model is known."""
     timeout: int = Field(default=3600, ge=10)

@@ -35,8 +35,8 @@ class Browsing:
     concise: bool = False
     """Show the browsing agent how a single value is given as an answer."""
 
-    def tool(self) -> Tool:
-        return ActionTool(Browse, self.browse)
+    def tools(self) -> tuple[Tool, ...]:
+        return (ActionTool(Browse, self.browse),)
 
     async def browse(self, action: Browse) -> Result:
         """What a browsing agent reports on the task; an error only if it never began.
@@ -63,7 +63,9 @@ class Browsing:
                         task=action.task,
                         model=self.model.name,
                         concise=self.concise,
-                        **dict(limits),
+                        steps=limits.steps,
+                        seconds=limits.seconds,
+                        usd=limits.usd,
                     )
                 )
                 await browsing.work(log, self.model, self.sandbox, limits)

@@ -88,7 +88,7 @@ async def parent(
         )
         agent = Agent(
             model,
-            Tools((browsing.tool(), *talk_tools())),
+            Tools((*browsing.tools(), *talk_tools())),
             limits or Limits(),
             checkpoint=box.patch,
             scratch=box.scratch,
