@@ -30,7 +30,7 @@ from runtime.browser import Browser
 from runtime.documents import Documents
 from runtime.editor import Editor
 from runtime.kernel import Kernel
-from runtime.observations import Content, Executed, Failed, Noted, Observation, Ran, Written
+from runtime.observations import Content, Executed, Failed, Noted, Observation, Ran, RanPython, Written
 from runtime.plugins import Plugins
 from runtime.shell import Shell
 from runtime.text import raw
@@ -73,7 +73,8 @@ class Executor:
 
     async def act(self, action: SandboxAction) -> Observation:
         if isinstance(action, Interrupt):
-            return Noted(text="interrupted" if await self._shell.interrupt() else "nothing runs")
+            ended = [await self._shell.interrupt(), await self._kernel.interrupt()]
+            return Noted(text="interrupted" if any(ended) else "nothing runs")
         async with self._turn:
             try:
                 return await self._act(action)
@@ -93,9 +94,10 @@ class Executor:
             case RunShell() | RunLent() | SendInput():
                 return await self._told_of_memory(self._run(action))
             case RunPython():
-                return await self._kernel.run(action.code, action.timeout)
+                return await self._told_of_memory(self._kernel.run(action.code, action.timeout))
             case Provide():
-                return await self._kernel.provide(action.text, action.timeout, failed=action.failed)
+                going = self._kernel.provide(action.text, action.timeout, failed=action.failed)
+                return await self._told_of_memory(going)
             case UseBrowser():
                 return await self._browser.use(action.code, action.allowed, action.look)
             case Execute():
@@ -127,8 +129,10 @@ class Executor:
             raise Unfit("malformed", "a command cannot hold a NUL character: print one with printf '\\0'")
         return await self._shell.run(run.command, run.timeout, interactive=run.interactive, lent=lent)
 
-    async def _told_of_memory(self, running: Awaitable[Ran]) -> Ran:
+    async def _told_of_memory(self, running: Awaitable[Observation]) -> Observation:
         ran = await running
+        if not isinstance(ran, Ran | RanPython):
+            return ran
         before, self._killed = self._killed, self._oom_kills()
         if not (killed := self._killed - before):
             return ran

@@ -31,7 +31,7 @@ FENCES = {
     "git": {"resolver/workspace.py"},
     "githubkit": {"bot/rest.py"},
     "hishel": {"bot/rest.py"},
-    "ipykernel": {"runtime/kernel.py"},
+    "ipykernel": {"runtime/kernel_boot.py"},
     "jinja2": {"resolver/prose.py"},
     "jsonschema": {"demo/world/contract.py"},
     "jupyter_client": {"runtime/kernel.py"},
@@ -57,6 +57,7 @@ IN_THE_CONTAINER = {"pydantic", "pydantic_core", "typing_extensions"}
 ENVIRONMENT = {
     "bot/compose.py": "the composition root",
     "resolver/llm/litellm.py": "writes litellm's own switches before its import; it takes them no other way",
+    "runtime/kernel_boot.py": "starts in the sandbox, and IPython takes its directory no other way",
     "runtime/server.py": "starts in the container, whose environment is the sandbox's own",
 }
 """Files that may read the process's environment, and why."""
