@@ -19,9 +19,11 @@ from runtime.plugins import Plugin
 from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
-    from resolver.actions import Reported
-    from resolver.brief import Brief, Quoted
+    from resolver.actions import Plan, Reported
+    from resolver.brief import Brief
     from resolver.browsing_prompt import BrowsingPrompt
+    from resolver.quotation import Quoted
+    from resolver.skills import Skill
     from resolver.risk import Rating
     from resolver.stuck import Pattern
     from runtime.observations import Page
@@ -95,6 +97,11 @@ def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:
     return _render("prompts/malformed.md.j2", tool=tool, problems=problems).strip()
 
 
+def text_tools(tools: Sequence[ToolSpec]) -> str:
+    """The tools, and how to call them, for a model that is told of them in its prompt."""
+    return _render("prompts/text_tools.md.j2", tools=tools)
+
+
 def unknown_tool(name: str, near: str | None, known: Sequence[str]) -> str:
     """That there is no such tool, and which there are."""
     return _render("prompts/unknown_tool.md.j2", name=name, near=near, known=known).strip()
@@ -143,6 +150,16 @@ def adopted() -> str:
     return _render("prompts/adopted.md.j2").strip()
 
 
+def skill(skill: Skill, text: str, start: int, following: int | None) -> str:
+    """Part of a repository's instructions, from line `start` on; `following`: the line to go on with."""
+    return _render("prompts/skill.md.j2", skill=skill, text=text, start=start, following=following).strip()
+
+
+def no_such_skill(name: str, names: Sequence[str]) -> str:
+    """That there is no such skill, and which there are."""
+    return _render("prompts/no_such_skill.md.j2", name=name, names=names).strip()
+
+
 def condense() -> str:
     """The system prompt of a model that sums up the work so far."""
     return _render("prompts/condense.md.j2")
@@ -154,9 +171,12 @@ def to_condense(messages: Sequence[Message], limit: int) -> str:
     return shortened(record, limit)
 
 
-def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None) -> str:
-    """What stands in the place of the first so many replies: a summary, or a line for each of the last steps."""
-    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps)
+def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None, plan: Plan | None) -> str:
+    """What stands in the place of the first so many replies: a summary, or a line for each of the last steps.
+
+    `plan` is the latest one, when it was written in one of those replies.
+    """
+    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps, plan=plan)
 
 
 def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> str:
