@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from runtime import processes
 from runtime.browser_actions import Actions
-from runtime.browser_advice import Undone, explain
+from runtime.browser_advice import Undone, explain, is_closed
 from runtime.browser_code import Call, parse
 from runtime.browser_downloads import Downloads
-from runtime.browser_window import OpenTab, Window
+from runtime.browser_window import LOAD_SECONDS, OpenTab, Window
 from runtime.observations import Failed, Look, Page
 from runtime.page import NoAnswer, Seen, look_at
 from runtime.plugins import Plugins
@@ -84,7 +84,16 @@ _UNWANTED = (
 class Browser:
     """One browser with one context. Started when it is first used, and again when it has ended."""
 
-    def __init__(self, root: Path, scratch: Path, env: Mapping[str, str], plugins: Plugins) -> None:
+    def __init__(
+        self,
+        root: Path,
+        scratch: Path,
+        env: Mapping[str, str],
+        plugins: Plugins,
+        load_seconds: float = LOAD_SECONDS,
+    ) -> None:
+        """`load_seconds`: how long a server may take to answer, and then its page to load."""
+        self._load_seconds = load_seconds
         self._tree = Tree(root, scratch)
         self._env = dict(env)
         self._plugins = plugins
@@ -146,7 +155,7 @@ class Browser:
     async def _started(self, chromium: str) -> Window:
         """The running browser; a new one if there is none, or it has ended."""
         again = self._window is not None
-        if self._window is not None and not self._window.gone:
+        if self._window is not None and not self._window.gone and all(map(processes.started, self._drivers)):
             return self._window
         notes = self._window.notes if self._window is not None else []
         await self.close()
@@ -195,7 +204,7 @@ class Browser:
         downloads = self._downloads = Downloads(
             self._tree.scratch / "downloads", home / "downloads", _fence, lambda text: notes[0].note(text)
         )
-        notes.append(Window(context, _fence, downloads.begin))
+        notes.append(Window(context, _fence, downloads.begin, self._load_seconds))
         return notes[0]
 
     @property
@@ -220,7 +229,7 @@ class Browser:
         except Undone as undone:
             return _told(calls, call, str(undone))
         except NoAnswer as error:
-            if "has been closed" in str(error) or "Connection closed" in str(error):
+            if is_closed(str(error)):
                 window.gone = window.gone or await _is_gone(window)
             return _told(calls, call, explain(str(error), online=self._proxy is not None))
         except TimeoutError:

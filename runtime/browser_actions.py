@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from runtime.browser_advice import Undone, address, is_local
 from runtime.browser_calls import MOST_WAIT_MS, Button, Modifier
-from runtime.browser_window import LOAD_SECONDS, Window
+from runtime.browser_window import Window
 from runtime.observations import Look
 from runtime.page import NoAnswer, find, look_at
 from runtime.tree import Tree, Unfit
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from runtime.browser import VendorElement, VendorFrame, VendorPage
 
 ACTION_MS = 2_000.0  # until an element must be ready for an action
-_COMMIT_MS = LOAD_SECONDS * 1000
 _DRAG_STEPS = 5  # mouse events on the way: pages want to see the movement
 _MOST_FILES = 20
 
@@ -139,15 +138,16 @@ class Actions:
 
     async def goto(self, url: str) -> None:
         wanted = address(url)
-        page = await self._page()
+        tab, seconds = await self._window.tab(), self._window.load_seconds
         try:
             with self._window.fence():
-                response = await page.goto(wanted, wait_until="commit", timeout=_COMMIT_MS)
+                response = await tab.page.goto(wanted, wait_until="commit", timeout=seconds * 1000)
         except NoAnswer as error:
             if "Download is starting" in str(error):
                 return
             if "Timeout" in str(error):
-                raise Undone(f"the server did not answer within {LOAD_SECONDS:.0f} s") from error
+                await self._window.stop(tab)
+                raise Undone(f"the server did not answer within {seconds:g} s") from error
             raise
         if response is not None and response.status >= 400:
             self._window.note(
@@ -274,7 +274,7 @@ class Actions:
         if not 0 <= index < len(history["entries"]):
             raise Undone(f"this tab has no {'earlier' if step < 0 else 'later'} page: goto(url) opens one")
         move = tab.page.go_back if step < 0 else tab.page.go_forward
-        await move(wait_until="commit", timeout=_COMMIT_MS)
+        await move(wait_until="commit", timeout=self._window.load_seconds * 1000)
 
     def _files(self, file: str | list[str]) -> list[str]:
         named = [file] if isinstance(file, str) else file

@@ -47,6 +47,7 @@ _ELEMENTS = (
     ("filechooser", "no file chooser opened: choose the file input, or the button that opens it"),
     ("Non-multiple file input", "this input takes one file only"),
 )
+_CLOSED = ("has been closed", "Connection closed")
 _GONE = (
     "Execution context was destroyed",
     "Cannot find context",
@@ -87,12 +88,19 @@ def explain(said: str, online: bool) -> str:
         )
     if cover := _COVER.search(said):
         return f"it is covered by {_short(cover[1].strip(), 200)}: close what covers it (a dialog, a banner), or scroll"
+    if is_closed(said):
+        return "its tab, or the whole browser, was closed meanwhile"
     for words, meaning in (*_ELEMENTS, *_NAVIGATION):
         if words in said:
             return meaning
     if any(words in said for words in _GONE):
         return "the page changed meanwhile: look at its tree again"
     return _own_words(said)
+
+
+def is_closed(said: str) -> bool:
+    """Whether the browser's words mean that the tab or the browser itself has ended."""
+    return any(words in said for words in _CLOSED)
 
 
 def _own_words(said: str) -> str:

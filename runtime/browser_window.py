@@ -28,7 +28,7 @@ Fence = Callable[[], AbstractContextManager[None]]
 MOST_TABS = 20
 MOST_DIALOGS = 10  # of one page in one turn; then its script is stopped, for it may be a loop
 MOST_NOTES = 20
-LOAD_SECONDS = 15.0  # for a page to load
+LOAD_SECONDS = 15.0  # for a server to answer, and then for its page to load
 QUIET_SECONDS = 0.04  # without news, after which a page is taken as finished
 BUSY_SECONDS = 0.5  # at most, that a loaded page is waited for
 _POLL_SECONDS = 0.01
@@ -79,8 +79,13 @@ class Window:
     """One context's tabs, in the order in which they were opened."""
 
     def __init__(
-        self, context: "VendorContext", fence: Fence, download: Callable[["VendorDownload"], None]
+        self,
+        context: "VendorContext",
+        fence: Fence,
+        download: Callable[["VendorDownload"], None],
+        load_seconds: float,
     ) -> None:
+        self.load_seconds = load_seconds
         self.context = context
         self.fence = fence
         self.tabs: list[OpenTab] = []
@@ -146,7 +151,7 @@ class Window:
         loop = asyncio.get_running_loop()
         tab = await self.tab()
         tab.hear()
-        end = loop.time() + LOAD_SECONDS
+        end = loop.time() + self.load_seconds
         while loop.time() < end:
             await self._loaded(tab, end)
             busy = min(loop.time() + BUSY_SECONDS, end)
@@ -157,10 +162,15 @@ class Window:
             if not tab.loads():
                 return
         if not tab.page.is_closed():
-            self.note(f"the page is still loading after {LOAD_SECONDS:.0f} s: this is what has come")
-            with contextlib.suppress(NoAnswer, TimeoutError):
-                async with asyncio.timeout(_ANSWER_SECONDS):
-                    await tab.send("Page.stopLoading", {})
+            self.note(f"the page is still loading after {self.load_seconds:g} s: this is what has come")
+            await self.stop(tab)
+
+    async def stop(self, tab: OpenTab) -> None:
+        """Load nothing more of what the tab waits for."""
+        tab.asked.clear()
+        with contextlib.suppress(NoAnswer, TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await tab.send("Page.stopLoading", {})
 
     async def responsive(self) -> OpenTab:
         """The active tab, able to answer: a script without end is stopped, what still does not answer is replaced."""

@@ -161,7 +161,7 @@ async def browsing(directory: Path) -> AsyncIterator[Web]:
     for place in (root, scratch, home):
         place.mkdir(parents=True)
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
-    browser = Browser(root, scratch, env, Plugins())
+    browser = Browser(root, scratch, env, Plugins(), load_seconds=3)
     web = Web(browser, root, scratch)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
     web.port = server.sockets[0].getsockname()[1]
