@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_resolve, _serve, _action, _demo):
+    for add in (_resolve, _serve, _action, _demo, _replay):
         add(commands)
     return top
 
@@ -108,6 +108,20 @@ def _demo(commands: Commands) -> None:
         "--sandbox", choices=("docker", "local", "auto"), default="auto", help="where the agent works"
     )
     command.add_argument("--keep", metavar="DIR", help="keep the demo's data in this directory")
+
+
+def _replay(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "replay",
+        "rebuild what the model was sent in a run, from its log alone",
+        "Rebuild the prompt of each step of a run, without model or sandbox, and compare it with what was sent.\n"
+        "With --step, print one of them. Ends with 0 when all are the same, else with 3.",
+    )
+    command.add_argument("run", metavar="RUN", help="the run's name, as `resolve` prints it")
+    command.add_argument("--step", type=int, metavar="N", help="print the prompt of the model's Nth reply")
+    command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
+    command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
 def _shared(command: argparse.ArgumentParser) -> None:

@@ -59,6 +59,7 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "serve": serve,
             "action": action,
             "demo": demo,
+            "replay": replay,
         }[options.command]
         return asyncio.run(_until_stopped(command(options)))
     except ForOperators as exc:
@@ -196,6 +197,13 @@ async def action(options: argparse.Namespace) -> int:
     return await compose.action(settings)
 
 
+async def replay(options: argparse.Namespace) -> int:
+    """A run again, from its log."""
+    from bot.runs import replayed
+
+    return replayed(options, _settings(options))
+
+
 async def demo(options: argparse.Namespace) -> int:
     """The first command of the README."""
     from demo.run import demo as play
@@ -212,7 +220,7 @@ async def demo(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace, directory: Path | None = Path()) -> Settings:
     keys = ("model", "model_base_url", "sandbox", "image", "max_steps", "max_usd", "timeout")
-    overrides = {key: getattr(options, key) for key in keys}
+    overrides = {key: getattr(options, key, None) for key in keys}
     config = Path(options.config) if options.config else None
     return compose.read_settings(overrides, compose.environment(), config, directory and directory.resolve())
 

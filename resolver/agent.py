@@ -5,7 +5,9 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, count
+from typing import Any
 
 from resolver import prose, rules, stuck
 from resolver.actions import Ask, Finish, Malformed, Result
@@ -27,6 +29,7 @@ from resolver.gate import was_sent_back
 from resolver.llm.model import Model, Reply
 from resolver.log import Log
 from resolver.render import messages
+from resolver.replay import as_sent, fingerprint
 from resolver.rules import Limits
 from resolver.tools.sandboxed import CHANGES
 from resolver.tools.tool import Tools
@@ -42,7 +45,7 @@ async def begin(log: Log, system: str, brief: str, tools: Tools) -> None:
     """Set the agent up, once per run: what is in the log already stays as it was sent."""
     events = tuple(log.trajectory)
     if not any(isinstance(event, Prompted) for event in events):
-        await log.append(Prompted(system=system, tools=tuple(spec.as_openai() for spec in tools.specs)))
+        await log.append(Prompted(system=system, tools=as_sent(tools.specs)))
     if not any(isinstance(event, Told) and event.source == "brief" for event in events):
         await log.append(Told(text=brief, source="brief"))
 
@@ -71,6 +74,10 @@ class Agent:
     gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """What a run that wants to finish has not done yet, a sentence each; it is told once."""
     _arrived: bool = field(default=False, init=False)
+
+    @cached_property
+    def _sent_tools(self) -> tuple[dict[str, Any], ...]:
+        return as_sent(self.tools.specs)
 
     async def run(self, log: Log) -> Ended:
         """Work until the run has ended; returns at once when it has. Told something new, it goes on.
@@ -161,7 +168,8 @@ class Agent:
             await self._note(relief, log)
             return  # what it cost counts before the model is asked
         try:
-            reply = await self.model.reply(messages(before), self.tools.specs)
+            prompt = messages(before)
+            reply = await self.model.reply(prompt, self.tools.specs)
         except ModelRefused:
             raise  # no other run would fare better: the operator must hear it
         except ContextOverflow as exc:
@@ -175,7 +183,8 @@ class Agent:
             return
         if reply.usage.usd is None and not before.spent().unpriced:
             logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
-        await log.append(self._decided(reply, before))
+        sent = fingerprint(prompt, self._sent_tools)
+        await log.append(self._decided(reply, before).model_copy(update={"prompt": sent}))
 
     async def _note(self, events: Shorter, log: Log) -> None:
         for event in events:

@@ -12,6 +12,7 @@ from resolver.events import Call, Decided, Ended, Event, Observed, Prompted, Tra
 from resolver.llm.fences import blocks
 from resolver.llm.model import Model, Reply
 from resolver.log import Log
+from resolver.replay import fingerprint
 from resolver.rules import Limits
 from runtime.actions import UseBrowser
 from runtime.browser_calls import DEFAULT
@@ -51,14 +52,16 @@ async def _next(trajectory: Trajectory, model: Model, sandbox: Sandbox, limits: 
     if ended := _ending(trajectory, limits):
         return ended
     try:
-        reply = await model.reply(shown(trajectory), ())
+        prompt = shown(trajectory)
+        reply = await model.reply(prompt, ())
     except ModelRefused:
         raise  # no other run would fare better: the operator must hear it
     except ContextOverflow as exc:
         return Ended(reason="limit", detail=str(exc))
     except ModelError as exc:
         return Ended(reason="error", detail=str(exc))
-    return decided(reply, f"step-{len(trajectory.decisions()) + 1}", look)
+    replied = decided(reply, f"step-{len(trajectory.decisions()) + 1}", look)
+    return replied.model_copy(update={"prompt": fingerprint(prompt, ())})
 
 
 async def _answer(call: Call, sandbox: Sandbox) -> Observed:

@@ -126,6 +126,8 @@ class Decided(Frozen):
     """Provider's reasoning blocks, sent back unchanged."""
     truncated: bool = False
     """The model ran into its output limit."""
+    prompt: str = ""
+    """Fingerprint of what was sent (`resolver/replay.py`), so that a replay can tell whether it sends the same."""
 
 
 class Observed(Frozen):
