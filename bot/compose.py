@@ -125,8 +125,7 @@ async def kit(
         raise SettingsError(
             "PATCHWRIGHT_MODEL is not set: name the model to use, such as anthropic/claude-sonnet-4-5 (or --model)."
         )
-    from resolver.llm.litellm import LitellmModel
-    from resolver.llm.patient import Patient
+    from bot.models import models
     from resolver.log import FileLogs
     from resolver.resolve import Kit
     from resolver.secrets import MaskingFilter
@@ -136,16 +135,12 @@ async def kit(
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))
     sandboxes = await _sandboxes(settings, trusted=trusted, say=say)
-    model = LitellmModel(
-        settings.model,
-        base_url=settings.model_base_url,
-        api_key=settings.model_api_key,
-        ca_bundle=settings.ca_bundle,
-    )
+    by_purpose = models(settings)
     try:
         yield Kit(
             settings=settings,
-            model=Patient(model),
+            model=by_purpose.act,
+            purposes=by_purpose,
             sandboxes=sandboxes,
             workspaces=Workspaces(settings.data / "cache", settings.ca_bundle),
             logs=FileLogs(settings.data / "runs"),

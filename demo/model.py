@@ -70,7 +70,7 @@ class Fault(Frozen):
 
     status: int = 200
     headers: dict[str, str] = Field(default_factory=dict)
-    body: str = ""
+    body: str | bytes = ""
     cut: bool = False
     """The connection ends in the middle of the body."""
     drip: float = 0.0
@@ -166,7 +166,7 @@ class Endpoint:
         key = given.get("x-api-key") or (given.get("authorization") or "").removeprefix("Bearer ")
         fault = await self._answer(scope["method"], scope["path"], key, body)
         headers = {"content-type": "application/json", **fault.headers}
-        content = fault.body.encode()
+        content = fault.body if isinstance(fault.body, bytes) else fault.body.encode()
         if not (fault.cut or fault.drip):
             await respond(send, fault.status, headers, content)
             return

@@ -18,6 +18,7 @@ from resolver.events import (
     Call,
     Checkpointed,
     Condensed,
+    Consulted,
     Decided,
     Ended,
     Observed,
@@ -33,7 +34,7 @@ from resolver.replay import as_sent, fingerprint
 from resolver.rules import Limits
 from resolver.tools.sandboxed import CHANGES
 from resolver.tools.tool import Tools
-from runtime.observations import Failed, Noted
+from runtime.observations import Failed, Noted, Picture
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +42,15 @@ MAX_CALLS = 32  # of one reply; more is a model that has lost its way, at the pr
 MAX_THOUGHT = 100_000  # characters of a reply's text that are kept: it is sent again with every later step
 
 
-async def begin(log: Log, system: str, brief: str, tools: Tools) -> None:
+async def begin(
+    log: Log, system: str, brief: str, tools: Tools, pictures: tuple[Picture, ...] = ()
+) -> None:
     """Set the agent up, once per run: what is in the log already stays as it was sent."""
     events = tuple(log.trajectory)
     if not any(isinstance(event, Prompted) for event in events):
         await log.append(Prompted(system=system, tools=as_sent(tools.specs)))
     if not any(isinstance(event, Told) and event.source == "brief" for event in events):
-        await log.append(Told(text=brief, source="brief"))
+        await log.append(Told(text=brief, source="brief", pictures=pictures))
 
 
 @dataclass
@@ -170,21 +173,26 @@ class Agent:
         try:
             prompt = messages(before)
             reply = await self.model.reply(prompt, self.tools.specs)
-        except ModelRefused:
-            raise  # no other run would fare better: the operator must hear it
-        except ContextOverflow as exc:
-            relief = await self.room.relief_from_overflow(before)
-            await self._note(relief, log)
-            if not any(isinstance(event, Condensed) for event in relief):
-                await log.append(Ended(reason="limit", detail=str(exc)))
-            return
         except ModelError as exc:
-            await log.append(Ended(reason="error", detail=str(exc)))
+            if exc.usage is not None:  # billed, though nothing came of it
+                await log.append(Consulted(purpose="failed", usage=exc.usage))
+            await self._failed(exc, before, log)
             return
         if reply.usage.usd is None and not before.spent().unpriced:
             logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
         sent = fingerprint(prompt, self._sent_tools)
         await log.append(self._decided(reply, before).model_copy(update={"prompt": sent}))
+
+    async def _failed(self, exc: ModelError, before: Trajectory, log: Log) -> None:
+        if isinstance(exc, ModelRefused):
+            raise exc  # no other run would fare better: the operator must hear it
+        if not isinstance(exc, ContextOverflow):
+            await log.append(Ended(reason="error", detail=str(exc)))
+            return
+        relief = await self.room.relief_from_overflow(before)
+        await self._note(relief, log)
+        if not any(isinstance(event, Condensed) for event in relief):
+            await log.append(Ended(reason="limit", detail=str(exc)))
 
     async def _note(self, events: Shorter, log: Log) -> None:
         for event in events:

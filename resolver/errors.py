@@ -21,6 +21,7 @@ ResolverError
 └── Interrupted            the operator pressed Ctrl-C or the worker is going away; the log says where to go on
 """
 
+import copy
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,13 @@ class ModelError(ResolverError):
         """Seconds that the provider asks us to wait; None: it named none."""
         self.usage = usage
         """What was billed for nothing; None: nothing, as far as is known."""
+
+    def again(self, message: str, usage: "Usage | None") -> "ModelError":
+        """The same failure in other words, and with what more was billed."""
+        other = copy.copy(self)
+        other.args = (message,)
+        other.usage = usage
+        return other
 
 
 class ModelBusy(ModelError):

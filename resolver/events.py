@@ -150,10 +150,10 @@ class Delegated(Frozen):
 
 
 class Consulted(Frozen):
-    """A model was asked beside the conversation: to look at a picture, to condense, to judge."""
+    """A model was asked beside the conversation: to look at a picture, to condense, to judge; or in it, and failed."""
 
     kind: Literal["consulted"] = "consulted"
-    purpose: Literal["senses", "condense", "judge"]
+    purpose: Literal["senses", "condense", "judge", "failed"]
     usage: Usage
 
 

@@ -102,6 +102,11 @@ def text_tools(tools: Sequence[ToolSpec]) -> str:
     return _render("prompts/text_tools.md.j2", tools=tools)
 
 
+def text_tools(tools: Sequence[ToolSpec]) -> str:
+    """The tools, and how to call them, for a model that is told of them in its prompt."""
+    return _render("prompts/text_tools.md.j2", tools=tools)
+
+
 def unknown_tool(name: str, near: str | None, known: Sequence[str]) -> str:
     """That there is no such tool, and which there are."""
     return _render("prompts/unknown_tool.md.j2", name=name, near=near, known=known).strip()

@@ -30,6 +30,7 @@ from resolver.events import Connected, Judged, Resumed, Settled, Started, Told, 
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.instructions import Instructions, instructions
 from resolver.llm.model import Model
+from resolver.llm.router import Models
 from resolver.log import Listener, Log, Logs
 from resolver.quotation import quote
 from resolver.rules import Limits
@@ -67,6 +68,13 @@ class Kit:
     secrets: Secrets
     listeners: tuple[Listener, ...] = ()
     """Hear every entry of the log as it is written."""
+    purposes: Models | None = None
+    """None: `model` does everything."""
+
+    @property
+    def models(self) -> Models:
+        """By what they are for."""
+        return self.purposes or Models.of(self.model, {})
 
 
 Reporting = Callable[[Job, Log], AbstractAsyncContextManager[None]]

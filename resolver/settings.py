@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field, SecretStr, ValidationError, field_validator
 
 from resolver.errors import SettingsError
+from resolver.llm.settings import ModelSettings
 from runtime.egress import Network, Upstream, is_host_pattern, network_of_mirrors
 from runtime.frozen import Frozen
 from runtime.plugins import PLUGINS, Plugin
@@ -21,19 +22,12 @@ PREFIX = "PATCHWRIGHT_"
 REPO_CONFIG_PATH = ".github/patchwright.toml"
 
 
-class Settings(Frozen):
+class Settings(ModelSettings):
     """The operator's settings: the same for server, Action and command line.
 
     From `patchwright.toml` (lower-case names), then the environment (`PATCHWRIGHT_` and upper case; the forge's
     and Redis's own names as listed in FOREIGN), then the command line; the later wins.
     """
-
-    model: str | None = None
-    """litellm name of the model, such as `anthropic/claude-sonnet-4-5`. None: there is no agent to run."""
-    model_base_url: str | None = None
-    """Base URL of an OpenAI-compatible endpoint; None: the provider's own."""
-    model_api_key: SecretStr | None = None
-    """Key for the model. None: litellm reads the provider's own variable."""
 
     github_token: SecretStr | None = None
     app_id: str | None = None

@@ -7,23 +7,14 @@ from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from pydantic import Field
-
+from resolver.errors import ModelError
 from resolver.events import Usage
-from resolver.llm.model import Message
-from runtime.frozen import Frozen
+from resolver.llm.model import Message, Reply
+from resolver.llm.settings import Price
 
 CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
+LONGEST = 32_000  # tokens; a reply of a model whose limit is unknown
 MILLION = Decimal(1_000_000)
-
-
-class Price(Frozen):
-    """What a model costs by its operator's own account: dollars per million tokens."""
-
-    input: Decimal = Field(ge=0)
-    output: Decimal = Field(ge=0)
-    cached: Decimal | None = Field(default=None, ge=0)
-    """Of input that the provider had kept. None: like other input."""
 
 
 def bill(
@@ -62,13 +53,43 @@ def bill(
     )
 
 
-def estimate(messages: Sequence[Message], received: int) -> dict[str, int]:
-    """Tokens of a reply that was cut off after so many bytes, and said nothing of what it cost."""
+def estimate(messages: Sequence[Message], received: int, longest: object = None) -> dict[str, int]:
+    """Tokens of a reply that was cut off after so many bytes, and said nothing of what it cost.
+
+    `longest`: the model's output limit in tokens, if it is known.
+    """
     sent = sum(len(message.model_dump_json(exclude={"pictures"})) for message in messages)
+    most = longest if isinstance(longest, int) and longest > 0 else LONGEST
     return {
         "prompt_tokens": sent // CHARACTERS_PER_TOKEN,
-        "completion_tokens": received // CHARACTERS_PER_TOKEN,
+        "completion_tokens": min(most, received // CHARACTERS_PER_TOKEN),
     }
+
+
+def together(usages: Sequence[Usage]) -> Usage:
+    """Several as one, in the name of the last; dollars as far as they are known."""
+    known = [usage.usd for usage in usages if usage.usd is not None]
+    return Usage(
+        model=usages[-1].model,
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        cached_tokens=sum(usage.cached_tokens for usage in usages),
+        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        reasoning_tokens=sum(usage.reasoning_tokens for usage in usages),
+        usd=sum(known, Decimal(0)) if known else None,
+        seconds=sum(usage.seconds for usage in usages),
+    )
+
+
+def wasted(failures: Sequence[ModelError]) -> Usage | None:
+    """What was billed for nothing."""
+    billed = [failure.usage for failure in failures if failure.usage is not None]
+    return together(billed) if billed else None
+
+
+def with_wasted(reply: Reply, failures: Sequence[ModelError]) -> Reply:
+    """The reply, and what failed before it counted with it."""
+    lost = wasted(failures)
+    return reply if lost is None else reply.model_copy(update={"usage": together([lost, reply.usage])})
 
 
 def wait_asked(headers: Mapping[str, str]) -> float | None:

@@ -23,9 +23,10 @@ from resolver.errors import (
 )
 from resolver.events import Usage
 from resolver.llm import chat, responses
-from resolver.llm.bill import Price, bill, estimate, wait_asked
+from resolver.llm.bill import bill, estimate, wait_asked
 from resolver.llm.model import Message, Reply, ToolCall, ToolSpec
 from resolver.llm.received import Received, ask_plainly, listen
+from resolver.llm.settings import Price
 from resolver.settings import variable
 
 SAID = 300  # characters of a provider's error that are passed on
@@ -152,17 +153,22 @@ class LitellmModel:
             except TimeoutError as exc:
                 raise ModelError(
                     f"The model {self.name} gave no reply within {self._timeout:g} s ({variable('model_timeout')}).",
-                    usage=self._wasted(messages, received, began),
+                    usage=self._wasted(messages, received, began) if received.cut else None,
                 ) from exc
             except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
-                if received.status in (0, 200) and (used := received.usage()) is not None:
+                if received.status == 200 and received.too_long:
+                    # As one that ran into its limit, which is told, and not asked for again.
                     return Reply(
-                        text="", calls=(), usage=self._usage(used, None, began)
-                    )  # billed: the run goes on
+                        text="", calls=(), usage=self._wasted(messages, received, began), truncated=True
+                    )
+                if received.status in (0, 200) and (used := received.usage()) is not None:
+                    # It was billed: it counts, and the run goes on.
+                    return Reply(text="", calls=(), usage=self._usage(used, None, began))
                 if self._temperature is not None and "temperature" in str(exc) and received.status == 400:
                     self._temperature = None  # some models know only their own
                     return await self.reply(messages, tools)
-                self._refuse(litellm, exc, received, self._wasted(messages, received, began))
+                wasted = self._wasted(messages, received, began) if received.cut else None
+                self._refuse(litellm, exc, received, wasted)
         return self._reply(answer, began)
 
     async def _ask(
@@ -270,11 +276,11 @@ class LitellmModel:
         seconds = time.monotonic() - began
         return bill(self.name, used, usd=usd, own=self._price, table=_facts(self.name), seconds=seconds)
 
-    def _wasted(self, messages: Sequence[Message], received: Received, began: float) -> Usage | None:
-        """What a reply that was cut off will have cost; None where nothing was billed."""
-        if not received.cut:
-            return None
-        return self._usage(estimate(messages, len(received.body)), None, began)
+    def _wasted(self, messages: Sequence[Message], received: Received, began: float) -> Usage:
+        """What a reply that was cut off will have cost."""
+        longest = _facts(self.name).get("max_output_tokens")
+        used = received.usage() or estimate(messages, len(received.body), longest)
+        return self._usage(used, None, began)
 
     # --- what went wrong ------------------------------------------------------------------------------------
 
@@ -316,7 +322,7 @@ class LitellmModel:
         )
         raise ModelError(
             f"The model {self.name} failed ({status or 'no answer'}): {received.problem or said}",
-            retryable=retryable and not received.too_long,
+            retryable=retryable,
             retry_after=wait_asked(received.headers),
             usage=usage,
         ) from exc

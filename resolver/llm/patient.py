@@ -7,19 +7,22 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from resolver.errors import ModelError
+from resolver.llm.bill import wasted, with_wasted
 from resolver.llm.model import Message, Model, Reply, ToolSpec
 
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT = 1.0  # seconds; doubled with each further try
 LONGEST_WAIT = 60.0  # seconds, unless the provider asks for more
+SHORTEST_TRY = 30.0  # seconds that another try gets, however little of the budget is left
 
 
 class Patient:
     """A model that waits and tries again after failures that pass.
 
     `budget`: seconds for one reply, failed requests and waiting together; after a first failure there is one
-    more try at least. A provider that asks for a longer wait is believed: the failure is raised at once.
+    more try at least, and none after the first outlasts the budget by more than SHORTEST_TRY. A provider that asks
+    for a longer wait is believed: the failure is raised at once. What failed tries cost is counted with the reply.
     `sleep` and `jitter` (0 to 1) are there to be replaced.
     """
 
@@ -27,7 +30,7 @@ class Patient:
         self,
         model: Model,
         *,
-        budget: float = 600.0,
+        budget: float = 300.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -46,24 +49,37 @@ class Patient:
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         spent = 0.0
-        tries = 0
+        failures: list[ModelError] = []
         while True:
-            tries += 1
             began = time.monotonic()
             try:
-                return await self._model.reply(messages, tools)
+                left = max(SHORTEST_TRY, self._budget - spent) if failures else None
+                return with_wasted(await self._try(messages, tools, left), failures)
             except ModelError as exc:
+                failures.append(exc)
                 spent += time.monotonic() - began
-                wait = self._wait(exc, tries)
-                over = wait > self._budget if tries == 1 else spent + wait > self._budget
+                wait = self._wait(exc, len(failures))
+                over = wait > self._budget if len(failures) == 1 else spent + wait > self._budget
                 if over or not exc.retryable:
-                    raise _with_tries(exc, tries, spent) from exc
+                    raise _told(exc, failures, spent) from exc
                 logger.warning(
                     "model asked again",
-                    extra={"model": self.name, "try": tries, "wait": round(wait, 1), "error": str(exc)},
+                    extra={
+                        "model": self.name,
+                        "try": len(failures),
+                        "wait": round(wait, 1),
+                        "error": str(exc),
+                    },
                 )
             await self._sleep(wait)
             spent += wait
+
+    async def _try(self, messages: Sequence[Message], tools: Sequence[ToolSpec], left: float | None) -> Reply:
+        try:
+            async with asyncio.timeout(left):
+                return await self._model.reply(messages, tools)
+        except TimeoutError as exc:
+            raise ModelError(f"The model {self.name} gave no reply within {left:g} s.") from exc
 
     def _wait(self, exc: ModelError, tries: int) -> float:
         """Seconds: what the provider asks for, or twice as long each time; a little off, so that many part."""
@@ -72,12 +88,9 @@ class Patient:
         return float(min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)) * (0.5 + self._jitter() / 2))
 
 
-def _with_tries(exc: ModelError, tries: int, seconds: float) -> ModelError:
-    """The same failure, saying how often it was tried."""
-    if tries == 1 or not exc.retryable:
+def _told(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
+    """The last failure, with how often it was tried and what all tries cost."""
+    if len(failures) == 1:
         return exc
-    return ModelError(
-        f"{exc} It was asked {tries} times in {seconds:.0f} s.",
-        retryable=exc.retryable,
-        retry_after=exc.retry_after,
-    )
+    words = f" It was asked {len(failures)} times in {seconds:.0f} s." if exc.retryable else ""
+    return exc.again(f"{exc}{words}", wasted(failures))

@@ -30,8 +30,6 @@ class Received:
     @property
     def problem(self) -> str | None:
         """What was wrong with how it came, if that is known."""
-        if self.too_long:
-            return f"the reply is longer than {MAX_REPLY >> 20} MiB"
         if self.cut:
             return f"the reply breaks off after {len(self.body):,} bytes"
         return None
