@@ -92,7 +92,7 @@ async def _layer(engine: Engine) -> tuple[float, float, float]:
     built = await engine.image(layer.exact_tag)
     assert built is not None
     other = Layer(
-        NAME, base.id, files.tags[0], trusted, INDEX, {**layer.code, "new/app/runtime/x.py": b"# other"}
+        NAME, base.id, files.tags[0], trusted, INDEX, code={**layer.code, "new/app/runtime/x.py": b"# other"}
     )
     begun = time.perf_counter()
     await engine.build(other.what, other.update(built.id, 1), other.tags)

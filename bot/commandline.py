@@ -212,7 +212,7 @@ async def demo(options: argparse.Namespace) -> int:
     environ = compose.environment()
     kept = Path(environ.get("PATCHWRIGHT_DATA") or compose.data_directory(environ))
     data = _absolute(options.keep) if options.keep else fresh_directory(kept)
-    wanted = {"sandbox": options.sandbox, "data": data}
+    wanted = {"sandbox": options.sandbox, "data": data, "plugins": "none"}
     settings = compose.read_settings(wanted, compose.only(environ, compose.FOR_IMAGES), None, None)
     sandbox, why = await compose.sandbox_kind(settings, _to_stderr)
     return await play(sandbox, why, data, environ, as_json=options.json)

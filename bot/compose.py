@@ -125,7 +125,7 @@ async def kit(
         raise SettingsError(
             "PATCHWRIGHT_MODEL is not set: name the model to use, such as anthropic/claude-sonnet-4-5 (or --model)."
         )
-    from bot.models import models
+    from bot.models import hearing, models
     from resolver.log import FileLogs
     from resolver.resolve import Kit
     from resolver.secrets import MaskingFilter
@@ -141,6 +141,7 @@ async def kit(
             settings=settings,
             model=by_purpose.act,
             purposes=by_purpose,
+            hearing=hearing(settings),
             sandboxes=sandboxes,
             workspaces=Workspaces(settings.data / "cache", settings.ca_bundle),
             logs=FileLogs(settings.data / "runs"),
@@ -204,6 +205,8 @@ async def docker_sandboxes(
         transport=settings.transport,
         warm=warm,
         whose=str(settings.data.resolve()),
+        plugins=settings.plugins,
+        notice=say,
     )
     await sandboxes.prepare()
     return sandboxes

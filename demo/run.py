@@ -128,6 +128,7 @@ async def stage(data: Path, environ: Mapping[str, str]) -> AsyncIterator[Stage]:
         issue = world.issue(repository, title=title.lstrip("# "), body=body.strip(), by="reporter")
         environment = {name: environ[name] for name in PASSED_ON if name in environ} | {
             "PATCHWRIGHT_DATA": str(data),
+            "PATCHWRIGHT_PLUGINS": "none",  # the recording needs none, and they take a minute to be made
             "PATCHWRIGHT_MODEL": "openai/recorded",
             "PATCHWRIGHT_MODEL_BASE_URL": endpoint.base_url,
             "PATCHWRIGHT_MODEL_API_KEY": key,

@@ -42,6 +42,7 @@ class DockerSandboxes:
         ca_bundle: Path | None = None,
         package_index: str | None = None,
         progress: Progress | None = None,
+        notice: Callable[[str], object] | None = None,
         logs: Path | None = None,
         proxy: str | None = None,
         egress: Egress | None = None,
@@ -53,14 +54,15 @@ class DockerSandboxes:
         """`engine_url` None: the engine that DOCKER_HOST names, or the local one.
 
         `ca_bundle` and `package_index` reach the build of the layer and the commands in the sandbox;
-        `progress` hears the lines of the build, and `logs` is a directory for those of a build that failed.
+        `progress` hears the lines of the builds, `notice` that a plugin is made or left out, and `logs` is a
+        directory for the lines of a build that failed.
         `proxy` is that of the operator's network, for the one build that goes out.
         `egress`: how a sandbox that is opened online gets out; None: it does not.
         `transport`: by a shared socket, or by `docker exec`; auto: by the socket where it can be shared.
         `warm`: how many sandboxes are started ahead.
         `whose`: tells sandboxes of the same name apart, and who may adopt them: one text for each place in
         which runs are kept.
-        `plugins`: what they have beside shell and editor.
+        `plugins`: what they have beside shell and editor, less what cannot be made.
         """
         self.plugins = plugins
         self._spec = spec
@@ -69,6 +71,7 @@ class DockerSandboxes:
         self._ca_bundle = ca_bundle
         self._package_index = package_index
         self._progress = progress
+        self._notice = notice
         self._logs = logs
         self._proxy = proxy
         self._egress = egress
@@ -141,12 +144,14 @@ class DockerSandboxes:
                 engine = await Engine.connect(self._engine_url)
                 try:
                     await self._reaper.reap(engine)
-                    image = await ready_layer(
+                    image, self.plugins = await ready_layer(
                         engine,
                         self._spec.image,
                         ca_bundle=self._ca_bundle,
                         package_index=self._package_index,
+                        plugins=self.plugins,
                         progress=self._progress,
+                        notice=self._notice,
                         logs=self._logs,
                         proxy=self._proxy,
                     )

@@ -1,9 +1,9 @@
-"""Images as build folders made in memory: the bundle, which is made once, and the runtime layer on a base image."""
+"""Images as build folders made in memory: bundles, which are made once, and the runtime layer on a base image."""
 
 import io
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from runtime import VERSION
 from runtime.errors import ImageUnavailable
+from runtime.plugins import Plugin
 
 REPOSITORY = "patchwright-runtime"
 BUNDLES = "patchwright-bundle"
@@ -23,6 +24,7 @@ PYTHON = f"{OURS}/python/bin/python3"
 CERTIFICATES = f"{OURS}/ca.crt"
 
 BASE = "io.patchwright.base"
+WITH = "io.patchwright.plugins"
 FOUNDATION = "io.patchwright.foundation"
 GENERATION = "io.patchwright.generation"
 OLDEST = 20  # updates on top of each other; an image may have 127 layers
@@ -72,10 +74,10 @@ _BUNDLE = """\
 FROM {source}
 # {source_id}
 USER 0:0
-LABEL {label}="{source}"
+LABEL {base}="{name}"
 COPY bundle /tmp/bundle
-RUN sh /tmp/bundle/prepare.sh && \\
-    {trust}python3 -I /tmp/bundle/make_bundle.py {ours} {index} && rm -rf /tmp/bundle
+RUN sh /tmp/bundle/prepare.sh && cd /tmp/bundle && \\
+    {trust}python3 -E -s -m runtime.recipes.make_{what} {ours} {index} && cd / && rm -rf /tmp/bundle
 """
 _PREPARE = """\
 set -eu
@@ -95,9 +97,10 @@ FROM {base}
 # {base_id}
 USER 0:0
 ENV LANG=C.UTF-8 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/project/bin:$PATH:{ours}/bin{env}
-LABEL {label}
 COPY --from={bundle} {ours} {ours}
+{plugins}LABEL {label}
 """
+_PLUGIN = "COPY --from={bundle} {ours}/{plugin} {ours}/{plugin}\n"
 # User, directory and first process are those of each container, not of the image.
 _CODE = """\
 COPY new {ours}/new
@@ -135,24 +138,55 @@ class Bundle:
 
     def files(self) -> dict[str, bytes]:
         """The build folder: path -> content."""
-        trust = "" if self.ca_bundle is None else "SSL_CERT_FILE=/tmp/bundle/trusted "
-        index = _index(self.package_index or INDEX)
+        recipes = ("make_bundle.py", "bytecode.py", "independent.py", "wheels.py")
+        return self._folder("bundle", recipes, self.source, self.source_id)
+
+    def _folder(self, what: str, recipes: Iterable[str], start: str, start_id: str) -> dict[str, bytes]:
         text = _BUNDLE.format(
-            source=self.source,
-            source_id=self.source_id,
-            label=BASE,
-            trust=trust,
+            source=start,
+            source_id=start_id,
+            base=BASE,
+            name=self.source,
+            trust="" if self.ca_bundle is None else "SSL_CERT_FILE=/tmp/bundle/trusted ",
+            what=what,
             ours=OURS,
-            index=f"'{index}'",
+            index=f"'{_index(self.package_index or INDEX)}'",
         )
         files = {
             "Dockerfile": text.encode(),
             "bundle/prepare.sh": _PREPARE.encode(),
-            "bundle/make_bundle.py": _program("make_bundle.py"),
+            "bundle/runtime/__init__.py": b"",
+            "bundle/runtime/recipes/__init__.py": b"",
+            **{f"bundle/runtime/recipes/{name}": _recipe(name) for name in recipes},
         }
-        if self.ca_bundle is not None:
-            files["bundle/trusted"] = self.ca_bundle
-        return files
+        return files if self.ca_bundle is None else {**files, "bundle/trusted": self.ca_bundle}
+
+
+@dataclass(frozen=True, slots=True)
+class PluginBundle(Bundle):
+    """A plugin, made on the bundle: it runs by the bundle's interpreter, and shares its loader and libraries."""
+
+    plugin: Plugin = "kernel"
+    bundle: str = ""
+    """The bundle's tag, which names its content."""
+
+    @property
+    def what(self) -> str:
+        return f"the plugin {self.plugin}"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return (f"patchwright-{self.plugin}:{folder_hash(self.files())}",)
+
+    def files(self) -> dict[str, bytes]:
+        recipes = (
+            "bytecode.py",
+            "independent.py",
+            "wheels.py",
+            f"make_{self.plugin}.py",
+            f"{self.plugin}.txt",
+        )
+        return self._folder(self.plugin, recipes, self.bundle, self.bundle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +201,8 @@ class Layer:
     ca_bundle: bytes | None = None
     """Certificates that sandboxes trust beside the base image's own."""
     package_index: str | None = None
+    plugins: Mapping[Plugin, str] = field(default_factory=dict)
+    """Each plugin that it has, and the tag of that plugin's bundle."""
     code: Mapping[str, bytes] = field(default_factory=our_code)
 
     @property
@@ -180,8 +216,8 @@ class Layer:
 
     @property
     def generic_tag(self) -> str:
-        """Names the latest layer of this version on this base image, for people."""
-        return f"{REPOSITORY}:{_generic(self.base)}"
+        """Names the latest layer of this version on this base image with the same plugins, for people."""
+        return f"{REPOSITORY}:{_generic(self.base, tuple(self.plugins))}"
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -194,7 +230,7 @@ class Layer:
 
     def files(self) -> dict[str, bytes]:
         """The build folder from scratch: path -> content."""
-        label = f'{BASE}="{self.base}" {FOUNDATION}="{self.foundation}"'
+        label = f'{BASE}="{self.base}" {WITH}="{" ".join(self.plugins)}" {FOUNDATION}="{self.foundation}"'
         return self._folder(self._beginning(label))
 
     def update(self, on: str, generation: int) -> dict[str, bytes]:
@@ -206,7 +242,7 @@ class Layer:
         return {"Dockerfile": (beginning + end).encode(), **self._installer(), **self.code}
 
     def _installer(self) -> dict[str, bytes]:
-        files = {"new/install_layer.py": _program("install_layer.py")}
+        files = {"new/install_layer.py": _recipe("install_layer.py")}
         return files if self.ca_bundle is None else {**files, "new/ca.crt": self.ca_bundle}
 
     def _beginning(self, label: str) -> str:
@@ -219,6 +255,10 @@ class Layer:
             bundle=self.bundle,
             ours=OURS,
             label=label,
+            plugins="".join(
+                _PLUGIN.format(bundle=bundle, ours=OURS, plugin=plugin)
+                for plugin, bundle in self.plugins.items()
+            ),
             env="".join(f" {name}={value}" for name, value in env.items()),
         )
 
@@ -255,17 +295,17 @@ def split_reference(image: str) -> tuple[str, str]:
     return repository, tag
 
 
-def _generic(base: str) -> str:
+def _generic(base: str, plugins: tuple[Plugin, ...]) -> str:
     repository, tag = split_reference(base)
     repository = re.sub(r"[^A-Za-z0-9.-]", "_", repository.replace("/", "_s_"))
     tag = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)
-    name = f"v{VERSION}_{repository}_tag_{tag}"
+    name = "_".join((f"v{VERSION}", repository, "tag", tag, *(("with", *plugins) if plugins else ())))
     if len(name) <= 128:  # characters; the longest tag that an engine takes
         return name
-    return f"{name[:111]}_{sha256(base.encode()).hexdigest()[:16]}"
+    return f"{name[:111]}_{sha256((base + name).encode()).hexdigest()[:16]}"
 
 
-def _program(name: str) -> bytes:
+def _recipe(name: str) -> bytes:
     return (Path(__file__).parent / "recipes" / name).read_bytes()
 
 

@@ -28,6 +28,7 @@ FOR_OLDER = ("tomli-", "exceptiongroup-", "typing_extensions-")
 def main() -> None:
     ours, uid = Path(sys.argv[1]), int(sys.argv[2])
     take_code(ours)
+    compile_for_project(ours)
     if not WORK.is_dir() or WORK.stat().st_uid != uid:
         add_user(uid)
         WORK.mkdir(exist_ok=True)
@@ -42,6 +43,22 @@ def take_code(ours: Path) -> None:
     shutil.rmtree(ours / "app", ignore_errors=True)
     shutil.move(ours / "new" / "app", ours / "app")
     compileall.compile_dir(ours / "app", quiet=2)
+
+
+def compile_for_project(ours: Path) -> None:
+    """Spare each session of a project's Python the compiling of what it imports: the kernel, and our skills."""
+    python = shutil.which("python3")
+    if python is None or not (ours / "kernel").is_dir():
+        return
+    asked = [python, "-c", "import sys; print(*sys.version_info[:2], sep='')"]
+    version = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    places = [
+        place
+        for place in (ours / "kernel" / f"cp{version}", ours / "app" / "runtime" / "skills")
+        if place.is_dir()
+    ]
+    # What is for a newer version cannot be compiled by an older one; it is not imported either.
+    subprocess.run([python, "-m", "compileall", "-q", *places], stdout=subprocess.DEVNULL, check=False)
 
 
 def add_user(uid: int) -> None:

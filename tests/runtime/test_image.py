@@ -5,11 +5,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from runtime import VERSION
 from runtime import image as image_module
 from runtime.errors import ImageUnavailable
-from runtime.image import Bundle, Layer, archive, folder_hash, split_reference
+from runtime.image import Bundle, Layer, PluginBundle, archive, folder_hash, split_reference
+from runtime.plugins import PLUGINS
+from runtime.recipes import make_bundle
 
 LAYER = Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1")
 
@@ -43,6 +47,7 @@ def test_the_hash_of_a_folder_depends_on_names_and_bytes_and_on_nothing_else() -
         Layer("debian:bookworm-slim", "sha256:2", "patchwright-bundle:1"),
         Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:2"),
         Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1", ca_bundle=b"x"),
+        Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1", plugins={"kernel": "kernel:1"}),
         Layer(
             "debian:bookworm-slim",
             "sha256:1",
@@ -61,6 +66,50 @@ def test_other_code_of_ours_stands_on_the_same_foundation() -> None:
     other = Layer(LAYER.base, LAYER.base_id, LAYER.bundle, code=code)
     assert other.exact_tag != LAYER.exact_tag
     assert (other.foundation, other.generic_tag) == (LAYER.foundation, LAYER.generic_tag)
+
+
+def test_each_plugin_is_copied_from_its_own_bundle_and_named_in_the_generic_tag() -> None:
+    layer = Layer("debian", "sha256:1", "bundle:1", plugins={"kernel": "kernel:1", "browser": "browser:1"})
+    dockerfile = layer.files()["Dockerfile"].decode()
+    copied = re.findall(r"^COPY --from=(\S+) (\S+) \2$", dockerfile, re.MULTILINE)
+    assert copied == [
+        ("bundle:1", "/opt/patchwright"),
+        ("kernel:1", "/opt/patchwright/kernel"),
+        ("browser:1", "/opt/patchwright/browser"),
+    ]
+    assert layer.generic_tag == f"patchwright-runtime:v{VERSION}_debian_tag_latest_with_kernel_browser"
+    assert {layer.exact_tag} & {
+        Layer("debian", "sha256:1", "bundle:1", plugins=other).exact_tag
+        for other in ({}, {"kernel": "kernel:1"}, {"kernel": "kernel:2", "browser": "browser:1"})
+    } == set()
+
+
+def test_a_change_of_one_plugins_recipe_makes_no_other_anew() -> None:
+    folders = {plugin: PluginBundle("debian", "x", plugin=plugin, bundle="b:1").files() for plugin in PLUGINS}
+    for plugin, files in folders.items():
+        own = {f"bundle/runtime/recipes/make_{plugin}.py", f"bundle/runtime/recipes/{plugin}.txt"}
+        assert own <= files.keys()
+        assert not any(own & other.keys() for name, other in folders.items() if name != plugin)
+        assert not own & Bundle("debian", "x").files().keys()
+        assert f"-m runtime.recipes.make_{plugin} ".encode() in files["Dockerfile"]
+
+
+def test_another_bundle_gives_another_plugin() -> None:
+    one, two = (PluginBundle("debian", "x", plugin="kernel", bundle=f"b:{each}") for each in "12")
+    assert one.tags != two.tags
+    assert one.tags[0].startswith("patchwright-kernel:")
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_the_pins_of_a_plugin_are_what_the_extra_of_its_name_allows(plugin: str) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    recipes = Path(image_module.__file__).parent / "recipes"
+    pins = [Requirement(line) for line in (recipes / f"{plugin}.txt").read_text().splitlines()[1:]]
+    for allowed in map(Requirement, project["optional-dependencies"][plugin]):
+        pinned = [pin for pin in pins if canonicalize_name(pin.name) == canonicalize_name(allowed.name)]
+        assert pinned
+        for pin in pinned:
+            assert allowed.specifier.contains(str(pin.specifier).removeprefix("=="))
 
 
 def test_an_update_replaces_our_code_alone() -> None:
@@ -85,6 +134,10 @@ def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> No
         name in ("Dockerfile", "new/install_layer.py") or name.startswith("new/app/runtime/")
         for name in names
     )
+
+
+def test_our_interpreter_looks_where_the_plugins_keep_their_libraries() -> None:
+    assert make_bundle.PLUGINS == PLUGINS
 
 
 def test_the_archive_holds_the_folder() -> None:
