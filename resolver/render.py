@@ -24,6 +24,7 @@ from resolver.actions import (
 from resolver.events import Call, Condensed, Decided, Event, Observed, Prompted, Told, Trajectory
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
 from runtime.actions import (
+    Converse,
     CreateFile,
     Execute,
     InsertText,
@@ -35,6 +36,7 @@ from runtime.actions import (
     RunPython,
     RunShell,
     SendInput,
+    StartStream,
     UndoEdit,
     UseBrowser,
     ViewFile,
@@ -45,6 +47,7 @@ from runtime.observations import (
     Edited,
     Executed,
     Failed,
+    Heard,
     Noted,
     Page,
     Picture,
@@ -202,7 +205,7 @@ def _label(action: Action) -> str:
             what = " ".join(argv)
         case SendInput(text=text, key=key):
             what = " ".join(filter(None, (text, key)))
-        case Think() | Plan() | Finish() | Interrupt() | Provide() | RunLent():
+        case Think() | Plan() | Finish() | Interrupt() | Provide() | RunLent() | StartStream() | Converse():
             what = ""
         case _:
             assert_never(action)
@@ -257,6 +260,8 @@ def _text(observation: Result) -> str:
             return f"{printed}[exit code {code}, {seconds:.1f} s]"
         case Content(content=content, size=size):
             return f"{_ended_line(content.decode(errors='replace'))}[{len(content)} of {size} bytes]"
+        case Heard(lines=lines, said=said):
+            return _ended_line(lines.decode(errors="replace")) + said
         case Written(size=size):
             return f"[written, {size} bytes]"
         case _:

@@ -161,6 +161,26 @@ class RunLent(Frozen):
     lent: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
 
 
+class StartStream(Frozen):
+    """Start a program that is talked to line by line (`Converse`); in place of one of the same name."""
+
+    kind: Literal["start_stream"] = "start_stream"
+    name: str = Field(min_length=1, max_length=100)
+    argv: tuple[str, ...] = Field(min_length=1)
+    env: dict[str, str] = Field(default_factory=dict)
+    """Added to the sandbox's own environment."""
+
+
+class Converse(Frozen):
+    """Say lines to a started program, and hear what it has said since the last time."""
+
+    kind: Literal["converse"] = "converse"
+    name: str
+    lines: bytes = Field(default=b"", max_length=4 << 20)
+    wait: float = Field(default=1.0, ge=0, le=20)
+    """Seconds for its first line to come."""
+
+
 class Interrupt(Frozen):
     """End the command that runs in the shell for a host process that is gone. It does not wait for its turn."""
 
@@ -223,6 +243,8 @@ SandboxAction = Annotated[
     | InsertText
     | UndoEdit
     | Execute
+    | StartStream
+    | Converse
     | Interrupt
     | ReadBytes
     | WriteBytes,

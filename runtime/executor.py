@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import assert_never
 
-from runtime import program
+from runtime import program, streams
 from runtime.actions import (
+    Converse,
+    StartStream,
     CreateFile,
     Execute,
     InsertText,
@@ -30,9 +32,10 @@ from runtime.browser import Browser
 from runtime.documents import Documents
 from runtime.editor import Editor
 from runtime.kernel import Kernel
-from runtime.observations import Content, Executed, Failed, Noted, Observation, Ran, RanPython, Written
+from runtime.observations import Heard, Content, Executed, Failed, Noted, Observation, Ran, RanPython, Written
 from runtime.plugins import Plugins
 from runtime.shell import Shell
+from runtime.streams import Stream
 from runtime.text import raw
 from runtime.tree import Tree, Unfit, missing
 
@@ -61,6 +64,7 @@ class Executor:
         self._browser = Browser(self._tree.root, self._tree.scratch, env, plugins)
         self._oom_kills = oom_kills
         self._killed = oom_kills()
+        self._streams: dict[str, Stream] = {}
         self._turn = asyncio.Lock()
 
     @property
@@ -85,6 +89,8 @@ class Executor:
 
     async def close(self) -> None:
         """End the shell, the kernel and the browser, and everything that they started."""
+        for stream in self._streams.values():
+            await stream.close()
         await self._browser.close()
         await self._kernel.close()
         await self._shell.close()
@@ -102,6 +108,10 @@ class Executor:
                 return await self._browser.use(action.code, action.allowed, action.look)
             case Execute():
                 return await self._execute(action)
+            case StartStream():
+                return await self._start_stream(action)
+            case Converse():
+                return await self._converse(action)
             case ViewFile():
                 return await asyncio.to_thread(self._editor.view, action)
             case CreateFile():
@@ -138,6 +148,23 @@ class Executor:
             return ran
         note = f"the memory limit was reached: the kernel killed {killed} process{'es' * (killed > 1)}"
         return ran.model_copy(update={"note": "; ".join(filter(None, (ran.note, note)))})
+
+    async def _start_stream(self, action: StartStream) -> Noted:
+        if (old := self._streams.pop(action.name, None)) is not None:
+            await old.close()
+        if len(self._streams) == streams.MOST:
+            raise Unfit("refused", f"{streams.MOST} programs are talked to already")
+        try:
+            started = await Stream.start(action.argv, self._tree.root, {**self._env, **action.env})
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+            raise Unfit("not_found", f"{action.argv[0]} cannot be started: {error}") from error
+        self._streams[action.name] = started
+        return Noted(text="started")
+
+    async def _converse(self, action: Converse) -> Heard:
+        if (stream := self._streams.get(action.name)) is None:
+            raise Unfit("not_found", f"no program `{action.name}` was started")
+        return await stream.converse(action.lines, action.wait)
 
     async def _execute(self, action: Execute) -> Executed:
         if any("\0" in word for word in (*action.argv, *action.env, *action.env.values())):

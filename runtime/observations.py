@@ -145,6 +145,20 @@ class Page(Frozen):
     """What `report_infeasible` was given."""
 
 
+class Heard(Frozen):
+    """What a program that is talked to line by line has said since the last time."""
+
+    kind: Literal["heard"] = "heard"
+    lines: bytes = Field(max_length=12 << 20)
+    """Whole lines, each with its end."""
+    ended: bool
+    """Nothing more will come."""
+    exit_code: int | None
+    """None: it still runs, or ended in an unknown way."""
+    said: str
+    """What it wrote to standard error since the last time, clipped; or why it was ended."""
+
+
 class Noted(Frozen):
     """The program heard it."""
 
@@ -172,7 +186,7 @@ class Failed(Frozen):
 
 
 Observation = Annotated[
-    Ran | RanPython | Wanted | Page | Viewed | Edited | Executed | Content | Written | Noted | Failed,
+    Ran | RanPython | Wanted | Page | Viewed | Edited | Executed | Content | Written | Heard | Noted | Failed,
     Field(discriminator="kind"),
 ]
 

@@ -17,6 +17,7 @@ from typing import Protocol, assert_never
 from pydantic import ValidationError
 
 from runtime.actions import (
+    Converse,
     CreateFile,
     Execute,
     InsertText,
@@ -29,6 +30,7 @@ from runtime.actions import (
     RunShell,
     SandboxAction,
     SendInput,
+    StartStream,
     UndoEdit,
     UseBrowser,
     ViewFile,
@@ -40,6 +42,7 @@ from runtime.observations import (
     Edited,
     Executed,
     Failed,
+    Heard,
     Noted,
     Observation,
     Page,
@@ -287,6 +290,10 @@ def _fitting(action: SandboxAction) -> tuple[type[Observation], ...]:
             return (Viewed, Failed)
         case CreateFile() | ReplaceText() | InsertText() | UndoEdit():
             return (Edited, Failed)
+        case StartStream():
+            return (Noted, Failed)
+        case Converse():
+            return (Heard, Failed)
         case Interrupt():
             return (Noted, Failed)
         case ReadBytes():

@@ -4,7 +4,7 @@ import asyncio
 
 from pydantic import Field
 
-from runtime.actions import Execute, Provide, ReadBytes, RunPython, SandboxAction, UseBrowser
+from runtime.actions import Converse, Execute, Provide, ReadBytes, RunPython, SandboxAction, UseBrowser
 from runtime.frozen import Frozen
 from runtime.observations import Observation
 
@@ -48,7 +48,7 @@ class FrameTooLarge(Exception):
 def largest_answer(action: SandboxAction) -> int:
     """Bytes of the largest honest answer to an action: no other costs the host more memory than that."""
     match action:
-        case Execute() | RunPython() | Provide() | UseBrowser():
+        case Execute() | Converse() | RunPython() | Provide() | UseBrowser():
             return MOST
         case ReadBytes(limit=limit):
             return limit * 4 // 3 + 4096
