@@ -7,6 +7,7 @@ import pytest
 
 from runtime.docker import DockerSandboxes
 from runtime.engine import Progress
+from runtime.plugins import Plugin
 from runtime.proxy import Egress
 from runtime.sandbox import SandboxSpec
 
@@ -23,6 +24,8 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
         transport: Literal["auto", "socket", "exec"] = "auto",
         warm: int = 0,
         whose: str = "",
+        plugins: tuple[Plugin, ...] = (),
+        logs: Path | None = None,
         **spec: object,
     ) -> DockerSandboxes:
         return DockerSandboxes(
@@ -32,6 +35,8 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
             transport=transport,
             warm=warm,
             whose=whose,
+            plugins=plugins,
+            logs=logs,
             ca_bundle=CA_BUNDLE if CA_BUNDLE.exists() else None,
             package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
         )

@@ -1,10 +1,22 @@
-"""Where a sandbox's plugins lie, and what is said of one that is not there."""
+"""Where a sandbox's plugins lie, what is said of one that is not there, and each of them at work in a container."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from runtime.actions import RunPython, RunShell, UseBrowser, ViewFile, WriteBytes
+from runtime.docker import DockerSandboxes
+from runtime.observations import Failed, Look, Page, Ran, RanPython, Viewed, Written
 from runtime.plugins import PLUGINS, Plugins
+from runtime.sandbox import Sandbox
+from tests.runtime import papers
+from tests.runtime.bases import base_image
+
+Make = Callable[..., DockerSandboxes]
+SERVE = "/opt/patchwright/python/bin/python3 -m http.server 8765 --bind 127.0.0.1 >/dev/null 2>&1 &"
+PAGE = b"<!doctype html><title>T</title><h1>Hello</h1><button>Press me</button>"
 
 
 def test_a_plugin_is_there_if_its_packages_are(tmp_path: Path) -> None:
@@ -37,3 +49,72 @@ def test_chromium_is_the_plugins_own_or_the_machines(tmp_path: Path) -> None:
 def test_what_is_missing_is_told_with_how_to_get_it(plugin: str, tmp_path: Path) -> None:
     assert f"pip install patchwright[{plugin}]" in Plugins().missing(plugin)
     assert "setting `plugins`" in Plugins(tmp_path).missing(plugin)
+
+
+async def sh(sandbox: Sandbox, command: str) -> str:
+    ran = await sandbox.act(RunShell(command=command, timeout=60))
+    assert isinstance(ran, Ran) and ran.exit_code == 0, ran
+    return ran.output
+
+
+async def all_work(sandbox: Sandbox, version: str, place: Path) -> None:
+    """A cell, a document and a page. `version`: of the Python that runs the cell."""
+    cell = "import sys; kept = 6 * 7; print(*sys.version_info[:2], sep='.')"
+    ran = await sandbox.act(RunPython(code=cell))
+    assert isinstance(ran, RanPython) and (ran.output, ran.ok) == (f"{version}\n", True), ran
+    again = await sandbox.act(RunPython(code="import ssl, sqlite3; kept"))
+    assert isinstance(again, RanPython) and "42" in again.output and again.ok, again
+
+    for name, content in (
+        ("paper.pdf", papers.pdf(place / "paper.pdf", "Hello from a page").read_bytes()),
+        ("index.html", PAGE),
+    ):
+        assert isinstance(await sandbox.act(WriteBytes(path=name, content=content)), Written)
+    seen = await sandbox.act(ViewFile(path="paper.pdf"))
+    assert isinstance(seen, Viewed) and "Hello from a page" in seen.text, seen
+
+    await sh(sandbox, SERVE)
+    look = Look(screenshot=True)
+    page = await sandbox.act(UseBrowser(code="goto('http://localhost:8765/')", allowed=("goto",), look=look))
+    assert isinstance(page, Page) and page.error is None, page
+    assert "button 'Press me'" in page.tree
+    assert page.screenshot is not None
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(600)  # seconds; where nothing is there yet, each plugin is made
+async def test_every_plugin_works_in_a_sandbox(docker_sandboxes: Make, tmp_path: Path) -> None:
+    sandboxes = docker_sandboxes(memory_mb=2048, plugins=PLUGINS)
+    async with sandboxes.open(f"plugins-{os.getpid()}") as sandbox:
+        assert sandboxes.plugins == PLUGINS
+        await all_work(sandbox, "3.11", tmp_path)
+    await sandboxes.close()
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("base", "version"), [("trixie", "3.13"), ("bullseye", "3.9"), ("bare", "3.11"), ("musl", "3.11")]
+)
+async def test_every_plugin_works_on_any_base_image(
+    base: str, version: str, docker_sandboxes: Make, tmp_path: Path
+) -> None:
+    sandboxes = docker_sandboxes(image=base_image(base), memory_mb=2048, plugins=PLUGINS)
+    async with sandboxes.open(f"plugins-{base}-{os.getpid()}") as sandbox:
+        await all_work(sandbox, version, tmp_path)
+    await sandboxes.close()
+
+
+@pytest.mark.docker
+async def test_a_sandbox_without_plugins_says_how_to_get_them(docker_sandboxes: Make) -> None:
+    sandboxes = docker_sandboxes()
+    async with sandboxes.open(f"none-{os.getpid()}") as sandbox:
+        for action in (
+            RunPython(code="1"),
+            UseBrowser(code="noop()", allowed=("noop",)),
+        ):
+            seen = await sandbox.act(action)
+            assert isinstance(seen, Failed) and seen.reason == "missing"
+            assert "the operator's setting `plugins`" in seen.message
+    await sandboxes.close()
