@@ -6,9 +6,9 @@ Like any agent here it reads its next step from its log. Source: arXiv:2407.1674
 from resolver import prose, rules, stuck
 from resolver.actions import Malformed, Reported
 from resolver.browsing_prompt import MAX_ANSWER, last_page, shown
-from resolver.domain import RunId
+from resolver.domain import EndingReason, RunId
 from resolver.errors import ContextOverflow, ModelError, ModelRefused
-from resolver.events import Call, Decided, Ended, Event, Observed, Prompted, Trajectory
+from resolver.events import Call, Consulted, Decided, Ended, Event, Observed, Prompted, Trajectory
 from resolver.llm.fences import blocks
 from resolver.llm.model import Model, Reply
 from resolver.log import Log
@@ -42,26 +42,29 @@ async def work(log: Log, model: Model, sandbox: Sandbox, limits: Limits) -> Ende
     first = await sandbox.act(UseBrowser(look=look))
     await log.append(Observed(call=FIRST_LOOK, observation=first))
     while (ended := log.trajectory.ended) is None:
-        await log.append(await _next(log.trajectory, model, sandbox, limits, look))
+        for event in await _next(log.trajectory, model, sandbox, limits, look):
+            await log.append(event)
     return ended
 
 
-async def _next(trajectory: Trajectory, model: Model, sandbox: Sandbox, limits: Limits, look: Look) -> Event:
+async def _next(
+    trajectory: Trajectory, model: Model, sandbox: Sandbox, limits: Limits, look: Look
+) -> tuple[Event, ...]:
     if calls := trajectory.unanswered():
-        return await _answer(calls[0], sandbox)
+        return (await _answer(calls[0], sandbox),)
     if ended := _ending(trajectory, limits):
-        return ended
+        return (ended,)
+    prompt = shown(trajectory)
     try:
-        prompt = shown(trajectory)
         reply = await model.reply(prompt, ())
     except ModelRefused:
         raise  # no other run would fare better: the operator must hear it
-    except ContextOverflow as exc:
-        return Ended(reason="limit", detail=str(exc))
     except ModelError as exc:
-        return Ended(reason="error", detail=str(exc))
+        billed = () if exc.usage is None else (Consulted(purpose="failed", usage=exc.usage),)
+        reason: EndingReason = "limit" if isinstance(exc, ContextOverflow) else "error"
+        return (*billed, Ended(reason=reason, detail=str(exc)))
     replied = decided(reply, f"step-{len(trajectory.decisions()) + 1}", look)
-    return replied.model_copy(update={"prompt": fingerprint(prompt, ())})
+    return (replied.model_copy(update={"prompt": fingerprint(prompt, ())}),)
 
 
 async def _answer(call: Call, sandbox: Sandbox) -> Observed:

@@ -217,7 +217,7 @@ async def attempt(job: Job, workspace: Workspace, log: Log, kit: Kit) -> Attempt
             run=job.id,
             log=log,
             logs=kit.logs,
-            model=kit.model,
+            model=kit.models.browse,
             sandbox=sandbox,
             limits=limits(kit.settings),
             steps=kit.settings.browse_steps,

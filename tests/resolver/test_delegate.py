@@ -182,13 +182,18 @@ async def test_a_browser_that_does_not_start_costs_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"), [(ModelError("No answer."), "error"), (ContextOverflow("Too long."), "limit")]
+    ("error", "reason"),
+    [
+        (ModelError("No answer.", usage=Usage(model="m", usd=Decimal("0.5"))), "error"),
+        (ContextOverflow("Too long."), "limit"),
+    ],
 )
 async def test_a_model_that_fails_ends_the_task_and_not_the_run(
-    tmp_path: Path, error: Exception, reason: str
+    tmp_path: Path, error: ModelError, reason: str
 ) -> None:
     answer, _ = await browsed(tmp_path, Paper(START), error)
     assert isinstance(answer, Reported) and answer.status == "unfinished" and str(error) in answer.text
+    assert answer.spent.usd == (error.usage.usd if error.usage else 0)
     ended = FileLogs(tmp_path).read(RunId("job-7-browse-1")).ended
     assert ended == Ended(reason=reason, detail=str(error))  # type: ignore[arg-type]
 
