@@ -1,6 +1,8 @@
 """Set of marks: boxes and bids of elements drawn on a screenshot, never into the page."""
 
+import functools
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,10 +13,12 @@ if TYPE_CHECKING:
 
     Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-MOST_MARKS = 150  # more cover the page and each other
+MOST_MARKS = 200  # more cover the page and each other
+MOST_TEXTS = 2_000  # that labels keep clear of
 MOST_BYTES = 300_000  # of a picture that is worth its place in a prompt
 MOST_PIXELS = 40_000_000  # of a screenshot; a real viewport has 1 to 8 million
-LABEL_PIXELS = 13  # height of a label's digits at a device pixel ratio of 1
+LABEL_PIXELS, SMALL_LABEL_PIXELS = 13, 11  # font sizes at a device pixel ratio of 1
+CROWD = 80  # marks, from which labels are small: large ones would hide each other
 
 COLOURS = ("#c00000", "#0050c8", "#007030", "#8000a0", "#a04000", "#006878", "#b00070", "#404040")
 """Each at least 5:1 against the white digits on it (WCAG 2.2, 1.4.3); neighbours in number differ."""
@@ -65,36 +69,53 @@ class _Plan:
                 yield column, row
 
 
-def draw_marks(
-    screenshot: bytes, boxes: Mapping[str, tuple[float, float, float, float]], width: float
-) -> tuple[Picture, dict[str, Rect]]:
-    """The screenshot with a box and a label for each bid, and where the boxes are on it.
+class Screenshot:
+    """A screenshot as Chromium took it. Raises ValueError for bytes that are no picture."""
 
-    `boxes` are in CSS pixels of a viewport that is `width` wide. Raises ValueError for bytes that are no picture.
-    """
-    from PIL import ImageDraw
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._image = _opened(data)
 
-    image = _opened(screenshot)
-    scale = ratio(image.width, width)
-    marks = [
-        Mark(bid, rect, COLOURS[place % len(COLOURS)])
-        for place, (bid, box) in enumerate(boxes.items())
-        if (rect := _on_picture(box, scale, image.width, image.height)) is not None
-    ][:MOST_MARKS]
-    pen = ImageDraw.Draw(image)
-    line = max(1, round(scale))
-    for mark in marks:
-        _frame(pen, mark, line)
-    for mark, place in zip(marks, place_labels(marks, scale, image.size), strict=True):
-        image.paste(label(mark.bid, mark.colour, scale), place[:2])
-    return _saved(image), {mark.bid: mark.box for mark in marks}
+    def plain(self) -> Picture:
+        """Without marks, small enough for a prompt."""
+        if len(self._data) <= MOST_BYTES:
+            return Picture(media="image/png", data=self._data)
+        return _saved(self._image)
 
+    def marked(
+        self,
+        boxes: Mapping[str, tuple[float, float, float, float]],
+        width: float,
+        texts: Iterable[tuple[float, float, float, float]] = (),
+    ) -> tuple[Picture, dict[str, Rect]]:
+        """With a box and a label for each bid, and where the boxes are on it.
 
-def plain(screenshot: bytes) -> Picture:
-    """The screenshot without marks, small enough for a prompt. Raises ValueError for bytes that are no picture."""
-    if len(screenshot) <= MOST_BYTES:
-        return Picture(media="image/png", data=screenshot)
-    return _saved(_opened(screenshot))
+        `boxes`, and the `texts` that labels had better not hide, are in CSS pixels of a viewport `width` wide.
+        """
+        from PIL import ImageDraw
+
+        image = self._image.copy()
+        scale = ratio(image.width, width)
+        marks = [
+            Mark(bid, rect, COLOURS[place % len(COLOURS)])
+            for place, (bid, box) in enumerate(boxes.items())
+            if (rect := _on_picture(box, scale, image.width, image.height)) is not None
+        ][:MOST_MARKS]
+        pen = ImageDraw.Draw(image)
+        line = max(1, round(scale))
+        for mark in marks:
+            _frame(pen, mark, line)
+        size = round((LABEL_PIXELS if len(marks) < CROWD else SMALL_LABEL_PIXELS) * scale)
+        labels = [label(mark.bid, mark.colour, size) for mark in marks]
+        words = [
+            rect for box in texts if (rect := _on_picture(box, scale, image.width, image.height)) is not None
+        ]
+        places = place_labels(
+            [mark.box for mark in marks], [drawn.size for drawn in labels], image.size, words[:MOST_TEXTS]
+        )
+        for drawn, place in zip(labels, places, strict=True):
+            image.paste(drawn, place[:2])
+        return _saved(image), {mark.bid: mark.box for mark in marks}
 
 
 def ratio(pixels: int, width: float) -> float:
@@ -102,42 +123,46 @@ def ratio(pixels: int, width: float) -> float:
     return max(1, round(8 * pixels / width)) / 8 if width > 0 else 1.0
 
 
-def label(bid: str, colour: str, scale: float) -> "Image.Image":
-    """The label of a mark, as it is pasted on the screenshot."""
+def label(bid: str, colour: str, size: int) -> "Image.Image":
+    """The label of a mark, as it is pasted on the screenshot, in a font of `size` pixels."""
     from PIL import Image, ImageDraw
 
-    font = _font(scale)
+    font = _font(size)
     left, top, right, bottom = font.getbbox(bid)
-    pad = max(2, round(2 * scale))
-    size = (round(right - left) + 2 * pad, round(bottom - top) + 2 * pad)
-    image = Image.new("RGB", size, colour)
+    pad = max(1, size // 6)
+    image = Image.new("RGB", (round(right - left) + 2 * pad, round(bottom - top) + 2 * pad), colour)
     ImageDraw.Draw(image).text((pad - left, pad - top), bid, fill="white", font=font)
     return image
 
 
-def place_labels(marks: Sequence[Mark], scale: float, size: tuple[int, int]) -> list[Rect]:
+def place_labels(
+    boxes: Sequence[Rect],
+    sizes: Sequence[tuple[int, int]],
+    picture: tuple[int, int],
+    texts: Iterable[Rect] = (),
+) -> list[Rect]:
     """A place for each label: beside its box where that hides nothing, else where it hides least."""
-    labels, boxes = _Plan(), _Plan()
-    for mark in marks:
-        boxes.add(mark.box)
+    marked, placed, worded = _Plan(), _Plan(), _Plan()
+    for box in boxes:
+        marked.add(box)
+    for text in texts:
+        worded.add(text)
     places: list[Rect] = []
-    for mark in marks:
-        wide, high = label(mark.bid, mark.colour, scale).size
-        own = mark.box
-
-        def cost(at: tuple[int, Rect], own: Rect = own) -> int:
-            rank, place = at
-            # A label under a label is lost; one on another element misleads; one on its own only hides some of it.
-            others = boxes.covered(place) - place.overlap(own)
-            return 100 * labels.covered(place) + 6 * others + 2 * place.overlap(own) + rank
-
-        options = [
-            Rect(left, top, left + wide, top + high)
-            for left, top in _around(own, wide, high)
-            if left >= 0 and top >= 0 and left + wide <= size[0] and top + high <= size[1]
-        ] or [Rect(0, 0, wide, high)]  # a label larger than the picture
-        _, best = min(enumerate(options), key=cost)
-        labels.add(best)
+    for own, (wide, high) in zip(boxes, sizes, strict=True):
+        best, least = Rect(0, 0, wide, high), math.inf  # for a label that is larger than the picture
+        for rank, (left, top) in enumerate(_around(own, wide, high)):
+            place = Rect(left, top, left + wide, top + high)
+            if left < 0 or top < 0 or place.right > picture[0] or place.bottom > picture[1]:
+                continue
+            # A label under a label is lost; one on another element misleads; one on its own hides some of it.
+            on_own = place.overlap(own)
+            others = marked.covered(place) - on_own
+            cost = 100 * placed.covered(place) + 12 * others + 4 * worded.covered(place) + 3 * on_own + rank
+            if cost < least:
+                best, least = place, cost
+            if cost == rank:
+                break  # it hides nothing
+        placed.add(best)
         places.append(best)
     return places
 
@@ -164,10 +189,11 @@ def _frame(pen: "ImageDraw.ImageDraw", mark: Mark, line: int) -> None:
     pen.rectangle((left, top, right - 1, bottom - 1), outline=mark.colour, width=line)
 
 
-def _font(scale: float) -> "Font":
+@functools.cache
+def _font(size: int) -> "Font":
     from PIL import ImageFont
 
-    return ImageFont.load_default(max(LABEL_PIXELS, round(LABEL_PIXELS * scale)))
+    return ImageFont.load_default(size)
 
 
 def _on_picture(box: Sequence[float], scale: float, width: int, height: int) -> Rect | None:
@@ -190,12 +216,13 @@ def _opened(screenshot: bytes) -> "Image.Image":
 
 def _saved(image: "Image.Image") -> Picture:
     out = io.BytesIO()
-    image.save(out, "PNG", compress_level=4)
+    image.save(out, "PNG", compress_level=3)
     if out.tell() <= MOST_BYTES:
         return Picture(media="image/png", data=out.getvalue())
-    for quality in (80, 60, 40):
-        out = io.BytesIO()
-        image.save(out, "JPEG", quality=quality)
-        if out.tell() <= MOST_BYTES:
-            break
-    return Picture(media="image/jpeg", data=out.getvalue())
+    while True:
+        for quality in (80, 60, 40):
+            out = io.BytesIO()
+            image.save(out, "JPEG", quality=quality)
+            if out.tell() <= MOST_BYTES:
+                return Picture(media="image/jpeg", data=out.getvalue())
+        image = image.reduce(2)  # noise, or a wall of pixels

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.devtools import Bids, NoAnswer, Send, every, find
-from runtime.marks import MOST_MARKS, draw_marks, plain
+from runtime.marks import MOST_MARKS, Screenshot
 from runtime.observations import Look, Picture
 from runtime.page_facts import FEW, all_facts, facts_in_view, told_length
 from runtime.page_layout import MOST_FRAMES, SNAPSHOT, Layout, lay_out, owners
@@ -22,7 +22,7 @@ FIRST: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("DOMSnapshot.captureSnapshot", SNAPSHOT),
 )
 LARGE = 20_000  # nodes of which the whole accessibility tree would take seconds
-SCREENSHOT_SECONDS = 5
+SCREENSHOT_SECONDS = 5  # that it may take longer than the tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +65,20 @@ class _Looking:
 
     async def look(self) -> Seen:
         """Raises NoAnswer when the page refuses, or shows another document in the end."""
-        async with asyncio.TaskGroup() as group:  # what does not wait for an answer is asked at once
-            picture = group.create_task(self._screenshot())
-            first = group.create_task(every(self._send(*question) for question in FIRST))
-        tree, metrics, snapshot = (_must(answer) for answer in first.result())
+        picture = asyncio.create_task(self._screenshot())  # taken and decoded while the tree is read
+        try:
+            return await self._see(picture)
+        finally:
+            picture.cancel()
+            await asyncio.gather(picture, return_exceptions=True)
+
+    async def _see(self, picture: asyncio.Task[Screenshot | None]) -> Seen:
+        tree, metrics, snapshot = map(_must, await every(self._send(*question) for question in FIRST))
         self._bids.enter(document := _document(tree))
         viewport = metrics["cssLayoutViewport"]
         layout = lay_out(snapshot, viewport, await self._contents(snapshot))
         reading, lines = await self._read(layout, metrics)
-        with_marks = picture.result() is not None and self._look.marks
+        with_marks = self._look.screenshot and self._look.marks
         reached: set[int] = set()
         if with_marks or self._look.flag_visible:
             wanted = [
@@ -87,7 +92,9 @@ class _Looking:
                 f"The tree is cut at {self._look.most:,} characters: {count:,} of {len(lines):,} lines are shown."
             )
         shown = [line.node for line in lines[:count] if line.node is not None and line.node in reached]
-        screenshot, marks = self._picture(picture.result(), layout, shown if with_marks else [], viewport)
+        screenshot, marks = self._picture(
+            await self._taken(picture), layout, shown if with_marks else [], viewport
+        )
         if _document(await self._send("Page.getFrameTree", {})) != document:
             raise NoAnswer("another document was loaded")
         return Seen(
@@ -98,17 +105,19 @@ class _Looking:
             marks=marks,
         )
 
-    async def _screenshot(self) -> bytes | None:
+    async def _screenshot(self) -> Screenshot | None:
         if not self._look.screenshot:
             return None
-        asked = {"format": "png", "optimizeForSpeed": True}
+        answer = await self._send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+        return await asyncio.to_thread(Screenshot, base64.b64decode(answer["data"]))
+
+    async def _taken(self, picture: asyncio.Task[Screenshot | None]) -> Screenshot | None:
         try:
             async with asyncio.timeout(SCREENSHOT_SECONDS):
-                answer = await self._send("Page.captureScreenshot", asked)
-        except (NoAnswer, TimeoutError) as exc:
-            self._notes.append(f"No screenshot could be taken: {exc or 'it took too long'}.")
+                return await picture
+        except (NoAnswer, TimeoutError, ValueError) as exc:
+            self._notes.append(f"No screenshot could be taken: {str(exc) or 'it took too long'}.")
             return None
-        return base64.b64decode(answer["data"])
 
     async def _contents(self, snapshot: Mapping[str, Any]) -> dict[int, Sequence[float]]:
         frames = owners(snapshot)
@@ -158,7 +167,7 @@ class _Looking:
         return lambda node: self._bids.bid(layout.backend[node])
 
     def _picture(
-        self, screenshot: bytes | None, layout: Layout, nodes: Sequence[int], viewport: Mapping[str, Any]
+        self, screenshot: Screenshot | None, layout: Layout, nodes: Sequence[int], viewport: Mapping[str, Any]
     ) -> tuple[Picture | None, Mapping[str, tuple[int, int, int, int]]]:
         if screenshot is None:
             return None, {}
@@ -168,13 +177,14 @@ class _Looking:
             self._notes.append(
                 f"Only the first {MOST_MARKS} of {len(boxes)} elements are marked on the screenshot."
             )
-        try:
-            if not boxes:
-                return plain(screenshot), {}
-            return draw_marks(screenshot, boxes, float(viewport["clientWidth"]))
-        except ValueError as exc:
-            self._notes.append(f"No screenshot could be taken: {exc}.")
-            return None, {}
+        if not boxes:
+            return screenshot.plain(), {}
+        words = (
+            box
+            for text, box in zip(layout.text, layout.box, strict=True)
+            if text and box is not None and box.is_seen
+        )
+        return screenshot.marked(boxes, float(viewport["clientWidth"]), words)
 
 
 def _document(tree: Mapping[str, Any]) -> str:

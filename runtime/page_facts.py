@@ -51,15 +51,12 @@ async def facts_in_view(send: Send, layout: Layout) -> Facts:
     wanted = [layout.backend[node] for node in _in_view(layout)][:MOST_ASKED]
     if (focused := await _focused(send)) is not None and focused in layout.index:
         wanted.append(focused)
-    # Enabled, Chromium keeps its accessibility tree between the questions; and not longer, for it costs the page.
-    await send("Accessibility.enable", {})
-    try:
-        answers = await every(
-            send("Accessibility.getPartialAXTree", {"backendNodeId": backend, "fetchRelatives": False})
-            for backend in dict.fromkeys(wanted)
-        )
-    finally:
-        await send("Accessibility.disable", {})
+    # Never after `Accessibility.enable`: Chromium 156 hangs in it once a frame whose tree was asked for is removed;
+    # and it keeps its tree for a moment anyway.
+    answers = await every(
+        send("Accessibility.getPartialAXTree", {"backendNodeId": backend, "fetchRelatives": False})
+        for backend in dict.fromkeys(wanted)
+    )
     nodes: dict[int, Mapping[str, Any]] = {}
     for answer in answers:
         if not isinstance(answer, NoAnswer):

@@ -69,6 +69,8 @@ class Layout:
     """Rendered text of a text node, else empty."""
     box: list[Box | None] = field(default_factory=list)
     """The part of it that the viewport shows, maybe nothing. None: it is not rendered."""
+    area: list[float] = field(default_factory=list)
+    """Of the whole of it, in the viewport or not; 0 if it is not rendered."""
     children: list[list[int]] = field(default_factory=list)
     pointed: set[int] = field(default_factory=set)
     """Nodes that listen to clicks, or turn the cursor into a hand."""
@@ -198,6 +200,7 @@ def _add(
         zip(nodes["parentIndex"], nodes["nodeName"], nodes["backendNodeId"], strict=True)
     ):
         outer, positioned = clips[parent] if 0 <= parent < node else (window, window)
+        area = 0.0
         tag, box, hand, text = strings[name], None, 0 <= parent < node and hands[parent], ""
         if place is not None and (row := rows.get(node)) is not None:
             cursor, position, overflow = _styles(strings, rendered["styles"][row])
@@ -205,7 +208,7 @@ def _add(
             left, top = x * place.scale + place.left, y * place.scale + place.top
             whole = Box(left, top, left + wide * place.scale, top + high * place.scale)
             clip = window if position == "fixed" else positioned if position == "absolute" else outer
-            box = whole.within(clip)
+            box, area = whole.within(clip), whole.area
             inner = clip
             if overflow not in ("", "visible") and tag not in ("HTML", "BODY"):
                 inner = box
@@ -226,6 +229,7 @@ def _add(
         layout.tag.append(tag)
         layout.text.append(text)
         layout.box.append(box)
+        layout.area.append(area)
         layout.children.append([])
         layout._attributes.append(attributes[node] if node < len(attributes) else ())
         layout.index[backend] = mine

@@ -37,8 +37,11 @@ def properties(node: Mapping[str, Any]) -> dict[str, Any]:
     return {found["name"]: value(found.get("value")) for found in node.get("properties", ())}
 
 
-def states(role: str, found: Mapping[str, Any], quote: Callable[[str], str]) -> list[str]:
-    """Flags that change what a reader would do: `checked='false'`, `disabled`, `level=2`."""
+def states(role: str, shown: str, found: Mapping[str, Any], quote: Callable[[str], str]) -> list[str]:
+    """Flags that change what a reader would do: `checked='false'`, `disabled`, `level=2`.
+
+    `shown` is the value that the line tells anyway.
+    """
     said: list[str] = []
     for name in ("checked", "pressed", "expanded"):  # both answers matter
         if (state := found.get(name)) is not None:
@@ -54,7 +57,7 @@ def states(role: str, found: Mapping[str, Any], quote: Callable[[str], str]) -> 
         for name in ("valuemin", "valuemax"):
             if isinstance(bound := found.get(name), int | float):
                 said.append(f"{name.removeprefix('value')}={bound:g}")
-        if text := found.get("valuetext"):
+        if (text := found.get("valuetext")) and str(text) != shown:
             said.append(f"valuetext={quote(str(text))}")
     return said
 

@@ -18,13 +18,13 @@ class Words:
 
     def plain(self, text: str, most: int) -> str:
         """The text on one line without what is not drawn; at most `most` characters and a count of the rest."""
-        kept = text[: 2 * most]  # bounded before it is worked on: a name may have 10 MB
+        kept = text.lstrip()[: 2 * most]  # bounded before it is worked on: a name may have 10 MB
         kept = _SPACES.sub(" ", kept).strip()
         if not kept.isprintable() or _BLANK.search(kept):
             drawn = "".join(mark for mark in kept if mark.isprintable() and not _BLANK.match(mark))
             self.hidden += len(kept) - len(drawn)
             kept = drawn
-        if len(kept) > most or len(text) > 2 * most:
+        if len(kept) > most or (kept and len(text) > 2 * most):
             kept = kept[:most]
             return f"{kept}… ({len(text) - len(kept):,} more characters)"
         return kept

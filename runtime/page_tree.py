@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.observations import Look
@@ -104,6 +104,10 @@ class Reader:
         if not self._facts.is_whole and self._hides(node):
             return None
         facts = self._facts.nodes.get(self._layout.backend[node])
+        if tag == "LABEL" and (control := self._labelled(node)) is not None:
+            # The control's line says its label.
+            named = value(self._facts.nodes.get(self._layout.backend[control], {}).get("name"))
+            above = replace(above, said=folded(f"{above.said} {named or ''}"))
         if facts is None or facts.get("ignored"):
             return above
         role = str(value(facts.get("role")) or "generic")
@@ -160,9 +164,13 @@ class Reader:
     def _is_interactive(self, node: int, role: str, found: Mapping[str, Any]) -> bool:
         if role == "RootWebArea" or found.get("disabled") is True:
             return False
+        box = self._layout.box[node]
+        if role == "option" and box is None:
+            return False  # of a closed list: it is selected, not clicked
         if role in INTERACTIVE or found.get("editable"):
             return True
-        box = self._layout.box[node]
+        if self._layout.tag[node] == "LABEL" and self._labelled(node) is not None:
+            return False  # one mark is enough for both
         if node in self._layout.pointed:
             # A framework listens on its outermost element for all that lies in it.
             covers = box is not None and box.area > self._half_screen
@@ -172,6 +180,20 @@ class Reader:
                 node
             )  # else a scroller, which Chromium lets keys reach
         return False
+
+    def _labelled(self, label: int) -> int | None:
+        """The rendered control in a label."""
+        inner = [*self._layout.children[label]]
+        for child in inner:  # it grows while it is walked
+            if (
+                self._layout.tag[child] in _CONTROLS
+                and (box := self._layout.box[child]) is not None
+                and box.area > 1
+            ):
+                return child
+            if len(inner) < 100:
+                inner += self._layout.children[child]
+        return None
 
     def _flags(
         self,
@@ -196,7 +218,9 @@ class Reader:
             flags.append(f"description={quote(described, LONGEST_NAME)}")
         if role == "link" and not name and (url := found.get("url")):
             flags.append(f"url={quote(str(url), LONGEST_NAME)}")
-        flags += states(role, found, lambda text: quote(text, LONGEST_NAME))
+        flags += states(
+            role, "" if shown is None else str(shown), found, lambda text: quote(text, LONGEST_NAME)
+        )
         if found.get("focused") and self._look.flag_focused:
             flags.append("focused")
         if interactive and self._look.flag_clickable:
@@ -231,6 +255,8 @@ class Reader:
         self._reading.lines.append(Line(min(above.depth, DEEPEST), words, in_view=self._run_in_view))
         self._run_in_view = False
 
+
+_CONTROLS = frozenset({"INPUT", "SELECT", "TEXTAREA", "BUTTON"})
 
 Bid = Callable[[int], str]
 
