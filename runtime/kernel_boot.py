@@ -69,31 +69,31 @@ _PDEATHSIG = 1  # prctl(2)
 _KEPT_OUTPUT = 200  # lowest descriptor for the output: cells close and reuse the low ones
 
 
+class Stream(io.TextIOWrapper):
+    """A stream that a cell cannot close: IPython would die of it."""
+
+    def close(self) -> None:
+        pass
+
+
 class Output:
     """Where a cell's output goes, whatever cells do to `sys.stdout` and to the descriptors 1 and 2."""
 
     def __init__(self) -> None:
         self._descriptor = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _KEPT_OUTPUT)
-        self._stream = self._open()
+        # Nothing is held back: it must not come after what a child process prints, nor twice from a fork.
+        raw = io.FileIO(self._descriptor, "w", closefd=False)
+        self._stream = Stream(raw, "utf-8", "backslashreplace", write_through=True)
 
     def restore(self) -> None:
         """Undo what the last cell has redirected or closed."""
-        if self._stream.closed:
-            self._stream = self._open()
         for standard in (1, 2):
             os.dup2(self._descriptor, standard)
         sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = self._stream  # type: ignore[misc]
 
     def line(self, text: str) -> None:
         """Write text that ends with its line."""
-        if self._stream.closed:
-            self._stream = self._open()
         self._stream.write(text if text.endswith("\n") else text + "\n")
-
-    def _open(self) -> io.TextIOWrapper:
-        # Nothing is held back: it must not come after what a child process prints, nor twice from a fork.
-        raw = io.FileIO(self._descriptor, "w", closefd=False)
-        return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
 
 
 class Gallery:
@@ -106,17 +106,20 @@ class Gallery:
     def add(self, media: str, data: bytes) -> int:
         """The picture's number in this cell."""
         self._shown += 1
-        if len(data) <= PICTURE_BYTES:
-            self._kept.append((self._shown, media, data))
-        while len(self._kept) > PICTURES or sum(len(data) for _, _, data in self._kept) > CELL_BYTES:
-            self._kept.remove(min(self._kept, key=lambda kept: len(kept[2])))
+        found = sorted([*self._kept, (self._shown, media, data)], key=lambda kept: -len(kept[2]))
+        self._kept, room = [], CELL_BYTES
+        for kept in found:
+            size = len(kept[2])
+            if size <= min(room, PICTURE_BYTES) and len(self._kept) < PICTURES:
+                self._kept.append(kept)
+                room -= size
         return self._shown
 
     def take(self) -> dict[str, Any]:
         """What the cell's reply says of them; the next cell begins with none."""
         pictures = [
             {"number": number, "media": media, "data": base64.b64encode(data).decode()}
-            for number, media, data in self._kept
+            for number, media, data in sorted(self._kept)
         ]
         taken = {"pictures": pictures, "shown": self._shown}
         self._kept, self._shown = [], 0

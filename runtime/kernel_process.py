@@ -48,14 +48,15 @@ class Way:
     def note(self, reason: str) -> str | None:
         """What whoever writes cells has to know of it; `reason` is why the ways before failed."""
         if self.isolated:
+            version = "{}.{}".format(*sys.version_info)
             return (
-                f"the repository's Python cannot run this session ({reason}): it is another one, where the "
-                "packages installed for the repository cannot be imported; run python3 with run_shell for that"
+                f"the repository's Python cannot run this session ({reason}): it is Python {version} without what "
+                "is installed for the repository, which only run_shell reaches, with python3"
             )
         if self.first:
             return (
-                f"with the repository's versions this session does not start ({reason}): IPython, tornado, "
-                "traitlets, zmq and what they need are others here; run python3 with run_shell to test those"
+                f"with what is installed for the repository this session does not start ({reason}): IPython, "
+                "tornado, traitlets, zmq and what they need are the session's own, so test those with run_shell"
             )
         return None
 
@@ -84,7 +85,10 @@ class KernelProcess:
     ) -> "KernelProcess":
         """A session that is ready for its first cell. Raises NotStarted."""
         reason = "there is no python3 on the PATH"
+        slow = False
         for way in _ways(env):
+            if slow and way.first:
+                continue  # it would be as slow, and whoever waits does so for START twice at most
             home = _home(scratch)
             process, output, ready = _spawn(way, root, scratch, home, env, plugins)
             kernel = cls(process, output, home)
@@ -92,7 +96,7 @@ class KernelProcess:
                 if (problem := await kernel._ready(ready)) is None:
                     kernel.note = way.note(reason)
                     return kernel
-                reason = problem
+                reason, slow = problem, not kernel.ended.done()
             except BaseException:
                 await kernel.close()
                 raise
