@@ -10,7 +10,7 @@ from pydantic import Field
 from resolver.domain import Spent
 from runtime.actions import SandboxAction
 from runtime.frozen import Frozen
-from runtime.observations import Observation
+from runtime.observations import Observation, Picture
 
 
 class Think(Frozen):
@@ -116,6 +116,16 @@ class CallTool(Frozen):
     arguments: dict[str, Any]
 
 
+class Called(Frozen):
+    """What a tool that is not ours answered."""
+
+    kind: Literal["called"] = "called"
+    text: str
+    ok: bool = True
+    """False: the tool itself says that it failed."""
+    pictures: tuple[Picture, ...] = Field(default=(), max_length=4)
+
+
 class Reported(Frozen):
     """What another agent, which worked on its own log, has to say."""
 
@@ -133,5 +143,5 @@ Action = Annotated[
     SandboxAction | Browse | Plan | Ask | ReadSkill | CallTool | Think | Finish | Malformed,
     Field(discriminator="kind"),
 ]
-Result = Annotated[Observation | Reported, Field(discriminator="kind")]
+Result = Annotated[Observation | Called | Reported, Field(discriminator="kind")]
 """What came of an action, as the log keeps it."""

@@ -12,6 +12,7 @@ from resolver.actions import (
     Action,
     Ask,
     Browse,
+    Called,
     CallTool,
     Finish,
     Malformed,
@@ -152,7 +153,7 @@ def _exchange(reply: Decided, answers: dict[str, Result], masked: frozenset[str]
 
 def _pictures(answer: Result | None) -> tuple[Picture, ...]:
     match answer:
-        case RanPython(pictures=pictures):
+        case RanPython(pictures=pictures) | Called(pictures=pictures):
             return pictures
         case Page(screenshot=Picture() as screenshot):
             return (screenshot,)
@@ -214,13 +215,15 @@ def _label(action: Action) -> str:
 
 
 def _name(action: Action) -> str:
-    name = action.name if isinstance(action, Malformed) else action.kind
+    name = action.name if isinstance(action, Malformed | CallTool) else action.kind
     # What OpenAI, Anthropic and Gemini take as a function's name in a conversation that is sent back.
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
 
 
 def _arguments(action: Action) -> str:
     """JSON of an object, always: a provider parses what is sent back, also what the model got wrong."""
+    if isinstance(action, CallTool):
+        return json.dumps(action.arguments)
     if not isinstance(action, Malformed):
         # By value and not by what was set: a log that was read back knows only values.
         return action.model_dump_json(exclude={"kind"}, exclude_defaults=True)
@@ -246,6 +249,8 @@ def _text(observation: Result) -> str:
             return _page(observation)
         case Wanted(sense=sense, files=files, task=task):
             return f"[the cell waits for a look at {len(files)} file(s) ({sense}): {task}]"
+        case Called(text=text, ok=ok):
+            return _ended_line(text or "[nothing]") + ("" if ok else "[the tool says that it failed]")
         case Reported():
             return prose.reported(observation)
         case Viewed(text=text) | Noted(text=text):

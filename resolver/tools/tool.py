@@ -9,7 +9,7 @@ import pydantic_core
 from pydantic import ValidationError
 
 from resolver import prose
-from resolver.actions import Action, Malformed, Result
+from resolver.actions import Action, CallTool, Malformed, Result
 from resolver.llm.model import ToolCall, ToolSpec
 from runtime.frozen import Frozen
 from runtime.observations import Failed
@@ -61,10 +61,27 @@ def parameters(action: type[Frozen]) -> dict[str, Any]:
     schema = action.model_json_schema()
     return {
         "type": "object",
-        "properties": {name: _plain(field) for name, field in schema["properties"].items() if name != "kind"},
+        "properties": {
+            name: _plain(_inlined(field, schema.get("$defs", {})))
+            for name, field in schema["properties"].items()
+            if "const" not in field
+        },
         "required": [name for name in schema.get("required", []) if name != "kind"],
         "additionalProperties": False,
     }
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """A schema with its definitions in the places that refer to them: not every provider follows a reference."""
+    if isinstance(schema, list):
+        return [_inlined(part, definitions) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if reference := schema.get("$ref"):
+        return _inlined(definitions[reference.rpartition("/")[2]], definitions)
+    # A text that is called `title` stays, the title of a schema goes.
+    named = {key: _inlined(part, definitions) for key, part in schema.items()}
+    return {key: part for key, part in named.items() if key != "title" or not isinstance(part, str)}
 
 
 def _plain(field: dict[str, Any]) -> dict[str, Any]:
@@ -103,9 +120,12 @@ class Tools:
         """What came of an action."""
         if isinstance(action, Malformed):
             return Failed(reason="malformed", message=action.problem)
-        tool = self._by_kind.get(action.kind)
+        if isinstance(action, CallTool):
+            tool, name = self._by_name.get(action.name), action.name
+        else:
+            tool, name = self._by_kind.get(action.kind), action.kind
         if tool is None:
-            return Failed(reason="refused", message=self._unknown(action.kind))
+            return Failed(reason="refused", message=self._unknown(name))
         return await tool.answer(action)
 
     def _unknown(self, name: str) -> str:

@@ -50,6 +50,8 @@ def test_every_action_that_a_model_may_call_is_a_tool_with_a_plain_schema() -> N
         "insert_text",
         "undo_edit",
         "think",
+        "plan",
+        "ask",
         "finish",
     ]
     assert specs["view_file"].parameters == {
