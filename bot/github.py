@@ -21,6 +21,7 @@ from bot.answers import (
     RefAnswer,
     RepositoryAnswer,
 )
+from bot.attachments import Attachments, is_attachment
 from bot.errors import Rejected, Unanswered
 from bot.rest import AppAccess, Pace, Rest, TokenAccess
 from resolver.domain import Comment, Credentials, Issue, Job, Proposal, PullRequest, Repo, Thread, User
@@ -55,6 +56,7 @@ class GitHubForge:
         self._graphql_url = graphql_url
         self._server_url = server_url.rstrip("/")
         self._ca_bundle = ca_bundle
+        self._attachments = Attachments(self._server_url, ca_bundle)
         self._attempts = (pace or Pace()).attempts
         self._us: Account | None = None
         self._said: dict[tuple[Repo, int, str], CommentAnswer] = {}
@@ -122,6 +124,11 @@ class GitHubForge:
             comments=comments,
             reports=tuple(map(_tag, ours)),
         )
+
+    async def attachment(self, repo: Repo, url: str) -> bytes | None:
+        if not is_attachment(url, self._server_url):
+            return None
+        return await self._attachments.fetch(url, await self.credentials(repo))
 
     async def permission(self, repo: Repo, user: User) -> Permission:
         """What this user may do; "none" for anything unknown.

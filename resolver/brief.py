@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from resolver.attachments import Attached
 from resolver.domain import Comment, SuiteRun, Thread
 from resolver.events import Prepared
 from resolver.instructions import Instructions
@@ -58,6 +59,10 @@ class Brief(Frozen):
     before: SuiteRun | None
     """The tests' result at base; None while they still run."""
     failing: tuple[str, ...]
+    attached: Attached
+    """What was attached to the thread."""
+    attachments: str
+    """Directory in the sandbox where it lies."""
     instructions: Instructions
     """What the repository's maintainers wrote down for whoever works on it."""
 
@@ -74,6 +79,8 @@ def brief(
     before: SuiteRun | None,
     prepared: Prepared | None = None,
     instructions: Instructions | None = None,
+    attached: Attached | None = None,
+    attachments: str = "",
 ) -> Brief:
     """Everything the agent is told before its first step."""
     results = before.results if before else {}
@@ -96,4 +103,6 @@ def brief(
         before=before,
         failing=tuple(test for test, result in results.items() if result in ("failed", "error")),
         instructions=instructions or Instructions(),
+        attached=attached or Attached(),
+        attachments=attachments,
     )

@@ -1,4 +1,4 @@
-"""The seam to the forge: eight verbs in our words, and the wrapper that only shows what it would do."""
+"""The seam to the forge: nine verbs in our words, and the wrapper that only shows what it would do."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +8,8 @@ from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, Threa
 from runtime.frozen import Frozen
 
 MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer comment or pull request body
+
+MAX_ATTACHMENT = 3_000_000  # bytes; Anthropic takes pictures of 5 MB, as base64
 
 Permission = Literal["admin", "maintain", "write", "triage", "read", "none"]
 MAY_TRIGGER: frozenset[Permission] = frozenset({"admin", "maintain", "write"})
@@ -35,6 +37,12 @@ class Forge(Protocol):
 
     async def thread(self, job: Job) -> Thread:
         """The issue or pull request as it is now, with its comments, oldest first."""
+
+    async def attachment(self, repo: Repo, url: str) -> bytes | None:
+        """The file that somebody attached to a thread, at most MAX_ATTACHMENT bytes.
+
+        None when the address is not one of the forge's own attachments: then nothing was asked of anybody.
+        """
 
     async def permission(self, repo: Repo, user: User) -> Permission:
         """What this user may do, asked by numeric id; anything unknown is "none"."""
@@ -73,6 +81,9 @@ class _Wrapped:
 
     async def thread(self, job: Job) -> Thread:
         return await self._forge.thread(job)
+
+    async def attachment(self, repo: Repo, url: str) -> bytes | None:
+        return await self._forge.attachment(repo, url)
 
     async def permission(self, repo: Repo, user: User) -> Permission:
         return await self._forge.permission(repo, user)

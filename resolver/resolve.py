@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from resolver import prose
 from resolver.agent import Agent, begin
+from resolver.attachments import NOTHING, Attached, attachments, directory, put
 from resolver.bench import Bench, at_bench
 from resolver.brief import COMMENT_LIMIT, brief
 from resolver.condenser import ROOM, InTurn, Masking, Room, Summarizing
@@ -114,7 +115,9 @@ async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, rep
         async with kit.workspaces.clone(facts.clone_url, ref, credentials) as workspace:
             if log.trajectory.started is None:
                 await log.append(started(job, thread, workspace, facts.clone_url, facts.default_branch, kit))
-            tried = await attempt(job, workspace, log, kit)
+            briefed = bool(log.trajectory.decisions())
+            attached = NOTHING if briefed else await attachments(thread, job.repo, forge)
+            tried = await attempt(job, workspace, log, kit, attached)
             outcome = await deliver(job, tried, workspace, log.trajectory, forge, kit.settings, kit.secrets)
     await log.append(Settled(outcome=outcome))
     return outcome
@@ -185,7 +188,9 @@ def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch:
     )
 
 
-async def attempt(job: Job, workspace: Workspace, log: Log, kit: Kit) -> Attempt:
+async def attempt(
+    job: Job, workspace: Workspace, log: Log, kit: Kit, attached: Attached = NOTHING
+) -> Attempt:
     """A proven (or disproven) patch for a run that has started. It knows no forge."""
     trajectory = log.trajectory
     assert trajectory.started is not None, "the log begins with Started"
@@ -241,9 +246,10 @@ async def attempt(job: Job, workspace: Workspace, log: Log, kit: Kit) -> Attempt
             recover=browsing.recover,
         )
         if not log.trajectory.decisions():
-            text = await first_message(job, workspace, sandbox, log, suite, before, told)
+            there = await put(attached, sandbox)
+            text = await first_message(job, workspace, sandbox, log, suite, before, told, there)
             system = prose.system(sandbox.root, sandbox.scratch, sandboxes.kind, sandboxes.network, plugins)
-            await begin(log, system, text, agent.tools)
+            await begin(log, system, text, agent.tools, there.pictures)
         while True:
             try:
                 ending = await agent.run(log)
@@ -323,6 +329,7 @@ async def first_message(
             instructions=told,
         )
     )
+    attached: Attached,
 
 
 _MACHINE = r"""
@@ -339,6 +346,8 @@ done
 
 async def _machine(sandbox: Sandbox) -> str:
     seen = await sandbox.act(Execute(argv=("sh", "-c", _MACHINE), timeout=20))
+            attached=attached,
+            attachments=directory(sandbox),
     return seen.stdout.decode(errors="replace").strip() if isinstance(seen, Executed) else ""
 
 

@@ -170,6 +170,19 @@ class World:
         """From now on this URL is told what happens."""
         return self._hooks.add(url, secret)
 
+    def attachment(
+        self, name: str, body: bytes = b"", *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> str:
+        """The address of a file that somebody drags into the editor of an issue."""
+        path = f"/user-attachments/{name}"
+        self._server.attached[path] = (status, dict(headers or {}), body)
+        return self.server_url + path
+
+    @property
+    def asked_for(self) -> list[tuple[str, str | None]]:
+        """Paths of attachments that were asked for, each with the authorization that came along."""
+        return self._server.asked_for
+
     # --- what happens ---------------------------------------------------------------------------------------
 
     def issue(self, repo: Repository, *, title: str, body: str | None, by: str) -> Issue:

@@ -55,6 +55,10 @@ class Server:
         )  # fmt: skip
         self._uvicorn = Listening(config)
         self._running: asyncio.Task[None] | None = None
+        self.attached: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        """What lies behind the addresses of attachments: path to status, headers and body."""
+        self.asked_for: list[tuple[str, str | None]] = []
+        """Attachments that were asked for, each with the authorization that came along."""
         self.api: Api
         self.git: GitServer
 
@@ -97,6 +101,10 @@ class Server:
                 await whole_body(receive),
             )
             await respond(send, *await self.api.respond(request))
+            return
+        if path in self.attached:
+            self.asked_for.append((path, fields(scope).get("authorization")))
+            await respond(send, *self.attached[path])
             return
         await self.git(scope, receive, send)
 

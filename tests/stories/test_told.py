@@ -1,0 +1,78 @@
+"""What a run is told beside the issue: the maintainers' instructions, and what people attached."""
+
+from collections.abc import Callable
+
+from demo.model import Turn
+from resolver.actions import ReadSkill
+from resolver.domain import Delivered
+from resolver.events import Observed, Told
+from runtime.actions import RunShell
+from runtime.observations import Picture, Ran, Viewed
+from tests.bot.test_attachments import png
+from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, TESTS, Scene
+
+SIGNS = "---\nname: signs\ntriggers: [gives]\n---\nCheck negative numbers too.\n"
+RELEASE = "---\nname: release\ndescription: How a change is announced.\n---\nAdd a line to NEWS.\n"
+
+
+def first_message(scene: Scene) -> Told:
+    return next(event for event in scene.trajectory() if isinstance(event, Told))
+
+
+async def test_a_skill_is_triggered_by_a_keyword_and_another_one_is_read(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(
+        {
+            "calc.py": CODE,
+            "tests/test_calc.py": TESTS,
+            "AGENTS.md": "Use type hints.",
+            ".openhands/microagents/signs.md": SIGNS,
+            ".agents/skills/release/SKILL.md": RELEASE,
+        }
+    )
+    await scene.will(Turn("Read.", ReadSkill(name="release")), *MENDED)
+    assert isinstance(await scene.resolve(), Delivered)
+    brief = first_message(scene).text
+    assert "AGENTS.md:\n> Use type hints." in brief
+    assert 'because the issue mentions "gives":\n> Check negative numbers too.' in brief
+    assert "  release: How a change is announced." in brief
+    assert "NEWS" not in brief
+    tools = {tool["function"]["name"] for tool in scene.endpoint.requests[0]["tools"]}
+    assert "read_skill" in tools
+    (read,) = [
+        e.observation
+        for e in scene.trajectory()
+        if isinstance(e, Observed) and isinstance(e.observation, Viewed)
+    ]
+    assert "Add a line to NEWS." in read.text
+
+
+async def test_without_instructions_there_is_no_tool_for_them(scene: Scene) -> None:
+    await scene.will(*MENDED)
+    assert isinstance(await scene.resolve(), Delivered)
+    tools = {tool["function"]["name"] for tool in scene.endpoint.requests[0]["tools"]}
+    assert "read_skill" not in tools
+
+
+async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scene: Scene) -> None:
+    shot = scene.world.attachment("assets/shot", png())
+    report = scene.world.attachment("files/1/report.pdf", b"%PDF-1.7 nothing")
+    scene.issue.body = f"See ![it]({shot}) and [this]({report})."
+    look = RunShell(
+        command=f"find {scene.data} -name '?-*' -path '*/attachments/*' -size +0 | xargs -n 1 basename | sort"
+    )
+    await scene.will(Turn("Look.", look), Turn("Mend.", FIX, NEW_TEST), Turn("Done.", DONE))
+    assert isinstance(await scene.resolve(), Delivered)
+    told = first_message(scene)
+    assert told.pictures == (Picture(media="image/png", data=png()),)
+    assert "1-shot.png (image/png, " in told.text
+    assert "2-report.pdf (application/pdf, 16 B)" in told.text
+    ran = next(
+        e.observation
+        for e in scene.trajectory()
+        if isinstance(e, Observed) and isinstance(e.observation, Ran)
+    )
+    assert ran.output.split() == ["1-shot.png", "2-report.pdf"]
+    sent = str(scene.endpoint.requests[0]["messages"])
+    assert "this model does not see" in sent
