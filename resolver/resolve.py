@@ -311,6 +311,7 @@ async def first_message(
     suite: Suite | None,
     before: asyncio.Task[SuiteRun | None],
     told: Instructions,
+    attached: Attached,
 ) -> str:
     """What is asked, and what was found out before the agent's first step."""
     done, _ = await asyncio.wait({before}, timeout=BASELINE_WAIT)
@@ -327,9 +328,10 @@ async def first_message(
             before=before.result() if done else None,
             prepared=log.trajectory.prepared,
             instructions=told,
+            attached=attached,
+            attachments=directory(sandbox),
         )
     )
-    attached: Attached,
 
 
 _MACHINE = r"""
@@ -346,8 +348,6 @@ done
 
 async def _machine(sandbox: Sandbox) -> str:
     seen = await sandbox.act(Execute(argv=("sh", "-c", _MACHINE), timeout=20))
-            attached=attached,
-            attachments=directory(sandbox),
     return seen.stdout.decode(errors="replace").strip() if isinstance(seen, Executed) else ""
 
 
