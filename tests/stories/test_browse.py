@@ -132,6 +132,8 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
     assert ["forty-two" in prompt for prompt in reader.prompts[:5]] == [False, False, False, False, True]
     assert "button 'Click me'" not in json.dumps(messages)
 
+    assert "The ultimate answer" in reader.prompts[5]  # the next task finds the browser as it was left
+
     child = scene.trajectory(run.delegations()[0][0].run)
     assert child.assigned is not None and child.assigned.parent == scene.job().id
     assert child.spent() == reports_of[0].spent
