@@ -29,7 +29,7 @@ MOST_TABS = 20
 MOST_DIALOGS = 10  # of one page in one turn; then its script is stopped, for it may be a loop
 MOST_NOTES = 20
 LOAD_SECONDS = 15.0  # for a server to answer, and then for its page to load
-QUIET_SECONDS = 0.04  # without news, after which a page is taken as finished
+QUIET_SECONDS = 0.03  # without news, after which a page is taken as finished
 BUSY_SECONDS = 0.5  # at most, that a loaded page is waited for
 _POLL_SECONDS = 0.01
 _ANSWER_SECONDS = 2.0  # for a page that is not stuck in a script
@@ -51,6 +51,8 @@ class OpenTab:
     """When something last came or was asked for; the loop's clock."""
     dialogs: int = 0
     """In this turn."""
+    stopped: bool = False
+    """Its document did not load in time, and nothing more of it is waited for."""
     numbered: bool = False
     """The elements of its document have their bids."""
 
@@ -168,6 +170,7 @@ class Window:
     async def stop(self, tab: OpenTab) -> None:
         """Load nothing more of what the tab waits for."""
         tab.asked.clear()
+        tab.stopped = True
         with contextlib.suppress(NoAnswer, TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await tab.send("Page.stopLoading", {})
@@ -212,6 +215,8 @@ class Window:
         loop = asyncio.get_running_loop()
         while tab.loads() and loop.time() < end:  # noqa: ASYNC110  # a clock may end it too
             await asyncio.sleep(_POLL_SECONDS)
+        if tab.stopped:
+            return
         with contextlib.suppress(NoAnswer), self.fence():
             left = max(end - loop.time(), 0.001)
             await tab.page.wait_for_load_state("load", timeout=left * 1000)
@@ -232,6 +237,8 @@ class Window:
 
         def asked(request: "VendorRequest") -> None:
             tab.hear()
+            if request.is_navigation_request():
+                tab.stopped = False
             if request.resource_type not in ("eventsource", "websocket", "ping", "media"):
                 tab.asked.add(request)
 

@@ -31,6 +31,8 @@ class Web:
     seen: list[str] = field(default_factory=list)
     page: Page | None = None
     """What the last call showed."""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """The test has ended."""
 
     @property
     def url(self) -> str:
@@ -107,15 +109,13 @@ class Web:
                 await asyncio.sleep(0.2)
                 send(b"")
             case "never":
-                await asyncio.sleep(60)
+                await self.over.wait()
             case "trickle":
                 writer.write(
                     b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<title>Slow</title><h1>First</h1>"
                 )
-                for _ in range(60):
-                    writer.write(b"<!-- -->")
-                    await writer.drain()
-                    await asyncio.sleep(1)
+                await writer.drain()
+                await self.over.wait()
             case "round":
                 send(b"", status="302 Found", more="Location: /round\r\n")
             case "to-file":
@@ -156,11 +156,12 @@ class Web:
 
 
 @asynccontextmanager
-async def browsing(directory: Path) -> AsyncIterator[Web]:
+async def browsing(directory: Path, **more: str) -> AsyncIterator[Web]:
+    """`more`: what else stands in the browser's environment."""
     root, scratch, home = (directory / name for name in ("tree", "tmp", "home"))
     for place in (root, scratch, home):
         place.mkdir(parents=True)
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **more}
     browser = Browser(root, scratch, env, Plugins(), load_seconds=3)
     web = Web(browser, root, scratch)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
@@ -168,5 +169,6 @@ async def browsing(directory: Path) -> AsyncIterator[Web]:
     try:
         yield web
     finally:
+        web.over.set()
         await browser.close()
         server.close()

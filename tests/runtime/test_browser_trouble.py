@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ import pytest_asyncio
 
 from runtime.browser import Browser
 from runtime.browser_calls import ALL
+from runtime.forward import join
 from runtime.observations import Failed, Look
 from runtime.plugins import Plugins
+from runtime.proxy import Proxy
 from tests.runtime.browsing import Web, browsing
+from tests.runtime.hosts import ALLOWED, PUBLIC, Internet, internet
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -301,3 +305,44 @@ async def test_a_sandbox_without_chromium_says_so(tmp_path: Path) -> None:
     assert await browser.use("", ALL, Look()) == Failed(
         reason="missing", message=Plugins().missing("browser")
     )
+
+
+# --- the way out ------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def way_out(net: Internet, directory: Path) -> AsyncIterator[str]:
+    """A port of loopback that leads to the egress proxy, as in a sandbox that is online."""
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await join((reader, writer), await asyncio.open_unix_connection(directory / "e"))
+        writer.close()
+
+    async with Proxy(net.egress()).listening(directory / "e"):
+        server = await asyncio.start_server(forward, "127.0.0.1", 0)
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server.close()
+
+
+async def test_everything_but_loopback_goes_through_the_proxy(tmp_path: Path, short_tmp: Path) -> None:
+    outside = b"<title>Outside</title><script>fetch('http://10.0.0.1/').catch(() => 0)</script>"
+    async with (
+        internet() as net,
+        way_out(net, short_tmp) as proxy,
+        browsing(tmp_path, HTTPS_PROXY=proxy) as web,
+    ):
+        net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(outside), outside)
+        page = await web.use(f"goto('http://{ALLOWED}/')")
+        assert (page.title, page.error) == ("Outside", None)
+        (web.root / "any.txt").write_text("secret")
+        assert "files are given only to pages on the sandbox's own localhost" in await web.refused(
+            "mouse_upload_file(5, 5, 'any.txt')"
+        )
+        assert {address for address, _ in net.dialled} == {PUBLIC}
+        dialled = len(net.dialled)
+        assert (await web.open("answer.html")).title == "The answer"
+        for url in ("https://10.0.0.1/", "https://169.254.169.254/", "https://other.test/"):
+            assert "the sandbox's proxy does not lead there" in await web.refused(f"goto('{url}')")
+        page = await web.use("goto('http://169.254.169.254/latest/meta-data')")
+        assert "the server answered with the status 403" in notes(web)
+        assert len(net.dialled) == dialled and "localhost" not in net.looked_up
