@@ -15,8 +15,6 @@ from runtime.observations import Failed, Page
 
 IN_VIEW = 1
 """So many of the last pages are shown. Source: arXiv:2506.03011, appendix B (1 in all of its experiments)."""
-
-
 MAX_ANSWER = 4_000
 """Characters of a report that arrive."""
 

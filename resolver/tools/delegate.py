@@ -44,7 +44,7 @@ class Browsing:
         Raises what a run raises: ModelRefused, SandboxError, LogError.
         """
         trajectory = self.log.trajectory
-        depth = trajectory.assigned.depth + 1 if trajectory.assigned else DEEPEST
+        depth = 1 + (trajectory.assigned.depth if trajectory.assigned else 1)
         limits = share(self.limits, trajectory.spent(), steps=self.steps)
         if depth > DEEPEST or limits is None:
             return Failed(reason="refused", message=prose.not_delegated(too_deep=depth > DEEPEST))
@@ -75,7 +75,8 @@ class Browsing:
     async def recover(self, call: Call) -> Reported | None:
         """What is known of a task that was under way when the process was killed: its answer, or what it cost.
 
-        None: this call was not handed on. It is not continued: the page that it had is not there any more.
+        None: this call was not handed on. The task is not continued: whoever asked knows best whether it still
+        matters, and the page may be another by now.
         """
         run = next((each.run for each, _ in self.log.trajectory.delegations() if each.call == call.id), None)
         if run is None:
