@@ -24,6 +24,7 @@ import os
 import pdb
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module, util
@@ -66,6 +67,7 @@ NOBODY = (
     "(python3 -m pdb), can be driven with run_shell and interactive set to true"
 )
 _PDEATHSIG = 1  # prctl(2)
+HEARD = 10.0  # seconds in which the host must have connected to hear requests
 _KEPT_OUTPUT = 200  # lowest descriptor for the output: cells close and reuse the low ones
 
 
@@ -177,6 +179,7 @@ def application(plan: Plan, output: Output) -> Any:
     """Jupyter's kernel, made to print to the pipe and to leave no files outside of its own directory."""
     os.environ["IPYTHONDIR"] = plan["home"]
     sys.modules["debugpy"] = None  # type: ignore[assignment]  # 0.2 s, and a word about itself at each start
+    import zmq
     from ipykernel.displayhook import ZMQShellDisplayHook
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
@@ -275,11 +278,24 @@ def application(plan: Plan, output: Output) -> Any:
             if threading.current_thread() is not threading.main_thread():
                 raise RuntimeError("only the main thread of the session can ask for this")
             wanted = {"sense": sense, "files": list(files), "task": task, "model": model}
-            said = IPythonKernel.raw_input(self, WANT + json.dumps(wanted))  # type: ignore[no-untyped-call]
+            said = self._asked(WANT + json.dumps(wanted))
             answer = json.loads(said)
             if answer["failed"]:
                 raise RuntimeError(answer["text"])
             return str(answer["text"])
+
+        def _asked(self, request: str) -> str:
+            # The host connects to each channel by itself: the first cell may come before the channel of requests
+            # stands, and a request to nobody is dropped without a word unless the socket is told to complain.
+            self.stdin_socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+            deadline = time.monotonic() + HEARD
+            while True:
+                try:
+                    return str(IPythonKernel.raw_input(self, request))  # type: ignore[no-untyped-call]
+                except zmq.ZMQError as error:
+                    if error.errno != zmq.EHOSTUNREACH or time.monotonic() > deadline:
+                        raise RuntimeError(f"the program cannot be reached: {error}") from error
+                time.sleep(0.02)
 
     class App(IPKernelApp):
         """Reads no configuration of the machine's, and reports no crash but by dying of it."""

@@ -47,6 +47,7 @@ FENCES = {
     "tree_sitter": {"resolver/shell_words.py"},
     "tree_sitter_bash": {"resolver/shell_words.py"},
     "uvicorn": {"bot/app.py", "demo/model.py", "demo/world/server.py"},
+    "zmq": {"runtime/kernel_boot.py"},
     "yaml": {"resolver/skills.py"},
 }
 """Each vendor and the files that may import it."""
