@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resolver import prose
+from resolver import prose, rules
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, directory, put
 from resolver.bench import Bench, at_bench
@@ -27,7 +27,7 @@ from resolver.domain import (
     Thread,
 )
 from resolver.errors import LogError
-from resolver.events import Connected, Judged, Resumed, Settled, Started, Told, Trajectory
+from resolver.events import Connected, Consulted, Judged, Resumed, Settled, Started, Told, Trajectory, Usage
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.instructions import Instructions, instructions
 from resolver.llm.model import Model
@@ -36,6 +36,7 @@ from resolver.log import Listener, Log, Logs
 from resolver.quotation import quote
 from resolver.rules import Limits
 from resolver.secrets import Masked, Secrets
+from resolver.senses import Hearing, Seeing, Senses
 from resolver.settings import REPO_CONFIG_PATH, RepoConfig, Settings, repo_config
 from resolver.setup import with_dependencies
 from resolver.skills import find_skills
@@ -71,6 +72,8 @@ class Kit:
     """Hear every entry of the log as it is written."""
     purposes: Models | None = None
     """None: `model` does everything."""
+    hearing: Hearing | None = None
+    """Writes recordings down. None: nobody does."""
 
     @property
     def models(self) -> Models:
@@ -214,7 +217,7 @@ async def attempt(
     told = instructions(skills, trajectory.started.thread, job.command, kit.settings.instructions_tokens)
 
     async def work(bench: Bench) -> Attempt:
-        sandbox = Masked(bench.sandbox, kit.secrets)
+        sandbox = Masked(Seeing(bench.sandbox, senses(kit, log)), kit.secrets)
         if not bench.adopted:
             await workspace.send(sandbox, log.trajectory.checkpoint())
         plugins = sandboxes.plugins
@@ -297,9 +300,24 @@ def limits(settings: Settings) -> Limits:
     return Limits(steps=settings.max_steps, seconds=settings.timeout, usd=settings.max_usd)
 
 
+def senses(kit: Kit, log: Log) -> Senses:
+    """Who looks and listens for the agent, within the run's limits."""
+
+    async def consulted(usage: Usage) -> None:
+        await log.append(Consulted(purpose="senses", usage=usage))
+
+    return Senses(
+        model=kit.models.senses,
+        hearing=kit.hearing,
+        models=kit.settings.model_hears,
+        consulted=consulted,
+        over=lambda: rules.ending(log.trajectory, limits(kit.settings)),
+    )
+
+
 def room(kit: Kit) -> Room:
     """How long a conversation may get: first old results give way, then a summary stands for what is old."""
-    condenser = InTurn((Masking(), Summarizing(kit.model)))
+    condenser = InTurn((Masking(), Summarizing(kit.models.condense)))
     return Room(condenser, kit.settings.context_tokens or ROOM.most)
 
 
