@@ -24,7 +24,6 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-site-isolation-trials",
-    "--disable-features=IsolateSandboxedIframes",
 ]
 
 
