@@ -12,6 +12,7 @@ import pytest
 from resolver.secrets import Masked, Secrets
 from runtime.docker import DockerSandboxes
 from runtime.local import LocalSandboxes
+from runtime.plugins import PLUGINS
 from runtime.remote import Door, RemoteSandbox
 from runtime.sandbox import Sandbox, SandboxSpec
 from runtime.server import BOOT
@@ -63,6 +64,7 @@ async def opened(kind: str, place: Path) -> AsyncIterator[Sandbox]:
                 ca_bundle=bundle if bundle.exists() else None,
                 package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
                 transport="exec" if kind == "exec" else "socket",
+                plugins=PLUGINS,
             )
             async with sandboxes.open(f"contract-{os.getpid()}") as sandbox:
                 yield sandbox
