@@ -97,9 +97,14 @@ def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:
     return _render("prompts/malformed.md.j2", tool=tool, problems=problems).strip()
 
 
-def text_tools(tools: Sequence[ToolSpec]) -> str:
-    """The tools, and how to call them, for a model that is told of them in its prompt."""
-    return _render("prompts/text_tools.md.j2", tools=tools)
+def probe_system() -> str:
+    """What a model is told that is tried out."""
+    return _render("prompts/probe_system.md.j2")
+
+
+def probe(number: int) -> str:
+    """The one thing that it is asked to do."""
+    return _render("prompts/probe.md.j2", number=number)
 
 
 def text_tools(tools: Sequence[ToolSpec]) -> str:
@@ -354,6 +359,11 @@ def not_yet(missing: Sequence[str]) -> str:
 def too_risky(rating: Rating) -> str:
     """That a call is refused for its risk, and what to do instead."""
     return _render("prompts/too_risky.md.j2", rating=rating).strip()
+
+
+def foreign_tool(text: str, server: str) -> str:
+    """The description of a tool that is not ours."""
+    return _render("prompts/foreign_tool.md.j2", text=text, server=server).strip()
 
 
 def ask_noted() -> str:

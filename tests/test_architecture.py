@@ -33,7 +33,7 @@ FENCES = {
     "hishel": {"bot/rest.py"},
     "ipykernel": {"runtime/kernel_boot.py"},
     "jinja2": {"resolver/prose.py"},
-    "jsonschema": {"demo/world/contract.py"},
+    "jsonschema": {"demo/world/contract.py", "resolver/tools/mcp.py"},
     "jupyter_client": {"runtime/kernel.py"},
     "litellm": {"resolver/llm/litellm.py"},
     "mcp": {"resolver/tools/mcp.py"},
