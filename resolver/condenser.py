@@ -21,6 +21,7 @@ PAUSE = 4  # replies at least between two condensations: each of them makes the 
 GOAL = 0.6  # of the room: what a condensation is to come down to
 LEARNED = 0.8  # of the length that a provider has refused
 MAX_SUMMARY = 12_000  # characters
+SUMMARY = 3_000  # tokens that one may take
 MAX_TOLD = 120_000  # characters of a conversation that the summary is made from
 LISTED = 60  # latest calls that stand for a conversation nobody could sum up
 
@@ -143,7 +144,8 @@ class Room:
 
     async def relief_from_overflow(self, trajectory: Trajectory) -> Shorter:
         """The same after the provider refused the prompt; nothing when it did right after the last relief."""
-        if _overflows(trajectory) and _replies_since_condensed(trajectory) == 0:
+        last = next((e for e in _backwards(trajectory) if isinstance(e, Decided | Condensed)), None)
+        if isinstance(last, Condensed) and last.cause == "overflow":
             return ()
         now = size(trajectory)
         # The last resort: a single result that is larger than the model takes.
@@ -192,7 +194,7 @@ def size(trajectory: Trajectory) -> int:
 
 
 def forgettable(trajectory: Trajectory, keep: int, goal: int) -> int | None:
-    """How many of the first replies to forget, so that the rest takes half of `goal`; None: no more than now.
+    """How many of the first replies to forget, so that the rest and a summary take `goal`; None: no more than now.
 
     The latest reply always stays, with its calls, their results, and its reasoning, which providers demand.
     """
@@ -203,7 +205,7 @@ def forgettable(trajectory: Trajectory, keep: int, goal: int) -> int | None:
         if forgotten <= already:
             continue
         rest = messages(extended(trajectory, (Condensed(forgotten=forgotten, summary="-"),)))
-        if kept == 1 or tokens.of_messages(rest) <= goal // 2:
+        if kept == 1 or tokens.of_messages(rest) <= max(goal // 2, goal - SUMMARY):
             return forgotten
     return None
 

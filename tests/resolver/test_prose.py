@@ -1,6 +1,8 @@
 """What is shown to people is quiet, honest about money, and cannot be broken out of."""
 
+import re
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +96,13 @@ def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> 
     for live in ("#1", "#2", "#3", "@x", "@all"):
         assert live not in body + prose.pull_title(thread)
     assert "\n\n\n" not in body
+
+
+def test_no_code_and_no_prompt_knows_a_benchmark() -> None:
+    root = Path(prose.__file__).parent.parent
+    files = [
+        path for part in ("resolver", "runtime", "templates", "bot") for path in (root / part).rglob("*")
+    ]
+    known = re.compile(r"swe.?bench|web.?arena|humaneval|hotpot|gaia\b|sympy|astropy|django\b", re.IGNORECASE)
+    named = {path.name for path in files if path.suffix in (".py", ".j2") and known.search(path.read_text())}
+    assert named == set()
