@@ -68,9 +68,12 @@ class SendInput(Frozen):
 class RunPython(Frozen):
     """Run Python code in the sandbox's IPython session; return what it printed, its result and its pictures.
 
-    Variables, imports and functions stay from one call to the next, as in a notebook. The session starts in the
-    repository's root. Code that outlives its timeout is interrupted; if it does not listen, the session is
-    restarted, and the answer says that everything defined in it is gone.
+    Variables, imports and functions stay from one call to the next, as in a notebook; so a module that was imported
+    stays what it was when you edit its file, until importlib.reload. The session starts in the repository's root.
+    A line that begins with ! goes to a shell. Figures that are left open and images that are displayed are shown,
+    at most 4. input() and debuggers fail: nobody types here. Code that outlives its timeout is interrupted, and
+    what it has started is killed; if it does not listen, the session ends, and the answer says that everything
+    defined in it is gone. Output over 30,000 characters keeps its head and tail, and the whole is in a scratch file.
     """
 
     kind: Literal["run_python"] = "run_python"

@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import sys
+import sysconfig
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,6 +109,14 @@ async def test_a_flood_costs_no_memory_and_is_kept_in_a_file(kernel: Kernel) -> 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # KiB
     assert len(seen.output) < 31_000 and seen.ok
     assert seen.note is not None and seen.note.endswith("holds the first and last parts of this output")
+
+
+@shared
+async def test_every_skill_is_a_name_of_the_session_from_its_start(kernel: Kernel) -> None:
+    code = (
+        "import agentskills\nlen(agentskills.__all__), [n for n in agentskills.__all__ if n not in globals()]"
+    )
+    assert (await ran(kernel, code)).output == "(16, [])\n"
 
 
 @shared
@@ -276,6 +285,15 @@ async def test_where_the_plugin_is_missing_that_is_said(tmp_path: Path) -> None:
     async with kernel_in(tmp_path, plugins=Plugins(tmp_path / "opt")) as kernel:
         seen = await kernel.run("1", 5)
         assert isinstance(seen, Failed) and seen.reason == "missing" and "`kernel`" in seen.message
+
+
+async def test_a_skill_whose_plugin_the_sandbox_has_not_says_so(tmp_path: Path) -> None:
+    (tmp_path / "opt" / "kernel").mkdir(parents=True)
+    (tmp_path / "opt" / "kernel" / "lib").symlink_to(sysconfig.get_path("platlib"))
+    async with kernel_in(tmp_path, plugins=Plugins(tmp_path / "opt")) as kernel:
+        (tmp_path / "tree" / "paper.pdf").write_bytes(b"%PDF-1.4")
+        seen = await ran(kernel, "parse_pdf('paper.pdf')")
+        assert "this sandbox has no `documents`: the operator's setting `plugins`" in seen.output
 
 
 async def test_a_host_that_takes_over_finds_the_session_with_its_names(short_tmp: Path) -> None:
