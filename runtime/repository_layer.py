@@ -60,9 +60,8 @@ async def fill_layer(opened: Machine, tag: str, repository: str, fill: Fill) -> 
     await _run(opened.sandbox, "chown", "0:0", ROOT)
     await fill(_Root(opened.sandbox))
     await _run(opened.sandbox, "sh", "-c", _GIVE, "sh", ROOT, str(UID))
-    changed = await opened.engine.changes(opened.container)
-    if touched := [path for path in changed if path.startswith(f"{OURS}/")]:
-        raise LayerRefused(f"the set-up changed {max(touched, key=len)}, which is not the repository's")
+    if touched := await opened.engine.changed_below(opened.container, OURS):
+        raise LayerRefused(f"the set-up changed {touched}, which is not the repository's")
     await opened.engine.commit(opened.container, tag, {REPOSITORY_LABEL: repository})
     await remove_old(opened.engine, repository, tag)
 

@@ -231,6 +231,29 @@ async def test_a_base_image_that_cannot_be_had_is_named() -> None:
             pass
 
 
+async def test_what_changed_in_a_directory_is_found_among_many_files_whatever_their_names() -> None:
+    fill = (
+        "mkdir -p /many /ours/x /ours2 && cd /many && seq -f %0200.0f 8000 | xargs touch && touch /ours2/more && "
+        "touch '/ours/x/a\"b\\c' && mkdir -p '/many/\"Path\":\"/none/x'"
+    )
+    engine = await Engine.connect()
+    name = f"patchwright-test-changes-{os.getpid()}"
+    made = await engine.create(
+        name, image="debian:bookworm-slim", command=["sh", "-c", fill], labels={}, host={}
+    )
+    try:
+        await engine.start(made)
+        async with asyncio.timeout(60):
+            while (state := (await engine.inspect(made) or {})["State"])["Running"]:
+                await asyncio.sleep(0.1)
+        assert state["ExitCode"] == 0
+        assert await engine.changed_below(made, "/ours") == '/ours/x/a"b\\c'
+        assert await engine.changed_below(made, "/none") is None
+    finally:
+        await engine.remove(made)
+        await engine.close()
+
+
 async def test_a_layer_is_built_once_and_has_both_names(docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes()
     engine, image = await sandboxes.prepare()
