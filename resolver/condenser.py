@@ -10,7 +10,7 @@ from resolver.actions import Plan
 from resolver.errors import ModelError
 from resolver.events import Condensed, Consulted, Decided, Entry, Event, Observed, Prompted, Told, Trajectory
 from resolver.llm.model import FromUser, Message, Model, System
-from resolver.render import condensed, is_maskable, messages, result
+from resolver.render import condensed, is_maskable, messages, pictures_of, result
 from resolver.summary import steps
 
 logger = logging.getLogger(__name__)
@@ -19,6 +19,7 @@ KEEP = 6  # latest replies that stay as they are
 LARGE = 1_000  # characters; a smaller result is hardly longer than the line in its place
 PAUSE = 4  # replies at least between two condensations: each of them makes the provider read all of it anew
 GOAL = 0.6  # of the room: what a condensation is to come down to
+TRUSTED = 1.8  # times our estimate; no tokenizer makes more of code and English
 LEARNED = 0.8  # of the length that a provider has refused
 MAX_SUMMARY = 12_000  # characters
 SUMMARY = 3_000  # tokens that one may take
@@ -64,7 +65,7 @@ class Masking:
             and event.call in calls
             and event.call not in before.masked
             and is_maskable(event.observation)
-            and len(result(event.observation)) > self.least
+            and (len(result(event.observation)) > self.least or pictures_of(event.observation))
         )
         return (Condensed(masked=tuple(dict.fromkeys(large))),) if large else ()
 
@@ -102,7 +103,8 @@ class Summarizing:
             reply = await self.model.reply(asked, ())
         except ModelError as exc:
             logger.warning("no summary", extra={"model": self.model.name, "why": str(exc)})
-            return (_forgotten(trajectory, forgotten, None),)
+            billed = () if exc.usage is None else (Consulted(purpose="condense", usage=exc.usage),)
+            return (*billed, _forgotten(trajectory, forgotten, None))
         spent = Consulted(purpose="condense", usage=reply.usage)
         return (spent, _forgotten(trajectory, forgotten, reply.text.strip()[:MAX_SUMMARY] or None))
 
@@ -137,8 +139,10 @@ class Room:
     async def relief(self, trajectory: Trajectory) -> Shorter:
         """What to append before the model is asked again; nothing while the conversation is short enough."""
         most = min([self.most, *(int(LEARNED * event.before) for event in _overflows(trajectory))])
-        now = size(trajectory)
-        if now <= most or _replies_since_condensed(trajectory) < PAUSE:
+        if size(trajectory) <= most or _replies_since_condensed(trajectory) < PAUSE:
+            return ()
+        # Only now: it takes as long as to write all of the prompt.
+        if (now := _plausible(trajectory)) <= most:
             return ()
         return await self._condensed(trajectory, self.condenser, "length", now, int(GOAL * most))
 
@@ -147,7 +151,7 @@ class Room:
         last = next((e for e in _backwards(trajectory) if isinstance(e, Decided | Condensed)), None)
         if isinstance(last, Condensed) and last.cause == "overflow":
             return ()
-        now = size(trajectory)
+        now = _plausible(trajectory)
         # The last resort: a single result that is larger than the model takes.
         condenser = InTurn((self.condenser, Masking(keep=0)))
         return await self._condensed(trajectory, condenser, "overflow", now, now // 2)
@@ -188,6 +192,17 @@ def size(trajectory: Trajectory) -> int:
         if decided.usage.prompt_tokens:
             since = sum(_of_event(event) for event in latest[:counted])
             return decided.usage.prompt_tokens + decided.usage.completion_tokens + since
+    return _estimated(trajectory)
+
+
+def _plausible(trajectory: Trajectory) -> int:
+    """Its size, but for a count that is far from our estimate: several tries of one reply are counted together."""
+    counted = size(trajectory)
+    estimated = _estimated(trajectory)
+    return counted if counted <= TRUSTED * estimated else estimated
+
+
+def _estimated(trajectory: Trajectory) -> int:
     prompted = next((event for event in trajectory if isinstance(event, Prompted)), None)
     tools = tokens.of_text(str(prompted.tools)) if prompted else 0
     return tools + tokens.of_messages(messages(trajectory))
@@ -273,7 +288,8 @@ def _backwards(trajectory: Trajectory) -> list[Event]:
 def _of_event(event: Event) -> int:
     match event:
         case Observed(observation=observation):
-            return tokens.of_text(result(observation)) + tokens.PER_MESSAGE
+            shown = tokens.PICTURE * len(pictures_of(observation))
+            return tokens.of_text(result(observation)) + tokens.PER_MESSAGE + shown
         case Told(text=text, pictures=pictures):
             return tokens.of_text(text) + tokens.PER_MESSAGE + tokens.PICTURE * len(pictures)
         case _:

@@ -147,11 +147,12 @@ def _exchange(reply: Decided, answers: dict[str, Result], masked: frozenset[str]
         label = f"[{number} of {len(calls)}: {_label(call.action)}]\n" if len(calls) > 1 else ""
         yield FromTool(call=call.id, text=label + _answer(answer, masked=call.id in masked))
     for call in reply.calls:  # providers take pictures from a user, and a user only when all is answered
-        if call.id not in masked and (pictures := _pictures(answers.get(call.id))):
+        if call.id not in masked and (pictures := pictures_of(answers.get(call.id))):
             yield FromUser(text=f"[{_counted(pictures)} of {_label(call.action)}]", pictures=pictures)
 
 
-def _pictures(answer: Result | None) -> tuple[Picture, ...]:
+def pictures_of(answer: Result | None) -> tuple[Picture, ...]:
+    """The pictures that came with a result; they are shown after it."""
     match answer:
         case RanPython(pictures=pictures) | Called(pictures=pictures):
             return pictures

@@ -38,8 +38,8 @@ from resolver.events import (
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, Reply
 from resolver.llm.scripted import Scripted
 from resolver.render import messages
-from runtime.actions import RunShell, ViewFile
-from runtime.observations import Edited, Failed, Ran
+from runtime.actions import RunPython, RunShell, ViewFile
+from runtime.observations import Edited, Failed, Picture, Ran, RanPython
 from tests.resolver.test_render import assert_paired, decided, logs, seen, trajectory
 
 NOTES = Reply(
@@ -101,6 +101,15 @@ def test_what_is_short_or_cannot_be_had_again_is_not_masked() -> None:
         Observed(call="b", observation=Failed(reason="io", message="x" * 5_000)),
     )
     assert done(Masking(keep=0), before) == ()
+
+
+def test_an_old_picture_goes_with_its_result() -> None:
+    picture = Picture(media="image/png", data=b"\x89PNG")
+    cell = RanPython(output="", ok=True, seconds=0.1, pictures=(picture,))
+    before = trajectory(decided(("a", RunPython(code="plot()"))), Observed(call="a", observation=cell))
+    assert any(isinstance(message, FromUser) and message.pictures for message in messages(before))
+    after = messages(extended(before, done(Masking(keep=0), before)))
+    assert not any(isinstance(message, FromUser) for message in after)
 
 
 def test_an_edit_that_is_masked_still_stands() -> None:
@@ -244,6 +253,19 @@ def test_the_providers_own_count_goes_before_our_estimate() -> None:
     events = (*START, *exchange(0, 40, usage=90_000))
     assert size(trajectory(*events)) in range(90_000, 90_100)
     assert size(trajectory(*events, Condensed())) < 1_000
+
+
+def test_a_count_of_several_tries_does_not_make_the_conversation_longer() -> None:
+    retried = trajectory(*START, *(event for n in range(9) for event in exchange(n, usage=1_000 * (n + 1))))
+    retried = extended(retried, exchange(9, usage=60_000))
+    assert relieved(Room(most=20_000), retried).entries == retried.entries
+    assert condensations(relieved(Room(most=8_000), retried)) != []
+
+
+def test_what_a_failed_summary_cost_is_counted() -> None:
+    failed = ModelError("cut off", usage=Usage(model="cheap", prompt_tokens=7, usd=Decimal("0.02")))
+    after = extended(run(10), done(Summarizing(Scripted([failed]), keep=3), run(10), goal=100_000))
+    assert after.spent().usd == Decimal("0.02")
 
 
 def test_there_is_a_pause_between_two_condensations() -> None:
