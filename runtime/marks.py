@@ -157,7 +157,8 @@ def place_labels(
             # A label under a label is lost; one on another element misleads; one on its own hides some of it.
             on_own = place.overlap(own)
             others = marked.covered(place) - on_own
-            cost = 100 * placed.covered(place) + 12 * others + 4 * worded.covered(place) + 3 * on_own + rank
+            words = max(0, worded.covered(place) - on_own)
+            cost = 100 * placed.covered(place) + 12 * others + 4 * words + 3 * on_own + rank
             if cost < least:
                 best, least = place, cost
             if cost == rank:

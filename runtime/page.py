@@ -79,14 +79,17 @@ class _Looking:
         layout = lay_out(snapshot, viewport, await self._contents(snapshot))
         reading, lines = await self._read(layout, metrics)
         with_marks = self._look.screenshot and self._look.marks
-        reached: set[int] = set()
+        reached, untested = set[int](), set[int]()
         if with_marks or self._look.flag_visible:
             wanted = [
                 line.node for line in lines if line.node is not None and line.is_interactive and line.in_view
             ]
             scrolled = float(viewport["pageX"]), float(viewport["pageY"])
             reached = await open_to_clicks(self._send, layout, wanted[:MOST_TESTED], scrolled)
-        text, count = write(lines, self._bid(layout), self._visible(lines, reached), self._look.most)
+            untested = set(wanted[MOST_TESTED:])
+        text, count = write(
+            lines, self._bid(layout), self._visible(lines, reached | untested), self._look.most
+        )
         if count < len(lines):
             self._notes.append(
                 f"The tree is cut at {self._look.most:,} characters: {count:,} of {len(lines):,} lines are shown."
@@ -175,7 +178,7 @@ class _Looking:
         boxes = {bid(node): box for node in nodes if (box := layout.box[node]) is not None}
         if len(boxes) > MOST_MARKS:
             self._notes.append(
-                f"Only the first {MOST_MARKS} of {len(boxes)} elements are marked on the screenshot."
+                f"Only the first {MOST_MARKS} elements that can be clicked are marked on the screenshot."
             )
         if not boxes:
             return screenshot.plain(), {}

@@ -10,7 +10,9 @@ from runtime.page_tree import LONGEST_TEXT, MOST_OPTIONS, Facts
 MOST_ASKED = 1_500  # elements of one viewport; each costs Chromium and us about 0.25 ms
 FEW = 400  # nodes; all facts about so few cost less than questions about each
 
-_MUTE = frozenset("DIV SPAN HTML BODY HEAD SCRIPT STYLE TBODY".split())
+_MUTE = frozenset(
+    "DIV SPAN HTML BODY HEAD SCRIPT STYLE TBODY P B I U S EM STRONG SMALL CODE PRE SUB SUP BR FONT CENTER SLOT".split()
+)
 """Elements that say nothing unless an attribute gives them a role."""
 
 # What finds the focus through shadow roots and frames; where a page lies about it, only a flag is wrong.

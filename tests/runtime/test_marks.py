@@ -98,6 +98,14 @@ async def test_marks_are_drawn_only_when_asked_for_and_never_into_the_page(seer:
     assert await seer.page.content() == before
 
 
+async def test_a_crowded_page_gets_as_many_marks_as_can_be_told_apart(seer: Eyes) -> None:
+    await seer.show("<style>button { width: 30px; margin: 0 }</style>" + "<button>.</button>" * 400)
+    seen = await seer.look(screenshot=True, flag_visible=True)
+    assert len(seen.marks) == 200
+    assert seen.notes == ("Only the first 200 elements that can be clicked are marked on the screenshot.",)
+    assert seen.tree.count("clickable, visible") == 400
+
+
 async def test_labels_avoid_each_other_and_other_elements() -> None:
     boxes = [
         Rect(20 + 60 * column, 20 + 20 * row, 70 + 60 * column, 36 + 20 * row)
