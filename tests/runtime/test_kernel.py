@@ -212,6 +212,25 @@ async def test_a_cell_may_ask_several_times(kernel: Kernel) -> None:
     assert isinstance(seen, RanPython) and seen.output == "zero\none\n"
 
 
+async def test_a_cell_that_runs_is_ended_from_beside_it(tmp_path: Path) -> None:
+    async with kernel_in(tmp_path) as kernel:
+        assert await kernel.interrupt() is False
+        await ran(kernel, "import time; kept = 8")
+        running = asyncio.create_task(ran(kernel, "time.sleep(60)"))
+        await asyncio.sleep(0.2)
+        assert await kernel.interrupt() is True
+        assert "KeyboardInterrupt" in (await running).output
+        assert (await ran(kernel, "kept")).output == "8\n"
+
+
+async def test_a_cell_that_nobody_waits_for_any_more_ends_with_its_session(tmp_path: Path) -> None:
+    async with kernel_in(tmp_path) as kernel:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(kernel.run("import time; time.sleep(60)", 60), timeout=3)
+        assert processes.with_environment(f"HOME={tmp_path}") == []
+        assert (await ran(kernel, "1")).output == "1\n"
+
+
 async def test_a_session_that_does_not_listen_is_replaced(tmp_path: Path) -> None:
     async with kernel_in(tmp_path) as kernel:
         deaf = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
