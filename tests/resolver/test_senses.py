@@ -68,12 +68,12 @@ class Listening(Endpoint):
     """An endpoint that also writes down recordings; what it was sent stands in `heard`."""
 
     heard: bytes = b""
+    key: str = ""
 
     async def _answer(self, method: str, path: str, key: str, body: bytes) -> Fault:
         if (method, path) != ("POST", "/v1/audio/transcriptions"):
             return await super()._answer(method, path, key, body)
-        assert key == KEY
-        self.heard = body
+        self.heard, self.key = body, key
         return Fault(body='{"text": "The pump stops."}')
 
     def field(self, name: str) -> bytes:
@@ -173,9 +173,21 @@ async def test_a_recording_is_sent_as_it_is_to_the_model_that_was_named(
     wanted = Wanted(sense="audio", files=(f"{files.root}/said.wav",), model="whisper-1")
     who = senses(eyes(endpoint), costs, hearing=ears(endpoint))
     assert await printed(Wanting(files, wanted), who) == "The pump stops.\n"
+    assert endpoint.key == KEY
     assert endpoint.field("model") == b"whisper-1"
     assert endpoint.field("file") == (Path(files.root) / "said.wav").read_bytes()
     assert [cost.model for cost in costs] == ["openai/whisper-1"]
+
+
+async def test_the_key_of_one_provider_is_not_sent_to_another(
+    files: Sandbox, endpoint: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-provider")
+    monkeypatch.setenv("OPENAI_API_BASE", endpoint.base_url)
+    hearing = LitellmHearing("anthropic/claude-sonnet-4-5", api_key=SecretStr(KEY), timeout=20)
+    reply = await hearing.hear((Path(files.root) / "said.wav").read_bytes(), "said.wav", "whisper-1")
+    assert reply.text == "The pump stops."
+    assert endpoint.key == "sk-of-another-provider"
 
 
 async def test_a_cell_names_only_models_that_the_operator_allows(files: Sandbox, endpoint: Listening) -> None:
