@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_resolve, _serve, _action, _demo, _replay):
+    for add in (_resolve, _serve, _action, _demo, _replay, _probe):
         add(commands)
     return top
 
@@ -120,6 +120,20 @@ def _replay(commands: Commands) -> None:
     )
     command.add_argument("run", metavar="RUN", help="the run's name, as `resolve` prints it")
     command.add_argument("--step", type=int, metavar="N", help="print the prompt of the model's Nth reply")
+    command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
+    command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+
+
+def _probe(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "probe",
+        "try whether the model can drive the agent",
+        "Ask the model, and each of its fallbacks, for one tiny tool call, and say whether it can drive the agent.\n"
+        "Ends with 0 when all can as they are configured, else with 3.",
+    )
+    command.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
+    command.add_argument("--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint")
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
     command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 

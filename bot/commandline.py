@@ -60,6 +60,7 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "action": action,
             "demo": demo,
             "replay": replay,
+            "probe": probe,
         }[options.command]
         return asyncio.run(_until_stopped(command(options)))
     except ForOperators as exc:
@@ -202,6 +203,13 @@ async def replay(options: argparse.Namespace) -> int:
     from bot.runs import replayed
 
     return replayed(options, _settings(options))
+
+
+async def probe(options: argparse.Namespace) -> int:
+    """Which of the configured models can drive the agent."""
+    from bot.probing import probed
+
+    return DELIVERED if await probed(_settings(options), as_json=options.json) else NOTHING
 
 
 async def demo(options: argparse.Namespace) -> int:

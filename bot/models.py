@@ -50,12 +50,17 @@ def hearing(settings: Settings) -> LitellmHearing:
     )
 
 
+def plain(name: str, settings: Settings) -> Model:
+    """A model that acts, asked for calls as such."""
+    return Patient(_model(name, settings, effort=settings.model_effort), budget=settings.model_patience)
+
+
 def _first_that_answers(chain: Sequence[Model]) -> Model:
     return chain[0] if len(chain) == 1 else Fallback(chain)
 
 
 def _acting(name: str, settings: Settings) -> Model:
-    model = Patient(_model(name, settings, effort=settings.model_effort), budget=settings.model_patience)
+    model = plain(name, settings)
     return Textual(model) if settings.model_tools == "text" else model
 
 

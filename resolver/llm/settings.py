@@ -59,10 +59,10 @@ class ModelSettings(Frozen):
 
     @field_validator("model_fallbacks", "model_hears", mode="before")
     @classmethod
-    def _by_commas(cls, names: object) -> object:
+    def _fallbacks_by_commas(cls, names: object) -> object:
         return tuple(names.replace(",", " ").split()) if isinstance(names, str) else names
 
     @field_validator("model_prices", mode="before")
     @classmethod
-    def _from_json(cls, prices: object) -> object:
+    def _prices_from_json(cls, prices: object) -> object:
         return pydantic_core.from_json(prices) if isinstance(prices, str) else prices
