@@ -6,6 +6,7 @@ from dataclasses import dataclass
 # Drawn as nothing, though Unicode counts them as printable: fillers, the blank Braille pattern, variation selectors
 # beyond those of emoji (which can carry a whole hidden text).
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164\uffa0\U000e0100-\U000e01ef]")
+_LINE_END = "\u2424"  # the symbol for it, which no page needs for anything else
 _SPACES = re.compile(r"\s+")
 
 
@@ -29,10 +30,14 @@ class Words:
             return f"{kept}… ({len(text) - len(kept):,} more characters)"
         return kept
 
-    def quote(self, text: str, most: int) -> str:
-        """The same in single quotes, with those in it and backslashes escaped."""
-        kept = self.plain(text, most)
-        return "'" + kept.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    def quote(self, text: str, most: int, with_lines: bool = False) -> str:
+        """The same in single quotes, with those in it and backslashes escaped.
+
+        `with_lines` tells where lines end, as the two characters of an escape.
+        """
+        kept = self.plain(text.strip().replace("\n", _LINE_END) if with_lines else text, most)
+        quoted = "'" + kept.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return quoted.replace(_LINE_END, "\\n") if with_lines else quoted
 
 
 def folded(text: str) -> str:

@@ -208,7 +208,7 @@ class Reader:
         flags: list[str] = []
         shown = value(facts.get("value"))
         if shown is not None and str(shown) != name:
-            flags.append(f"value={quote(str(shown), LONGEST_TEXT)}")
+            flags.append(f"value={quote(str(shown), LONGEST_TEXT, with_lines=True)}")
         if interactive and role in ("textbox", "searchbox", "combobox", "spinbutton"):
             hint = self._layout.attributes(node).get("placeholder", "")
             if hint and hint != name:
