@@ -144,7 +144,7 @@ async def _plugins(
             except ImageUnavailable as failed:
                 log.warning("plugin left out", extra={"plugin": plugin, "error": str(failed)})
                 if notice is not None:
-                    notice(f"NOTICE: {failed} The sandbox goes without it.")
+                    notice(f"NOTICE: {failed}. The sandbox goes without it.")
                 continue
         made[plugin] = wants.tags[0]
     return made

@@ -12,7 +12,7 @@ from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
 from runtime.errors import ImageUnavailable
-from runtime.image import GENERATION, OLDEST, Layer
+from runtime.image import GENERATION, INDEX, OLDEST, WITH, Bundle, Layer
 from runtime.layers import SOURCE, make, ready_layer, remove_superseded
 from runtime.observations import Ran
 from runtime.repository_layer import KEPT_EACH, LAYERS, REPOSITORY_LABEL, remove_old
@@ -106,6 +106,45 @@ async def test_what_is_superseded_is_removed_and_what_is_used_stays(engine: Engi
         while await engine.image(second.exact_tag) is not None:
             await remove_superseded(engine, BASE, third.exact_tag, spared=-1)
     assert await engine.image(third.exact_tag) is not None
+
+
+async def test_a_layer_with_other_plugins_is_not_superseded(engine: Engine, layer: Layer) -> None:
+    await make(engine, layer)
+    other = Layer(
+        layer.base, layer.base_id, layer.bundle, plugins={"kernel": layer.bundle}
+    )  # it has no such folder
+    await engine.build(
+        "a layer that says it has a plugin",
+        {"Dockerfile": f'FROM {layer.exact_tag}\nLABEL {WITH}="kernel"\n'.encode()},
+        other.tags,
+    )
+    await remove_superseded(engine, BASE, other.exact_tag, spared=-1)
+    assert await engine.image(layer.exact_tag) is not None
+    await remove_superseded(engine, BASE, layer.exact_tag, spared=-1)
+    assert await engine.image(other.exact_tag) is not None
+
+
+async def test_a_plugin_that_cannot_be_made_is_left_out_and_told(
+    engine: Engine, layer: Layer, tmp_path: Path
+) -> None:
+    """Its build finds no way to the package index: the bundle that it needs is there already, from better days."""
+    index = os.environ.get("PATCHWRIGHT_PACKAGE_INDEX", INDEX).rstrip("/") + "//"  # nobody else's name for it
+    how = {"ca_bundle": USED_CA, "package_index": index, "logs": tmp_path}
+    usual = await ready_layer(engine, BASE, **how)
+    told: list[str] = []
+    made = await ready_layer(
+        engine, BASE, **how, plugins=("kernel",), notice=told.append, proxy="http://127.0.0.1:9"
+    )
+    assert made == usual == (made[0], ())
+    (log,) = tmp_path.iterdir()
+    assert told[0] == "Making the sandbox's plugin `kernel` (once) ..."
+    assert told[1].startswith("NOTICE: the plugin kernel cannot be built: ")
+    assert told[1].endswith(f"(the whole log: {log}). The sandbox goes without it.")
+    assert "Connection refused" in told[1] and len(told) == 2
+    source = await engine.image(SOURCE)
+    assert source is not None
+    trusted = USED_CA.read_bytes() if USED_CA else None
+    await engine.remove_image(Bundle(SOURCE, source.id, trusted, index).tags[0])
 
 
 async def test_a_repositorys_newest_layers_stay_and_so_does_what_was_just_made(engine: Engine) -> None:
