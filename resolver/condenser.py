@@ -20,6 +20,7 @@ LARGE = 1_000  # characters; a smaller result is hardly longer than the line in 
 PAUSE = 4  # replies at least between two condensations: each of them makes the provider read all of it anew
 GOAL = 0.6  # of the room: what a condensation is to come down to
 TRUSTED = 1.8  # times our estimate; no tokenizer makes more of code and English
+SHARE = 0.7  # of a model's window: the reply, and what one step adds, must have room too
 LEARNED = 0.8  # of the length that a provider has refused
 MAX_SUMMARY = 12_000  # characters
 SUMMARY = 3_000  # tokens that one may take
@@ -176,6 +177,11 @@ class Room:
 
 ROOM = Room()
 """What an agent has that was given none: no model sums up for it."""
+
+
+def room_in(model: Model) -> int:
+    """Tokens of a conversation that are fit for this model: longer ones cost more and are understood less well."""
+    return ROOM.most if model.window is None else min(ROOM.most, int(SHARE * model.window))
 
 
 def size(trajectory: Trajectory) -> int:

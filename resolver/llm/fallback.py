@@ -30,6 +30,11 @@ class Fallback:
     def sees(self) -> bool:
         return self._models[0].sees
 
+    @property
+    def window(self) -> int | None:
+        """What all of them take, as far as it is known."""
+        return min(filter(None, (model.window for model in self._models)), default=None)
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         failures: list[ModelError] = []
         chain = self._from_the_last_speaker(messages)

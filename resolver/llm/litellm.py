@@ -141,6 +141,11 @@ class LitellmModel:
             self._sees = bool(_litellm().supports_vision(self.name))
         return self._sees
 
+    @property
+    def window(self) -> int | None:
+        known = _facts(self.name).get("max_input_tokens")
+        return known if isinstance(known, int) and known > 0 else None
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         litellm = _litellm()
         if self._ca_bundle is not None:

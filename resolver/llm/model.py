@@ -102,6 +102,10 @@ class Model(Protocol):
     def sees(self) -> bool:
         """Whether it is shown pictures; for one that does not see, a line of text stands in their place."""
 
+    @property
+    def window(self) -> int | None:
+        """Tokens of a prompt that it takes; None: unknown."""
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply: ...
 
 

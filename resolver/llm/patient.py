@@ -47,6 +47,10 @@ class Patient:
     def sees(self) -> bool:
         return self._model.sees
 
+    @property
+    def window(self) -> int | None:
+        return self._model.window
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         spent = 0.0
         failures: list[ModelError] = []

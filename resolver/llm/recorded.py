@@ -57,6 +57,10 @@ class Recorded:
     def sees(self) -> bool:
         return self._renewed_by is not None and self._renewed_by.sees
 
+    @property
+    def window(self) -> int | None:
+        return None if self._renewed_by is None else self._renewed_by.window
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         if self._renewed_by is not None:
             reply = await self._renewed_by.reply(messages, tools)

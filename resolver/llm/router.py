@@ -27,6 +27,11 @@ class Router:
     def sees(self) -> bool:
         return any(model.sees for model in self._models.values())
 
+    @property
+    def window(self) -> int | None:
+        """What all of them take, as far as it is known."""
+        return min(filter(None, (model.window for model in self._models.values())), default=None)
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         return await self._models[self._choose(messages)].reply(messages, tools)
 

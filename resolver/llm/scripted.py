@@ -25,11 +25,13 @@ class Scripted:
         name: str = "scripted",
         usd: Decimal | None = None,
         sees: bool = False,
+        window: int | None = None,
     ) -> None:
         self._script = tuple(script)
         self._usd = usd
         self.name = name
         self.sees = sees
+        self.window = window
         self.asked: list[tuple[Message, ...]] = []
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:

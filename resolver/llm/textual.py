@@ -25,6 +25,10 @@ class Textual:
     def sees(self) -> bool:
         return self._model.sees
 
+    @property
+    def window(self) -> int | None:
+        return self._model.window
+
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         if not tools:
             return await self._model.reply(messages, tools)

@@ -20,6 +20,7 @@ from resolver.condenser import (
     Summarizing,
     Untouched,
     extended,
+    room_in,
     size,
 )
 from resolver.errors import ContextOverflow, ModelError
@@ -377,3 +378,8 @@ def test_a_step_without_condensation_changes_no_byte_that_was_sent() -> None:
         assert [message.role for message in added][-2:] == ["assistant", "tool"]
         assert len(added) == (4 if n == 0 else 2)
         sent = now
+
+
+@pytest.mark.parametrize(("window", "most"), [(None, 100_000), (1_000_000, 100_000), (32_000, 22_400)])
+def test_a_model_that_takes_less_is_sent_less(window: int | None, most: int) -> None:
+    assert room_in(Scripted([], window=window)) == most
