@@ -70,10 +70,11 @@ class RunPython(Frozen):
 
     Variables, imports and functions stay from one call to the next, as in a notebook; so a module that was imported
     stays what it was when you edit its file, until importlib.reload. The session starts in the repository's root.
-    A line that begins with ! goes to a shell. Figures that are left open and images that are displayed are shown,
-    at most 4. input() and debuggers fail: nobody types here. Code that outlives its timeout is interrupted, and
-    what it has started is killed; if it does not listen, the session ends, and the answer says that everything
-    defined in it is gone. Output over 30,000 characters keeps its head and tail, and the whole is in a scratch file.
+    A line that begins with ! goes to a shell; await works at the top level, asyncio.run does not. Figures that are
+    left open and images that are displayed are shown, at most 4. input() and debuggers fail: nobody types here.
+    Code that outlives its timeout is interrupted, and what it has started is killed; if it does not listen, the
+    session ends, and the answer says that everything defined in it is gone. Output over 30,000 characters keeps its
+    head and tail, and the whole is in a scratch file.
     """
 
     kind: Literal["run_python"] = "run_python"

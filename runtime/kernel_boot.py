@@ -237,6 +237,11 @@ def application(plan: Plan, output: Output) -> Any:
 
         def system(self, command: str) -> None:
             self.system_raw(command)  # type: ignore[no-untyped-call]
+            if code := self.user_ns.get("_exit_code"):
+                output.line(f"[exit code {code}]")
+
+        def set_next_input(self, text: str, replace: bool = False) -> None:
+            output.line(text)  # there is no input line that a magic could fill in
 
     class Kernel(IPythonKernel):
         """Runs cells, and lets skills ask the host."""
@@ -348,6 +353,7 @@ def load_skills(plan: Plan, ask: Callable[..., str]) -> dict[str, Any]:
 def main() -> None:
     plan: Plan = json.loads(sys.argv[1])
     sys.argv = [""]
+    sys.dont_write_bytecode = True  # importing the repository's modules must not add files to its tree
     if ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         sys.exit("error: this process cannot be bound to the life of its parent")
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

@@ -75,6 +75,7 @@ async def test_the_cell_of_a_host_that_is_gone_is_ended_and_the_session_stays(sa
 
 
 async def test_nothing_is_left_in_the_work_tree_or_at_home(sandbox: Sandbox) -> None:
+    await shell(sandbox, "echo 'x = 1' > repo.py")
     before = await printed(sandbox, "ls -A . ~")
-    await ran(sandbox, "1")
+    assert (await ran(sandbox, "import repo; repo.x")).output == "1\n"
     assert await printed(sandbox, "ls -A . ~") == before

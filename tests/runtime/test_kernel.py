@@ -60,6 +60,7 @@ async def ran(kernel: Kernel, code: str, timeout: float = 30) -> RanPython:
     [
         ("import os; print('a', end=''); os.system('echo b; echo c >&2'); print('d')", "ab\nc\nd\n"),
         ("!echo from the shell", "from the shell\n"),
+        ("!(exit 3)", "[exit code 3]\n"),
         ("%%bash\necho from bash", "from bash\n"),
         ("print = None", ""),
         ("del print; print('back')", "back\n"),
