@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -26,10 +27,12 @@ def told(skill: Skill) -> Skill:
         try:
             skill(*args, **kwargs)
         except Mistake as mistake:
-            print(f"[{skill.__name__}: {mistake}]")
+            print(printable(f"[{skill.__name__}: {mistake}]", 2 * LONGEST_LINE))
         except OSError as error:
             named = f"{printable(os.fsdecode(error.filename))}: " if _is_path(error.filename) else ""
             print(f"[{skill.__name__}: {named}{error.strerror or error}]")
+        except UnicodeError as error:
+            print(f"[{skill.__name__}: that is no text that can be written as UTF-8: {error}]")
 
     return cast("Skill", wrapped)
 
@@ -78,7 +81,7 @@ def shown(path: Path) -> str:
 
 def printable(line: str, most: int = LONGEST_LINE) -> str:
     """Text that can be printed whatever was in the file: half characters replaced, the end of a long line left out."""
-    clean = line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    clean = re.sub("[\ud800-\udfff]", "\ufffd", line)
     return clean if len(clean) <= most else f"{clean[:most]} [... {len(clean) - most:,} more characters]"
 
 

@@ -13,6 +13,7 @@ from .editor import opened
 from .mistakes import LARGEST, Mistake, absolute, count, existing, printable, shown, text, told
 
 MOST = 100  # hits that are printed
+COUNTED = 10_000  # hits after which a search ends
 LONGEST_HIT = 200  # characters of a line that are printed
 SECONDS = 30  # of one search
 SKIPPED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
@@ -29,16 +30,17 @@ def search_dir(search_term: str, dir_path: str = "./") -> None:
     """
     wanted = os.fsencode(text("search_term", search_term))
     top = _directory(dir_path)
-    hits, files = 0, set()
+    hits, files, stopped = 0, set(), ""
     for path in _files(top):
         for number, line in _hits(path, wanted):
             hits += 1
             files.add(path)
             if hits <= MOST:
                 print(f"{shown(path)}:{number}: {line}")
-        if hits > 100 * MOST:
+        if hits > COUNTED:
+            stopped = ", and there may be more"
             break
-    _sum_up(f"{search_term!r} in {shown(top)}", hits, f" in {count(len(files), 'file')}")
+    _sum_up(f"{search_term!r} in {shown(top)}", hits, f" in {count(len(files), 'file')}{stopped}")
 
 
 @told

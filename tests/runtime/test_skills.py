@@ -321,6 +321,25 @@ def test_a_search_that_finds_too_much_is_cut_and_says_how_to_go_on(printed: Prin
     assert "the first 100 of 250 hits; narrow your search" in printed()
 
 
+def test_a_search_ends_when_nobody_would_read_on(tree: Path, printed: Printed) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (tree / name).write_text("needle\n" * 6_000)
+    skills.search_dir("needle")
+    assert "the first 100 of 12,000 hits in 2 files, and there may be more; narrow your search" in printed()
+
+
+def test_text_that_is_none_is_told(tree: Path, printed: Printed) -> None:
+    before = (tree / "long.py").read_bytes()
+    skills.open_file("long.py")
+    printed()
+    skills.edit_file(1, 1, "x = '\ud800'")
+    assert printed().startswith("[edit_file: that is no text that can be written as UTF-8: ")
+    assert (tree / "long.py").read_bytes() == before
+    skills.search_dir("\ud800")
+    skills.open_file("\ud800")
+    assert printed().count("[") == 2
+
+
 def test_a_search_without_a_hit_a_term_or_a_directory_says_so(printed: Printed) -> None:
     skills.search_dir("nowhere to be found")
     assert printed() == "[nothing found: 'nowhere to be found' in .]\n"
