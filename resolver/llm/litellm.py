@@ -49,7 +49,11 @@ _SWITCHES = {
 }
 
 _HOOKED = frozenset(
-    "anthropic deepseek gemini groq hosted_vllm litellm_proxy mistral openai openrouter xai".split()
+    (
+        "anthropic azure_ai cerebras dashscope databricks deepseek fireworks_ai gemini github groq hosted_vllm "
+        "huggingface litellm_proxy mistral moonshot nvidia_nim openai openrouter perplexity sambanova "
+        "together_ai xai zai"
+    ).split()
 )
 """Providers that litellm asks through the client that it is given; the others answer unbounded in bytes."""
 
@@ -294,6 +298,7 @@ class LitellmModel:
         errors = litellm.exceptions
         status = received.status or int(getattr(exc, "status_code", None) or 0)
         said = self._said(exc)
+        wait = wait_asked(received.headers or _headers(exc))
         if isinstance(exc, errors.ContextWindowExceededError):
             raise ContextOverflow(f"The conversation is longer than {self.name} takes.") from exc
         if isinstance(exc, errors.ContentPolicyViolationError):
@@ -319,16 +324,14 @@ class LitellmModel:
         if status == 402 or (status == 429 and "quota" in said.lower() and "billing" in said.lower()):
             raise QuotaSpent(f"The account behind {variable('model_api_key')} has no credit: {said}") from exc
         if status in BUSY:
-            raise ModelBusy(
-                f"The model {self.name} is busy ({status}): {said}", retry_after=wait_asked(received.headers)
-            ) from exc
+            raise ModelBusy(f"The model {self.name} is busy ({status}): {said}", retry_after=wait) from exc
         retryable = (
             status in RETRYABLE or status >= 500 or status in (0, 200) or isinstance(exc, errors.Timeout)
         )
         raise ModelError(
             f"The model {self.name} failed ({status or 'no answer'}): {received.problem or said}",
             retryable=retryable,
-            retry_after=wait_asked(received.headers),
+            retry_after=wait,
             usage=usage,
         ) from exc
 
@@ -346,6 +349,12 @@ class LitellmModel:
 def _mapping(usage: Any) -> dict[str, Any]:
     """litellm's usage as a mapping."""
     return {} if usage is None else usage if isinstance(usage, dict) else usage.model_dump()
+
+
+def _headers(exc: Exception) -> dict[str, str]:
+    """Those of the response, where litellm alone heard it."""
+    headers = getattr(exc, "litellm_response_headers", None) or {}
+    return {str(name).lower(): str(value) for name, value in dict(headers).items()}
 
 
 def _line(text: str) -> str:

@@ -61,6 +61,13 @@ async def test_a_reply_that_breaks_off_is_paid_for_as_far_as_it_came(name: str) 
     assert failure.usage.usd is not None and Decimal(0) < failure.usage.usd < Decimal("0.02")
 
 
+@pytest.mark.parametrize(
+    "provider", "groq hosted_vllm mistral moonshot openrouter together_ai xai zai".split()
+)
+async def test_what_other_providers_send_is_heard_too(provider: str) -> None:
+    assert "the reply breaks off after" in str(await failed(cut_off(), name=f"{provider}/m"))
+
+
 async def test_a_reply_that_drips_ends_with_its_time_and_is_paid_for() -> None:
     began = time.monotonic()
     failure = await failed(drips(0.05), timeout=1)

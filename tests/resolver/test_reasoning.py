@@ -1,5 +1,6 @@
 """Reasoning comes back as it was given, in each provider's own form, and only to the model that gave it."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,8 +8,9 @@ from pydantic import SecretStr
 
 from demo.model import Endpoint, Fault, Turn
 from resolver.errors import ContentFiltered
+from resolver.llm.chat import reasoning, written
 from resolver.llm.litellm import LitellmModel
-from resolver.llm.model import FromModel, FromTool, FromUser, Message, Reply, System
+from resolver.llm.model import FromModel, FromTool, FromUser, Message, Reply, System, ToolCall
 from resolver.tools.talk import talk_tools
 from tests.contracts.test_model import thinks
 
@@ -87,16 +89,30 @@ async def test_openrouter_gets_its_reasoning_details() -> None:
     assert said["reasoning_details"] == DETAILS
 
 
+def test_gemini_gets_its_signature_with_the_call_that_it_signs() -> None:
+    """Its endpoint is not spoken here: what litellm makes of a reply, and reads in a message, is."""
+    signed = SimpleNamespace(provider_specific_fields={"thought_signature": "CsYB"})
+    plain = SimpleNamespace(provider_specific_fields=None)
+    blocks = reasoning(SimpleNamespace(tool_calls=[plain, signed], provider_specific_fields=None))
+    calls = (ToolCall(id="a", name="x", arguments="{}"), ToolCall(id="b", name="x", arguments="{}"))
+    said = FromModel(text="", calls=calls, reasoning=blocks, model="gemini/g")
+    (sent,) = written([said], reader="gemini/g", sees=False)
+    assert [call.get("provider_specific_fields") for call in sent["tool_calls"]] == [
+        None,
+        {"thought_signature": "CsYB"},
+    ]
+
+
 @pytest.mark.parametrize(
-    ("name", "reasoning"),
+    ("name", "blocks"),
     [
         ("anthropic/claude-sonnet-4-5", SIGNED),
         ("openai/responses/recorded", ENCRYPTED),
         ("deepseek/deepseek-chat", ({"reasoning_content": "The sign."},)),
     ],
 )
-async def test_another_model_gets_none_of_it(name: str, reasoning: tuple[dict[str, Any], ...]) -> None:
-    reply, (_, second) = await two_turns(name, turn(*reasoning), said_by="openai/gpt-of-others")
+async def test_another_model_gets_none_of_it(name: str, blocks: tuple[dict[str, Any], ...]) -> None:
+    reply, (_, second) = await two_turns(name, turn(*blocks), said_by="openai/gpt-of-others")
     assert reply.reasoning
     assert "The sign." not in str(second) and "gAAAA" not in str(second) and "EqQB" not in str(second)
 
