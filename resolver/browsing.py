@@ -116,7 +116,7 @@ def decided(reply: Reply, call: str, look: Look) -> Decided:
         problem = prose.no_action(cut_off=reply.truncated)
         action = Malformed(name="use_browser", arguments="", problem=problem)
     elif len(block.text) > MAX_CODE:
-        problem = prose.action_too_long(len(block.text), MAX_CODE)
+        problem = f"The action is {len(block.text):,} characters long; {MAX_CODE:,} are the limit."
         action = Malformed(name="use_browser", arguments="", problem=problem)
     else:
         action = UseBrowser(code=block.text, allowed=ALLOWED, look=look)

@@ -212,11 +212,6 @@ def no_action(*, cut_off: bool) -> str:
     return _render("prompts/no_action.md.j2", cut_off=cut_off).strip()
 
 
-def action_too_long(length: int, limit: int) -> str:
-    """Why an action was not run; both in characters."""
-    return _render("prompts/action_too_long.md.j2", length=length, limit=limit).strip()
-
-
 def not_delegated(*, too_deep: bool) -> str:
     """Why a task was not handed to another agent: its depth, or what is left of the run's limits."""
     return _render("prompts/not_delegated.md.j2", too_deep=too_deep).strip()
@@ -230,11 +225,6 @@ def browsing_unfinished(detail: str, page: Page | None, thought: str) -> str:
 def reported(report: Reported) -> str:
     """What another agent reported, as the one reads it that asked: nothing in it can pass for the program's words."""
     return _render("prompts/reported.md.j2", report=report).strip()
-
-
-def browsing_stopped() -> str:
-    """How a browsing agent ended whose program was killed."""
-    return _render("prompts/browsing_stopped.md.j2").strip()
 
 
 # --- what people read on the forge --------------------------------------------------------------------------

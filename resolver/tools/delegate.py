@@ -83,5 +83,6 @@ class Browsing:
             return None
         async with self.logs.open(run) as log:
             if not log.trajectory.ended and not browsing.has_reported(log.trajectory):
-                await log.append(Ended(reason="cancelled", detail=prose.browsing_stopped()))
+                detail = "The program was stopped while it browsed, and its task was not taken up again."
+                await log.append(Ended(reason="cancelled", detail=detail))
             return browsing.report(run, log.trajectory)
