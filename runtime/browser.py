@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from runtime import processes
 from runtime.browser_actions import Actions
 from runtime.browser_advice import Undone, explain, is_closed
+from runtime.browser_calls import CALLS
 from runtime.browser_code import Call, parse
 from runtime.browser_downloads import Downloads
 from runtime.browser_window import LOAD_SECONDS, OpenTab, Window
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page as VendorPage
     from playwright.async_api import Playwright
     from playwright.async_api import Request as VendorRequest
+    from playwright.async_api import Response as VendorResponse
 
     __all__ = [
         "Browser",
@@ -46,12 +48,15 @@ if TYPE_CHECKING:
         "VendorFrame",
         "VendorPage",
         "VendorRequest",
+        "VendorResponse",
         "VendorSession",
     ]
 
 WIDTH, HEIGHT = 1280, 720
 _CALLS_SECONDS = 90.0  # for all calls of a turn
+_WAIT_SECONDS, _CALL_SECONDS = 40.0, 10.0  # for one that waits (noop, goto), and for any other
 _LOOK_SECONDS = 18.0
+_LOOKS_SECONDS = 40.0  # for all looks at a page that changes meanwhile
 _START_SECONDS = 20.0
 _DOWNLOAD_SECONDS = 5.0  # that a turn waits for what it made come
 _CLOSE_SECONDS = 5.0
@@ -116,7 +121,8 @@ class Browser:
             error = await self._run(calls, actions, window)
             if window.gone:
                 window = await self._started(chromium)
-            seen, tab = await self._look(window, look)
+            async with asyncio.timeout(_LOOKS_SECONDS):
+                seen, tab = await self._look(window, look)
             page = await _page(window, seen, tab)
         except (NoAnswer, TimeoutError, OSError) as failed:
             await self.close()
@@ -222,8 +228,7 @@ class Browser:
                 for call in calls:
                     if call is not calls[0]:
                         await window.settle()
-                    with _fence():
-                        await getattr(actions, call.name)(**call.arguments)
+                    await _do(call, actions)
                     if actions.ended:
                         return None
         except Undone as undone:
@@ -250,6 +255,17 @@ class Browser:
                     return seen, tab
         tab = await window.responsive()
         return Seen(tree="", notes=("the page changes without end and could not be read",)), tab
+
+
+async def _do(call: Call, actions: Actions) -> None:
+    waits = CALLS[call.name].category in ("agent", "navigation")
+    seconds = _WAIT_SECONDS if waits else _CALL_SECONDS
+    try:
+        async with asyncio.timeout(seconds):
+            with _fence():
+                await getattr(actions, call.name)(**call.arguments)
+    except TimeoutError as error:
+        raise Undone(f"it was not done after {seconds:g} s: the page is busy") from error
 
 
 async def _page(window: Window, seen: Seen, tab: OpenTab) -> Page:

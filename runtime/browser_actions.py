@@ -14,11 +14,12 @@ from runtime.page import NoAnswer, find, look_at
 from runtime.tree import Tree, Unfit
 
 if TYPE_CHECKING:
-    from runtime.browser import VendorElement, VendorFrame, VendorPage
+    from runtime.browser import VendorElement, VendorFrame, VendorPage, VendorResponse
 
 ACTION_MS = 2_000.0  # until an element must be ready for an action
 _DRAG_STEPS = 5  # mouse events on the way: pages want to see the movement
 _MOST_FILES = 20
+_ATTEMPTS, _INTERRUPTED = 5, ("interrupted by another navigation", "frame was detached")
 
 # The element waits under a name that nobody can guess until the vendor has taken hold of it.
 _PARK = """function (key) {
@@ -138,17 +139,7 @@ class Actions:
 
     async def goto(self, url: str) -> None:
         wanted = address(url)
-        tab, seconds = await self._window.tab(), self._window.load_seconds
-        try:
-            with self._window.fence():
-                response = await tab.page.goto(wanted, wait_until="commit", timeout=seconds * 1000)
-        except NoAnswer as error:
-            if "Download is starting" in str(error):
-                return
-            if "Timeout" in str(error):
-                await self._window.stop(tab)
-                raise Undone(f"the server did not answer within {seconds:g} s") from error
-            raise
+        response = await self._load(wanted)
         if response is not None and response.status >= 400:
             self._window.note(
                 f"the server answered with the status {response.status} {response.status_text[:80]}"
@@ -231,6 +222,25 @@ class Actions:
         await self._window.focus(index)
 
     # --- how --------------------------------------------------------------------------------------------------------
+
+    async def _load(self, url: str) -> "VendorResponse | None":
+        """Open an address in the active tab; None when there is no answer to show, as for a download."""
+        tab, seconds = await self._window.tab(), self._window.load_seconds
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._window.fence():
+                    return await tab.page.goto(url, wait_until="commit", timeout=seconds * 1000)
+            except NoAnswer as error:
+                said = str(error)
+                if "Download is starting" in said:
+                    return None
+                if "Timeout" in said:
+                    await self._window.stop(tab)
+                    raise Undone(f"the server did not answer within {seconds:g} s") from error
+                # The old page opened something else at the same moment; it may do so again and again.
+                if attempt == _ATTEMPTS - 1 or not any(words in said for words in _INTERRUPTED):
+                    raise
+        return None
 
     async def _page(self) -> "VendorPage":
         return (await self._window.tab()).page

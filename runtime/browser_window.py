@@ -26,7 +26,7 @@ Fence = Callable[[], AbstractContextManager[None]]
 """Makes NoAnswer of the vendor's errors."""
 
 MOST_TABS = 20
-MOST_DIALOGS = 10  # of one page in one turn; then its script is stopped, for it may be a loop
+MOST_DIALOGS = 10  # of one page in one turn: more are a loop
 MOST_NOTES = 20
 LOAD_SECONDS = 15.0  # for a server to answer, and then for its page to load
 QUIET_SECONDS = 0.03  # without news, after which a page is taken as finished
@@ -209,7 +209,7 @@ class Window:
         except (NoAnswer, TimeoutError):
             return tab.page.url[:_LONGEST_URL], ""
         title = "" if target["title"] == target["url"] else target["title"]
-        return target["url"][:_LONGEST_URL], " ".join(title.split())[:_LONGEST_TITLE]
+        return (target["url"] or tab.page.url)[:_LONGEST_URL], " ".join(title.split())[:_LONGEST_TITLE]
 
     async def _loaded(self, tab: OpenTab, end: float) -> None:
         loop = asyncio.get_running_loop()
@@ -267,10 +267,9 @@ class Window:
         text = " ".join(dialog.message[: 2 * _LONGEST_TEXT].split())[:_LONGEST_TEXT]
         with contextlib.suppress(NoAnswer):
             if tab.dialogs > MOST_DIALOGS:
-                self.note(f"the page opened more than {MOST_DIALOGS} dialogs: its script was stopped")
-                with self.fence():
-                    await dialog.dismiss()
-                await tab.send("Runtime.terminateExecution", {})
+                if tab in self.tabs:  # no command stops a script between two dialogs
+                    self.note(f"the page opened more than {MOST_DIALOGS} dialogs: its tab was closed")
+                    await self.close(tab)
                 return
             if dialog.type == "prompt":
                 given = dialog.default_value[:_LONGEST_TEXT]

@@ -105,6 +105,8 @@ class Web:
             case "saw":
                 self.seen.append(body.decode())
                 send(b"")
+            case "around":
+                send(f"<title>Around</title><iframe src='{path.partition('?')[2]}'></iframe>".encode())
             case "late":
                 await asyncio.sleep(0.2)
                 send(b"")
