@@ -72,9 +72,9 @@ class Session:
             raise
         try:
             client = (await loading)()
-        except ImportError as error:
+        except BaseException:
             await process.close()
-            raise NotStarted(f"the session's client cannot be loaded: {error}") from error
+            raise
         client.context.maxmsgsize = MESSAGE
         client.load_connection_info(process.connection)
         client.start_channels(iopub=False, hb=False, control=False)
@@ -247,8 +247,10 @@ class Kernel:
 def _client_class(packages: Path | None) -> Any:
     if packages is not None and str(packages) not in sys.path:
         sys.path.append(str(packages))
-    from jupyter_client.asynchronous.client import AsyncKernelClient
-
+    try:
+        from jupyter_client.asynchronous.client import AsyncKernelClient
+    except ImportError as error:
+        raise NotStarted(f"the session's client cannot be loaded: {error}") from error
     return AsyncKernelClient
 
 
