@@ -1,6 +1,7 @@
 """Accessibility facts about a page: all of them, or where that would be slow those of what the viewport shows."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runtime.devtools import NoAnswer, Send, every
@@ -8,6 +9,7 @@ from runtime.page_layout import Layout
 from runtime.page_tree import LONGEST_TEXT, MOST_OPTIONS, Facts
 
 MOST_ASKED = 1_500  # elements of one viewport; each costs Chromium and us about 0.25 ms
+MOST_TOGETHER = 60  # nodes of a subtree that is asked about at once
 FEW = 400  # nodes; all facts about so few cost less than questions about each
 
 _MUTE = frozenset(
@@ -50,15 +52,12 @@ async def all_facts(send: Send, layout: Layout) -> Facts:
 
 async def facts_in_view(send: Send, layout: Layout) -> Facts:
     """The facts of what the viewport shows and of what has the focus; other nodes have none."""
-    wanted = [layout.backend[node] for node in _in_view(layout)][:MOST_ASKED]
-    if (focused := await _focused(send)) is not None and focused in layout.index:
+    wanted = _in_view(layout)[:MOST_ASKED]
+    if (focused := layout.index.get(await _focused(send) or 0)) is not None:
         wanted.append(focused)
     # Never after `Accessibility.enable`: Chromium 156 hangs in it once a frame whose tree was asked for is removed;
     # and it keeps its tree for a moment anyway.
-    answers = await every(
-        send("Accessibility.getPartialAXTree", {"backendNodeId": backend, "fetchRelatives": False})
-        for backend in dict.fromkeys(wanted)
-    )
+    answers = await every(send(*question) for question in _questions(layout, wanted))
     nodes: dict[int, Mapping[str, Any]] = {}
     for answer in answers:
         if not isinstance(answer, NoAnswer):
@@ -80,6 +79,41 @@ def _in_view(layout: Layout) -> list[int]:
             if tag == "SELECT":
                 found += _options(layout, node)
     return found
+
+
+def _questions(layout: Layout, wanted: Iterable[int]) -> list[tuple[str, dict[str, Any]]]:
+    """One question for each small subtree with much in it, such as a row of a table, and for each other node."""
+    sizes = _sizes(layout)
+    held = dict.fromkeys(wanted)
+    within: dict[int, int] = {}  # the largest small subtree that a node lies in
+    for node in held:
+        for above in layout.ancestors(node):
+            if sizes[above] > MOST_TOGETHER:
+                break
+            within[node] = above
+    together = Counter(within.values())
+    tops = dict.fromkeys(top for top, count in together.items() if count > 2)
+    alone = [node for node in held if within.get(node) not in tops]
+    return [
+        *(("Accessibility.queryAXTree", {"backendNodeId": layout.backend[node]}) for node in tops),
+        *(
+            (
+                "Accessibility.getPartialAXTree",
+                {"backendNodeId": layout.backend[node], "fetchRelatives": False},
+            )
+            for node in alone
+        ),
+    ]
+
+
+def _sizes(layout: Layout) -> list[int]:
+    sizes = [1] * len(layout.tag)
+    for node in range(len(sizes) - 1, 0, -1):
+        if layout.tag[node] == "#document":
+            sizes[node] = MOST_TOGETHER + 1  # an answer ends at the border of a frame
+        if (above := layout.parent[node]) >= 0:
+            sizes[above] += sizes[node]
+    return sizes
 
 
 def _options(layout: Layout, select: int) -> list[int]:
