@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
+from resolver import texts
 from resolver.domain import Job, PullRequest, Spent, Thread, Verdict
 from resolver.events import Ended, Trajectory
 from resolver.llm.model import Message, ToolSpec
@@ -23,36 +21,26 @@ if TYPE_CHECKING:  # these import this module
     from resolver.brief import Brief
     from resolver.browsing_prompt import BrowsingPrompt
     from resolver.quotation import Quoted
-    from resolver.skills import Skill
     from resolver.risk import Rating
+    from resolver.skills import Skill
     from resolver.stuck import Pattern
     from runtime.observations import Page
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("templates", package_path=""),
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        quiet=quiet,
-        fenced=fenced,
-        money=money,
-        duration=duration,
-        clip=clip,
-        size=size,
-        shortened=shortened,
-    )
-    environment.globals["why"] = WHY
-    return environment
-
-
 def _render(template: str, **values: Any) -> str:
-    return _environment().get_template(template).render(**values).strip() + "\n"
+    environment = texts.environment()
+    if "quiet" not in environment.filters:
+        environment.filters.update(
+            quiet=quiet,
+            fenced=fenced,
+            money=money,
+            duration=duration,
+            clip=clip,
+            size=size,
+            shortened=shortened,
+        )
+        environment.globals["why"] = WHY
+    return environment.get_template(template).render(**values).strip() + "\n"
 
 
 def _reply(template: str, **values: Any) -> str:

@@ -32,7 +32,7 @@ FENCES = {
     "githubkit": {"bot/rest.py"},
     "hishel": {"bot/rest.py"},
     "ipykernel": {"runtime/kernel_boot.py"},
-    "jinja2": {"resolver/prose.py"},
+    "jinja2": {"resolver/texts.py"},
     "jsonschema": {"demo/world/contract.py", "resolver/tools/mcp.py"},
     "jupyter_client": {"runtime/kernel.py"},
     "litellm": {"resolver/llm/litellm.py"},

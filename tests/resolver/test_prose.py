@@ -1,6 +1,7 @@
 """What is shown to people is quiet, honest about money, and cannot be broken out of."""
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 
 from resolver import prose
 from resolver.actions import Finish
+from resolver.brief import brief
 from resolver.domain import Issue, Spent, SuiteRun, User, Verdict
+from resolver.errors import SettingsError
 from resolver.summary import Step, Summary
+from resolver.texts import use_templates
 
 
 @pytest.mark.parametrize(
@@ -106,3 +110,43 @@ def test_no_code_and_no_prompt_knows_a_benchmark() -> None:
     known = re.compile(r"swe.?bench|web.?arena|humaneval|hotpot|gaia\b|sympy|astropy|django\b", re.IGNORECASE)
     named = {path.name for path in files if path.suffix in (".py", ".j2") and known.search(path.read_text())}
     assert named == set()
+
+
+# --- texts of the operator's own ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "prompts").mkdir()
+    yield tmp_path
+    use_templates(None)
+
+
+def test_a_text_of_the_operators_takes_the_place_of_ours_and_the_others_stay(own: Path) -> None:
+    noted = prose.finish_noted()
+    (own / "prompts/system.md.j2").write_text("You work at {{ root }}.")
+    use_templates(own)
+    assert prose.system("/workspace", "/tmp/s", "docker") == "You work at /workspace.\n"
+    assert prose.finish_noted() == noted
+    use_templates(None)
+    assert "# How to work" in prose.system("/workspace", "/tmp/s", "docker")
+
+
+def test_a_part_of_a_text_can_be_replaced_alone(own: Path) -> None:
+    (own / "prompts/instructions.md.j2").write_text("Ask nobody.")
+    use_templates(own)
+    issue = Issue(
+        number=1, title="t", body="b", author=User(id=1, login="a"), trusted=False, open=True, url=""
+    )
+    told = brief(issue, "", root="/w", base="0" * 40, files=(), machine="", suite=None, before=None)
+    assert "Ask nobody.\nStart by reproducing" in prose.brief(told)
+
+
+def test_a_text_that_replaces_none_is_an_error_that_names_the_nearest(own: Path) -> None:
+    (own / "prompts/sytem.md.j2").write_text("x")
+    with pytest.raises(
+        SettingsError, match=r"sytem.md.j2 has the name of no text; did you mean prompts/system.md.j2"
+    ):
+        use_templates(own)
+    with pytest.raises(SettingsError, match="there is no directory"):
+        use_templates(own / "none")
