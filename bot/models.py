@@ -15,27 +15,25 @@ from resolver.settings import Settings
 def models(settings: Settings) -> Models:
     """The models of a run; `settings.model` is set."""
     assert settings.model is not None
-    chain = [settings.model, *settings.model_fallbacks]
-    act = _first_that_answers([_acting(name, settings) for name in chain])
+    chain = [_acting(name, settings) for name in (settings.model, *settings.model_fallbacks)]
+    act = _first_that_answers(chain)
     if settings.model_pictures:
-        act = by_pictures(act, _acting(settings.model_pictures, settings))
+        act = by_pictures(act, _first_that_answers([_acting(settings.model_pictures, settings), *chain]))
     named: dict[Purpose, str | None] = {
         "condense": settings.model_condense,
         "browse": settings.model_browse,
         "judge": settings.model_judge,
         "senses": settings.model_senses or settings.model_pictures,
     }
-    # Where a purpose's own model fails, the one that acts can do it too.
-    return Models.of(
-        act,
-        {
-            purpose: _first_that_answers(
-                [Patient(_model(name, settings), budget=settings.model_patience), act]
-            )
-            for purpose, name in named.items()
-            if name
-        },
-    )
+    # Where a purpose's own model fails, those that act can do it too.
+    others = {
+        purpose: _first_that_answers(
+            [Patient(_model(name, settings), budget=settings.model_patience), *chain]
+        )
+        for purpose, name in named.items()
+        if name
+    }
+    return Models.of(act, others)
 
 
 def hearing(settings: Settings) -> LitellmHearing:

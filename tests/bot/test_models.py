@@ -13,6 +13,7 @@ from resolver.llm.model import FromUser
 from resolver.llm.textual import Textual
 from resolver.settings import Settings, build
 from resolver.tools.talk import talk_tools
+from tests.resolver.test_pictures import PIXEL
 
 BRIEF = (FromUser(text="Issue 7"),)
 
@@ -106,3 +107,25 @@ def test_a_price_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
         settings(tmp_path, model_prices={"openai/x": {"input": 1}})
     with pytest.raises(SettingsError, match="model_prices"):
         settings(tmp_path, model_prices="one dollar")
+
+
+async def test_where_the_model_for_pictures_fails_those_that_act_are_shown_what_they_can(
+    tmp_path: Path,
+) -> None:
+    async with Endpoint([Turn("Hello.")]) as endpoint:
+        endpoint.fail(server_error(), server_error())
+        made = models(
+            settings(
+                tmp_path,
+                model="openai/one",
+                model_fallbacks="openai/two",
+                model_pictures="openai/gpt-4o",
+                model_base_url=endpoint.base_url,
+                model_api_key="key",
+            )
+        )
+        reply = await made.act.reply((FromUser(text="This.", pictures=(PIXEL,)),), ())
+    assert [request["model"] for request in endpoint.requests] == ["gpt-4o", "one", "two"]
+    assert reply.usage.model == "openai/two"
+    seen, *unseen = [str(request["messages"]).count("data:image/png") for request in endpoint.requests]
+    assert (seen, unseen) == (1, [0, 0])
