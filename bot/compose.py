@@ -44,6 +44,7 @@ SENSITIVE = frozenset(
         "allow_addresses",
         "upload_mb",
         "proxy",
+        "templates",
     }
 )
 
@@ -129,8 +130,10 @@ async def kit(
     from resolver.log import FileLogs
     from resolver.resolve import Kit
     from resolver.secrets import MaskingFilter
+    from resolver.texts import use_templates
     from resolver.workspace import Workspaces
 
+    use_templates(settings.templates)
     secrets = secrets_of(settings, environment())
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))

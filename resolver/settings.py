@@ -101,6 +101,9 @@ class Settings(ModelSettings):
     setup_timeout: int = Field(default=1200, ge=1, le=1800)
     """Seconds of a repository's set-up."""
 
+    templates: Path | None = None
+    """A directory of texts that take the place of ours of the same names, such as `prompts/system.md.j2`."""
+
     ca_bundle: Path | None = None
     """CA certificates (PEM) for image builds, sandboxes and our own requests."""
     package_index: str | None = None

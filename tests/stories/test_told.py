@@ -1,11 +1,13 @@
 """What a run is told beside the issue: the maintainers' instructions, and what people attached."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from demo.model import Turn
 from resolver.actions import ReadSkill
 from resolver.domain import Delivered
 from resolver.events import Observed, Told
+from resolver.texts import use_templates
 from runtime.actions import RunShell
 from runtime.observations import Picture, Ran, Viewed
 from tests.bot.test_attachments import png
@@ -53,6 +55,18 @@ async def test_without_instructions_there_is_no_tool_for_them(scene: Scene) -> N
     assert isinstance(await scene.resolve(), Delivered)
     tools = {tool["function"]["name"] for tool in scene.endpoint.requests[0]["tools"]}
     assert "read_skill" not in tools
+
+
+async def test_an_operators_own_prompt_is_what_the_model_gets(scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts/system.md.j2").write_text("You mend what is broken in {{ root }}.")
+    scene.environment["PATCHWRIGHT_TEMPLATES"] = str(tmp_path)
+    await scene.will(*MENDED)
+    try:
+        assert isinstance(await scene.resolve(), Delivered)
+    finally:
+        use_templates(None)
+    assert scene.endpoint.requests[0]["messages"][0]["content"].startswith("You mend what is broken in /")
 
 
 async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scene: Scene) -> None:
