@@ -16,39 +16,19 @@ from pydantic import SecretStr
 
 from bot.terminal import Narrator
 from resolver.errors import ForgeError, SettingsError, Unauthorized
-from resolver.settings import STANDARD, Settings, build, from_environment, from_machine, from_toml
+from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environment, from_machine, from_toml
 from runtime.errors import EngineUnavailable, ImageUnavailable
 
 if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
     from bot.github import GitHubForge
     from bot.rest import Pace
+    from resolver.kit import Kit
     from resolver.log import Listener
-    from resolver.resolve import Kit
     from resolver.secrets import Secrets
     from runtime.docker import DockerSandboxes
     from runtime.sandbox import Sandboxes
 
 FILE = "patchwright.toml"
-# Where credentials are sent, and what leaves the sandbox. A file that came with somebody's repository must not
-# decide it.
-SENSITIVE = frozenset(
-    {
-        "github_api_url",
-        "github_graphql_url",
-        "github_server_url",
-        "model_base_url",
-        "redis_url",
-        "package_index",
-        "network",
-        "allow_hosts",
-        "allow_addresses",
-        "upload_mb",
-        "proxy",
-        "templates",
-    }
-)
-
-
 FOR_IMAGES = ("PATCHWRIGHT_IMAGE", "PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", *STANDARD)
 
 
@@ -127,8 +107,9 @@ async def kit(
             "PATCHWRIGHT_MODEL is not set: name the model to use, such as anthropic/claude-sonnet-4-5 (or --model)."
         )
     from bot.models import hearing, models
+    from resolver.kit import Kit
+    from resolver.lending import read_secrets
     from resolver.log import FileLogs
-    from resolver.resolve import Kit
     from resolver.secrets import MaskingFilter
     from resolver.texts import use_templates
     from resolver.workspace import Workspaces
@@ -145,6 +126,7 @@ async def kit(
             model=by_purpose.act,
             purposes=by_purpose,
             hearing=hearing(settings),
+            lent=lambda repo: read_secrets(settings.secrets_file, repo, environment()),
             sandboxes=sandboxes,
             workspaces=Workspaces(settings.data / "cache", settings.ca_bundle),
             logs=FileLogs(settings.data / "runs"),

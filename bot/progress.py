@@ -9,8 +9,8 @@ from resolver import prose
 from resolver.domain import Job
 from resolver.errors import ForgeError
 from resolver.forge import Forge
+from resolver.kit import Reporting
 from resolver.log import Log
-from resolver.resolve import Reporting
 
 log = logging.getLogger(__name__)
 

@@ -29,6 +29,8 @@ CACHED_BLOCK = 128  # tokens; OpenAI caches prompts in blocks of this size
 
 LOST = result(Failed(reason="lost", message=prose.lost(saved=False)))
 """How the agent answers a call that was killed in mid-run and left nothing."""
+SENT_BACK = prose.not_yet(()).partition(":")[0]
+"""How it answers a finish for which something is missing."""
 
 Hook = Callable[[int, dict[str, Any]], Awaitable[None] | None]
 
@@ -247,7 +249,8 @@ def next_calls(
 ) -> tuple[int, Sequence[WrittenCall]]:
     """Which turn is next in a conversation, and which of its calls.
 
-    As a real model would, the recording repeats the calls that were answered as lost.
+    As a real model would, the recording repeats the calls that were answered as lost, and a finish that was sent
+    back.
     """
     results = {
         message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"
@@ -258,11 +261,15 @@ def next_calls(
         if message["role"] != "assistant":
             continue
         answers = (results.get(call["id"]) for call in message.get("tool_calls") or ())
-        lost = [call for call, answer in zip(calls, answers, strict=False) if (answer or "").endswith(LOST)]
+        lost = [call for call, answer in zip(calls, answers, strict=False) if _is_to_repeat(answer or "")]
         if not lost:
             turn += 1
         calls = lost or (turns[turn].calls if turn < len(turns) else ())
     return turn, calls
+
+
+def _is_to_repeat(answer: str) -> bool:
+    return answer.endswith(LOST) or SENT_BACK in answer
 
 
 def same_prefix(one: str, other: str) -> int:

@@ -4,7 +4,7 @@ It asks once. What is still missing then is said in the account, for the reviewe
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from resolver.actions import Finish, Plan
 from resolver.domain import Thread
@@ -25,6 +25,12 @@ _RUNNERS = re.compile(
     r"\b(pytest|py\.test|unittest|tox|nox|nose2|trial|jest|vitest|mocha|ava|tap|karma|playwright test"
     r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
     r"|(rake|rails|bundle exec rake) test|phpunit|ctest|make (test|check)|runtests|run_tests|manage\.py test)\b"
+)
+# As pytest, unittest, jest, mocha, go, cargo, TAP, RSpec and Maven say it.
+_FAILURES = re.compile(
+    r"\b[1-9]\d* (failed|failing|failures?|errors?)\b|^(FAILED|FAIL|not ok)\b|\btest result: FAILED"
+    r"|(Failures|Errors): [1-9]|(failures|errors)=[1-9]",
+    re.MULTILINE,
 )
 _TASK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[ \]\s+(?P<point>\S.*)$")
 _ITEM = re.compile(r"^\s{0,3}(?:[-*+]|\d+[.)])\s+(?P<point>[^\s\[].*)$")
@@ -50,10 +56,19 @@ def missing(trajectory: Trajectory, test_command: str | None) -> tuple[str, ...]
 
 
 def reproduced(trajectory: Trajectory) -> bool:
-    """Whether a test or script failed before the last edit."""
+    """Whether the failure was seen before the last edit, or the same command gave something else before and after.
+
+    A failure is an exit code, or what a test runner prints: behind a pipe its code is lost.
+    """
     seen = _in_order(trajectory)
-    last_edit = max((at for at, event in enumerate(seen) if isinstance(event, Checkpointed)), default=0)
-    return any(_is_failure(event) for event in seen[:last_edit] if isinstance(event, tuple))
+    edits = [at for at, event in enumerate(seen) if isinstance(event, Checkpointed)]
+    first, last = (edits[0], edits[-1]) if edits else (0, 0)
+    if any(_is_failure(event) for event in seen[:last] if isinstance(event, tuple)):
+        return True
+    before, after = dict(_runs(seen[:first])), dict(_runs(seen[last:]))
+    return any(
+        old in new and before[old] != after[new] for old in before for new in after if not _only_looks(old)
+    )
 
 
 def ran_tests(trajectory: Trajectory, test_command: str | None) -> bool:
@@ -139,14 +154,28 @@ def _edits_and_answers(trajectory: Trajectory) -> Iterator[Checkpointed | tuple[
 
 def _is_failure(event: tuple[object, object]) -> bool:
     match event:
-        case (RunShell(command=command), Ran(exit_code=code)):
-            return code not in (0, *_NOT_RUN) and not _only_looks(command)
+        case (RunShell(command=command), Ran(exit_code=code, output=output)):
+            told = _RUNNERS.search(command) and _FAILURES.search(output)
+            return bool(told) or (code not in (0, *_NOT_RUN) and not _only_looks(command))
         case (SendInput(), Ran(exit_code=code)):
             return code not in (0, None)
         case (RunPython(), RanPython(ok=ok)):
             return not ok
         case _:
             return False
+
+
+def _runs(events: Sequence[Checkpointed | tuple[object, object]]) -> Iterator[tuple[str, str]]:
+    """Commands and cells with what they printed."""
+    for event in events:
+        match event:
+            case (RunShell(command=text), Ran(output=output)) | (
+                RunPython(code=text),
+                RanPython(output=output),
+            ):
+                yield text.strip(), output
+            case _:
+                continue
 
 
 def _only_looks(command: str) -> bool:

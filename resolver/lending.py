@@ -65,12 +65,14 @@ class Lending:
         return await self._sandbox.act(RunLent(run=action, lent=lent))
 
 
-def read_secrets(path: Path, repo: Repo, environ: Mapping[str, str]) -> dict[str, Source]:
+def read_secrets(path: Path | None, repo: Repo, environ: Mapping[str, str]) -> dict[str, Source]:
     """The secrets that the operator's file lends to a repository: a table for each, named `owner/name`.
 
     A value is a text, or says where it is: `{ env = "NAME" }`, `{ file = "path" }`, `{ command = "program" }`.
-    Raises SettingsError.
+    No file lends nothing. Raises SettingsError.
     """
+    if path is None:
+        return {}
     try:
         if path.stat().st_mode & 0o077:
             raise SettingsError(

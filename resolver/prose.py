@@ -62,8 +62,12 @@ def system(
     kind: Literal["docker", "local"],
     network: Network = "none",
     plugins: Sequence[Plugin] = (),
+    secrets: Sequence[str] = (),
 ) -> str:
-    """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind, network and plugins."""
+    """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind, network and plugins.
+
+    `secrets` are the names of those that a command may use.
+    """
     return _render(
         "prompts/system.md.j2",
         root=root,
@@ -71,6 +75,7 @@ def system(
         kind=kind,
         network=network,
         plugins=plugins,
+        secrets=secrets,
         skills=skill_docs() if "kernel" in plugins else (),
     )
 
@@ -83,16 +88,6 @@ def senses(frames: int) -> str:
 def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:
     """Why a call was not made, and the shape that its arguments should have."""
     return _render("prompts/malformed.md.j2", tool=tool, problems=problems).strip()
-
-
-def probe_system() -> str:
-    """What a model is told that is tried out."""
-    return _render("prompts/probe_system.md.j2")
-
-
-def probe(number: int) -> str:
-    """The one thing that it is asked to do."""
-    return _render("prompts/probe.md.j2", number=number)
 
 
 def text_tools(tools: Sequence[ToolSpec]) -> str:

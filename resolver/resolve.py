@@ -1,18 +1,16 @@
 """THE WAY OF AN ISSUE, top to bottom: resolve, admit, attempt; what becomes of it is in deliver.py."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resolver import prose, rules
+from resolver import prose
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, directory, put
 from resolver.bench import Bench, at_bench
 from resolver.brief import COMMENT_LIMIT, brief
-from resolver.condenser import ROOM, InTurn, Masking, Room, Summarizing
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
     Asked,
@@ -25,64 +23,32 @@ from resolver.domain import (
     Refused,
     SuiteRun,
     Thread,
+    Verdict,
 )
 from resolver.errors import LogError
-from resolver.events import Connected, Consulted, Judged, Resumed, Settled, Started, Told, Trajectory, Usage
+from resolver.events import Connected, Judged, Resumed, Settled, Started, Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.instructions import Instructions, instructions
-from resolver.llm.model import Model
-from resolver.llm.router import Models
-from resolver.log import Listener, Log, Logs
+from resolver.kit import Kit, Reporting
+from resolver.log import Log, Logs
+from resolver.outfit import outfit
 from resolver.quotation import quote
-from resolver.rules import Limits
-from resolver.secrets import Masked, Secrets
-from resolver.senses import Hearing, Seeing, Senses
-from resolver.settings import REPO_CONFIG_PATH, RepoConfig, Settings, repo_config
+from resolver.secrets import Secrets
+from resolver.settings import REPO_CONFIG_PATH, RepoConfig, repo_config
 from resolver.setup import with_dependencies
 from resolver.skills import find_skills
-from resolver.tools.delegate import Browsing
-from resolver.tools.sandboxed import sandbox_tools
-from resolver.tools.skills import skill_tools
-from resolver.tools.talk import talk_tools
-from resolver.tools.tool import Tools
 from resolver.validate import Suite, find_suite, prove, run_suite
-from resolver.workspace import Workspace, Workspaces
+from resolver.workspace import Workspace
 from runtime.actions import Execute
 from runtime.egress import Visit
 from runtime.observations import Executed
 from runtime.sandbox import Sandbox, Sandboxes
 
 BASELINE_WAIT = 5  # seconds that the first message waits for the tests' result at base; they go on after it
+UNJUDGED = Verdict(kind="untested", reason="The run waits for an answer: nothing was tested yet.")
 REPAIRS = 1  # times a patch that breaks tests goes back to the agent
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Kit:
-    """Everything a run needs from outside, picked once in bot/compose.py."""
-
-    settings: Settings
-    model: Model
-    sandboxes: Sandboxes
-    workspaces: Workspaces
-    logs: Logs
-    secrets: Secrets
-    listeners: tuple[Listener, ...] = ()
-    """Hear every entry of the log as it is written."""
-    purposes: Models | None = None
-    """None: `model` does everything."""
-    hearing: Hearing | None = None
-    """Writes recordings down. None: nobody does."""
-
-    @property
-    def models(self) -> Models:
-        """By what they are for."""
-        return self.purposes or Models.of(self.model, {})
-
-
-Reporting = Callable[[Job, Log], AbstractAsyncContextManager[None]]
-"""Keeps people informed while a run goes on."""
 
 
 async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Outcome:
@@ -217,42 +183,31 @@ async def attempt(
     told = instructions(skills, trajectory.started.thread, job.command, kit.settings.instructions_tokens)
 
     async def work(bench: Bench) -> Attempt:
-        sandbox = Masked(Seeing(bench.sandbox, senses(kit, log)), kit.secrets)
-        if not bench.adopted:
-            await workspace.send(sandbox, log.trajectory.checkpoint())
-        plugins = sandboxes.plugins
-        browsing = Browsing(
-            run=job.id,
-            log=log,
-            logs=kit.logs,
-            model=kit.models.browse,
-            sandbox=sandbox,
-            limits=limits(kit.settings),
-            steps=kit.settings.browse_steps,
-        )
-        agent = Agent(
-            model=kit.model,
-            tools=Tools(
-                (
-                    *sandbox_tools(sandbox, plugins),
-                    *(browsing.tools() if "browser" in plugins else ()),
-                    *talk_tools(),
-                    *(skill_tools(skills) if told.readable else ()),
+        async with outfit(
+            job,
+            workspace,
+            log,
+            kit,
+            bench,
+            plugins=sandboxes.plugins,
+            skills=skills if told.readable else None,
+            test_command=suite.command if suite else None,
+        ) as made:
+            if not log.trajectory.decisions():
+                there = await put(attached, made.sandbox)
+                text = await first_message(job, workspace, made.sandbox, log, suite, before, told, there)
+                system = prose.system(
+                    made.sandbox.root,
+                    made.sandbox.scratch,
+                    sandboxes.kind,
+                    sandboxes.network,
+                    sandboxes.plugins,
+                    made.secrets,
                 )
-            ),
-            limits=limits(kit.settings),
-            checkpoint=lambda: workspace.take_patch(sandbox),
-            scratch=sandbox.scratch,
-            adopted=bench.adopted,
-            lost=bench.lost,
-            room=room(kit),
-            recover=browsing.recover,
-        )
-        if not log.trajectory.decisions():
-            there = await put(attached, sandbox)
-            text = await first_message(job, workspace, sandbox, log, suite, before, told, there)
-            system = prose.system(sandbox.root, sandbox.scratch, sandboxes.kind, sandboxes.network, plugins)
-            await begin(log, system, text, agent.tools, there.pictures)
+                await begin(log, system, text, made.agent.tools, there.pictures)
+            return await proven(made.agent)
+
+    async def proven(agent: Agent) -> Attempt:
         while True:
             try:
                 ending = await agent.run(log)
@@ -260,6 +215,8 @@ async def attempt(
                 if visits := sandboxes.visits(name):
                     await log.append(Connected(visits=_masked(visits, kit.secrets)))
             patch = _patch(log, workspace)
+            if ending.reason == "asked":
+                return Attempt(ending=ending, patch=patch, verdict=UNJUDGED)
             verdict = await prove(workspace, patch, suite, sandboxes, job.id, seconds, before)
             await log.append(Judged(verdict=verdict))
             judged = sum(isinstance(event, Judged) for event in log.trajectory)
@@ -293,32 +250,6 @@ async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log,
     if visits:
         await log.append(Connected(visits=_masked(visits, kit.secrets)))
     return sandboxes
-
-
-def limits(settings: Settings) -> Limits:
-    """What one run may use."""
-    return Limits(steps=settings.max_steps, seconds=settings.timeout, usd=settings.max_usd)
-
-
-def senses(kit: Kit, log: Log) -> Senses:
-    """Who looks and listens for the agent, within the run's limits."""
-
-    async def consulted(usage: Usage) -> None:
-        await log.append(Consulted(purpose="senses", usage=usage))
-
-    return Senses(
-        model=kit.models.senses,
-        hearing=kit.hearing,
-        models=kit.settings.model_hears,
-        consulted=consulted,
-        over=lambda: rules.ending(log.trajectory, limits(kit.settings)),
-    )
-
-
-def room(kit: Kit) -> Room:
-    """How long a conversation may get: first old results give way, then a summary stands for what is old."""
-    condenser = InTurn((Masking(), Summarizing(kit.models.condense)))
-    return Room(condenser, kit.settings.context_tokens or ROOM.most)
 
 
 async def first_message(

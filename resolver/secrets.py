@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus
 
 from runtime.actions import SandboxAction
 from runtime.frozen import Frozen
-from runtime.observations import Edited, Executed, Failed, Observation, Page, Ran, RanPython, Viewed
+from runtime.observations import Edited, Executed, Failed, Heard, Observation, Page, Ran, RanPython, Viewed
 from runtime.sandbox import Sandbox
 
 HIDDEN = "<secret-hidden>"
@@ -105,7 +105,7 @@ class Masked:
     async def act(self, action: SandboxAction) -> Observation:
         observation = await self._sandbox.act(action)
         match observation:
-            case Ran() | RanPython() | Viewed() | Edited() | Failed() | Executed():
+            case Ran() | RanPython() | Viewed() | Edited() | Failed() | Executed() | Heard():
                 return self._masked(observation)
             case Page(tabs=tabs, notes=notes):
                 shown = {

@@ -4,6 +4,7 @@ This module turns mappings into values; only `bot/compose.py` reads the environm
 """
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
@@ -14,6 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 
 from resolver.errors import SettingsError
 from resolver.llm.settings import ModelSettings
+from resolver.tools.mcp_server import McpServer
 from runtime.egress import Network, Upstream, is_host_pattern, network_of_mirrors
 from runtime.frozen import Frozen
 from runtime.plugins import PLUGINS, Plugin
@@ -88,6 +90,17 @@ class Settings(ModelSettings):
     context_tokens: int | None = Field(default=None, ge=2_000)
     """Tokens of a conversation, above which it is condensed. None: 100,000, less for a model that takes less."""
 
+    plan_every: int = Field(default=10, ge=0)
+    """Replies after which the model is asked to look back and ahead. 0: never."""
+    refuse_risk: Literal["medium", "high", "never"] = "high"
+    """A call that is rated so risky, or more, is refused. The sandbox is the wall; this is a second look."""
+    model_rates_risk: bool = False
+    """Ask the model for a rating of each of its calls too; it can only raise the one that the rules give."""
+    mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
+    """MCP servers whose tools the agent gets, by name. In the environment: as JSON."""
+    secrets_file: Path | None = None
+    """A TOML file of mode 0600 with the secrets that commands in a repository's sandbox may use."""
+
     max_steps: int = Field(default=100, ge=1)
     """Replies of the model in one run."""
     browse_steps: int = Field(default=30, ge=1)
@@ -118,6 +131,11 @@ class Settings(ModelSettings):
     @classmethod
     def _separated(cls, hosts: object) -> object:
         return tuple(hosts.replace(",", " ").split()) if isinstance(hosts, str) else hosts
+
+    @field_validator("mcp_servers", mode="before")
+    @classmethod
+    def _from_json(cls, servers: object) -> object:
+        return json.loads(servers) if isinstance(servers, str) else servers
 
     @field_validator("allow_hosts")
     @classmethod
@@ -164,6 +182,29 @@ STANDARD = {
     "HTTPS_PROXY": "proxy",
 }
 """Variables by which a machine on a closed network was told already; used where ours say nothing."""
+
+
+# Where credentials are sent, and what leaves the sandbox. A file that came with somebody's repository must not
+# decide it.
+SENSITIVE = frozenset(
+    {
+        "github_api_url",
+        "github_graphql_url",
+        "github_server_url",
+        "model_base_url",
+        "redis_url",
+        "package_index",
+        "network",
+        "allow_hosts",
+        "allow_addresses",
+        "upload_mb",
+        "proxy",
+        "mcp_servers",
+        "secrets_file",
+        "refuse_risk",
+        "templates",
+    }
+)
 
 
 class RepoConfig(Frozen):

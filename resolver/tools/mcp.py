@@ -12,17 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from urllib.parse import urlsplit
-
-from pydantic import Field, SecretStr, model_validator
 
 from resolver import prose
 from resolver.actions import Called, CallTool
 from resolver.errors import SettingsError
 from resolver.llm.model import ToolSpec
+from resolver.tools.mcp_server import McpServer
 from resolver.tools.tool import Tool
 from runtime.actions import Converse, StartStream
-from runtime.frozen import Frozen
 from runtime.observations import Failed, Heard, Picture
 from runtime.sandbox import Sandbox
 from runtime.text import clip
@@ -38,27 +35,6 @@ MOST_TOOLS = 50  # of one server
 MOST_TEXT = 30_000  # characters of one answer
 T = TypeVar("T")
 MOST_SCHEMA = 20_000  # characters of what a tool says of itself
-
-
-class McpServer(Frozen):
-    """One server: a command, run in the sandbox, or a URL, which the host calls."""
-
-    command: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
-    """For a command. The sandbox can read it: nothing in it is a secret from the agent."""
-    url: str | None = None
-    headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """For a URL."""
-    tools: tuple[str, ...] | None = None
-    """Names of its tools that are offered to the model. None: all."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "McpServer":
-        if bool(self.command) == bool(self.url):
-            raise ValueError("a server has either a command or a url")
-        if self.url and urlsplit(self.url).scheme not in ("https", "http"):
-            raise ValueError(f"{self.url} is not an http(s) URL")
-        return self
 
 
 @asynccontextmanager

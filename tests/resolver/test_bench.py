@@ -9,9 +9,10 @@ import pytest
 from resolver.bench import REBUILDS, Bench, at_bench
 from resolver.domain import Issue, Job, Repo, RunId, User
 from resolver.events import Observed, Started, Told
+from resolver.kit import Kit
 from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLogs
-from resolver.resolve import Kit, resolve_path
+from resolver.resolve import resolve_path
 from resolver.secrets import Secrets
 from resolver.settings import Settings, build
 from resolver.workspace import Workspaces
@@ -92,7 +93,13 @@ async def test_a_lost_sandbox_is_replaced_and_the_work_goes_on_from_the_checkpoi
     path: Path, tmp_path: Path
 ) -> None:
     lost = SandboxLost("the container was removed")
-    script = (FIX, RunShell(command="perish"), RunShell(command="cat calc.py"), FINISH)
+    script = (
+        FIX,
+        RunShell(command="perish"),
+        RunShell(command="cat calc.py"),
+        FINISH,
+        FINISH,
+    )  # once sent back
     sandboxes, logs, diff = await run(path, tmp_path, lost, *script)
     assert sandboxes.opened == 2
     assert "+    return a + b" in diff

@@ -88,6 +88,37 @@ def test_only_a_program_that_failed_counts_as_a_reproduction(command: str, code:
     assert reproduced(run(shell(command, code), EDIT)) is shows
 
 
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("python -m pytest -q 2>&1 | tail -n 3", "FAILED test_calc.py::test_add\n1 failed, 3 passed in 0.1s"),
+        ("npx jest | cat", "Tests:       1 failed, 4 passed, 5 total"),
+        ("npm test || true", "  2 passing (8ms)\n  1 failing"),
+        ("go test ./... | tail", "--- FAIL: TestAdd (0.00s)\nFAIL"),
+        ("python -m unittest; true", "FAILED (failures=1)"),
+        ("cargo test; echo", "test result: FAILED. 1 passed; 1 failed"),
+        ("node --test; true", "not ok 1 - adds"),
+    ],
+)
+def test_a_failing_test_behind_a_pipe_is_a_reproduction(command: str, output: str) -> None:
+    def seen(said: str) -> tuple[Action, Result]:
+        return RunShell(command=command), Ran(output=said, exit_code=0, cwd="/w", seconds=0.1)
+
+    assert reproduced(run(seen(output), EDIT))
+    assert not reproduced(run(seen("3 passed, 0 failed in 0.1s"), EDIT))
+
+
+def test_the_same_command_with_another_result_after_the_edit_is_a_reproduction() -> None:
+    def seen(command: str, output: str) -> tuple[Action, Result]:
+        return RunShell(command=command), Ran(output=output, exit_code=0, cwd="/w", seconds=0.1)
+
+    shown = "python3 -c 'from calc import add; print(add(1, 2))'"
+    assert reproduced(run(seen(shown, "-1"), EDIT, seen(f"pytest -q; {shown}", "1 passed\n3")))
+    assert not reproduced(run(seen(shown, "-1"), EDIT, seen(shown, "-1")))
+    assert not reproduced(run(seen("cat calc.py", "a - b"), EDIT, seen("cat calc.py", "a + b")))
+    assert not reproduced(run(EDIT, seen(shown, "3"), seen(shown, "3")))
+
+
 def test_a_cell_that_raised_is_a_reproduction_and_a_failure_after_the_edit_is_none() -> None:
     raised = RunPython(code="calc.add(1, 2)"), RanPython(output="AssertionError", ok=False, seconds=0.1)
     assert reproduced(run(raised, EDIT))

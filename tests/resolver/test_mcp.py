@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from resolver.actions import Called, Malformed
 from resolver.llm.model import ToolCall
-from resolver.tools.mcp import McpServer, mcp_tools
+from resolver.tools.mcp import mcp_tools
+from resolver.tools.mcp_server import McpServer
 from resolver.tools.tool import Tools
 from runtime.actions import RunShell
 from runtime.local import LocalSandboxes

@@ -195,6 +195,7 @@ async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[
                 "PATCHWRIGHT_DATA": str(short_tmp),
                 "PATCHWRIGHT_SANDBOX": "local",
                 "PATCHWRIGHT_PLUGINS": "none",
+                "PATCHWRIGHT_REFUSE_RISK": "never",  # the scripts leave traces outside of the work tree
                 "PATCHWRIGHT_MODEL": "openai/scripted",
                 "PATCHWRIGHT_MODEL_API_KEY": KEY,
                 "PATCHWRIGHT_APP_ID": str(app.id),

@@ -60,7 +60,7 @@ async def test_a_patch_that_breaks_a_test_goes_back_and_can_be_mended(scene: Sce
     outcome = await scene.resolve()
     assert isinstance(outcome, Delivered)
     assert outcome.verdict.kind == "fixed"
-    told = str(scene.endpoint.requests[2]["messages"][-1]["content"])
+    told = str(scene.endpoint.requests[-2]["messages"][-1]["content"])
     assert "breaks tests that passed before it:\n  tests/test_calc.py::test_double" in told
     assert "assert 12 == 8" in told  # with the output that shows why
 

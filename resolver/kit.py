@@ -1,0 +1,49 @@
+"""What a run needs from outside, as values: picked once, in bot/compose.py."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from resolver.domain import Job, Repo
+from resolver.lending import Source
+from resolver.llm.model import Model
+from resolver.llm.router import Models
+from resolver.log import Listener, Log, Logs
+from resolver.secrets import Secrets
+from resolver.senses import Hearing
+from resolver.settings import Settings
+from resolver.workspace import Workspaces
+from runtime.sandbox import Sandboxes
+
+Reporting = Callable[[Job, Log], AbstractAsyncContextManager[None]]
+"""Keeps people informed while a run goes on."""
+
+
+def nothing_lent(repo: Repo) -> Mapping[str, Source]:
+    """No repository has a secret."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Kit:
+    """Everything a run needs from outside."""
+
+    settings: Settings
+    model: Model
+    sandboxes: Sandboxes
+    workspaces: Workspaces
+    logs: Logs
+    secrets: Secrets
+    listeners: tuple[Listener, ...] = ()
+    """Hear every entry of the log as it is written."""
+    purposes: Models | None = None
+    """None: `model` does everything."""
+    hearing: Hearing | None = None
+    """Writes recordings down. None: nobody does."""
+    lent: Callable[[Repo], Mapping[str, Source]] = nothing_lent
+    """A repository's own secrets, by name."""
+
+    @property
+    def models(self) -> Models:
+        """By what they are for."""
+        return self.purposes or Models.of(self.model, {})

@@ -1,0 +1,141 @@
+"""The agent of one run, put together: its sandbox behind wrappers, its tools behind guards, its limits and models."""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from resolver import rules
+from resolver.agent import Agent
+from resolver.bench import Bench
+from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
+from resolver.domain import Job
+from resolver.events import Consulted, Usage
+from resolver.gate import missing
+from resolver.kit import Kit
+from resolver.lending import Lending
+from resolver.log import Log
+from resolver.risk import Analyzer, RefuseFrom, Rules
+from resolver.rules import Limits
+from resolver.secrets import Masked
+from resolver.senses import Seeing, Senses
+from resolver.settings import Settings
+from resolver.skills import Skills
+from resolver.tools.delegate import Browsing
+from resolver.tools.guarded import Guarded, SelfRating
+from resolver.tools.mcp import mcp_tools
+from resolver.tools.own import own_tools
+from resolver.tools.sandboxed import sandbox_tools
+from resolver.tools.skills import skill_tools
+from resolver.tools.talk import talk_tools
+from resolver.tools.tool import Tool, Tools
+from resolver.workspace import Workspace
+from runtime.plugins import Plugin
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outfit:
+    """An agent at its bench."""
+
+    agent: Agent
+    sandbox: Masked
+    secrets: tuple[str, ...]
+    """Names of the repository's secrets that its commands may use."""
+
+
+@asynccontextmanager
+async def outfit(
+    job: Job,
+    workspace: Workspace,
+    log: Log,
+    kit: Kit,
+    bench: Bench,
+    *,
+    plugins: Sequence[Plugin],
+    skills: Skills | None,
+    test_command: str | None,
+) -> AsyncIterator[Outfit]:
+    """The agent of a run, as long as the context lasts. `skills`: those that it may read."""
+    lent = kit.lent(job.repo)
+    sandbox = Masked(Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log)), kit.secrets)
+    if not bench.adopted:
+        await workspace.send(sandbox, log.trajectory.checkpoint())
+    browsing = Browsing(
+        run=job.id,
+        log=log,
+        logs=kit.logs,
+        model=kit.models.browse,
+        sandbox=sandbox,
+        limits=limits(kit.settings),
+        steps=kit.settings.browse_steps,
+    )
+
+    def left_out(line: str) -> None:
+        logger.warning("MCP server left out", extra={"job": job.id, "error": line})
+
+    async with mcp_tools(kit.settings.mcp_servers, sandbox, left_out) as foreign:
+        acting = guarded(
+            (*sandbox_tools(sandbox, plugins), *own_tools(sandbox), *foreign),
+            kit.settings,
+            Rules(sandbox.root, sandbox.scratch),
+        )
+        agent = Agent(
+            model=kit.model,
+            tools=Tools(
+                (
+                    *acting,
+                    *(browsing.tools() if "browser" in plugins else ()),
+                    *(skill_tools(skills) if skills else ()),
+                    *talk_tools(),
+                )
+            ),
+            limits=limits(kit.settings),
+            checkpoint=lambda: workspace.take_patch(sandbox),
+            scratch=sandbox.scratch,
+            adopted=bench.adopted,
+            lost=bench.lost,
+            room=room(kit),
+            recover=browsing.recover,
+            plan_every=kit.settings.plan_every,
+            gate=lambda trajectory: missing(trajectory, test_command),
+        )
+        yield Outfit(agent, sandbox, tuple(lent))
+
+
+def guarded(tools: Sequence[Tool], settings: Settings, analyzer: Analyzer) -> tuple[Tool, ...]:
+    """The tools, behind the operator's policy."""
+    if settings.refuse_risk == "never":
+        return tuple(tools)
+    policy = RefuseFrom(threshold=settings.refuse_risk)
+    if not settings.model_rates_risk:
+        return tuple(Guarded(tool, (analyzer,), policy) for tool in tools)
+    own = SelfRating()
+    return tuple(Guarded(own.asking(tool), (analyzer, own), policy) for tool in tools)
+
+
+def limits(settings: Settings) -> Limits:
+    """What one run may use."""
+    return Limits(steps=settings.max_steps, seconds=settings.timeout, usd=settings.max_usd)
+
+
+def senses(kit: Kit, log: Log) -> Senses:
+    """Who looks and listens for the agent, within the run's limits."""
+
+    async def consulted(usage: Usage) -> None:
+        await log.append(Consulted(purpose="senses", usage=usage))
+
+    return Senses(
+        model=kit.models.senses,
+        hearing=kit.hearing,
+        models=kit.settings.model_hears,
+        consulted=consulted,
+        over=lambda: rules.ending(log.trajectory, limits(kit.settings)),
+    )
+
+
+def room(kit: Kit) -> Room:
+    """How long a conversation may get: first old results give way, then a summary stands for what is old."""
+    condenser = InTurn((Masking(), Summarizing(kit.models.condense)))
+    return Room(condenser, kit.settings.context_tokens or room_in(kit.model))
