@@ -62,6 +62,13 @@ def test_a_file_in_somebodys_repository_does_not_decide_where_credentials_go(tmp
     assert named.github_api_url == "https://evil.test"
 
 
+def test_nor_which_templates_are_run_here(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "patchwright.toml").write_text('templates = "evil"')
+    with pytest.raises(SettingsError, match="templates"):
+        read_settings({}, {}, None, tmp_path)
+
+
 def test_an_empty_variable_counts_as_absent(tmp_path: Path) -> None:
     assert read_settings({}, {"PATCHWRIGHT_MODEL": ""}, None, tmp_path).model is None
 
