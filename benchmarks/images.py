@@ -1,9 +1,9 @@
 """What images cost: the runtime layer on a base image with Python and git, and a repository's second issue.
 
-The layer is built from nothing, bundle and downloads included, under another name of the base image. The second
-issue is the start of a sandbox from the repository's layer, its dependencies in it, less that of an empty one.
-Peers, measured on a Debian 12 machine with 2 cores, engine 20.10: swe-rex 1.4.0, OpenHands 1.58.2. No peer keeps
-a repository's dependencies.
+The layer is built from nothing, bundle and downloads included, under another name of the base image, and so is each
+plugin; a sandbox with all of them then starts as soon as one with none. The second issue is the start of a sandbox
+from the repository's layer, its dependencies in it, less that of an empty one. Peers, measured on a Debian 12 machine
+with 2 cores, engine 20.10: swe-rex 1.4.0, OpenHands 1.58.2. No peer keeps a repository's dependencies.
 """
 
 import asyncio
@@ -23,9 +23,10 @@ from resolver.workspace import Workspaces
 from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.engine import Engine
-from runtime.image import BASE, Bundle, Layer
+from runtime.image import BASE, Bundle, Layer, PluginBundle
 from runtime.layers import SOURCE
 from runtime.observations import Ran
+from runtime.plugins import PLUGINS, Plugin
 from runtime.repository_layer import LAYERS
 from runtime.sandbox import SandboxSpec
 
@@ -46,12 +47,15 @@ async def _measure() -> list[Result]:
     engine = await Engine.connect()
     kept = {image.id for image in await engine.images(LAYERS)}
     try:
-        seconds, seconds_again, megabytes = await _layer(engine)
+        seconds, seconds_again, megabytes, plugins = await _layer(engine)
         warm, cold = await _second_issue()
+        none, every = await _starts()
     finally:
         await _clean(engine, kept)
         await engine.close()
     return [
+        *plugins,
+        Result(name="start_with_all_plugins", value=every, unit="s", floor=none, target=0.3),
         Result(
             name="layer_seconds",
             value=seconds,
@@ -74,8 +78,8 @@ async def _measure() -> list[Result]:
     ]
 
 
-async def _layer(engine: Engine) -> tuple[float, float, float]:
-    """Seconds and 10^6 bytes of the layer from nothing; seconds to put other code of ours on it."""
+async def _layer(engine: Engine) -> tuple[float, float, float, list[Result]]:
+    """Seconds and 10^6 bytes of the layer from nothing; seconds to put other code of ours on it; the plugins."""
     client = await asyncio.to_thread(docker.from_env)
     repository, _, tag = NAME.partition(":")
     client.api.tag(SOURCE, repository, tag)
@@ -97,9 +101,49 @@ async def _layer(engine: Engine) -> tuple[float, float, float]:
     begun = time.perf_counter()
     await engine.build(other.what, other.update(built.id, 1), other.tags)
     again = time.perf_counter() - begun
+    plugins = [each for plugin in PLUGINS for each in await _plugin(engine, files, plugin)]
     client.images.remove(files.tags[0])
     client.close()
-    return seconds, again, (built.size - base.size) / 1e6
+    return seconds, again, (built.size - base.size) / 1e6, plugins
+
+
+async def _plugin(engine: Engine, bundle: Bundle, plugin: Plugin) -> tuple[Result, Result]:
+    own = PluginBundle(
+        bundle.source, bundle.source_id, bundle.ca_bundle, INDEX, plugin=plugin, bundle=bundle.tags[0]
+    )
+    begun = time.perf_counter()
+    await engine.build(own.what, own.files(), own.tags, network=True)
+    seconds = time.perf_counter() - begun
+    made, below = await engine.image(own.tags[0]), await engine.image(bundle.tags[0])
+    assert made is not None and below is not None
+    await engine.remove_image(own.tags[0])
+    return (
+        Result(name=f"plugin_{plugin}_seconds", value=seconds, unit="s", floor=None, target=None),
+        Result(
+            name=f"plugin_{plugin}_megabytes",
+            value=(made.size - below.size) / 1e6,
+            unit="MB",
+            floor=None,
+            target=None,
+        ),
+    )
+
+
+async def _starts() -> tuple[float, float]:
+    """Median seconds from asking for a sandbox to its first shell result: without plugins, and with all."""
+    kinds = [
+        DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, package_index=INDEX, plugins=plugins)
+        for plugins in ((), PLUGINS)
+    ]
+    taken: tuple[list[float], list[float]] = [], []
+    for sandboxes in kinds:
+        await sandboxes.prepare()
+    for _ in range(STARTS):
+        for sandboxes, times in zip(kinds, taken, strict=True):
+            times.append(await _first_result(sandboxes, "true", time.perf_counter()))
+    for sandboxes in kinds:
+        await sandboxes.close()
+    return statistics.median(taken[0]), statistics.median(taken[1])
 
 
 async def _second_issue() -> tuple[float, float]:

@@ -19,8 +19,7 @@ from runtime.recipes.wheels import INSTALLER, fetch_program, install
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 PINS = Path("runtime/recipes/kernel.txt")
-# For a person at a terminal, or for a debugger; type stubs for guessing completions.
-LEFT_OUT = ("debugpy*", "jedi*", "parso*", "tzdata*", "bin", "share", "*/tests", "*/*/tests")
+LEFT_OUT = ("bin", "share", "*/tests", "*/*/tests")
 OF_THE_STANDARD_LIBRARY = ("_ssl", "_hashlib", "_sqlite3")
 
 

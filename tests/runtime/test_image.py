@@ -104,7 +104,8 @@ def test_another_bundle_gives_another_plugin() -> None:
 def test_the_pins_of_a_plugin_are_what_the_extra_of_its_name_allows(plugin: str) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     recipes = Path(image_module.__file__).parent / "recipes"
-    pins = [Requirement(line) for line in (recipes / f"{plugin}.txt").read_text().splitlines()[1:]]
+    lines = (recipes / f"{plugin}.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
     for allowed in map(Requirement, project["optional-dependencies"][plugin]):
         pinned = [pin for pin in pins if canonicalize_name(pin.name) == canonicalize_name(allowed.name)]
         assert pinned
