@@ -39,6 +39,7 @@ HOST_ONLY = frozenset(
         "egress.py",
         "egress_bridges.py",
         "engine.py",
+        "errors.py",
         "exec_transport.py",
         "image.py",
         "layers.py",

@@ -1,3 +1,4 @@
+import ast
 import os
 import re
 import tarfile
@@ -135,6 +136,23 @@ def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> No
         name in ("Dockerfile", "new/install_layer.py") or name.startswith("new/app/runtime/")
         for name in names
     )
+
+
+def test_what_the_programs_in_the_container_import_is_there_and_nothing_else_of_ours() -> None:
+    package = Path(image_module.__file__).parent
+    programs = ("server.py", "bridge.py", "converter.py", "kernel_boot.py")
+    todo = [*(package / name for name in programs), *package.glob("skills/*.py"), package / "__init__.py"]
+    needed: set[Path] = set()
+    while todo:
+        if (path := todo.pop()) not in needed:
+            needed.add(path)
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "runtime":
+                    modules = (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+                    files = (package.parent / f"{str(module).replace('.', '/')}.py" for module in modules)
+                    todo += [file for file in files if file.is_file()]
+    names = {f"new/app/{path.relative_to(package.parent).as_posix()}" for path in needed}
+    assert names == LAYER.code.keys()
 
 
 def test_our_interpreter_looks_where_the_plugins_keep_their_libraries() -> None:
