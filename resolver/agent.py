@@ -42,9 +42,7 @@ MAX_CALLS = 32  # of one reply; more is a model that has lost its way, at the pr
 MAX_THOUGHT = 100_000  # characters of a reply's text that are kept: it is sent again with every later step
 
 
-async def begin(
-    log: Log, system: str, brief: str, tools: Tools, pictures: tuple[Picture, ...] = ()
-) -> None:
+async def begin(log: Log, system: str, brief: str, tools: Tools, pictures: tuple[Picture, ...] = ()) -> None:
     """Set the agent up, once per run: what is in the log already stays as it was sent."""
     events = tuple(log.trajectory)
     if not any(isinstance(event, Prompted) for event in events):
