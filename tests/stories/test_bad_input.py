@@ -221,7 +221,12 @@ async def test_json_is_the_only_thing_on_standard_output(
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--json")
     code, out, _ = await scene.command(*start, "--out", str(tmp_path / "fix.diff"))
     told = json.loads(out)
-    assert (code, told["verdict"], told["steps"], told["cost_usd"]) == (5, "unproven", 2, None)
+    assert (code, told["verdict"], told["steps"], told["cost_usd"]) == (
+        5,
+        "unproven",
+        3,
+        None,
+    )  # its finish is sent back once
     assert told["patch"] == (tmp_path / "fix.diff").read_text()
     code, out, _ = await scene.command("resolve", "--json")
     assert (code, json.loads(out)["outcome"]) == (2, "error")
