@@ -135,6 +135,7 @@ async def test_a_thread_is_the_issue_with_its_comments_and_whom_to_trust(
             *(Comment(author=triager, body=f"me too, {number}", trusted=False) for number in range(101)),
             Comment(author=maintainer, body="Please mend it.", trusted=True),
         ),
+        reports=(TAG,),
     )
 
 
