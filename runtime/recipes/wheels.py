@@ -67,7 +67,8 @@ def install(
     Nothing is resolved and nothing is built: the file names the dependencies too, and wheels alone are taken.
     """
     command = [
-        *(str(installer), "pip", "install", "--quiet", "--no-config", "--no-cache", "--no-deps"),
+        *(str(installer), "pip", "install", "--quiet", "--no-config", "--no-deps"),
+        *("--cache-dir", "cache", "--link-mode", "copy"),
         *("--only-binary", ":all:", "--default-index", index, "--target", str(target)),
         *("--python-version", version, "--python-platform", PLATFORM.format(machine=os.uname().machine)),
         *("--requirement", str(pins)),
