@@ -100,7 +100,7 @@ def _pattern(exchanges: Sequence[Exchange]) -> Pattern | None:
     turn = exchanges[: 2 * ROUNDS]
     if _alike(turn[::2], ROUNDS) and _alike(turn[1::2], ROUNDS) and turn[0] != turn[1]:
         return _named("two calls in turn", turn[:2], ROUNDS)
-    errors = [_error(result) for _, result in exchanges[:ERRORS]]
+    errors = [_error(action, result) for action, result in exchanges[:ERRORS]]
     if len(errors) == ERRORS and errors[0] is not None and len(set(errors)) == 1:
         return _named("same error", exchanges[:ERRORS], ERRORS)
     return None
@@ -151,13 +151,14 @@ def _since_somebody_spoke(trajectory: Trajectory) -> Iterator[object]:
         yield entry.event
 
 
-def _error(result: Result) -> str | None:
+def _error(action: Action, result: Result) -> str | None:
     """What failed, without what differs between two calls; None: nothing did."""
     match result:
         case Failed(reason="lost"):
             return None  # the sandbox's fault; the run goes on
         case Failed(message=message):
-            return message
+            path = getattr(action, "path", "")
+            return message.replace(path, "it") if path else message
         case Ran(exit_code=code, output=output) if code != 0:
             return "\n".join(output.strip().splitlines()[-3:]) or None
         case RanPython(ok=False, output=output):

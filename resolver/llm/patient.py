@@ -93,8 +93,12 @@ class Patient:
 
 
 def _told(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
-    """The last failure, with how often it was tried and what all tries cost."""
-    if len(failures) == 1:
-        return exc
-    words = f" It was asked {len(failures)} times in {seconds:.0f} s." if exc.retryable else ""
-    return exc.again(f"{exc}{words}", wasted(failures))
+    """The last failure, with how often it was tried, how long to wait from now on, and what all tries cost."""
+    words = [str(exc)]
+    if exc.retryable and len(failures) > 1:
+        words.append(f"It was asked {len(failures)} times in {seconds:.0f} s.")
+    if exc.retryable and exc.retry_after:
+        words.append(f"It wants to be asked again in {exc.retry_after:,.0f} s.")
+    if len(words) == 1:
+        return exc.again(words[0], wasted(failures))
+    return exc.again(" ".join([words[0].rstrip(".") + ".", *words[1:]]), wasted(failures))

@@ -49,9 +49,9 @@ async def test_a_budget_that_is_spent_ends_it_and_says_how_often_it_was_tried() 
     assert waits.seconds == [1, 2, 4]
 
 
-async def test_a_wait_beyond_the_budget_is_not_begun() -> None:
+async def test_a_wait_beyond_the_budget_is_not_begun_and_its_length_is_told() -> None:
     waits = Waits()
-    with pytest.raises(ModelError, match=r"^Busy\.$"):
+    with pytest.raises(ModelError, match=r"^Busy\. It wants to be asked again in 3,600 s\.$"):
         await ask(waits, passing(retry_after=3600), REPLY)
     assert waits.seconds == []
 

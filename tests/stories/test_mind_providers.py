@@ -1,0 +1,131 @@
+"""Providers that fail: the run goes on, or ends with the reason where people read it; money is always counted."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot import compose
+from bot.jobs import Failed
+from bot.progress import apologize
+from bot.rest import Pace
+from bot.worker import Worker
+from demo.model import Fault, Turn, cut_off, html, rate_limited, server_error, unparsable
+from resolver.domain import Delivered
+from resolver.events import Decided, Ended
+from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene
+from tests.stories.minds import PRICES, SEES_IT_FAIL, declined, events, proposed, says
+
+TURNS = (Turn("Look.", SEES_IT_FAIL), *MENDED)
+PASSING = (rate_limited(1), server_error(503), html(), cut_off(), unparsable())
+
+
+def refusal(status: int, code: str, message: str) -> Fault:
+    return Fault(status=status, body=json.dumps({"error": {"message": message, "code": code}}))
+
+
+FILTERED = refusal(400, "content_filter", "The response was filtered.")
+NO_CREDIT = refusal(402, "insufficient_quota", "Your account has no credit left.")
+WRONG_KEY = refusal(401, "invalid_api_key", "Incorrect API key provided.")
+
+
+@pytest.fixture
+def quick(a_scene: Callable[..., Scene]) -> Scene:
+    """Without tests: what was done until the end is offered as a draft that says how it ended."""
+    return a_scene(files={"calc.py": CODE})
+
+
+async def worked(scene: Scene) -> object:
+    """The job as the server's worker does it: what the machine did wrong is told in the thread."""
+    settings = compose.read_settings({}, scene.environment, None, None)
+    async with compose.forge(settings, Pace(between_writes=0, first_pause=0.01)) as forge:
+        worker = Worker(scene.resolve, lambda job, error: apologize(forge, job, error))
+        return await worker.run(scene.job(), 1)
+
+
+@pytest.mark.timeout(60)
+async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_counted(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = dict(enumerate(PASSING))
+    asked: list[float] = []
+    slow: list[int] = []
+
+    async def trouble(turn: int, body: dict[str, Any]) -> None:
+        asked.append(time.monotonic())
+        if fault := left.pop(turn, None):
+            endpoint.fail(fault)
+        elif turn == len(PASSING) - 1 and not slow:
+            slow.append(turn)
+            await asyncio.sleep(3.2)  # longer than anybody waits here
+            endpoint.fail(server_error())  # heard by nobody
+
+    endpoint = await says(scene, *TURNS, on_request=trouble, model_timeout=3, model_prices=PRICES)
+    assert (await proposed(scene)).startswith("**Fixed:**")
+    assert not left
+    retried = [record for record in caplog.records if record.getMessage() == "model asked again"]
+    assert len(retried) == len(PASSING), "each but what was billed, and the one that was too slow"
+    assert asked[1] - asked[0] >= 1, "the provider asked for a second"
+    run = scene.trajectory()
+    spent = run.spent()
+    assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
+    empty = run.decisions()[len(PASSING) - 1]
+    assert (empty.calls, empty.usage.prompt_tokens, empty.usage.completion_tokens) == ((), 1000, 50)
+
+
+@pytest.mark.parametrize(
+    ("faults", "reason"),
+    [
+        ([FILTERED], "filter"),
+        ([rate_limited(3600)], "3,600 s"),
+        ([server_error()] * 9, "asked 2 times"),
+    ],
+    ids=["filtered", "wait of an hour", "down"],
+)
+async def test_what_does_not_pass_ends_the_run_and_its_work_is_offered_with_the_reason(
+    quick: Scene, faults: list[Fault], reason: str
+) -> None:
+    def fail(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1:
+            endpoint.fail(faults.pop(0))
+
+    endpoint = await says(quick, Turn("Mend.", FIX), on_request=fail, model_patience=1.5, model_prices=PRICES)
+    body = await proposed(quick)
+    (ended,) = events(quick, "ended")
+    assert isinstance(ended, Ended) and ended.reason == "error"
+    assert ended.detail in body and reason in ended.detail
+    assert "### How it ended" in body and "The agent gave no account" in body
+
+
+async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_counted(quick: Scene) -> None:
+    endpoint = await says(quick, Turn("Never said."), model_prices=PRICES)
+    endpoint.fail(*[unparsable()] * 3)
+    assert "3 replies in a row without calling a tool" in await declined(quick)
+    spent = quick.trajectory().spent()
+    assert (spent.prompt_tokens, spent.completion_tokens, spent.usd) == (3000, 150, Decimal("0.0045"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(WRONG_KEY, "PATCHWRIGHT_MODEL_API_KEY"), (NO_CREDIT, "credit")],
+    ids=["key", "credit"],
+)
+async def test_a_refused_account_is_told_in_the_thread_and_the_run_goes_on_once_it_is_mended(
+    quick: Scene, fault: Fault, said: str
+) -> None:
+    def refuse(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1 and len(endpoint.requests) == 2:
+            endpoint.fail(fault)
+
+    endpoint = await says(quick, Turn("Mend.", FIX), Turn("Done.", DONE), on_request=refuse)
+    assert isinstance(await worked(quick), Failed)
+    (comment,) = quick.comments
+    assert comment.startswith("I had to stop before I could finish:") and said in comment
+    assert quick.repo.pulls == ()
+    outcome = await quick.resolve()
+    assert isinstance(outcome, Delivered)
+    assert [type(event) for event in quick.trajectory()].count(Decided) == len(endpoint.requests) - 1
