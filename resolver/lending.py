@@ -16,7 +16,7 @@ from resolver.errors import SettingsError
 from resolver.secrets import Secrets
 from runtime.actions import RunLent, RunShell, SandboxAction
 from runtime.observations import Failed, Observation
-from runtime.sandbox import Sandbox
+from runtime.sandbox import Around, Sandbox
 
 Source = Callable[[], Awaitable[str]]
 """A secret's value, asked for each time that it is lent: it may be another one by then. Raises SecretUnavailable."""
@@ -30,24 +30,16 @@ class SecretUnavailable(Exception):
     """A secret has no value right now; says why, without any of it."""
 
 
-class Lending:
+class Lending(Around):
     """A sandbox whose shell commands get the secrets that they name.
 
     Each value is known to `hidden` before any command sees it.
     """
 
     def __init__(self, sandbox: Sandbox, sources: Mapping[str, Source], hidden: Secrets) -> None:
-        self._sandbox = sandbox
+        super().__init__(sandbox)
         self._sources = dict(sources)
         self._hidden = hidden
-
-    @property
-    def root(self) -> str:
-        return self._sandbox.root
-
-    @property
-    def scratch(self) -> str:
-        return self._sandbox.scratch
 
     async def act(self, action: SandboxAction) -> Observation:
         if not isinstance(action, RunShell):

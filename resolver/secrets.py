@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 from runtime.actions import SandboxAction
 from runtime.frozen import Frozen
 from runtime.observations import Edited, Executed, Failed, Heard, Observation, Page, Ran, RanPython, Viewed
-from runtime.sandbox import Sandbox
+from runtime.sandbox import Around, Sandbox
 
 HIDDEN = "<secret-hidden>"
 SHORTEST = 6
@@ -84,23 +84,15 @@ def _base64(value: bytes) -> Iterator[str]:
             yield encoded[start:whole].translate(str.maketrans("+/", "-_"))
 
 
-class Masked:
+class Masked(Around):
     """A sandbox whose words are masked before anybody reads or records them.
 
     Bytes of files are passed as they are: they go to the program, in pieces whose sizes it counts.
     """
 
     def __init__(self, sandbox: Sandbox, secrets: Secrets) -> None:
-        self._sandbox = sandbox
+        super().__init__(sandbox)
         self._secrets = secrets
-
-    @property
-    def root(self) -> str:
-        return self._sandbox.root
-
-    @property
-    def scratch(self) -> str:
-        return self._sandbox.scratch
 
     async def act(self, action: SandboxAction) -> Observation:
         observation = await self._sandbox.act(action)

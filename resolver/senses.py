@@ -18,7 +18,7 @@ from resolver.llm.model import FromUser, Model, Reply, System
 from runtime.actions import Interrupt, Provide, ReadBytes, RunPython, SandboxAction, ViewFile
 from runtime.media import HEAD, medium
 from runtime.observations import Content, Failed, Observation, Picture, Viewed, Wanted
-from runtime.sandbox import Sandbox
+from runtime.sandbox import Around, Sandbox
 from runtime.text import clip
 
 PICTURE = 4 << 20  # bytes of one picture
@@ -105,20 +105,12 @@ class Senses:
         return await self.hearing.hear(data, PurePosixPath(wanted.files[0]).name, model)
 
 
-class Seeing:
+class Seeing(Around):
     """A sandbox whose cells may ask a model to look and to listen, and whose pictures are described when viewed."""
 
     def __init__(self, sandbox: Sandbox, senses: Senses) -> None:
-        self._sandbox = sandbox
+        super().__init__(sandbox)
         self._senses = senses
-
-    @property
-    def root(self) -> str:
-        return self._sandbox.root
-
-    @property
-    def scratch(self) -> str:
-        return self._sandbox.scratch
 
     async def act(self, action: SandboxAction) -> Observation:
         begun = time.monotonic()

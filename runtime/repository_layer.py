@@ -15,7 +15,7 @@ from runtime.image import OURS, ROOT, UID, folder_hash
 from runtime.layers import SPARED
 from runtime.machine import Machine
 from runtime.observations import Executed, Observation
-from runtime.sandbox import Sandbox
+from runtime.sandbox import Around, Sandbox
 
 LAYERS = "patchwright-repository"
 REPOSITORY_LABEL = "io.patchwright.repository"
@@ -66,19 +66,8 @@ async def fill_layer(opened: Machine, tag: str, repository: str, fill: Fill) -> 
     await remove_old(opened.engine, repository, tag)
 
 
-class _Root:
+class _Root(Around):
     """The sandbox of a set-up: its commands see the way out, which the image must not keep."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-
-    @property
-    def root(self) -> str:
-        return self._sandbox.root
-
-    @property
-    def scratch(self) -> str:
-        return self._sandbox.scratch
 
     async def act(self, action: SandboxAction) -> Observation:
         if isinstance(action, Execute):

@@ -46,6 +46,21 @@ class Sandbox(Protocol):
     async def act(self, action: SandboxAction) -> Observation: ...
 
 
+class Around:
+    """What every wrapper of a sandbox is: in the same places, with another `act`."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    @property
+    def root(self) -> str:
+        return self._sandbox.root
+
+    @property
+    def scratch(self) -> str:
+        return self._sandbox.scratch
+
+
 class Sandboxes(Protocol):
     """Opens sandboxes of one kind."""
 

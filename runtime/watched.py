@@ -10,6 +10,7 @@ from runtime.egress import Ledger, remark
 from runtime.errors import DiskFull, EngineUnavailable, SandboxLost
 from runtime.observations import Observation, Ran
 from runtime.remote import RemoteSandbox
+from runtime.sandbox import Around
 
 FIRST_LOOK = 2.0  # seconds
 SHARE = 20  # a look at the disk may take one part in so many of the engine's time
@@ -67,22 +68,15 @@ class Disk:
             pause = max(self._first_look, SHARE * (time.monotonic() - begun))
 
 
-class Watched:
+class Watched(Around):
     """A sandbox whose agent hears what was refused, and why it ended."""
 
     def __init__(self, sandbox: RemoteSandbox, ledger: Ledger | None, disk: Disk) -> None:
         """`ledger` None: it is not online, and nothing can be refused."""
-        self._sandbox = sandbox
+        super().__init__(sandbox)
+        self._machine = sandbox
         self._ledger = ledger
         self._disk = disk
-
-    @property
-    def root(self) -> str:
-        return self._sandbox.root
-
-    @property
-    def scratch(self) -> str:
-        return self._sandbox.scratch
 
     async def act(self, action: SandboxAction) -> Observation:
         try:
@@ -98,4 +92,4 @@ class Watched:
 
     def hang_up(self) -> None:
         """Drop the connection; the next action waits for the other side to dial again."""
-        self._sandbox.hang_up()
+        self._machine.hang_up()
