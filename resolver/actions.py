@@ -5,7 +5,7 @@ As in `runtime/actions.py`: the docstring of an action is the description that t
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from resolver.domain import Spent
 from runtime.actions import SandboxAction
@@ -45,6 +45,18 @@ class Malformed(Frozen):
     problem: str
 
 
+class AnswerField(Frozen):
+    """One thing that an answer has to contain."""
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,59}$", description="Its key, such as `version`.")
+    holds: Literal["text", "number", "boolean", "list"] = Field(
+        default="text", description="What its value is; a list is one of texts."
+    )
+    description: str = Field(
+        default="", max_length=500, description="What is meant, where the name does not say it."
+    )
+
+
 class Browse(Frozen):
     """Hand a task on the web to a browsing agent; it works in a real browser and answers in text.
 
@@ -61,6 +73,19 @@ class Browse(Frozen):
         max_length=10_000,
         description="What to do or find out, the address to start from, and what the answer should contain.",
     )
+    fields: tuple[AnswerField, ...] = Field(
+        default=(),
+        max_length=20,
+        description="For values that you go on working with: the answer is then a JSON object with exactly these "
+        "keys, null where the pages do not say. Leave it out for an answer in sentences.",
+    )
+
+    @field_validator("fields")
+    @classmethod
+    def _have_names_of_their_own(cls, fields: tuple[AnswerField, ...]) -> tuple[AnswerField, ...]:
+        if len({field.name for field in fields}) < len(fields):
+            raise ValueError("two fields have the same name")
+        return fields
 
 
 class PlanItem(Frozen):
@@ -137,6 +162,10 @@ class Reported(Frozen):
     """Its answer, the reason why there can be none, or how it ended."""
     spent: Spent
     """What it cost; part of what the run costs that asked for it."""
+    off_form: str = ""
+    """Why the text is not in the form that was asked for; empty: it is, or none was."""
+    guessed: tuple[str, ...] = ()
+    """Addresses that it went to although nobody had named them."""
 
 
 Action = Annotated[

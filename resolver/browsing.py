@@ -3,9 +3,13 @@
 Like any agent here it reads its next step from its log. Source: arXiv:2407.16741v2, section 3.
 """
 
-from resolver import prose, rules, stuck
+from typing import Literal
+
+from resolver import challenges, prose, rules, stuck
 from resolver.actions import Malformed, Reported
-from resolver.browsing_prompt import MAX_ANSWER, last_page, shown
+from resolver.addresses import guessed, guesses
+from resolver.answers import formed
+from resolver.browsing_prompt import MAX_ANSWER, answers, asked_fields, last_page, off_form, pages, shown
 from resolver.domain import EndingReason, RunId
 from resolver.errors import ContextOverflow, ModelError, ModelRefused
 from resolver.events import Call, Consulted, Decided, Ended, Event, Observed, Prompted, Trajectory
@@ -16,7 +20,7 @@ from resolver.replay import fingerprint
 from resolver.rules import Limits
 from runtime.actions import UseBrowser
 from runtime.browser_calls import DEFAULT
-from runtime.observations import Failed, Look, Page
+from runtime.observations import Failed, Look, Observation, Page
 from runtime.sandbox import Sandbox
 from runtime.text import clip
 
@@ -24,6 +28,8 @@ ALLOWED = (*DEFAULT, "report_infeasible", "new_tab", "tab_focus", "tab_close")
 """The calls of the prompt's action space, and those that it names where they are of use."""
 UNREADABLE = 3
 """So many replies in a row without an action end the run."""
+TRIES = 2
+"""Reports of one run that may be off the form that was asked for; the last one is handed on as it is."""
 MAX_REPLY = 100_000  # characters of a reply, its last ones, in which an action is looked for
 MAX_CODE = 20_000  # characters of one action
 MAX_THOUGHT = 20_000  # characters of a reply's text that the log keeps; prompts show less of it
@@ -40,7 +46,7 @@ async def work(log: Log, model: Model, sandbox: Sandbox, limits: Limits) -> Ende
     look = Look(screenshot=model.sees)
     await log.append(Prompted(system=prose.browsing_system(), tools=()))
     first = await sandbox.act(UseBrowser(look=look))
-    await log.append(Observed(call=FIRST_LOOK, observation=first))
+    await log.append(Observed(call=FIRST_LOOK, observation=_annotated(first, FIRST_LOOK, log.trajectory)))
     while (ended := log.trajectory.ended) is None:
         for event in await _next(log.trajectory, model, sandbox, limits, look):
             await log.append(event)
@@ -51,7 +57,7 @@ async def _next(
     trajectory: Trajectory, model: Model, sandbox: Sandbox, limits: Limits, look: Look
 ) -> tuple[Event, ...]:
     if calls := trajectory.unanswered():
-        return (await _answer(calls[0], sandbox),)
+        return (await _answer(calls[0], trajectory, sandbox),)
     if ended := _ending(trajectory, limits):
         return (ended,)
     prompt = shown(trajectory)
@@ -67,21 +73,34 @@ async def _next(
     return (replied.model_copy(update={"prompt": fingerprint(prompt, ())}),)
 
 
-async def _answer(call: Call, sandbox: Sandbox) -> Observed:
+async def _answer(call: Call, trajectory: Trajectory, sandbox: Sandbox) -> Observed:
     match call.action:
         case UseBrowser() as action:
-            return Observed(call=call.id, observation=await sandbox.act(action))
+            seen = await sandbox.act(action)
+            return Observed(call=call.id, observation=_annotated(seen, call.id, trajectory))
         case Malformed(problem=problem):
             return Observed(call=call.id, observation=Failed(reason="malformed", message=problem))
         case other:
             raise AssertionError(f"{other.kind} is no action of a browsing agent")
 
 
+def _annotated(seen: Observation, call: str, trajectory: Trajectory) -> Observation:
+    """A page with what is to be said about it: that nobody named its address, or that it stands in the way."""
+    if not isinstance(seen, Page):
+        return seen
+    notes = [prose.guessed(url) for id, url in guesses(trajectory) if id == call]
+    if what := challenges.challenge(seen):
+        notes.append(prose.challenge(what))
+    return seen.model_copy(update={"notes": (*seen.notes, *notes)}) if notes else seen
+
+
 def _ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
     """Why the model is not to be asked again, if there is a reason."""
     if has_reported(trajectory):
         return Ended(reason="finished", detail="It reported and ended its work.")
-    if last_page(trajectory) is None:
+    if (page := last_page(trajectory)) and (what := _blocked(trajectory)):
+        return Ended(reason="stuck", detail=prose.challenged(what, page.url))
+    if page is None:
         failures = [event.observation for event in trajectory if isinstance(event, Observed)]
         problem = next((each.message for each in failures if isinstance(each, Failed)), "")
         return Ended(reason="error", detail=f"The browser shows no page. {problem}".strip())
@@ -94,7 +113,14 @@ def _ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
 def has_reported(trajectory: Trajectory) -> bool:
     """Whether it gave its answer, or said that there is none."""
     page = last_page(trajectory)
-    return page is not None and (page.answer is not None or page.infeasible is not None)
+    if page is None or (page.answer is None and page.infeasible is None):
+        return False
+    return not off_form(trajectory, page) or len(answers(trajectory)) >= TRIES
+
+
+def _blocked(trajectory: Trajectory) -> str | None:
+    """What stands in its way, and still did after it could have gone elsewhere."""
+    return challenges.blocked(pages(trajectory, but=FIRST_LOOK))
 
 
 def _unreadable(trajectory: Trajectory) -> int:
@@ -132,14 +158,22 @@ def decided(reply: Reply, call: str, look: Look) -> Decided:
 
 def report(run: RunId, trajectory: Trajectory) -> Reported:
     """What became of the run, for who asked for it."""
-    spent = trajectory.spent()
-    match last_page(trajectory):
-        case Page(answer=str(text)):
-            return Reported(run=run, status="answered", text=clip(text, MAX_ANSWER), spent=spent)
-        case Page(infeasible=str(text)):
-            return Reported(run=run, status="infeasible", text=clip(text, MAX_ANSWER), spent=spent)
-        case page:
-            ended, replies = trajectory.ended, trajectory.decisions()
-            detail = ended.detail if ended else "It never began."
-            text = prose.browsing_unfinished(detail, page, replies[-1].thought if replies else "")
-            return Reported(run=run, status="unfinished", text=clip(text, MAX_ANSWER), spent=spent)
+    spent, made_up = trajectory.spent(), guessed(trajectory)
+
+    def said(
+        status: Literal["answered", "infeasible", "unfinished"], text: str, problem: str = ""
+    ) -> Reported:
+        text = clip(text, MAX_ANSWER)
+        return Reported(run=run, status=status, text=text, spent=spent, off_form=problem, guessed=made_up)
+
+    page, given, ended = last_page(trajectory), answers(trajectory), trajectory.ended
+    if page is not None and page.infeasible is not None:
+        return said("infeasible", page.infeasible)
+    if given and (text := given[-1].answer) is not None:
+        problem, fields = off_form(trajectory, given[-1]), asked_fields(trajectory)
+        return said("answered", formed(text, fields) if fields and not problem else text, problem)
+    if ended is not None and ended.reason == "stuck" and _blocked(trajectory):
+        return said("infeasible", ended.detail)
+    replies = trajectory.decisions()
+    detail = ended.detail if ended else "It never began."
+    return said("unfinished", prose.browsing_unfinished(detail, page, replies[-1].thought if replies else ""))

@@ -6,6 +6,8 @@ Source: arXiv:2407.16741v2, appendix K (the order of the sections); the words ar
 from collections.abc import Iterator
 
 from resolver import prose
+from resolver.actions import AnswerField
+from resolver.answers import KINDS, OffForm, example, formed
 from resolver.events import Observed, Prompted, Trajectory
 from resolver.llm.model import FromUser, Message, System
 from runtime.actions import UseBrowser
@@ -45,6 +47,12 @@ class BrowsingPrompt(Frozen):
     steps: tuple[Step, ...]
     most_steps: int
     concise: bool
+    fields: tuple[AnswerField, ...]
+    """What the report has to contain; empty: it is free."""
+    kinds: dict[str, str]
+    """In words."""
+    example: str
+    """A report in the form that is asked for."""
 
 
 def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]:
@@ -53,6 +61,7 @@ def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]
     assigned, page = trajectory.assigned, last_page(trajectory)
     assert prompted and assigned and page, "a page is looked at before the model is asked"
     steps = tuple(_steps(trajectory, in_view))
+    fields = assigned.fields
     prompt = BrowsingPrompt(
         task=assigned.task,
         calls=len(DEFAULT),
@@ -62,6 +71,9 @@ def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]
         steps=steps,
         most_steps=assigned.steps,
         concise=assigned.concise,
+        fields=fields,
+        kinds=KINDS,
+        example=example(fields),
     )
     pictures = (page.screenshot,) if page.screenshot else ()
     return (
@@ -70,18 +82,49 @@ def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]
     )
 
 
-def pages(trajectory: Trajectory) -> list[Page]:
-    """What the browser has shown, in order."""
+def pages(trajectory: Trajectory, but: str | None = None) -> list[Page]:
+    """What the browser has shown, in order; without what came of one call."""
     return [
         event.observation
         for event in trajectory
-        if isinstance(event, Observed) and isinstance(event.observation, Page)
+        if isinstance(event, Observed) and isinstance(event.observation, Page) and event.call != but
     ]
 
 
 def last_page(trajectory: Trajectory) -> Page | None:
     """What the browser showed last."""
     return next(reversed(pages(trajectory)), None)
+
+
+def answers(trajectory: Trajectory) -> list[Page]:
+    """The pages on which it gave an answer."""
+    return [page for page in pages(trajectory) if page.answer is not None]
+
+
+def asked_fields(trajectory: Trajectory) -> tuple[AnswerField, ...]:
+    """What the answer has to contain; empty: it is free."""
+    return trajectory.assigned.fields if trajectory.assigned else ()
+
+
+def off_form(trajectory: Trajectory, page: Page) -> str:
+    """Why the answer that was given on this page is not in the form that was asked for; empty: it is."""
+    fields = asked_fields(trajectory)
+    if page.answer is None or not fields:
+        return ""
+    try:
+        arrives = formed(page.answer, fields)
+    except OffForm as problem:
+        return str(problem)
+    if len(arrives) > MAX_ANSWER:
+        return f"it is {len(arrives):,} characters long, and {MAX_ANSWER:,} of them would arrive"
+    return ""
+
+
+def _failure(trajectory: Trajectory, page: Page) -> str | None:
+    """What went wrong with the calls after which the page is as it is."""
+    if page.error is None and (problem := off_form(trajectory, page)):
+        return prose.off_form(problem)
+    return page.error
 
 
 def _steps(trajectory: Trajectory, in_view: int) -> Iterator[Step]:
@@ -97,7 +140,7 @@ def _steps(trajectory: Trajectory, in_view: int) -> Iterator[Step]:
             yield Step(
                 thought=reply.thought,
                 code=call.action.code if isinstance(call.action, UseBrowser) else None,
-                failure=page.error if page else failed,
+                failure=_failure(trajectory, page) if page else failed,
                 url=page.url if page else None,
                 tree=page.tree if page and id(page) in full else None,
             )

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from resolver.actions import Action, Reported, Result
+from resolver.actions import Action, AnswerField, Reported, Result
 from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
 from runtime.egress import Network, Visit, merged
 from runtime.frozen import Frozen
@@ -76,6 +76,10 @@ class Assigned(Frozen):
     usd: Decimal
     concise: bool = False
     """It is shown how a single value is given as an answer."""
+    fields: tuple[AnswerField, ...] = ()
+    """What its answer has to contain; empty: it is free."""
+    known: tuple[str, ...] = ()
+    """Addresses that the run which asks has read: not made up, if they are gone to."""
 
 
 class Prepared(Frozen):

@@ -205,6 +205,26 @@ def browsing_unfinished(detail: str, page: Page | None, thought: str) -> str:
     return _render("prompts/browsing_unfinished.md.j2", detail=detail, page=page, thought=thought).strip()
 
 
+def challenge(what: str) -> str:
+    """What a browsing agent is told of a page that stands in its way."""
+    return _render("prompts/challenge.md.j2", what=what).strip()
+
+
+def challenged(what: str, url: str) -> str:
+    """Why its work ended at such a page."""
+    return _render("prompts/challenged.md.j2", what=what, url=url).strip()
+
+
+def guessed(url: str) -> str:
+    """What a browsing agent is told that went to an address which nobody named."""
+    return _render("prompts/guessed.md.j2", url=url).strip()
+
+
+def off_form(problem: str) -> str:
+    """What a browsing agent is told whose report is not in the form that was asked for."""
+    return _render("prompts/off_form.md.j2", problem=problem).strip()
+
+
 def reported(report: Reported) -> str:
     """What another agent reported, as the one reads it that asked: nothing in it can pass for the program's words."""
     return _render("prompts/reported.md.j2", report=report).strip()
@@ -268,10 +288,23 @@ def pull_title(thread: Thread) -> str:
 
 
 def pull_body(
-    thread: Thread, verdict: Verdict, story: Summary, files: tuple[str, ...], notes: tuple[str, ...]
+    thread: Thread,
+    verdict: Verdict,
+    story: Summary,
+    files: tuple[str, ...],
+    notes: tuple[str, ...],
+    left_open: tuple[str, ...] = (),
 ) -> str:
     """Body of the pull request; the verdict comes first, the story last."""
-    return _reply("pull_body.md.j2", thread=thread, verdict=verdict, story=story, files=files, notes=notes)
+    return _reply(
+        "pull_body.md.j2",
+        thread=thread,
+        verdict=verdict,
+        story=story,
+        files=files,
+        notes=notes,
+        left_open=left_open,
+    )
 
 
 def commit_message(thread: Thread, story: Summary) -> str:

@@ -5,6 +5,7 @@ from itertools import count
 
 from resolver import browsing, prose
 from resolver.actions import Browse, Reported, Result
+from resolver.addresses import brought_along
 from resolver.domain import RunId
 from resolver.events import Assigned, Call, Delegated, Ended
 from resolver.llm.model import Model
@@ -32,8 +33,6 @@ class Browsing:
     """Of that run; each task gets half of what is left, so that there is always something left to end with."""
     steps: int = 30
     """Replies of the model for one task, at most."""
-    concise: bool = False
-    """Show the browsing agent how a single value is given as an answer."""
 
     def tools(self) -> tuple[Tool, ...]:
         return (ActionTool(Browse, self.browse),)
@@ -62,7 +61,9 @@ class Browsing:
                         depth=depth,
                         task=action.task,
                         model=self.model.name,
-                        concise=self.concise,
+                        concise=len(action.fields) == 1,
+                        fields=action.fields,
+                        known=brought_along(trajectory),
                         steps=limits.steps,
                         seconds=limits.seconds,
                         usd=limits.usd,

@@ -76,6 +76,7 @@ async def parent(
     """A run that can browse in this sandbox, begun or to be continued, and its model."""
     logs = FileLogs(directory)
     model = Scripted(script, usd=Decimal("0.01"), sees=bool(more.pop("sees", False)))
+    told = str(more.pop("told", "Issue 7"))
     async with logs.open(RUN) as log:
         browsing = Browsing(
             run=RUN,
@@ -94,15 +95,20 @@ async def parent(
             scratch=box.scratch,
             recover=browsing.recover,
         )
-        await begin(log, "You mend.", "Issue 7", agent.tools)
+        await begin(log, "You mend.", told, agent.tools)
         yield log, agent, model
 
 
 async def browsed(
-    directory: Path, box: Paper, *script: Line, limits: Limits | None = None, **more: object
+    directory: Path,
+    box: Paper,
+    *script: Line,
+    limits: Limits | None = None,
+    browse: Browse = BROWSE,
+    **more: object,
 ) -> tuple[Reported | Failed, Scripted]:
-    """What comes of BROWSE when the models say the script, and the model as it was asked."""
-    async with parent(directory, box, [BROWSE, *script, FINISH], limits, **more) as (log, agent, model):
+    """What comes of the task when the models say the script, and the model as it was asked."""
+    async with parent(directory, box, [browse, *script, FINISH], limits, **more) as (log, agent, model):
         await agent.run(log)
         (reply, *_) = [event for event in log.trajectory if isinstance(event, Decided)]
         observed = {event.call: event.observation for event in log.trajectory if isinstance(event, Observed)}

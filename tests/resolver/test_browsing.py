@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from resolver.actions import Malformed, Reported
+from resolver.actions import AnswerField, Malformed, Reported
 from resolver.browsing import ALLOWED, decided
 from resolver.browsing_prompt import shown
 from resolver.domain import RunId
@@ -16,6 +16,7 @@ from runtime.browser_calls import DEFAULT
 from runtime.observations import Look, Page, Picture, Tab
 from tests.resolver.pages import (
     BLANK,
+    BROWSE,
     Paper,
     browsed,
     does,
@@ -120,7 +121,8 @@ async def test_the_prompt_has_its_sections_in_their_order_and_every_word_of_the_
         does("report_infeasible('There is none.')"),
     ]
     box = Paper(BLANK, START, after, START.model_copy(update={"infeasible": "There is none."}))
-    _, model = await browsed(tmp_path, box, *script, concise=True)
+    colour = AnswerField(name="colour", description="the button's, in one word")
+    _, model = await browsed(tmp_path, box, *script, browse=BROWSE.model_copy(update={"fields": (colour,)}))
     system, prompt = model.asked[3]
     golden = Path(__file__).parent.parent / "golden/browsing_prompt.md"
     assert f"{system.text}\n{'=' * 80}\n\n{prompt.text}" == golden.read_text()
@@ -128,6 +130,7 @@ async def test_the_prompt_has_its_sections_in_their_order_and_every_word_of_the_
     assert headings == [
         "# Instructions",
         "# Goal:",
+        "# Form of the Report",
         "# Action Space",
         "# Current Accessibility Tree:",
         "# Open Tabs",
@@ -138,11 +141,6 @@ async def test_the_prompt_has_its_sections_in_their_order_and_every_word_of_the_
         "# Example of a Reply",
         "# Example of a Concise Report",
     ]
-
-
-async def test_the_concise_example_is_shown_where_it_is_wanted(tmp_path: Path) -> None:
-    _, model = await browsed(tmp_path, Paper(START, ANSWERED), does("send_msg_to_user('42')"))
-    assert "# Example of a Concise Report" not in model.asked[1][-1].text
 
 
 # How its replies are read
