@@ -5,7 +5,7 @@ Like any agent here it reads its next step from its log. Source: arXiv:2407.1674
 
 from typing import Literal
 
-from resolver import challenges, prose, rules, stuck
+from resolver import challenges, delegate_prose, rules, stuck
 from resolver.actions import Malformed, Reported
 from resolver.addresses import guessed, guesses
 from resolver.answers import formed
@@ -44,7 +44,7 @@ async def work(log: Log, model: Model, sandbox: Sandbox, limits: Limits) -> Ende
     Raises ModelRefused when the operator must act, SandboxError when the machine failed.
     """
     look = Look(screenshot=model.sees)
-    await log.append(Prompted(system=prose.browsing_system(), tools=()))
+    await log.append(Prompted(system=delegate_prose.browsing_system(), tools=()))
     first = await sandbox.act(UseBrowser(look=look))
     await log.append(Observed(call=FIRST_LOOK, observation=_annotated(first, FIRST_LOOK, log.trajectory)))
     while (ended := log.trajectory.ended) is None:
@@ -88,9 +88,9 @@ def _annotated(seen: Observation, call: str, trajectory: Trajectory) -> Observat
     """A page with what is to be said about it: that nobody named its address, or that it stands in the way."""
     if not isinstance(seen, Page):
         return seen
-    notes = [prose.guessed(url) for id, url in guesses(trajectory) if id == call]
+    notes = [delegate_prose.guessed(url) for id, url in guesses(trajectory) if id == call]
     if what := challenges.challenge(seen):
-        notes.append(prose.challenge(what))
+        notes.append(delegate_prose.challenge(what))
     return seen.model_copy(update={"notes": (*seen.notes, *notes)}) if notes else seen
 
 
@@ -99,7 +99,7 @@ def _ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
     if has_reported(trajectory):
         return Ended(reason="finished", detail="It reported and ended its work.")
     if (page := last_page(trajectory)) and (what := _blocked(trajectory)):
-        return Ended(reason="stuck", detail=prose.challenged(what, page.url))
+        return Ended(reason="stuck", detail=delegate_prose.challenged(what, page.url))
     if page is None:
         failures = [event.observation for event in trajectory if isinstance(event, Observed)]
         problem = next((each.message for each in failures if isinstance(each, Failed)), "")
@@ -139,7 +139,7 @@ def decided(reply: Reply, call: str, look: Look) -> Decided:
     block = next(reversed(blocks(text)), None)
     action: UseBrowser | Malformed
     if block is None or not block.text.strip():
-        problem = prose.no_action(cut_off=reply.truncated)
+        problem = delegate_prose.no_action(cut_off=reply.truncated)
         action = Malformed(name="use_browser", arguments="", problem=problem)
     elif len(block.text) > MAX_CODE:
         problem = f"The action is {len(block.text):,} characters long; {MAX_CODE:,} are the limit."
@@ -176,4 +176,6 @@ def report(run: RunId, trajectory: Trajectory) -> Reported:
         return said("infeasible", ended.detail)
     replies = trajectory.decisions()
     detail = ended.detail if ended else "It never began."
-    return said("unfinished", prose.browsing_unfinished(detail, page, replies[-1].thought if replies else ""))
+    return said(
+        "unfinished", delegate_prose.browsing_unfinished(detail, page, replies[-1].thought if replies else "")
+    )

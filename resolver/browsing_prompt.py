@@ -5,7 +5,7 @@ Source: arXiv:2407.16741v2, appendix K (the order of the sections); the words ar
 
 from collections.abc import Iterator
 
-from resolver import prose
+from resolver import delegate_prose
 from resolver.actions import AnswerField
 from resolver.answers import KINDS, OffForm, example, formed
 from resolver.events import Observed, Prompted, Trajectory
@@ -78,7 +78,7 @@ def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]
     pictures = (page.screenshot,) if page.screenshot else ()
     return (
         System(text=prompted.system),
-        FromUser(text=prose.browsing_prompt(prompt, MAX_ANSWER), pictures=pictures),
+        FromUser(text=delegate_prose.browsing_prompt(prompt, MAX_ANSWER), pictures=pictures),
     )
 
 
@@ -123,7 +123,7 @@ def off_form(trajectory: Trajectory, page: Page) -> str:
 def _failure(trajectory: Trajectory, page: Page) -> str | None:
     """What went wrong with the calls after which the page is as it is."""
     if page.error is None and (problem := off_form(trajectory, page)):
-        return prose.off_form(problem)
+        return delegate_prose.off_form(problem)
     return page.error
 
 

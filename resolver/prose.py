@@ -19,15 +19,14 @@ from runtime.text import clip as shortened
 if TYPE_CHECKING:  # these import this module
     from resolver.actions import Plan, Reported
     from resolver.brief import Brief
-    from resolver.browsing_prompt import BrowsingPrompt
     from resolver.quotation import Quoted
     from resolver.risk import Rating
     from resolver.skills import Skill
     from resolver.stuck import Pattern
-    from runtime.observations import Page
 
 
-def _render(template: str, **values: Any) -> str:
+def render(template: str, **values: Any) -> str:
+    """A template's text, with one line break at its end."""
     environment = texts.environment()
     if "quiet" not in environment.filters:
         environment.filters.update(
@@ -45,12 +44,12 @@ def _render(template: str, **values: Any) -> str:
 
 def _reply(template: str, **values: Any) -> str:
     """A text for people; the empty lines that a template's branches leave are folded."""
-    return re.sub(r"\n{3,}", "\n\n", _render(f"replies/{template}", **values))
+    return re.sub(r"\n{3,}", "\n\n", render(f"replies/{template}", **values))
 
 
 def brief(brief: Brief) -> str:
     """First message to the agent."""
-    return _render("prompts/brief.md.j2", **dict(brief))
+    return render("prompts/brief.md.j2", **dict(brief))
 
 
 # --- what the model reads while it works --------------------------------------------------------------------
@@ -68,7 +67,7 @@ def system(
 
     `secrets` are the names of those that a command may use.
     """
-    return _render(
+    return render(
         "prompts/system.md.j2",
         root=root,
         scratch=scratch,
@@ -82,47 +81,47 @@ def system(
 
 def senses(frames: int) -> str:
     """What a model is told that looks at something for the agent; `frames`: of a video, 0 for a picture."""
-    return _render("prompts/senses.md.j2", frames=frames).strip()
+    return render("prompts/senses.md.j2", frames=frames).strip()
 
 
 def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:
     """Why a call was not made, and the shape that its arguments should have."""
-    return _render("prompts/malformed.md.j2", tool=tool, problems=problems).strip()
+    return render("prompts/malformed.md.j2", tool=tool, problems=problems).strip()
 
 
 def text_tools(tools: Sequence[ToolSpec]) -> str:
     """The tools, and how to call them, for a model that is told of them in its prompt."""
-    return _render("prompts/text_tools.md.j2", tools=tools)
+    return render("prompts/text_tools.md.j2", tools=tools)
 
 
 def unknown_tool(name: str, near: str | None, known: Sequence[str]) -> str:
     """That there is no such tool, and which there are."""
-    return _render("prompts/unknown_tool.md.j2", name=name, near=near, known=known).strip()
+    return render("prompts/unknown_tool.md.j2", name=name, near=near, known=known).strip()
 
 
 def cut_off(tool: str | None) -> str:
     """That the reply ran into the output limit; `tool` is the call that was cut, None when there was none."""
-    return _render("prompts/cut_off.md.j2", tool=tool).strip()
+    return render("prompts/cut_off.md.j2", tool=tool).strip()
 
 
 def too_many_calls(made: int, limit: int) -> str:
     """Answer to the last call that is kept of a reply with more calls than may be."""
-    return _render("prompts/too_many_calls.md.j2", made=made, limit=limit).strip()
+    return render("prompts/too_many_calls.md.j2", made=made, limit=limit).strip()
 
 
 def no_call(tools: Sequence[str]) -> str:
     """That a reply without a call does nothing."""
-    return _render("prompts/no_call.md.j2", tools=tools).strip()
+    return render("prompts/no_call.md.j2", tools=tools).strip()
 
 
 def finish_noted() -> str:
     """Answer to the call that ends the work."""
-    return _render("prompts/finish_noted.md.j2").strip()
+    return render("prompts/finish_noted.md.j2").strip()
 
 
 def steps_left(steps: int) -> str:
     """That the run is about to end at its limit."""
-    return _render("prompts/steps_left.md.j2", steps=steps).strip()
+    return render("prompts/steps_left.md.j2", steps=steps).strip()
 
 
 def lost(*, saved: bool, adopted: bool = False) -> str:
@@ -130,37 +129,37 @@ def lost(*, saved: bool, adopted: bool = False) -> str:
 
     `saved`: what it did to the tree is kept. `adopted`: so is its sandbox, and whatever it did there.
     """
-    return _render("prompts/lost.md.j2", saved=saved, adopted=adopted).strip()
+    return render("prompts/lost.md.j2", saved=saved, adopted=adopted).strip()
 
 
 def resumed(scratch: str, reason: str | None = None) -> str:
     """What the model must know when its run goes on in a new sandbox; `reason`: why the last one was lost."""
-    return _render("prompts/resumed.md.j2", scratch=scratch, reason=reason).strip()
+    return render("prompts/resumed.md.j2", scratch=scratch, reason=reason).strip()
 
 
 def adopted() -> str:
     """What the model must know when its run goes on in the sandbox that it had."""
-    return _render("prompts/adopted.md.j2").strip()
+    return render("prompts/adopted.md.j2").strip()
 
 
 def skill(skill: Skill, text: str, start: int, following: int | None) -> str:
     """Part of a repository's instructions, from line `start` on; `following`: the line to go on with."""
-    return _render("prompts/skill.md.j2", skill=skill, text=text, start=start, following=following).strip()
+    return render("prompts/skill.md.j2", skill=skill, text=text, start=start, following=following).strip()
 
 
 def no_such_skill(name: str, names: Sequence[str]) -> str:
     """That there is no such skill, and which there are."""
-    return _render("prompts/no_such_skill.md.j2", name=name, names=names).strip()
+    return render("prompts/no_such_skill.md.j2", name=name, names=names).strip()
 
 
 def condense() -> str:
     """The system prompt of a model that sums up the work so far."""
-    return _render("prompts/condense.md.j2")
+    return render("prompts/condense.md.j2")
 
 
 def to_condense(messages: Sequence[Message], limit: int) -> str:
     """The work so far as a record to read, at most about `limit` characters."""
-    record = _render("prompts/to_condense.md.j2", messages=messages)
+    record = render("prompts/to_condense.md.j2", messages=messages)
     return shortened(record, limit)
 
 
@@ -169,65 +168,25 @@ def condensed(replies: int, summary: str | None, steps: Sequence[Step] | None, p
 
     `plan` is the latest one, when it was written in one of those replies.
     """
-    return _render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps, plan=plan)
+    return render("prompts/condensed.md.j2", replies=replies, summary=summary, steps=steps, plan=plan)
 
 
 def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> str:
     """What stands in the place of an old result of `size` characters."""
-    return _render("prompts/masked.md.j2", size=size, what=what, facts=facts).strip()
+    return render("prompts/masked.md.j2", size=size, what=what, facts=facts).strip()
 
 
-# --- what the browsing agent reads, and what is said of it --------------------------------------------------
-
-
-def browsing_system() -> str:
-    """The browsing agent's system prompt."""
-    return _render("prompts/browsing_system.md.j2")
-
-
-def browsing_prompt(prompt: BrowsingPrompt, longest: int) -> str:
-    """Everything else that the browsing agent is shown; `longest`: characters of a report."""
-    return _render("prompts/browsing.md.j2", prompt=prompt, task=prompt.task.strip(), longest=longest)
-
-
-def no_action(*, cut_off: bool) -> str:
-    """That no action was found in a reply; `cut_off`: it ran into the output limit."""
-    return _render("prompts/no_action.md.j2", cut_off=cut_off).strip()
+# --- what agents are told that ask others (what these read: delegate_prose.py) ------------------------------
 
 
 def not_delegated(*, too_deep: bool) -> str:
     """Why a task was not handed to another agent: its depth, or what is left of the run's limits."""
-    return _render("prompts/not_delegated.md.j2", too_deep=too_deep).strip()
-
-
-def browsing_unfinished(detail: str, page: Page | None, thought: str) -> str:
-    """What there is to say of a browsing agent that ended without a report."""
-    return _render("prompts/browsing_unfinished.md.j2", detail=detail, page=page, thought=thought).strip()
-
-
-def challenge(what: str) -> str:
-    """What a browsing agent is told of a page that stands in its way."""
-    return _render("prompts/challenge.md.j2", what=what).strip()
-
-
-def challenged(what: str, url: str) -> str:
-    """Why its work ended at such a page."""
-    return _render("prompts/challenged.md.j2", what=what, url=url).strip()
-
-
-def guessed(url: str) -> str:
-    """What a browsing agent is told that went to an address which nobody named."""
-    return _render("prompts/guessed.md.j2", url=url).strip()
-
-
-def off_form(problem: str) -> str:
-    """What a browsing agent is told whose report is not in the form that was asked for."""
-    return _render("prompts/off_form.md.j2", problem=problem).strip()
+    return render("prompts/not_delegated.md.j2", too_deep=too_deep).strip()
 
 
 def reported(report: Reported) -> str:
     """What another agent reported, as the one reads it that asked: nothing in it can pass for the program's words."""
-    return _render("prompts/reported.md.j2", report=report).strip()
+    return render("prompts/reported.md.j2", report=report).strip()
 
 
 # --- what people read on the forge --------------------------------------------------------------------------
@@ -344,37 +303,37 @@ def setup_lacks(programs: Sequence[str]) -> str:
 
 def answer(job: Job, answer: Quoted) -> str:
     """What a person answered to the agent's question."""
-    return _render("prompts/answer.md.j2", job=job, answer=answer).strip()
+    return render("prompts/answer.md.j2", job=job, answer=answer).strip()
 
 
 def nudge(pattern: Pattern) -> str:
     """That the run goes in circles, and what to do about it."""
-    return _render("prompts/nudge.md.j2", pattern=pattern).strip()
+    return render("prompts/nudge.md.j2", pattern=pattern).strip()
 
 
 def planning(has_list: bool) -> str:
     """The request to look back and ahead; `has_list`: the plan is a list that the model keeps with a tool."""
-    return _render("prompts/planning.md.j2", has_list=has_list).strip()
+    return render("prompts/planning.md.j2", has_list=has_list).strip()
 
 
 def not_yet(missing: Sequence[str]) -> str:
     """Why a wish to finish is sent back, once."""
-    return _render("prompts/not_yet.md.j2", missing=missing).strip()
+    return render("prompts/not_yet.md.j2", missing=missing).strip()
 
 
 def too_risky(rating: Rating) -> str:
     """That a call is refused for its risk, and what to do instead."""
-    return _render("prompts/too_risky.md.j2", rating=rating).strip()
+    return render("prompts/too_risky.md.j2", rating=rating).strip()
 
 
 def foreign_tool(text: str, server: str) -> str:
     """The description of a tool that is not ours."""
-    return _render("prompts/foreign_tool.md.j2", text=text, server=server).strip()
+    return render("prompts/foreign_tool.md.j2", text=text, server=server).strip()
 
 
 def ask_noted() -> str:
     """The answer to a question that ends the run."""
-    return _render("prompts/ask_noted.md.j2").strip()
+    return render("prompts/ask_noted.md.j2").strip()
 
 
 def asked(question: str, story: Summary) -> str:
@@ -394,7 +353,7 @@ def failed(sentence: str, run: str) -> str:
 
 def sent_back(verdict: Verdict) -> str:
     """What the agent hears when its patch breaks tests that passed before."""
-    return _render("prompts/sent_back.md.j2", verdict=verdict)
+    return render("prompts/sent_back.md.j2", verdict=verdict)
 
 
 def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:
