@@ -36,6 +36,7 @@ from runtime.actions import (
     RunLent,
     RunPython,
     RunShell,
+    SearchCode,
     SendInput,
     StartStream,
     UndoEdit,
@@ -203,6 +204,8 @@ def _label(action: Action) -> str:
             pass
         case UndoEdit(path=what) | ReadBytes(path=what) | WriteBytes(path=what):
             pass
+        case SearchCode(query=query, what=sought, path=path):
+            what = " ".join(filter(None, (sought, query, path and f"in {path}")))
         case Execute(argv=argv):
             what = " ".join(argv)
         case SendInput(text=text, key=key):

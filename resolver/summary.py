@@ -11,6 +11,7 @@ from runtime.actions import (
     ReplaceText,
     RunPython,
     RunShell,
+    SearchCode,
     SendInput,
     UndoEdit,
     UseBrowser,
@@ -128,6 +129,9 @@ def did(action: Action) -> str:
         case ViewFile(path=path, start=start, end=end):
             where = f" from line {start}" if end is None else f" lines {start} to {end}"
             return clip(f"view {path}{where if start > 1 or end else ''}")
+        case SearchCode(query=query, what=what, path=path):
+            sought = " ".join(filter(None, (what, query, path and f"in {path}")))
+            return clip(f"search {sought}")
         case CreateFile(path=path):
             return clip(f"create {path}")
         case ReplaceText(path=path) | InsertText(path=path):

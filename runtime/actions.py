@@ -102,6 +102,39 @@ class ViewFile(Frozen):
     )
 
 
+class SearchCode(Frozen):
+    """Search the repository for text, for where a name is defined or used, or outline what one file defines.
+
+    Answers `path:line: text`; a definition with all of its lines, `path:first-last: its first line`. Files that git
+    ignores are left out, unless path names them; so are binary ones. At most 200 lines are shown, some of each file,
+    with how many there are where.
+    """
+
+    kind: Literal["search_code"] = "search_code"
+    query: str = Field(
+        default="",
+        max_length=2_000,
+        description="text: a Python regular expression, searched line by line. definitions, references: the name of "
+        "a function, class, type or constant, or Class.method. outline: empty.",
+    )
+    what: Literal["text", "definitions", "references", "outline"] = Field(
+        default="text",
+        description="references: the lines of code with that name, by name alone, not in comments and strings. "
+        "outline: the definitions in the file `path`.",
+    )
+    path: str = Field(
+        default="",
+        max_length=1_000,
+        description="A directory, a file, or a glob such as src/**/*.py or *.{ts,tsx}; empty: the whole repository.",
+    )
+    literal: bool = Field(
+        default=False, description="The text is taken as it is, not as a regular expression."
+    )
+    ignore_case: bool = Field(
+        default=False, description="Upper and lower case are alike, in a search for text."
+    )
+
+
 class CreateFile(Frozen):
     """Create a new file with the given content. Refused when the file exists: use replace_text to change it."""
 
@@ -242,6 +275,7 @@ SandboxAction = Annotated[
     | Provide
     | UseBrowser
     | ViewFile
+    | SearchCode
     | CreateFile
     | ReplaceText
     | InsertText

@@ -10,7 +10,6 @@ from typing import assert_never
 from runtime import program, streams
 from runtime.actions import (
     Converse,
-    StartStream,
     CreateFile,
     Execute,
     InsertText,
@@ -22,7 +21,9 @@ from runtime.actions import (
     RunPython,
     RunShell,
     SandboxAction,
+    SearchCode,
     SendInput,
+    StartStream,
     UndoEdit,
     UseBrowser,
     ViewFile,
@@ -32,8 +33,9 @@ from runtime.browser import Browser
 from runtime.documents import Documents
 from runtime.editor import Editor
 from runtime.kernel import Kernel
-from runtime.observations import Heard, Content, Executed, Failed, Noted, Observation, Ran, RanPython, Written
+from runtime.observations import Content, Executed, Failed, Heard, Noted, Observation, Ran, RanPython, Written
 from runtime.plugins import Plugins
+from runtime.search import Searching
 from runtime.shell import Shell
 from runtime.streams import Stream
 from runtime.text import raw
@@ -60,6 +62,7 @@ class Executor:
         self._shell = Shell(self._tree.root, self._tree.scratch, env)
         plugins = plugins or Plugins()
         self._editor = Editor(self._tree, Documents(plugins))
+        self._searching = Searching(self._tree, self._env, plugins)
         self._kernel = Kernel(self._tree.root, self._tree.scratch, env, plugins)
         self._browser = Browser(self._tree.root, self._tree.scratch, env, plugins)
         self._oom_kills = oom_kills
@@ -114,6 +117,8 @@ class Executor:
                 return await self._converse(action)
             case ViewFile():
                 return await asyncio.to_thread(self._editor.view, action)
+            case SearchCode():
+                return await self._searching.search(action)
             case CreateFile():
                 return await asyncio.to_thread(self._editor.create, action)
             case ReplaceText():

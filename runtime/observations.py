@@ -22,7 +22,7 @@ class Ran(Frozen):
 
 
 class Viewed(Frozen):
-    """A file window or a directory listing, ready to read."""
+    """A file window, a directory listing or what a search found, ready to read."""
 
     kind: Literal["viewed"] = "viewed"
     text: str

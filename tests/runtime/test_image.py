@@ -140,7 +140,7 @@ def test_the_container_gets_its_own_side_of_the_package_and_nothing_else() -> No
 
 def test_what_the_programs_in_the_container_import_is_there_and_nothing_else_of_ours() -> None:
     package = Path(image_module.__file__).parent
-    programs = ("server.py", "bridge.py", "converter.py", "kernel_boot.py")
+    programs = ("server.py", "bridge.py", "converter.py", "kernel_boot.py", "searcher.py")
     todo = [*(package / name for name in programs), *package.glob("skills/*.py"), package / "__init__.py"]
     needed: set[Path] = set()
     while todo:
