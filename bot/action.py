@@ -35,7 +35,7 @@ async def run_action(
 ) -> int:
     """The exit code for the event that `environ` names (GITHUB_EVENT_PATH, GITHUB_EVENT_NAME).
 
-    0 delivered, or nothing was asked; 3 commented; 4 refused; 2 an operator must act; 1 the machine failed.
+    0 delivered, or nothing was asked; 3 commented; 4 refused; 6 asked; 2 an operator must act; 1 the machine failed.
     Outputs go to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY, where they are named. Raises SettingsError
     when there is no event.
     """

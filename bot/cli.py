@@ -11,7 +11,7 @@ exit codes:
   5    without a forge: there is a patch, but it is unproven or untested
   3    nothing worth proposing: no change, or one that breaks tests
   4    refused: the trigger was not admitted
-  6    asked: the run waits for an answer in the thread
+  6    asked: the run waits for an answer (in the thread; without a forge: --answer)
   2    usage or configuration: the message names the key and the mend
   1    an error of ours or of the infrastructure
   130  interrupted: the run is kept and can be continued
@@ -57,7 +57,7 @@ def _resolve(commands: Commands) -> None:
         "Work on one issue: reproduce, mend, prove with the repository's own tests, deliver.\n\n"
         "  patchwright resolve https://github.com/OWNER/REPO/issues/7\n"
         "  patchwright resolve --repo PATH --issue FILE.md --out FIX.diff\n"
-        "  patchwright resolve --continue RUN",
+        "  patchwright resolve --continue RUN [--answer TEXT]",
     )
     command.add_argument(
         "url", nargs="?", metavar="ISSUE_URL", help="the issue, as in the browser's address line"
@@ -68,6 +68,9 @@ def _resolve(commands: Commands) -> None:
     command.add_argument("--issue", metavar="FILE", help="with --repo: a text file that says what is wrong")
     command.add_argument("--out", metavar="FILE", help="with --repo: write the patch to this file as well")
     command.add_argument("--continue", dest="run", metavar="RUN", help="go on with an interrupted run")
+    command.add_argument(
+        "--answer", metavar="TEXT", help="with --continue: the answer to the question that the run asked"
+    )
     command.add_argument("--dry-run", action="store_true", help="show the pull request instead of opening it")
     _shared(command)
 

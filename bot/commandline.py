@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-import os
 import re
 import secrets
 import signal
@@ -15,9 +14,20 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from bot import compose
+from bot.local_files import check_writable, read_issue, write_patch
 from bot.terminal import LogLine, Narrator, outcome_json, plain, print_json, tests_table
-from resolver.deliver import Attempt
-from resolver.domain import Asked, Commented, Delivered, Issue, Job, JobId, Outcome, Refused, Repo, User, VerdictKind
+from resolver.domain import (
+    Asked,
+    Commented,
+    Delivered,
+    Issue,
+    Job,
+    JobId,
+    Outcome,
+    Refused,
+    Repo,
+    VerdictKind,
+)
 from resolver.errors import (
     Forbidden,
     LogError,
@@ -94,6 +104,8 @@ def complain(options: argparse.Namespace, error: Exception, code: int) -> int:
 async def resolve(options: argparse.Namespace) -> int:
     """One issue, from a URL, a path, or a run to go on with."""
     settings = _settings(options)
+    if options.answer and not options.run:
+        raise UsageError("--answer belongs to --continue RUN: it answers the question that this run asked")
     if options.run:
         return await _go_on(options, settings)
     if options.url:
@@ -110,11 +122,11 @@ async def resolve(options: argparse.Namespace) -> int:
         )
     path = _absolute(options.repo)
     if options.out:
-        _check_writable(Path(options.out))
+        check_writable(Path(options.out))
     job = Job(
         id=_run_name(path.name), repo=Repo(owner="local", name=_safe(path.name)), number=1, requester=None
     )
-    return await _from_path(job, _issue_file(Path(options.issue)), path, options, settings)
+    return await _from_path(job, read_issue(Path(options.issue)), path, options, settings)
 
 
 async def _go_on(options: argparse.Namespace, settings: Settings) -> int:
@@ -129,6 +141,11 @@ async def _go_on(options: argparse.Namespace, settings: Settings) -> int:
     if "://" not in started.source:
         assert isinstance(started.thread, Issue)
         return await _from_path(started.job, started.thread, Path(started.source), options, settings)
+    if options.answer:
+        raise UsageError(
+            f"the run {options.run} asked in {started.thread.url}: answer there, with a comment that begins with "
+            f"{settings.mention}"
+        )
     return await _from_forge(started.job, options, settings)
 
 
@@ -167,9 +184,11 @@ async def _from_path(
 
     async with compose.kit(settings, trusted=True, say=_to_stderr, listeners=(Narrator(_to_stderr),)) as kit:
         with _hint_to_continue(job, settings):
-            tried, trajectory = await resolve_path(job, issue, path, kit)
+            tried, trajectory = await resolve_path(job, issue, path, kit, options.answer or "")
+    if tried.ending.reason == "asked":
+        return _asked(job, tried.ending.detail, trajectory, options)
     diff = tried.patch.diff.decode("utf-8", errors="surrogateescape")
-    kept = _write_patch(options.out, tried)
+    kept = write_patch(options.out, tried.patch)
     if options.json:
         text = tried.patch.diff.decode("utf-8", errors="replace")
         print_json(outcome_json(job.id, None, tried.verdict, trajectory.spent(), patch=text, patch_file=kept))
@@ -182,6 +201,16 @@ async def _from_path(
             _to_stderr(f"patch: {kept}")
         _to_stderr(f"log: {settings.data / 'runs' / job.id}")
     return _code_of_verdict(tried.verdict.kind, trajectory)
+
+
+def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Namespace) -> int:
+    """Pass the question on to the person at the command line."""
+    if options.json:
+        print_json(outcome_json(job.id, Asked(url="", question=question), None, trajectory.spent()))
+    else:
+        print(f"asked: {plain(question)}")
+    _to_stderr(f"Answer with: patchwright resolve --continue {job.id} --answer TEXT")
+    return ASKED
 
 
 async def serve(options: argparse.Namespace) -> int:
@@ -262,55 +291,6 @@ def _run_name(about: str) -> JobId:
 def _safe(name: str) -> str:
     kept = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in name)
     return kept.strip(".-") or "repository"
-
-
-ISSUE_LIMIT = 4 << 20  # bytes; far more than a forge takes, and the brief cuts it anyway
-
-
-def _issue_file(path: Path) -> Issue:
-    """An issue from a file: its first line is the title. Raises UsageError when it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(ISSUE_LIMIT).decode("utf-8", errors="replace").strip()
-    except OSError as exc:
-        raise UsageError(f"the issue file {path} cannot be read: {exc.strerror}") from exc
-    if "\0" in text:
-        raise UsageError(f"the issue file {path} is no text: it has NUL bytes in it")
-    if not text:
-        raise UsageError(
-            f"the issue file {path} is empty: write what is wrong into it, the title in its first line"
-        )
-    title, _, body = text.partition("\n")
-    nobody = User(id=0, login="operator")  # "you" would be the model
-    return Issue(
-        number=1,
-        title=title.lstrip("# ").strip(),
-        body=body.strip(),
-        author=nobody,
-        trusted=True,
-        open=True,
-        url="",
-    )
-
-
-def _check_writable(out: Path) -> None:
-    """Before a run is paid for. Raises UsageError."""
-    if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise UsageError(
-            f"the patch could not be written to {out}: name a file in a directory that you may write"
-        )
-
-
-def _write_patch(out: str | None, tried: Attempt) -> str | None:
-    if not out or tried.patch.empty:
-        return None
-    try:
-        Path(out).write_bytes(tried.patch.diff)
-    except OSError as exc:
-        raise UsageError(
-            f"the patch cannot be written to {out}: {exc.strerror}; it is in the run's log"
-        ) from exc
-    return out
 
 
 def _told(outcome: Outcome) -> str:

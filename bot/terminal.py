@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from resolver.actions import Plan
 from resolver.domain import Asked, Commented, Delivered, Outcome, Refused, Spent, Verdict
 from resolver.events import (
     Checkpointed,
@@ -26,6 +27,7 @@ from resolver.summary import came, clip, did
 from runtime.egress import WHY
 
 WIDTH = 69  # characters of a line after its time: 80 in all
+_BOX = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
 MOST_HOSTS = 5  # that the sandbox was refused; the log has them all
 
 
@@ -91,20 +93,35 @@ class Narrator:
                 return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
             case Told(source="brief"):
                 return ["the agent has its brief"]
+            case Told(source="comment"):
+                return ["the agent has the answer to its question"]
+            case Told(source="nudge"):
+                return ["the agent was told that it goes in circles"]
             case Told(source="program"):
                 return ["the agent was told something (see the log)"]
             case Decided(calls=calls, thought=thought):
                 self._steps += 1
                 self._asked = {call.id: did(call.action) for call in calls}
                 lines = textwrap.wrap(thought, WIDTH - 5, max_lines=2, placeholder=" …")
+                plans = [call.action for call in calls if isinstance(call.action, Plan)]
                 return [
-                    f"{mark:>4} {line}" for mark, line in zip((f"{self._steps}.", ""), lines, strict=False)
+                    *(
+                        f"{mark:>4} {line}"
+                        for mark, line in zip((f"{self._steps}.", ""), lines, strict=False)
+                    ),
+                    *(
+                        f"     {_BOX[item.state]} {clip(item.text, WIDTH - 9)}"
+                        for each in plans
+                        for item in each.items
+                    ),
                 ]
             case Observed(call=call, observation=observation):
                 asked, answer = self._asked.get(call, "the call that was under way"), f"→ {came(observation)}"
                 if len(asked) + len(answer) <= WIDTH - 7:
                     return [f"     {asked}  {answer}"]
                 return [f"     {clip(asked, WIDTH - 5)}", f"       {clip(answer, WIDTH - 7)}"]
+            case Ended(reason="asked", detail=question):
+                return ["the agent asks:", *textwrap.wrap(question, WIDTH)]
             case Ended(reason=reason, detail=detail):
                 return [
                     f"the agent's work ended ({reason}): {detail}",
@@ -137,7 +154,7 @@ def outcome_json(
         "reason": reason or (verdict.reason if verdict else None),
         "pull_request": url,
         "draft": outcome.draft if isinstance(outcome, Delivered) else None,
-        "comment": outcome.url if isinstance(outcome, Commented | Asked) else None,
+        "comment": (outcome.url or None) if isinstance(outcome, Commented | Asked) else None,
         "question": outcome.question if isinstance(outcome, Asked) else None,
         "branch": branch,
         "newly_passing": list(verdict.newly_passing) if verdict else [],

@@ -34,6 +34,8 @@ class Attempt:
     ending: Ended
     patch: Patch
     verdict: Verdict
+    left_open: tuple[str, ...] = ()
+    """What the record of the work does not show to be done, a sentence each."""
 
 
 async def deliver(
@@ -83,7 +85,9 @@ async def deliver(
             branch=branch,
             head_sha=commit,
             title=prose.pull_title(started.thread),
-            body=prose.pull_body(started.thread, verdict, story, content.files, content.notes),
+            body=prose.pull_body(
+                started.thread, verdict, story, content.files, content.notes, tried.left_open
+            ),
             draft=verdict.kind != "fixed",
         )
     )

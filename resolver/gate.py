@@ -6,7 +6,7 @@ It asks once. What is still missing then is said in the account, for the reviewe
 import re
 from collections.abc import Iterator, Sequence
 
-from resolver.actions import Finish, Plan
+from resolver.actions import Finish, Plan, PlanItem
 from resolver.domain import Thread
 from resolver.events import Checkpointed, Decided, Observed, Told, Trajectory
 from resolver.leftovers import leftovers
@@ -46,12 +46,12 @@ def missing(trajectory: Trajectory, test_command: str | None) -> tuple[str, ...]
     found: list[str] = []
     if not reproduced(trajectory):
         found.append(
-            "Nothing that you ran failed before your last edit, so nothing shows that the failure was reproduced."
+            "Nothing that was run failed before the last edit, so nothing shows that the failure was reproduced."
         )
     if not ran_tests(trajectory, test_command):
-        found.append("The repository's tests were not run after your last edit.")
+        found.append("The repository's tests were not run after the last edit.")
     if undone := _undone(trajectory):
-        found.append(f"These points are not marked as done in your plan: {_listed(undone)}.")
+        found.append(f"These points are not marked as done in the plan: {_listed(undone)}.")
     return (*found, *leftovers(patch))
 
 
@@ -118,12 +118,19 @@ def points(thread: Thread) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _undone(trajectory: Trajectory) -> tuple[str, ...]:
-    """Open points of the last plan; without a plan, those that the issue lists, when there are several."""
+def plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:
+    """The list that the agent keeps, as it wrote it last; empty where it keeps none."""
     for decided in reversed(trajectory.decisions()):
         for call in reversed(decided.calls):
             if isinstance(call.action, Plan):
-                return tuple(item.text for item in call.action.items if item.state in ("open", "doing"))
+                return call.action.items
+    return ()
+
+
+def _undone(trajectory: Trajectory) -> tuple[str, ...]:
+    """Open points of the last plan; without a plan, those that the issue lists, when there are several."""
+    if items := plan(trajectory):
+        return tuple(item.text for item in items if item.state in ("open", "doing"))
     listed = points(trajectory.started.thread) if trajectory.started else ()
     return listed if len(listed) > 1 else ()
 

@@ -23,6 +23,7 @@ from resolver.settings import Settings
 from resolver.skills import Skills
 from resolver.tools.delegate import Browsing
 from resolver.tools.guarded import Guarded, SelfRating
+from resolver.tools.masked import Masked as MaskedTool
 from resolver.tools.mcp import mcp_tools
 from resolver.tools.own import own_tools
 from resolver.tools.sandboxed import sandbox_tools
@@ -76,8 +77,9 @@ async def outfit(
         logger.warning("MCP server left out", extra={"job": job.id, "error": line})
 
     async with mcp_tools(kit.settings.mcp_servers, sandbox, left_out) as foreign:
+        brought = [MaskedTool(tool, kit.secrets) for tool in (*own_tools(sandbox), *foreign)]
         acting = guarded(
-            (*sandbox_tools(sandbox, plugins), *own_tools(sandbox), *foreign),
+            (*sandbox_tools(sandbox, plugins), *brought),
             kit.settings,
             Rules(sandbox.root, sandbox.scratch),
         )

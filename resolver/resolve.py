@@ -25,9 +25,10 @@ from resolver.domain import (
     Thread,
     Verdict,
 )
-from resolver.errors import LogError
-from resolver.events import Connected, Judged, Resumed, Settled, Started, Told, Trajectory
+from resolver.errors import LogError, UsageError
+from resolver.events import Connected, Ended, Judged, Resumed, Settled, Started, Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
+from resolver.gate import missing
 from resolver.instructions import Instructions, instructions
 from resolver.kit import Kit, Reporting
 from resolver.log import Log, Logs
@@ -101,17 +102,19 @@ async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) 
     for run in reversed(thread.reports):
         try:
             last = await asyncio.to_thread(logs.read, JobId(run))
+            asked = last.resumed.run if last.resumed else JobId(run)  # an answer, behind which it asked again
+            work = await asyncio.to_thread(logs.read, asked) if last.resumed else last
         except LogError:
             continue  # of another machine, or removed
         outcome = last.settled.outcome if last.settled else None
         if isinstance(outcome, Refused):
             continue
         same = (
-            last.started is not None
-            and last.started.job.number == job.number
-            and last.started.job.repo == job.repo
+            work.started is not None
+            and work.started.job.number == job.number
+            and work.started.job.repo == job.repo
         )
-        return JobId(run) if same and isinstance(outcome, Asked) else None
+        return asked if same and isinstance(outcome, Asked) else None
     return None
 
 
@@ -163,12 +166,16 @@ async def attempt(
     """A proven (or disproven) patch for a run that has started. It knows no forge."""
     trajectory = log.trajectory
     assert trajectory.started is not None, "the log begins with Started"
-    if (verdict := trajectory.verdict) and (ending := trajectory.ended):
-        return Attempt(ending=ending, patch=_patch(log, workspace), verdict=verdict)  # killed after the proof
-
     config = repo_config(await workspace.read(REPO_CONFIG_PATH))
     seconds = config.test_timeout or kit.settings.test_timeout
     suite = await find_suite(workspace, config)
+
+    def tried(ending: Ended, verdict: Verdict) -> Attempt:
+        left_open = missing(log.trajectory, suite.command if suite else None)
+        return Attempt(ending, _patch(log, workspace), verdict, left_open)
+
+    if (verdict := trajectory.verdict) and (ending := trajectory.ended):
+        return tried(ending, verdict)  # killed after the proof
 
     sandboxes = await prepared(job, workspace, config, log, kit)
 
@@ -214,14 +221,14 @@ async def attempt(
             finally:  # also when the sandbox is lost: what it did by the network is done
                 if visits := sandboxes.visits(name):
                     await log.append(Connected(visits=_masked(visits, kit.secrets)))
-            patch = _patch(log, workspace)
             if ending.reason == "asked":
-                return Attempt(ending=ending, patch=patch, verdict=UNJUDGED)
+                return tried(ending, UNJUDGED)
+            patch = _patch(log, workspace)
             verdict = await prove(workspace, patch, suite, sandboxes, job.id, seconds, before)
             await log.append(Judged(verdict=verdict))
             judged = sum(isinstance(event, Judged) for event in log.trajectory)
             if verdict.kind != "regressed" or ending.reason != "finished" or judged > REPAIRS:
-                return Attempt(ending=ending, patch=patch, verdict=verdict)
+                return tried(ending, verdict)
             await log.append(Told(text=prose.sent_back(verdict), source="program"))
 
     async with alongside(tests_at_base()) as before:
@@ -315,9 +322,18 @@ async def alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def resolve_path(job: Job, thread: Thread, path: Path, kit: Kit) -> tuple[Attempt, Trajectory]:
-    """The same for a repository on this disk: a judged patch, and no forge."""
+async def resolve_path(
+    job: Job, thread: Thread, path: Path, kit: Kit, answer: str = ""
+) -> tuple[Attempt, Trajectory]:
+    """The same for a repository on this disk: a judged patch, and no forge.
+
+    `answer`: to the question with which the run ended. Raises UsageError when it ended with none.
+    """
     async with kit.logs.open(job.id, kit.listeners) as log:
+        if answer:
+            if (ended := log.trajectory.ended) is None or ended.reason != "asked":
+                raise UsageError(f"the run {job.id} waits for no answer: go on with it without --answer")
+            await log.append(Told(text=prose.answer(job, quote(answer, COMMENT_LIMIT)), source="comment"))
         ref = log.trajectory.started.base if log.trajectory.started else "HEAD"
         async with kit.workspaces.local(path, ref) as workspace:
             if log.trajectory.started is None:

@@ -109,11 +109,14 @@ class Masked(Around):
                 return observation
 
     def _masked(self, observation: Value) -> Value:
-        found = {name: value for name, value in dict(observation).items() if isinstance(value, str | bytes)}
-        masked = {
-            name: self._secrets.mask(value) for name, value in found.items() if name not in ("kind", "reason")
-        }
-        return observation if masked == found else observation.model_copy(update=masked)
+        return masked(observation, self._secrets)
+
+
+def masked(value: Value, secrets: Secrets) -> Value:
+    """The same with each secret hidden in its texts."""
+    found = {name: text for name, text in dict(value).items() if isinstance(text, str | bytes)}
+    hidden = {name: secrets.mask(text) for name, text in found.items() if name not in ("kind", "reason")}
+    return value if hidden.items() <= found.items() else value.model_copy(update=hidden)
 
 
 class MaskingFilter(logging.Filter):

@@ -1,10 +1,26 @@
 """What a reviewer wants to know of a run: a function of its log."""
 
+import json
 from typing import Literal
 
-from resolver.actions import Action, Browse, Finish, Malformed, Reported, Result, Think
+from resolver.actions import (
+    Action,
+    Ask,
+    Browse,
+    Called,
+    CallTool,
+    Finish,
+    Malformed,
+    Plan,
+    PlanItem,
+    ReadSkill,
+    Reported,
+    Result,
+    Think,
+)
 from resolver.domain import Spent
 from resolver.events import Call, Decided, Delegated, Observed, Prepared, Trajectory
+from resolver.gate import plan, reproduced
 from runtime.actions import (
     CreateFile,
     InsertText,
@@ -60,6 +76,10 @@ class Summary(Frozen):
     """What became of the repository's set-up; None: none was needed."""
     browsed: tuple[Browsed, ...] = ()
     """Its steps are part of what was spent."""
+    plan: tuple[PlanItem, ...] = ()
+    """The list that the agent kept, as it wrote it last."""
+    reproduced: bool = False
+    """Whether the failure was seen before the last edit."""
 
 
 def summarize(trajectory: Trajectory) -> Summary:
@@ -78,6 +98,8 @@ def summarize(trajectory: Trajectory) -> Summary:
         visits=trajectory.visits(),
         prepared=trajectory.prepared,
         browsed=tuple(_browsed(*each) for each in trajectory.delegations()),
+        plan=plan(trajectory),
+        reproduced=reproduced(trajectory),
     )
 
 
@@ -140,6 +162,15 @@ def did(action: Action) -> str:
             return clip(f"undo the last edit of {path}")
         case Think(thought=thought):
             return clip(f"think: {thought}")
+        case Plan(items=items):
+            done = sum(item.state == "done" for item in items)
+            return f"plan: {done} of {len(items)} done"
+        case Ask(question=question):
+            return clip(f"ask: {question}")
+        case ReadSkill(name=name):
+            return clip(f"read the skill {name}")
+        case CallTool(name=name, arguments=arguments):
+            return clip(f"{name} {json.dumps(arguments)}")
         case Finish():
             return "finish"
         case Malformed(name=name, problem=problem):
@@ -175,6 +206,8 @@ def came(observation: Result | None) -> str:
         case Edited(diff=diff, warning=warning):
             added, removed = _changed(diff)
             return clip(f"+{added} -{removed}" + (f"; {warning}" if warning else ""))
+        case Called(ok=ok, text=text):
+            return clip(f"{'answered' if ok else 'failed'}: {text}")
         case Failed(message=message):
             return clip(message)
         case _:

@@ -41,8 +41,8 @@ def refusals(log: FileLog) -> list[str]:
 async def test_a_finish_is_sent_back_once_with_what_is_missing_and_then_taken(tmp_path: Path) -> None:
     log, _ = await work(tmp_path, create("a.py"), FINISH, FINISH)
     (refusal,) = refusals(log)
-    assert "Nothing that you ran failed before your last edit" in refusal
-    assert "The repository's tests were not run after your last edit." in refusal
+    assert "Nothing that was run failed before the last edit" in refusal
+    assert "The repository's tests were not run after the last edit." in refusal
     assert log.trajectory.ended == Ended(
         reason="finished", detail="The agent gave its account and ended the work."
     )
@@ -55,7 +55,7 @@ async def test_after_it_was_sent_back_the_work_can_be_mended(tmp_path: Path) -> 
     )
     assert len(refusals(log)) == 1
     assert missing(log.trajectory, None) == (
-        "Nothing that you ran failed before your last edit, so nothing shows that the failure was reproduced.",
+        "Nothing that was run failed before the last edit, so nothing shows that the failure was reproduced.",
     )
 
 

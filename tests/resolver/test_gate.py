@@ -26,9 +26,9 @@ from runtime.observations import Failed, Ran, RanPython
 MENDED = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
 EDIT = Checkpointed(patch=Patch(base="b" * 40, diff=MENDED))
 NOT_REPRODUCED = (
-    "Nothing that you ran failed before your last edit, so nothing shows that the failure was reproduced."
+    "Nothing that was run failed before the last edit, so nothing shows that the failure was reproduced."
 )
-NOT_TESTED = "The repository's tests were not run after your last edit."
+NOT_TESTED = "The repository's tests were not run after the last edit."
 
 
 def run(*exchanges: tuple[Action, Result] | Event) -> Trajectory:
@@ -158,7 +158,7 @@ def test_open_points_of_the_last_plan_are_named() -> None:
 
     before = (shell("pytest", 1), EDIT, shell("pytest"))
     assert missing(run(*before, plan("done", "open", "dropped")), None) == (
-        'These points are not marked as done in your plan: "part 1".',
+        'These points are not marked as done in the plan: "part 1".',
     )
     assert missing(run(*before, plan("open", "open"), plan("done", "dropped")), None) == ()
 
@@ -167,7 +167,7 @@ def test_an_issue_with_two_points_and_no_plan_is_held_up() -> None:
     body = "It fails.\n\nAcceptance:\n- add takes floats\n- sub takes floats\n\nVersions:\n- 1.2\n- 1.3\n"
     trajectory = run(started(body), shell("pytest", 1), EDIT, shell("pytest"))
     assert missing(trajectory, None) == (
-        'These points are not marked as done in your plan: "add takes floats"; "sub takes floats".',
+        'These points are not marked as done in the plan: "add takes floats"; "sub takes floats".',
     )
 
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from bot import compose
-from bot.progress import commenting
+from bot.progress import EVERY, commenting
 from bot.rest import Pace
 from demo.model import Endpoint, Hook, Turn
 from demo.world import Delivery, Issue, Pull, Repository, World
@@ -78,15 +78,15 @@ class Scene:
             requester=User(id=person.id, login=person.login),
         )
 
-    async def resolve(self, job: Job | None = None) -> Outcome:
-        """The job done in this process, composed as the server composes it."""
+    async def resolve(self, job: Job | None = None, every: float = EVERY) -> Outcome:
+        """The job done in this process, composed as the server composes it; told `every` so many seconds."""
         settings = compose.read_settings({}, self.environment, None, None)
         async with (
             compose.kit(settings, trusted=False, say=print) as kit,
             compose.forge(settings, Pace(between_writes=0, first_pause=0.01)) as forge,
         ):
             masked = Masked(forge, kit.secrets.mask)
-            return await resolve(job or self.job(), kit, masked, commenting(masked))
+            return await resolve(job or self.job(), kit, masked, commenting(masked, every))
 
     async def cli(
         self, *arguments: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None

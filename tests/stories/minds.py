@@ -67,15 +67,16 @@ def events(scene: Scene, kind: str) -> list[Event]:
     return [event for event in scene.trajectory() if event.kind == kind]
 
 
-def told(scene: Scene, source: str) -> list[str]:
+def told(scene: Scene, source: str, run: str | None = None) -> list[str]:
     """What the run was told by this source."""
-    return [event.text for event in scene.trajectory() if isinstance(event, Told) and event.source == source]
+    said = (event for event in scene.trajectory(run) if isinstance(event, Told))
+    return [event.text for event in said if event.source == source]
 
 
-def answers(scene: Scene) -> Iterator[tuple[Frozen, Frozen]]:
+def answers(scene: Scene, run: str | None = None) -> Iterator[tuple[Frozen, Frozen]]:
     """The calls of a run with what came of them."""
     actions: dict[str, Frozen] = {}
-    for event in scene.trajectory():
+    for event in scene.trajectory(run):
         match event:
             case Decided(calls=calls):
                 actions.update((call.id, call.action) for call in calls)

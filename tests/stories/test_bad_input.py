@@ -148,6 +148,7 @@ async def test_a_base_image_that_is_not_there_is_named(scene: Scene, repository:
         (("resolve", "--repo", "{repository}", "--issue", "/nowhere.md"), "/nowhere.md cannot be read"),
         (("resolve", "--continue", "no-such-run"), "no-such-run"),
         (("resolve", "--continue", "../../etc"), "is not a run's name"),
+        (("resolve", "--answer", "yes"), "--answer belongs to --continue RUN"),
         (("resolve", "--repo", "{repository}", "--issue", "{issue}", "--max-usd", "much"), "max_usd"),
         (("serve",), "PATCHWRIGHT_WEBHOOK_SECRET"),
     ],
