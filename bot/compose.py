@@ -237,6 +237,7 @@ def own_secrets(settings: Settings) -> list[str]:
     fields = (
         settings.proxy,
         settings.model_api_key,
+        settings.search_api_key,
         settings.github_token,
         settings.webhook_secret,
         _private_key(settings),

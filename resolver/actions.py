@@ -88,6 +88,22 @@ class Browse(Frozen):
         return fields
 
 
+class SearchWeb(Frozen):
+    """Search the web with a search provider; returns titles, addresses and snippets, which nobody has checked.
+
+    For what neither the repository nor the issue can tell: what an error message means elsewhere, a specification,
+    how a dependency behaves in some version. Search first, then open a page that was found, rather than guess an
+    address; rely on what the page says, not on its snippet. The query leaves this machine: no private code in it.
+    """
+
+    kind: Literal["search_web"] = "search_web"
+    query: str = Field(
+        min_length=2,
+        max_length=400,
+        description="A few words, as typed into a search engine; at most 400 characters.",
+    )
+
+
 class PlanItem(Frozen):
     """One thing to do."""
 
@@ -142,7 +158,7 @@ class CallTool(Frozen):
 
 
 class Called(Frozen):
-    """What a tool that is not ours answered."""
+    """What a tool that is not ours answered, or a service that a tool of ours asked."""
 
     kind: Literal["called"] = "called"
     text: str
@@ -169,7 +185,7 @@ class Reported(Frozen):
 
 
 Action = Annotated[
-    SandboxAction | Browse | Plan | Ask | ReadSkill | CallTool | Think | Finish | Malformed,
+    SandboxAction | Browse | SearchWeb | Plan | Ask | ReadSkill | CallTool | Think | Finish | Malformed,
     Field(discriminator="kind"),
 ]
 Result = Annotated[Observation | Called | Reported, Field(discriminator="kind")]

@@ -27,6 +27,7 @@ from resolver.tools.masked import Masked as MaskedTool
 from resolver.tools.mcp import mcp_tools
 from resolver.tools.own import own_tools
 from resolver.tools.sandboxed import sandbox_tools
+from resolver.tools.search import search_tools
 from resolver.tools.skills import skill_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tool, Tools
@@ -79,7 +80,7 @@ async def outfit(
     async with mcp_tools(kit.settings.mcp_servers, sandbox, left_out) as foreign:
         brought = [MaskedTool(tool, kit.secrets) for tool in (*own_tools(sandbox), *foreign)]
         acting = guarded(
-            (*sandbox_tools(sandbox, plugins), *brought),
+            (*sandbox_tools(sandbox, plugins), *brought, *search_tools(kit.settings, log, kit.secrets)),
             kit.settings,
             Rules(sandbox.root, sandbox.scratch),
         )

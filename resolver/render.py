@@ -20,6 +20,7 @@ from resolver.actions import (
     ReadSkill,
     Reported,
     Result,
+    SearchWeb,
     Think,
 )
 from resolver.events import Call, Condensed, Decided, Event, Observed, Prompted, Told, Trajectory
@@ -202,7 +203,7 @@ def _label(action: Action) -> str:
             pass
         case ViewFile(path=what) | CreateFile(path=what) | ReplaceText(path=what) | InsertText(path=what):
             pass
-        case UndoEdit(path=what) | ReadBytes(path=what) | WriteBytes(path=what):
+        case UndoEdit(path=what) | ReadBytes(path=what) | WriteBytes(path=what) | SearchWeb(query=what):
             pass
         case SearchCode(query=query, what=sought, path=path):
             what = " ".join(filter(None, (sought, query, path and f"in {path}")))

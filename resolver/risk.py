@@ -8,7 +8,7 @@ import posixpath
 import re
 from typing import Literal, Protocol
 
-from resolver.actions import Action, CallTool
+from resolver.actions import Action, CallTool, SearchWeb
 from resolver.shell_words import SHELLS, UNKNOWN, Program, programs
 from runtime.actions import (
     CreateFile,
@@ -80,7 +80,7 @@ class Rules:
                 return Rating(risk="medium", why="it runs code")
             case CreateFile(path=path) | ReplaceText(path=path) | InsertText(path=path) | UndoEdit(path=path):
                 return self._write(path)
-            case UseBrowser() | CallTool():
+            case UseBrowser() | CallTool() | SearchWeb():
                 return Rating(risk="medium", why="it acts outside of the work tree")
             case _:
                 return Rating(risk="low")

@@ -23,6 +23,8 @@ from runtime.plugins import PLUGINS, Plugin
 PREFIX = "PATCHWRIGHT_"
 REPO_CONFIG_PATH = ".github/patchwright.toml"
 
+SearchProvider = Literal["tavily", "exa", "brave"]
+
 
 class Settings(ModelSettings):
     """The operator's settings: the same for server, Action and command line.
@@ -89,6 +91,15 @@ class Settings(ModelSettings):
     """Tokens of the repository's own instructions (AGENTS.md and its like) in the first message."""
     context_tokens: int | None = Field(default=None, ge=2_000)
     """Tokens of a conversation, above which it is condensed. None: 100,000, less for a model that takes less."""
+
+    search_provider: SearchProvider = "tavily"
+    """Who is asked when the agent searches the web: `tavily`, `exa` or `brave`."""
+    search_api_key: SecretStr | None = None
+    """That provider's key. None: the web is not searched."""
+    search_base_url: str | None = None
+    """Where the provider's API is. None: where it says."""
+    max_searches: int = Field(default=20, ge=1)
+    """Searches of the web in one run."""
 
     plan_every: int = Field(default=10, ge=0)
     """Replies after which the model is asked to look back and ahead. 0: never."""
@@ -194,6 +205,8 @@ SENSITIVE = frozenset(
         "model_base_url",
         "redis_url",
         "package_index",
+        "search_base_url",
+        "search_provider",
         "network",
         "allow_hosts",
         "allow_addresses",

@@ -1,0 +1,109 @@
+"""Chromium in a container: the certificates of the operator's network, and pages that eat the sandbox's memory."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from runtime.actions import RunShell, UseBrowser, WriteBytes
+from runtime.docker import DockerSandboxes
+from runtime.image import PYTHON
+from runtime.machine import container_name
+from runtime.observations import Page, Ran
+from runtime.sandbox import Sandbox
+
+pytestmark = pytest.mark.docker
+
+Make = Callable[..., DockerSandboxes]
+RECIPE = Path(__file__).parents[2] / "runtime/recipes/install_layer.py"
+MAIN = '\n\nif __name__ == "__main__":\n    main()\n'
+SERVE = """
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
+context = SSLContext(PROTOCOL_TLS_SERVER)
+context.load_cert_chain("server.pem")
+server = HTTPServer(("127.0.0.1", 8443), SimpleHTTPRequestHandler)
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+START = """python3 serve.py >/dev/null 2>&1 &
+until (: < /dev/tcp/127.0.0.1/8443) 2>/dev/null; do sleep 0.05; done"""
+END_CHROMIUM = """for each in /proc/[0-9]*; do
+grep -qs remote-debugging-pipe $each/cmdline && kill -9 ${each#/proc/}; done; sleep 0.5"""
+PAGE = b"<!doctype html><title>Ours</title><button>Press me</button>"
+
+
+async def run(sandbox: Sandbox, command: str) -> str:
+    ran = await sandbox.act(RunShell(command=command, timeout=60))
+    assert isinstance(ran, Ran) and ran.exit_code == 0, ran
+    return ran.output
+
+
+async def browse(sandbox: Sandbox, code: str) -> Page:
+    page = await sandbox.act(UseBrowser(code=code, allowed=("goto", "click")))
+    assert isinstance(page, Page), page
+    return page
+
+
+def authority() -> tuple[bytes, bytes]:
+    """The certificate of an operator's network, and one for localhost that it signed, with its key; as PEM."""
+    root, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+
+    def signed(
+        name: str, more: x509.ExtensionType, whose: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.now(UTC)
+        return (
+            x509.CertificateBuilder()
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Network")]))
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .public_key(whose.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=30))
+            .add_extension(more, critical=True)
+        )
+
+    own = signed("Network", x509.BasicConstraints(ca=True, path_length=None), root)
+    served = signed("localhost", x509.SubjectAlternativeName([x509.DNSName("localhost")]), key)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    both = (made.sign(root, hashes.SHA256()).public_bytes(Encoding.PEM) for made in (own, served))
+    return next(both), next(both) + secret
+
+
+async def trust(name: str, certificate: bytes) -> None:
+    """What a layer's build does with the operator's `ca_bundle`; a build of its own would take a minute."""
+    recipe = RECIPE.read_text()
+    assert recipe.endswith(MAIN)
+    as_root = ["docker", "exec", "-i", "-u", "0", container_name(name), PYTHON, "-I", "-"]
+    program = await asyncio.create_subprocess_exec(*as_root, stdin=asyncio.subprocess.PIPE)
+    await program.communicate(
+        f"{recipe.removesuffix(MAIN)}\ntrust_in_chromium({certificate!r}, b'')\n".encode()
+    )
+    assert program.returncode == 0
+
+
+async def test_the_browser_trusts_the_certificates_of_the_operators_network(docker_sandboxes: Make) -> None:
+    own, served = authority()
+    sandboxes = docker_sandboxes(memory_mb=2048, plugins=("browser",))
+    name = f"trust-{os.getpid()}"
+    async with sandboxes.open(name) as sandbox:
+        for path, content in (("server.pem", served), ("serve.py", SERVE.encode()), ("index.html", PAGE)):
+            await sandbox.act(WriteBytes(path=path, content=content))
+        await run(sandbox, START)
+        page = await browse(sandbox, "goto('https://localhost:8443/')")
+        assert "its certificate is not trusted here" in (page.error or "")
+
+        await trust(name, own)
+        await run(sandbox, END_CHROMIUM)
+        page = await browse(sandbox, "goto('https://localhost:8443/')")
+        assert page.error is None and "button 'Press me'" in page.tree
+    await sandboxes.close()
