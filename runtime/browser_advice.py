@@ -62,7 +62,8 @@ _NAVIGATION = (
     ("ERR_EMPTY_RESPONSE", "the server closed the connection without an answer"),
     ("ERR_CONNECTION_RESET", "the server closed the connection"),
     ("ERR_INVALID_AUTH_CREDENTIALS", "it wants a user and a password: goto(\"http://user:password@host/\") gives them"),
-    ("ERR_CERT", "its certificate is not trusted here: try http instead of https"),
+    ("ERR_CERT", "its certificate is not trusted here: try http instead of https; where a network puts in its own, "
+                 "the operator's setting `ca_bundle` names it"),
     ("ERR_SSL_PROTOCOL_ERROR", "it does not speak https: try http"),
     ("ERR_UNSAFE_PORT", "browsers refuse this port: let the server listen on another, such as 8000"),
     ("ERR_ABORTED", "the server answered with nothing to show, or something else was opened meanwhile"),

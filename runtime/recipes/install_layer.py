@@ -4,7 +4,9 @@ Runs as root in a build, again when only our own code is new. Arguments: our dir
 """
 
 import compileall
+import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -20,6 +22,8 @@ CERTIFICATES = (  # of Debian, Alpine and Arch; Fedora and its kin; SUSE
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
+POLICIES = Path("/etc/chromium/policies/managed")
+PEM = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----")
 
 # What a newer Python has in its standard library.
 FOR_OLDER = ("tomli-", "exceptiongroup-", "typing_extensions-")
@@ -88,6 +92,26 @@ def collect_certificates(ours: Path) -> None:
     base = next((Path(path) for path in CERTIFICATES if Path(path).is_file()), ours / "certificates.crt")
     parts = [path.read_bytes().rstrip() + b"\n" for path in (own, base) if path.is_file()]
     (ours / "ca.crt").write_bytes(b"".join(parts))
+    if own.is_file() and (ours / "browser").is_dir():
+        usual = (base, ours / "certificates.crt")
+        trust_in_chromium(own.read_bytes(), b"".join(path.read_bytes() for path in usual if path.is_file()))
+
+
+def trust_in_chromium(own: bytes, usual: bytes) -> None:
+    """Chromium reads no file of certificates: those of the operator reach it as a policy, less what all know.
+
+    Source: chromeenterprise.google/policies/#CACertificates
+    """
+    known = set(certificates(usual))
+    wanted = [each for each in dict.fromkeys(certificates(own)) if each not in known]
+    if wanted:
+        POLICIES.mkdir(parents=True, exist_ok=True)
+        (POLICIES / "patchwright.json").write_text(json.dumps({"CACertificates": wanted}))
+
+
+def certificates(bundle: bytes) -> list[str]:
+    """The certificates of a PEM file, each as DER in Base64."""
+    return [b"".join(body.split()).decode() for body in PEM.findall(bundle)]
 
 
 def add_test_runner(wheels: Path, uid: int) -> None:
