@@ -12,6 +12,7 @@ from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
 from resolver.domain import Job
 from resolver.events import Consulted, Usage
 from resolver.gate import missing
+from resolver.in_time import InTime, left
 from resolver.kit import Kit
 from resolver.lending import Lending
 from resolver.log import Log
@@ -61,7 +62,8 @@ async def outfit(
 ) -> AsyncIterator[Outfit]:
     """The agent of a run, as long as the context lasts. `skills`: those that it may read."""
     lent = kit.lent(job.repo)
-    sandbox = Masked(Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log)), kit.secrets)
+    seeing = Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log))
+    sandbox = Masked(InTime(seeing, lambda: left(log.trajectory, kit.settings.timeout)), kit.secrets)
     if not bench.adopted:
         await workspace.send(sandbox, log.trajectory.checkpoint())
     browsing = Browsing(

@@ -78,9 +78,12 @@ class Scene:
             requester=User(id=person.id, login=person.login),
         )
 
-    async def resolve(self, job: Job | None = None, every: float = EVERY) -> Outcome:
-        """The job done in this process, composed as the server composes it; told `every` so many seconds."""
-        settings = compose.read_settings({}, self.environment, None, None)
+    async def resolve(self, job: Job | None = None, every: float = EVERY, **beyond: Any) -> Outcome:
+        """The job done in this process, composed as the server composes it; told `every` so many seconds.
+
+        `beyond`: settings that no operator may have, such as a run of two seconds.
+        """
+        settings = compose.read_settings({}, self.environment, None, None).model_copy(update=beyond)
         async with (
             compose.kit(settings, trusted=False, say=print) as kit,
             compose.forge(settings, Pace(between_writes=0, first_pause=0.01)) as forge,

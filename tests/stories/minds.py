@@ -46,9 +46,9 @@ async def says(scene: Scene, *turns: Turn, on_request: Hook | None = None, **set
     return endpoint
 
 
-async def proposed(scene: Scene) -> str:
+async def proposed(scene: Scene, **how: Any) -> str:
     """The body of the pull request that the run comes to."""
-    outcome = await scene.resolve()
+    outcome = await scene.resolve(**how)
     assert isinstance(outcome, Delivered), outcome
     assert scene.pull.body is not None
     return scene.pull.body

@@ -1,0 +1,43 @@
+"""A budget that is spent in the middle of a step: what was done by then is proven and offered, and said."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from demo.model import Turn
+from resolver.events import Ended
+from runtime.actions import RunShell
+from runtime.observations import Ran
+from tests.stories.conftest import CODE, FIX, NEW_TEST, Scene
+from tests.stories.minds import PRICES, answers, events, proposed, says
+
+
+def limit(scene: Scene, body: str) -> str:
+    """How the run ended, by its log and by the pull request."""
+    (ended,) = events(scene, "ended")
+    assert isinstance(ended, Ended) and ended.reason == "limit"
+    assert ended.detail in body and "The agent gave no account of its work" in body
+    return ended.detail
+
+
+async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scene: Scene) -> None:
+    endpoint = await says(
+        scene, Turn("Mend.", FIX, NEW_TEST), Turn("Never said."), model_prices=PRICES, max_usd="0.001"
+    )
+    body = await proposed(scene)
+    assert body.startswith("**Fixed:**")
+    spent = scene.trajectory().spent()
+    assert Decimal("0.001") < spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
+    assert limit(scene, body) == f"The budget of $0.001 is spent (${spent.usd:.4f})."
+    assert len(endpoint.requests) == 1
+
+
+async def test_a_command_is_stopped_when_the_time_of_its_run_is_over(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene(files={"calc.py": CODE})
+    wait = RunShell(command="echo started; sleep 60; echo late")
+    endpoint = await says(scene, Turn("Mend.", FIX), Turn("Wait.", wait), Turn("Never said."))
+    body = await proposed(scene, timeout=6)
+    assert body.startswith("**Untested:**")
+    assert limit(scene, body) == "The time limit of 6 s is reached."
+    assert len(endpoint.requests) == 2
+    (seen,) = [result for action, result in answers(scene) if action == wait and isinstance(result, Ran)]
+    assert seen.exit_code is None and seen.output.strip() == "started" and seen.seconds < 7
