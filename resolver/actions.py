@@ -88,6 +88,42 @@ class Browse(Frozen):
         return fields
 
 
+Question = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class Delegate(Frozen):
+    """Let up to four investigators find something out, all at the same time; each answers its question in text.
+
+    Only where finding out would fill this conversation with what you will not need again: every caller of X in a
+    large tree, what each of several modules guarantees, which of many tests cover a behaviour. What a few calls
+    show, look at yourself: you will need what you read. Each investigator has a copy of the work tree as it is now,
+    in a sandbox of its own without network that is thrown away afterwards; it can read and run, and changes nothing
+    of yours. It knows nothing of this conversation. You wait until all have answered; their replies count as your
+    steps.
+    """
+
+    kind: Literal["delegate"] = "delegate"
+    tasks: tuple[Question, ...] = Field(
+        min_length=1,
+        max_length=4,
+        description="One question each, none of which waits for another's answer: what to find out and why, where "
+        "to begin, and exactly what the answer should contain, such as file and line of each place.",
+    )
+
+
+class Report(Frozen):
+    """End your work with its answer; of all that you found, this text alone arrives. Call it alone.
+
+    Answer first, in the form that was asked for; then the evidence, each with file and line. Say what you looked at
+    and saw, and what you did not look at. If you found out only a part, report that part and say what is missing.
+    """
+
+    kind: Literal["report"] = "report"
+    text: str = Field(
+        min_length=1, max_length=20_000, description="The answer; 8,000 characters of it arrive."
+    )
+
+
 class SearchWeb(Frozen):
     """Search the web with a search provider; returns titles, addresses and snippets, which nobody has checked.
 
@@ -182,10 +218,25 @@ class Reported(Frozen):
     """Why the text is not in the form that was asked for; empty: it is, or none was."""
     guessed: tuple[str, ...] = ()
     """Addresses that it went to although nobody had named them."""
+    task: str = ""
+    """What it was asked; said where several report together."""
+    parts: tuple["Reported", ...] = ()
+    """Where several agents were asked at once: what each of them says. The rest is then their sum."""
 
 
 Action = Annotated[
-    SandboxAction | Browse | SearchWeb | Plan | Ask | ReadSkill | CallTool | Think | Finish | Malformed,
+    SandboxAction
+    | Browse
+    | SearchWeb
+    | Delegate
+    | Report
+    | Plan
+    | Ask
+    | ReadSkill
+    | CallTool
+    | Think
+    | Finish
+    | Malformed,
     Field(discriminator="kind"),
 ]
 Result = Annotated[Observation | Called | Reported, Field(discriminator="kind")]

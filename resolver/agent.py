@@ -10,7 +10,7 @@ from itertools import chain, count
 from typing import Any
 
 from resolver import prose, rules, stuck
-from resolver.actions import Ask, Finish, Malformed, Result
+from resolver.actions import Ask, Finish, Malformed, Report, Result
 from resolver.condenser import ROOM, Room, Shorter
 from resolver.domain import Patch
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
@@ -38,6 +38,8 @@ from runtime.observations import Failed, Noted, Picture
 
 logger = logging.getLogger(__name__)
 
+ENDS = (Ask, Finish, Report)
+"""Actions that end the run, if it is granted."""
 MAX_CALLS = 32  # of one reply; more is a model that has lost its way, at the price of a log without end
 MAX_THOUGHT = 100_000  # characters of a reply's text that are kept: it is sent again with every later step
 
@@ -151,15 +153,16 @@ class Agent:
         """What the program has to say before the model is asked again, if it was not said yet."""
         last = _last_word(trajectory)
         names = tuple(spec.name for spec in self.tools.specs)
+        end: prose.End = "finish" if "finish" in names else "report"
         if isinstance(last, Decided) and not last.calls:
-            text = prose.cut_off(None) if last.truncated else prose.no_call(names)
+            text = prose.cut_off(None) if last.truncated else prose.no_call(names, end)
             return Told(text=text, source="program")
         if pattern := stuck.nudge(trajectory):
-            return Told(text=prose.nudge(pattern), source="nudge")
+            return Told(text=prose.nudge(pattern, end), source="nudge")
         if rules.planning_due(trajectory, self.plan_every):
             return Told(text=prose.planning("plan" in names), source="planning")
         if (left := rules.steps_left(trajectory, self.limits)) is not None:
-            notice = Told(text=prose.steps_left(left), source="program")
+            notice = Told(text=prose.steps_left(left, end), source="program")
             return None if last == notice else notice
         return None
 
@@ -228,7 +231,7 @@ def _saved_last(trajectory: Trajectory) -> bool:
 
 def _in_order(calls: tuple[Call, ...]) -> list[Call]:
     """As the model wrote them, but what ends the run last: what came with it is done first."""
-    return sorted(calls, key=lambda call: isinstance(call.action, Ask | Finish))
+    return sorted(calls, key=lambda call: isinstance(call.action, ENDS))
 
 
 def _last_word(trajectory: Trajectory) -> Decided | Told | None:
@@ -242,14 +245,15 @@ def _wanted_end(trajectory: Trajectory) -> Ended | None:
     last = _last_word(trajectory)
     if not isinstance(last, Decided) or trajectory.unanswered():
         return None
-    ends = {call.id: call.action for call in last.calls if isinstance(call.action, Ask | Finish)}
+    ends = {call.id: call.action for call in last.calls if isinstance(call.action, ENDS)}
     for entry in reversed(trajectory.entries):
         match entry.event:
             case Observed(call=call, observation=Noted()) if call in ends:
                 action = ends[call]
                 if isinstance(action, Ask):
                     return Ended(reason="asked", detail=action.question)
-                return Ended(reason="finished", detail="The agent gave its account and ended the work.")
+                how = "reported" if isinstance(action, Report) else "gave its account"
+                return Ended(reason="finished", detail=f"The agent {how} and ended the work.")
             case Decided():
                 return None
             case _:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from resolver.prose import render
 
-if TYPE_CHECKING:  # this imports this module
-    from resolver.browsing_prompt import BrowsingPrompt
+if TYPE_CHECKING:
+    from resolver.browsing_prompt import BrowsingPrompt  # it imports this module
     from runtime.observations import Page
 
 
@@ -49,3 +49,16 @@ def guessed(url: str) -> str:
 def off_form(problem: str) -> str:
     """What a browsing agent is told whose report is not in the form that was asked for."""
     return render("prompts/off_form.md.j2", problem=problem).strip()
+
+
+def investigator_system(
+    root: str, scratch: str, kind: Literal["docker", "local"], steps: int, longest: int
+) -> str:
+    """An investigator's system prompt; `longest`: characters of a report."""
+    values = {"root": root, "scratch": scratch, "kind": kind, "steps": steps, "longest": longest}
+    return render("prompts/investigator_system.md.j2", **values)
+
+
+def investigator_unfinished(detail: str, thought: str) -> str:
+    """What there is to say of an investigator that ended without a report."""
+    return render("prompts/investigator_unfinished.md.j2", detail=detail, thought=thought).strip()

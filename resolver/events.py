@@ -60,6 +60,10 @@ class Started(Frozen):
     """Of the agent's sandbox; the tests' have none."""
 
 
+Role = Literal["browse", "investigate"]
+"""What an agent was asked for by another one."""
+
+
 class Assigned(Frozen):
     """A run began that another one asked for: its task, and its share of what that one may still use."""
 
@@ -69,6 +73,7 @@ class Assigned(Frozen):
     """Id of the parent's call, which its report answers."""
     depth: int = Field(ge=2)
     """A job's own run has depth 1."""
+    role: Role = "browse"
     task: str
     model: str
     steps: int
@@ -147,9 +152,10 @@ class Delegated(Frozen):
 
     kind: Literal["delegated"] = "delegated"
     call: str
-    """Id of the call; its observation is a Reported."""
+    """Id of the call; its observation is a Reported. Several may answer one."""
     run: RunId
     """Id of that log."""
+    role: Role = "browse"
     task: str
 
 
@@ -281,11 +287,12 @@ class Trajectory:
     def delegations(self) -> tuple[tuple[Delegated, Reported | None], ...]:
         """What was handed to other agents, each with its report if there is one yet."""
         reports = {
-            event.call: event.observation
+            report.run: report
             for event in self
             if isinstance(event, Observed) and isinstance(event.observation, Reported)
+            for report in event.observation.parts or (event.observation,)
         }
-        return tuple((event, reports.get(event.call)) for event in self if isinstance(event, Delegated))
+        return tuple((event, reports.get(event.run)) for event in self if isinstance(event, Delegated))
 
     @property
     def resumed(self) -> Resumed | None:

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from resolver import rules
+from resolver.actions import Delegate, Reported
 from resolver.agent import Agent
 from resolver.bench import Bench
 from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
-from resolver.domain import Job
-from resolver.events import Consulted, Usage
+from resolver.domain import Job, Patch
+from resolver.events import Call, Consulted, Usage
 from resolver.gate import missing
 from resolver.in_time import InTime, left
 from resolver.kit import Kit
@@ -24,6 +25,8 @@ from resolver.settings import Settings
 from resolver.skills import Skills
 from resolver.tools.delegate import Browsing
 from resolver.tools.guarded import Guarded, SelfRating
+from resolver.tools.handover import Handover
+from resolver.tools.investigate import NO_TOOLS, Investigating, report_tools
 from resolver.tools.masked import Masked as MaskedTool
 from resolver.tools.mcp import mcp_tools
 from resolver.tools.own import own_tools
@@ -34,6 +37,7 @@ from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tool, Tools
 from resolver.workspace import Workspace
 from runtime.plugins import Plugin
+from runtime.sandbox import Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +60,13 @@ async def outfit(
     kit: Kit,
     bench: Bench,
     *,
-    plugins: Sequence[Plugin],
+    sandboxes: Sandboxes,
     skills: Skills | None,
     test_command: str | None,
 ) -> AsyncIterator[Outfit]:
     """The agent of a run, as long as the context lasts. `skills`: those that it may read."""
-    lent = kit.lent(job.repo)
-    seeing = Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log))
+    lent, allowed, plugins = kit.lent(job.repo), limits(kit.settings), sandboxes.plugins
+    seeing = Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log, allowed))
     sandbox = Masked(InTime(seeing, lambda: left(log.trajectory, kit.settings.timeout)), kit.secrets)
     if not bench.adopted:
         await workspace.send(sandbox, log.trajectory.checkpoint())
@@ -72,9 +76,21 @@ async def outfit(
         logs=kit.logs,
         model=kit.models.browse,
         sandbox=sandbox,
-        limits=limits(kit.settings),
+        limits=allowed,
         steps=kit.settings.browse_steps,
     )
+    investigating = Investigating(
+        handover=Handover(run=job.id, log=log, logs=kit.logs, limits=allowed),
+        model=kit.model,
+        sandboxes=sandboxes,
+        send=lambda box: workspace.send(box, log.trajectory.checkpoint()),
+        equip=lambda box, own, share: investigator(kit, plugins, box, own, share, workspace.base),
+        steps=kit.settings.delegate_steps,
+    )
+
+    async def recover(call: Call) -> Reported | None:
+        by = investigating if isinstance(call.action, Delegate) else browsing
+        return await by.recover(call)
 
     def left_out(line: str) -> None:
         logger.warning("MCP server left out", extra={"job": job.id, "error": line})
@@ -92,21 +108,47 @@ async def outfit(
                 (
                     *acting,
                     *(browsing.tools() if "browser" in plugins else ()),
+                    *(investigating.tools() if kit.settings.delegate_steps else ()),
                     *(skill_tools(skills) if skills else ()),
                     *talk_tools(),
                 )
             ),
-            limits=limits(kit.settings),
+            limits=allowed,
             checkpoint=lambda: workspace.take_patch(sandbox),
             scratch=sandbox.scratch,
             adopted=bench.adopted,
             lost=bench.lost,
             room=room(kit),
-            recover=browsing.recover,
+            recover=recover,
             plan_every=kit.settings.plan_every,
             gate=lambda trajectory: missing(trajectory, test_command),
         )
         yield Outfit(agent, sandbox, tuple(lent))
+
+
+def investigator(
+    kit: Kit, plugins: Sequence[Plugin], box: Sandbox, log: Log, share: Limits, base: str
+) -> Agent:
+    """An agent that looks around in a sandbox of its own, and reports; no secret is lent to it."""
+    sandbox = Masked(Seeing(box, senses(kit, log, share)), kit.secrets)
+    looking = [tool for tool in sandbox_tools(sandbox, plugins) if tool.kind not in NO_TOOLS]
+
+    async def nothing_kept() -> Patch:
+        return Patch(base=base, diff=b"")
+
+    return Agent(
+        model=kit.model,
+        tools=Tools(
+            (
+                *guarded(looking, kit.settings, Rules(sandbox.root, sandbox.scratch)),
+                *report_tools(),
+            )
+        ),
+        limits=share,
+        checkpoint=nothing_kept,
+        scratch=sandbox.scratch,
+        room=room(kit),
+    )
 
 
 def guarded(tools: Sequence[Tool], settings: Settings, analyzer: Analyzer) -> tuple[Tool, ...]:
@@ -125,7 +167,7 @@ def limits(settings: Settings) -> Limits:
     return Limits(steps=settings.max_steps, seconds=settings.timeout, usd=settings.max_usd)
 
 
-def senses(kit: Kit, log: Log) -> Senses:
+def senses(kit: Kit, log: Log, allowed: Limits) -> Senses:
     """Who looks and listens for the agent, within the run's limits."""
 
     async def consulted(usage: Usage) -> None:
@@ -136,7 +178,7 @@ def senses(kit: Kit, log: Log) -> Senses:
         hearing=kit.hearing,
         models=kit.settings.model_hears,
         consulted=consulted,
-        over=lambda: rules.ending(log.trajectory, limits(kit.settings)),
+        over=lambda: rules.ending(log.trajectory, allowed),
     )
 
 

@@ -62,10 +62,12 @@ def system(
     network: Network = "none",
     plugins: Sequence[Plugin] = (),
     secrets: Sequence[str] = (),
+    *,
+    delegates: bool = False,
 ) -> str:
     """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind, network and plugins.
 
-    `secrets` are the names of those that a command may use.
+    `secrets` are the names of those that a command may use; `delegates`: questions may be handed to investigators.
     """
     return render(
         "prompts/system.md.j2",
@@ -75,6 +77,7 @@ def system(
         network=network,
         plugins=plugins,
         secrets=secrets,
+        delegates=delegates,
         skills=skill_docs() if "kernel" in plugins else (),
     )
 
@@ -109,9 +112,13 @@ def too_many_calls(made: int, limit: int) -> str:
     return render("prompts/too_many_calls.md.j2", made=made, limit=limit).strip()
 
 
-def no_call(tools: Sequence[str]) -> str:
+End = Literal["finish", "report"]
+"""The call by which an agent ends its work."""
+
+
+def no_call(tools: Sequence[str], end: End = "finish") -> str:
     """That a reply without a call does nothing."""
-    return render("prompts/no_call.md.j2", tools=tools).strip()
+    return render("prompts/no_call.md.j2", tools=tools, end=end).strip()
 
 
 def finish_noted() -> str:
@@ -119,9 +126,9 @@ def finish_noted() -> str:
     return render("prompts/finish_noted.md.j2").strip()
 
 
-def steps_left(steps: int) -> str:
+def steps_left(steps: int, end: End = "finish") -> str:
     """That the run is about to end at its limit."""
-    return render("prompts/steps_left.md.j2", steps=steps).strip()
+    return render("prompts/steps_left.md.j2", steps=steps, end=end).strip()
 
 
 def lost(*, saved: bool, adopted: bool = False) -> str:
@@ -179,9 +186,9 @@ def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> 
 # --- what agents are told that ask others (what these read: delegate_prose.py) ------------------------------
 
 
-def not_delegated(*, too_deep: bool) -> str:
-    """Why a task was not handed to another agent: its depth, or what is left of the run's limits."""
-    return render("prompts/not_delegated.md.j2", too_deep=too_deep).strip()
+def not_delegated(*, too_deep: bool, among: int = 1) -> str:
+    """Why a task was not handed to so many other agents: its depth, or what is left of the run's limits."""
+    return render("prompts/not_delegated.md.j2", too_deep=too_deep, among=among).strip()
 
 
 def reported(report: Reported) -> str:
@@ -306,9 +313,9 @@ def answer(job: Job, answer: Quoted) -> str:
     return render("prompts/answer.md.j2", job=job, answer=answer).strip()
 
 
-def nudge(pattern: Pattern) -> str:
+def nudge(pattern: Pattern, end: End = "finish") -> str:
     """That the run goes in circles, and what to do about it."""
-    return render("prompts/nudge.md.j2", pattern=pattern).strip()
+    return render("prompts/nudge.md.j2", pattern=pattern, end=end).strip()
 
 
 def planning(has_list: bool) -> str:

@@ -14,10 +14,12 @@ from resolver.actions import (
     Browse,
     Called,
     CallTool,
+    Delegate,
     Finish,
     Malformed,
     Plan,
     ReadSkill,
+    Report,
     Reported,
     Result,
     SearchWeb,
@@ -209,9 +211,21 @@ def _label(action: Action) -> str:
             what = " ".join(filter(None, (sought, query, path and f"in {path}")))
         case Execute(argv=argv):
             what = " ".join(argv)
+        case Delegate(tasks=tasks):
+            what = " | ".join(tasks)
         case SendInput(text=text, key=key):
             what = " ".join(filter(None, (text, key)))
-        case Think() | Plan() | Finish() | Interrupt() | Provide() | RunLent() | StartStream() | Converse():
+        case (
+            Think()
+            | Plan()
+            | Finish()
+            | Report()
+            | Interrupt()
+            | Provide()
+            | RunLent()
+            | StartStream()
+            | Converse()
+        ):
             what = ""
         case _:
             assert_never(action)

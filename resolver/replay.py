@@ -54,7 +54,7 @@ def messages_at(trajectory: Trajectory, entry: int) -> tuple[Message, ...]:
     """What the model was sent for the reply that stands at this place of the log."""
     so_far = Trajectory(trajectory.entries[:entry])
     shown: Callable[[Trajectory], tuple[Message, ...]] = render.messages
-    if trajectory.assigned is not None:
+    if trajectory.assigned is not None and trajectory.assigned.role == "browse":
         shown = browsing_prompt.shown
     return shown(so_far)
 

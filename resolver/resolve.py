@@ -196,7 +196,7 @@ async def attempt(
             log,
             kit,
             bench,
-            plugins=sandboxes.plugins,
+            sandboxes=sandboxes,
             skills=skills if told.readable else None,
             test_command=suite.command if suite else None,
         ) as made:
@@ -210,6 +210,7 @@ async def attempt(
                     sandboxes.network,
                     sandboxes.plugins,
                     made.secrets,
+                    delegates=kit.settings.delegate_steps > 0,
                 )
                 await begin(log, system, text, made.agent.tools, there.pictures)
             return await proven(made.agent)

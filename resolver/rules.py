@@ -37,16 +37,16 @@ def ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
     return stuck.ending(trajectory)
 
 
-def share(limits: Limits, spent: Spent, steps: int) -> Limits | None:
-    """What a run may hand on to another one: half of what it has left, at most so many steps.
+def share(limits: Limits, spent: Spent, steps: int, among: int = 1) -> Limits | None:
+    """What a run may hand on to each of so many others: half of what it has left, at most so many steps for each.
 
-    The other half is for making use of what comes back. None: too little is left.
+    The other half is for making use of what comes back. Time they have side by side. None: too little is left.
     """
     left = limits.steps - spent.steps
     seconds, usd = limits.seconds - spent.seconds, limits.usd - spent.usd
-    if left < 2 or seconds <= 0 or usd <= 0:
+    if left < 2 * among or seconds <= 0 or usd <= 0:
         return None
-    return Limits(steps=min(steps, left // 2), seconds=seconds / 2, usd=usd / 2)
+    return Limits(steps=min(steps, left // 2 // among), seconds=seconds / 2, usd=usd / 2 / among)
 
 
 def steps_left(trajectory: Trajectory, limits: Limits) -> int | None:

@@ -116,6 +116,8 @@ class Settings(ModelSettings):
     """Replies of the model in one run."""
     browse_steps: int = Field(default=30, ge=1)
     """Replies of the model for one task that is handed to the browsing agent; they count as the run's own."""
+    delegate_steps: int = Field(default=20, ge=0)
+    """Replies of the model for each question that is handed to an investigator; as above. 0: none is handed on."""
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Dollars in one run, where the price of the model is known."""
     timeout: int = Field(default=3600, ge=10)

@@ -9,6 +9,7 @@ from resolver.actions import (
     Browse,
     Called,
     CallTool,
+    Delegate,
     Finish,
     Malformed,
     Plan,
@@ -97,7 +98,7 @@ def summarize(trajectory: Trajectory) -> Summary:
         network=started.network,
         visits=trajectory.visits(),
         prepared=trajectory.prepared,
-        browsed=tuple(_browsed(*each) for each in trajectory.delegations()),
+        browsed=tuple(_browsed(*each) for each in trajectory.delegations() if each[0].role == "browse"),
         plan=plan(trajectory),
         reproduced=reproduced(trajectory),
     )
@@ -148,6 +149,8 @@ def did(action: Action) -> str:
             return clip(f"in the browser: {code}")
         case Browse(task=task):
             return clip(f"browse: {task}")
+        case Delegate(tasks=tasks):
+            return clip(f"delegate: {' | '.join(tasks)}")
         case ViewFile(path=path, start=start, end=end):
             where = f" from line {start}" if end is None else f" lines {start} to {end}"
             return clip(f"view {path}{where if start > 1 or end else ''}")

@@ -1,0 +1,163 @@
+"""The agent asks investigators: two at once, each in a copy of the tree, with a scripted model over HTTP."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from demo.dialects import Dialect
+from demo.model import Endpoint, Fault, Turn, next_calls
+from resolver.actions import Delegate, Report, Reported, Think
+from resolver.domain import Delivered, RunId
+from resolver.events import Observed, Prompted
+from runtime.actions import RunShell, ViewFile
+from runtime.observations import Ran
+from tests.resolver.repositories import Repository
+from tests.stories.conftest import CODE, KEY, MENDED, TESTS, Scene
+
+CALLERS, PROMISES = "Find every caller of add().", "What does double() promise?"
+ASK = Turn("Let others look.", Delegate(tasks=(CALLERS, PROMISES)))
+DOUBLED = "def doubled(a):\n    return add(a, a)\n"
+
+
+class Voices(Endpoint):
+    """One endpoint that several agents talk with at the same time: each has its turns, known by its question."""
+
+    def __init__(self, parent: Sequence[Turn], others: Mapping[str, Sequence[Turn]], **more: Any) -> None:
+        super().__init__(parent, key=KEY, **more)
+        self._others = others
+        self.speaking, self.most = 0, 0
+        self.of: dict[str, list[dict[str, Any]]] = {}
+
+    async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
+        messages = dialect.read(request)
+        first = next(message["content"] for message in messages if message["role"] == "user")
+        turns = self._others.get(first, self._turns)
+        turn, calls = next_calls(messages, turns)
+        self.of.setdefault(first if first in self._others else "", []).append(request)
+        self.speaking += 1
+        self.most = max(self.most, self.speaking)
+        try:
+            if self._on_request is not None and (waiting := self._on_request(turn, request)):
+                await waiting
+            await asyncio.sleep(self._delay)
+        finally:
+            self.speaking -= 1
+        made = self._reply(request, len(messages), turns[turn], calls)
+        return Fault(body=json.dumps(dialect.write(made)))
+
+
+async def heard(scene: Scene, *parent: Turn, others: Mapping[str, Sequence[Turn]], **more: Any) -> Voices:
+    voices = await scene.stack.enter_async_context(Voices(parent, others, **more))
+    scene.endpoint = voices
+    scene.environment["PATCHWRIGHT_MODEL_BASE_URL"] = voices.base_url
+    return voices
+
+
+LOOKS = (
+    Turn("Look.", RunShell(command="cat calc.py; git diff --stat; grep -rn 'add(' --include=*.py .")),
+    Turn("Break it.", RunShell(command="rm calc.py; echo broken > left.txt; git status --short; pwd")),
+    Turn("There.", Report(text="more.py:2, in doubled()")),
+)
+READS = (
+    Turn("Read.", ViewFile(path="calc.py")),
+    Turn("So.", Report(text="It doubles; only ints are tested.")),
+)
+
+
+async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_they_say(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS})
+    mend, *rest = MENDED
+    voices = await heard(scene, mend, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2)
+    assert isinstance(await scene.resolve(), Delivered)
+    assert voices.most == 2  # two of them were thinking at the same time
+
+    run = scene.trajectory(scene.job().id)
+    (report,) = [
+        event.observation
+        for event in run
+        if isinstance(event, Observed) and isinstance(event.observation, Reported)
+    ]
+    assert [(part.status, part.text, part.spent.steps) for part in report.parts] == [
+        ("answered", "more.py:2, in doubled()", 3),
+        ("answered", "It doubles; only ints are tested.", 2),
+    ]
+    assert run.spent().steps == len(run.decisions()) + 5
+    told = [message["content"] for message in voices.of[""][-1]["messages"] if message["role"] == "tool"]
+    assert "[1 of 2: the answer to the question]" in told[1] and "> more.py:2, in doubled()" in told[1]
+
+    first = scene.trajectory(run.delegations()[0][0].run)
+    looked, broke = [
+        event.observation
+        for event in first
+        if isinstance(event, Observed) and isinstance(event.observation, Ran)
+    ]
+    assert "return a + b" in looked.output and "calc.py | 2 +-" in looked.output  # the tree as it was then
+    assert "D calc.py" in broke.output and "?? left.txt" in broke.output
+    # What it broke was its own.
+    assert "left.txt" not in scene.repo.diff(scene.pull) and "a + b" in scene.repo.diff(scene.pull)
+    # It reads and runs, and edits and delegates nothing.
+    prompted = next(event for event in first if isinstance(event, Prompted))
+    names = {tool["function"]["name"] for tool in prompted.tools}
+    assert {"run_shell", "view_file", "think", "report"} <= names
+    assert not names & {"create_file", "replace_text", "insert_text", "delegate", "browse", "finish", "ask"}
+    assert prompted.system.startswith("You find something out")
+
+
+async def test_an_investigator_that_fails_does_not_stop_the_work(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene()
+    scene.environment["PATCHWRIGHT_DELEGATE_STEPS"] = "4"
+    lost = tuple(Turn(f"Hm {n}.", Think(thought=f"Hm {n}.")) for n in range(9))
+    await heard(scene, ASK, *MENDED, others={CALLERS: lost, PROMISES: READS})
+    assert isinstance(await scene.resolve(), Delivered)
+    ((_, failed), (_, fine)) = scene.trajectory(scene.job().id).delegations()
+    assert failed is not None and fine is not None
+    assert (failed.status, failed.spent.steps, fine.status) == ("unfinished", 4, "answered")
+    assert "limit of 4 replies" in failed.text
+
+
+async def test_delegates_can_be_left_out(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene()
+    scene.environment["PATCHWRIGHT_DELEGATE_STEPS"] = "0"
+    voices = await heard(scene, *MENDED, others={})
+    assert isinstance(await scene.resolve(), Delivered)
+    request = voices.of[""][0]
+    assert "delegate" not in {tool["function"]["name"] for tool in request["tools"]}
+    assert "investigators" not in request["messages"][0]["content"]
+
+
+async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
+    a_scene: Callable[..., Scene], tmp_path: Path
+) -> None:
+    scene = a_scene()
+    repository = Repository(tmp_path / "calc")
+    repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
+    issue.write_text("add() subtracts")
+    killed: list[int] = []
+
+    def dies(turn: int, request: dict[str, Any]) -> None:
+        if request["messages"][1]["content"] == PROMISES and turn == 1:
+            killed.append(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+
+    voices = await heard(scene, ASK, *MENDED, others={CALLERS: LOOKS, PROMISES: READS}, on_request=dies)
+    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    await process.communicate()
+    assert process.returncode == -signal.SIGKILL and len(killed) == 1
+    run = RunId(next(name for name in scene.runs if "-sub-" not in name))
+
+    code, out, error = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    assert code == 0, out + error
+    reports = [report for _, report in scene.trajectory(run).delegations() if report]
+    assert len(reports) == 2 and reports[1].status == "unfinished" and reports[1].spent.steps == 1
+    assert "program was stopped" in reports[1].text
+    spent = scene.trajectory(run).spent()
+    assert spent.steps == len(scene.trajectory(run).decisions()) + sum(each.spent.steps for each in reports)
+    assert "a + b" in fix.read_text()
+    assert len(voices.of[PROMISES]) == 2  # not taken up again
