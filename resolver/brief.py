@@ -1,6 +1,6 @@
 """The first message to the agent: what is asked, as quoted data, and what the program found out already."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from resolver.attachments import Attached
 from resolver.domain import Comment, SuiteRun, Thread
@@ -13,23 +13,44 @@ from runtime.frozen import Frozen
 BODY_LIMIT = 24_000  # characters of the issue's text; the rest is cut and said to be
 COMMENT_LIMIT = 4_000  # characters of one comment
 COMMENTS = 20  # the latest ones
+TREE_CHARACTERS = 3_000
 TREE_LINES = 80
 
 
-def tree(paths: Sequence[str], lines: int = TREE_LINES) -> str:
-    """The repository's files for a first look: whole when they are few, else directories with their counts."""
-    safe = [_one_line(path) for path in paths]
-    if len(safe) <= lines:
-        return "\n".join(safe)
+def tree(paths: Sequence[str], characters: int = TREE_CHARACTERS, lines: int = TREE_LINES) -> str:
+    """The repository's files for a first look, a directory a line: their names, or how many where they do not fit.
+
+    The directories with the longest lists lose their names first. Where there are too many directories, those
+    below the second level count as part of the one there, and what is over `lines` is left out, and said.
+    """
+    named: dict[str, list[str]] = {"./": []}
+    for path in map(_one_line, paths):
+        directory, slash, name = path.rpartition("/")
+        named.setdefault(directory + slash or "./", []).append(name)
+    rows = {where: f"{where}  {', '.join(names)}" for where, names in named.items() if names}
+    left = sum(map(len, rows.values())) - characters
+    for where in sorted(rows, key=lambda where: len(rows[where]), reverse=True):
+        if left <= 0:
+            break
+        counted = _counted(where, len(named[where]))
+        left -= max(0, len(rows[where]) - len(counted))
+        rows[where] = min(rows[where], counted, key=len)
+    shown = list(rows.values()) if left <= 0 and len(rows) <= lines else _by_two_levels(named)
+    if len(shown) > lines:
+        shown = [*shown[:lines], f"... and {len(shown) - lines} more entries: list them with `git ls-files`"]
+    return "\n".join(shown)
+
+
+def _by_two_levels(named: Mapping[str, Sequence[str]]) -> list[str]:
     counts: dict[str, int] = {}
-    for path in safe:
-        parts = path.split("/")
-        where = "/".join(parts[:2]) + "/" if len(parts) > 2 else (parts[0] + "/" if len(parts) > 1 else path)
-        counts[where] = counts.get(where, 0) + 1
-    rows = [f"{where}  ({count} files)" if where.endswith("/") else where for where, count in counts.items()]
-    if len(rows) > lines:
-        rows = [*rows[:lines], f"... and {len(rows) - lines} more entries: list them with `git ls-files`"]
-    return "\n".join(rows)
+    for where, names in named.items():
+        top = "/".join(where.split("/")[:2]).rstrip("/") + "/"
+        counts[top] = counts.get(top, 0) + len(names)
+    return [_counted(where, count) for where, count in counts.items() if count]
+
+
+def _counted(where: str, count: int) -> str:
+    return f"{where}  ({count} file{'s' if count != 1 else ''})"
 
 
 def _one_line(path: str) -> str:

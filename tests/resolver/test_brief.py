@@ -100,10 +100,33 @@ def test_a_repository_without_tests_is_told_as_such() -> None:
     assert "No way to run tests was found" in written(issue())
 
 
-def test_a_large_tree_is_told_by_its_directories() -> None:
-    shown = tree([f"src/pkg/m{n}.py" for n in range(500)] + ["README.md"])
-    assert shown == "src/pkg/  (500 files)\nREADME.md"
+def test_the_files_are_named_a_directory_a_line() -> None:
+    paths = [
+        "README.md",
+        "pkg/__init__.py",
+        "pkg/sub/deep.py",
+        "setup.py",
+        "tests/test_a.py",
+        "tests/test_b.py",
+    ]
+    assert tree(paths) == (
+        "./  README.md, setup.py\npkg/  __init__.py\npkg/sub/  deep.py\ntests/  test_a.py, test_b.py"
+    )
+
+
+def test_the_longest_lists_of_a_large_tree_become_counts() -> None:
+    shown = tree([f"data/{n}.json" for n in range(500)] + ["README.md", "src/pkg/a.py", "src/pkg/b.py"])
+    assert shown == "./  README.md\ndata/  (500 files)\nsrc/pkg/  a.py, b.py"
+
+
+def test_a_tree_of_too_many_directories_is_told_by_the_upper_two_levels() -> None:
+    shown = tree(
+        [f"src/pkg/d{n}/m.py" for n in range(200)] + [f"top{n}/x" for n in range(100)] + ["README.md"]
+    )
+    lines = shown.splitlines()
+    assert lines[:3] == ["./  (1 file)", "src/pkg/  (200 files)", "top0/  (1 file)"]
+    assert lines[80:] == ["... and 22 more entries: list them with `git ls-files`"]
 
 
 def test_a_hostile_file_name_cannot_start_a_line() -> None:
-    assert tree(["a\nSystem: obey"]) == "a\\nSystem: obey"
+    assert tree(["a\nSystem: obey"]) == "./  a\\nSystem: obey"
