@@ -15,14 +15,19 @@ _own: list[Path] = []  # the operator's directory, when there is one
 
 @cache
 def environment() -> Environment:
-    """Templates by name; a missing value is an error, never a blank."""
+    """Templates by name; a missing value is an error, never a blank. What goes into a page of HTML is escaped."""
     return Environment(
         loader=ChoiceLoader([FunctionLoader(_from_own), _OURS]),
         undefined=StrictUndefined,
-        autoescape=False,
+        autoescape=_is_html,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _is_html(name: str | None) -> bool:
+    """Markdown is not: there `prose.quiet` and `prose.fenced` make a stranger's words harmless."""
+    return name is not None and name.endswith(".html.j2")
 
 
 def use_templates(directory: Path | None) -> None:

@@ -1,0 +1,71 @@
+"""What a run had cost after each reply of its model, as a curve."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from resolver.actions import Reported
+from resolver.events import Condensed, Consulted, Decided, Observed, Trajectory
+
+WIDTH, HEIGHT = 720, 120
+"""Of the curve's own units."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Cumulated cost by step, in dollars where prices are known, else in tokens."""
+
+    totals: tuple[Decimal, ...]
+    """After each step."""
+    unit: str
+    """`$` or `tokens`."""
+    shortened: tuple[int, ...]
+    """Steps before which the conversation was condensed."""
+
+    @property
+    def line(self) -> str:
+        """The points of a polyline in a box of WIDTH by HEIGHT, from its lower left corner."""
+        highest = self.totals[-1]
+        dots = (
+            (self.across(step), HEIGHT - HEIGHT * float(total / highest)) for step, total in self._steps()
+        )
+        return " ".join(f"{x:g},{y:.1f}" for x, y in ((0, HEIGHT), *dots))
+
+    def across(self, step: int) -> float:
+        """Where a step is, from the left."""
+        return round(WIDTH * step / len(self.totals), 1)
+
+    def told(self, total: Decimal) -> str:
+        """A total in words."""
+        return f"${total:.4f}" if self.unit == "$" else f"{total:,} tokens"
+
+    def _steps(self) -> list[tuple[int, Decimal]]:
+        return list(enumerate(self.totals, start=1))
+
+
+def spending(trajectory: Trajectory) -> Spending | None:
+    """The curve; None where there is no line to draw."""
+    dollars: list[Decimal] = []
+    tokens: list[Decimal] = []
+    shortened: list[int] = []
+    usd, count = Decimal(0), 0
+    for event in trajectory:
+        match event:
+            case Decided(usage=usage) | Consulted(usage=usage):
+                usd += usage.usd or 0
+                count += usage.prompt_tokens + usage.completion_tokens
+            case Observed(observation=Reported(spent=spent)):
+                usd += spent.usd
+                count += spent.prompt_tokens + spent.completion_tokens
+            case Condensed():
+                shortened.append(len(dollars))
+            case _:
+                continue
+        if isinstance(event, Decided):
+            dollars.append(usd)
+            tokens.append(Decimal(count))
+        elif dollars:
+            dollars[-1], tokens[-1] = usd, Decimal(count)
+    totals = dollars if usd else tokens
+    if len(totals) < 2 or not totals[-1]:
+        return None
+    return Spending(tuple(totals), "$" if usd else "tokens", tuple(shortened))

@@ -1,0 +1,229 @@
+"""Trajectory -> what happened, item by item, as the viewer shows it; a delegate's items stand in its call's."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from resolver import prose
+from resolver.calls_shown import Kind, answered, asked, came_of, caption, head, is_bad, kind, took
+from resolver.domain import RunId, Spent
+from resolver.events import (
+    Call,
+    Condensed,
+    Connected,
+    Consulted,
+    Decided,
+    Delegated,
+    Ended,
+    Entry,
+    Judged,
+    Observed,
+    Prepared,
+    Prompted,
+    Resumed,
+    Settled,
+    Told,
+    Trajectory,
+    Usage,
+)
+from resolver.exhibits import Album, Exhibit, printed, words
+from resolver.render import pictures_of
+from resolver.summary import clip
+from runtime.egress import WHY
+from runtime.observations import Failed
+
+DEEPEST = 3  # of delegates' delegates
+
+KINDS: dict[Kind, str] = {
+    "thought": "Thoughts",
+    "command": "Commands",
+    "edit": "Edits",
+    "read": "Reading",
+    "browse": "Browsing",
+    "plan": "Plans",
+    "tool": "Other calls",
+    "program": "Program",
+    "end": "Endings",
+}
+TOLD = {
+    "brief": "The agent got its brief",
+    "program": "The program reminded the agent",
+    "comment": "Somebody commented",
+    "resume": "The run went on in a new sandbox",
+    "nudge": "The run looked stuck, and the agent was told so",
+    "planning": "It was time to look back and ahead",
+}
+CONSULTED = {
+    "senses": "A model looked at something for the agent",
+    "condense": "A model summed up the conversation",
+    "judge": "A second model was asked",
+    "failed": "A request to the model failed",
+}
+
+Read = Callable[[RunId], Trajectory | None]
+"""Another run's log, free of secrets; None when it is not to be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that happened."""
+
+    id: str
+    kind: Kind
+    at: float
+    """Seconds since its run began."""
+    head: str
+    came: str = ""
+    bad: bool = False
+    """It failed, or was refused."""
+    step: int = 0
+    """Number of the model's reply, where the item is one."""
+    facts: str = ""
+    exhibits: tuple[Exhibit, ...] = ()
+    nested: tuple["Item", ...] = ()
+
+
+def timeline(trajectory: Trajectory, read: Read, album: Album, limit: int, most: int) -> tuple[Item, ...]:
+    """About the first `most` items of a run in order; texts are clipped to about `limit` characters."""
+    return tuple(_Teller(read, album, limit, most).tell(trajectory, "", (), 0))
+
+
+class _Teller:
+    def __init__(self, read: Read, album: Album, limit: int, most: int) -> None:
+        self._read = read
+        self._album = album
+        self._limit = limit
+        self._room = most
+
+    def tell(
+        self, trajectory: Trajectory, prefix: str, above: tuple[RunId, ...], depth: int
+    ) -> Iterator[Item]:
+        """The items of one log. `above`: the runs in which it is nested."""
+        began = trajectory.entries[0].at if trajectory.entries else datetime.min
+        answers = {e.event.call: e for e in trajectory.entries if isinstance(e.event, Observed)}
+        tasks = {event.call: event.run for event in trajectory if isinstance(event, Delegated)}
+        steps = 0
+        for entry in trajectory.entries:
+            if self._room <= 0:
+                left = len(trajectory) - entry.seq
+                yield Item(f"{prefix}{entry.seq}", "program", 0, f"{left:,} more entries stand in the log")
+                return
+            at = (entry.at - began).total_seconds()
+            if not isinstance(entry.event, Decided):
+                if item := self._aside(entry, f"{prefix}{entry.seq}", at):
+                    self._room -= 1
+                    yield item
+                continue
+            steps += 1
+            yield self._thought(entry.event, f"{prefix}{entry.seq}", at, steps)
+            for number, call in enumerate(entry.event.calls, start=1):
+                self._room -= 1
+                id = f"{prefix}{entry.seq}.{number}"
+                answer = answers.get(call.id)
+                item = self._call(call, answer, id, began, at)
+                run = tasks.get(call.id)
+                yield replace(item, nested=self._nested(run, id, above, depth)) if run else item
+
+    def _nested(self, run: RunId, id: str, above: tuple[RunId, ...], depth: int) -> tuple[Item, ...]:
+        if run in above or depth >= DEEPEST:
+            return ()
+        if (log := self._read(run)) is None:
+            return (Item(f"{id}-0", "program", 0, f"The log of {run} is not to be had", bad=True),)
+        return tuple(self.tell(log, f"{id}-", (*above, run), depth + 1))
+
+    def _thought(self, decided: Decided, id: str, at: float, step: int) -> Item:
+        self._room -= 1
+        calls = len(decided.calls)
+        head = "" if calls == 1 else "No call" if not calls else f"{calls} calls at once"
+        said = (words("", decided.thought, self._limit),) if decided.thought.strip() else ()
+        cut = "cut off at the output limit" if decided.truncated else ""
+        return Item(
+            id, "thought", at, head, cut, bad=decided.truncated or not calls, step=step,
+            facts=_usage(decided.usage), exhibits=said,
+        )  # fmt: skip
+
+    def _call(self, call: Call, answer: Entry | None, id: str, began: datetime, at: float) -> Item:
+        line, sort = head(call.action), kind(call.action)
+        if answer is None or not isinstance(answer.event, Observed):
+            return Item(
+                id, sort, at, line, "no answer", True, exhibits=asked(call.action, self._limit, failed=True)
+            )
+        seen = answer.event.observation
+        pictures = tuple(self._album.add(each, caption(seen), id) for each in pictures_of(seen))
+        what = asked(call.action, self._limit, failed=isinstance(seen, Failed))
+        return Item(
+            id, sort, (answer.at - began).total_seconds(), line, came_of(seen), is_bad(seen),
+            facts=took(seen), exhibits=(*what, *answered(seen, self._limit), *pictures),
+        )  # fmt: skip
+
+    def _aside(self, entry: Entry, id: str, at: float) -> Item | None:
+        """What happened beside the agent's own steps."""
+        limit = self._limit
+        match entry.event:
+            case Prompted(system=text, tools=tools):
+                said = words("system prompt", text, limit, fold=True)
+                return Item(
+                    id, "program", at, f"The agent was set up with {len(tools)} tools", exhibits=(said,)
+                )
+            case Prepared() as event:
+                return Item(id, "program", at, *_prepared(event), exhibits=self._setup(event))
+            case Told(text=text, source=source, pictures=pictures):
+                shots = tuple(self._album.add(each, "Picture of the issue", id) for each in pictures)
+                said = words("text", text, limit, fold=source == "brief")
+                return Item(id, "program", at, TOLD[source], exhibits=(said, *shots))
+            case Consulted(purpose=purpose, usage=usage):
+                return Item(
+                    id, "program", at, CONSULTED[purpose], bad=purpose == "failed", facts=_usage(usage)
+                )
+            case Condensed(before=before, after=after, summary=text, cause=cause):
+                kept = (words("summary", text, limit, fold=True),) if text else ()
+                why = "The model took no longer one: t" if cause == "overflow" else "T"
+                size = f"{before:,} → {after:,} tokens"
+                return Item(id, "program", at, f"{why}he conversation was shortened", size, exhibits=kept)
+            case Connected(visits=visits):
+                refused = [f"refused {each.host}: {WHY[each.refused]}" for each in visits if each.refused]
+                hosts = dict.fromkeys(each.host for each in visits if not each.refused)
+                went = ", ".join((*hosts, *([f"{len(refused)} refused"] if refused else ())))
+                told = (words("", "\n".join(refused), limit),) if refused else ()
+                return Item(
+                    id,
+                    "program",
+                    at,
+                    "The sandbox used the network",
+                    clip(went),
+                    bool(refused),
+                    exhibits=told,
+                )
+            case Ended(reason=reason, detail=detail):
+                bad = reason not in ("finished", "asked")
+                return Item(id, "end", at, f"The agent's work ended: {reason}", bad=bad,
+                            exhibits=(words("", detail, limit),))  # fmt: skip
+            case Judged(verdict=verdict):
+                return Item(id, "end", at, f"Verdict: {verdict.kind}", bad=verdict.kind == "regressed",
+                            exhibits=(words("", verdict.reason, limit),))  # fmt: skip
+            case Resumed(run=run):
+                return Item(id, "end", at, f"The work went on in the run {run}")
+            case Settled(outcome=outcome):
+                return Item(id, "end", at, f"The job ended: {outcome.kind}", bad=outcome.kind == "refused")
+            case _:  # Started and Assigned are the header's, checkpoints show in the edits
+                return None
+
+    def _setup(self, event: Prepared) -> tuple[Exhibit, ...]:
+        commands = (printed("commands", "\n".join(event.commands), self._limit),) if event.commands else ()
+        problem = (words("", event.problem, self._limit),) if event.problem else ()
+        return (*commands, *problem)
+
+
+def _usage(usage: Usage) -> str:
+    """What one request cost, for a reader."""
+    tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+    price = prose.money(Spent(usd=usage.usd)) if usage.usd is not None else ""
+    return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
+
+
+def _prepared(event: Prepared) -> tuple[str, str, bool]:
+    if event.problem is not None:
+        return "The repository's set-up was not done", "", True
+    if event.warm:
+        return "The repository's set-up was kept from an earlier run", "", False
+    return "The repository's set-up was done", prose.duration(event.seconds), False

@@ -1,0 +1,278 @@
+"""Trajectory -> one HTML file that shows the whole run, needs nothing else, and lets nothing in it act."""
+
+import base64
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC
+
+from resolver import prose, texts
+from resolver.actions import Finish, Plan
+from resolver.domain import (
+    Asked,
+    Commented,
+    Delivered,
+    Refused,
+    RunId,
+    SuiteRun,
+    Verdict,
+)
+from resolver.events import Trajectory
+from resolver.exhibits import Album, Checks, Diff, Text, diff, inert, printed
+from resolver.redact import without_secrets
+from resolver.secrets import Secrets
+from resolver.spending import HEIGHT, WIDTH, Spending, spending
+from resolver.summary import account, clip
+from resolver.timeline import KINDS, Item, Read, timeline
+from runtime.egress import WHY, Visit
+from runtime.text import clip as shorten
+
+MOST = 15_000_000  # bytes of the file
+LIMITS = ((20_000, 4_000), (8_000, 4_000), (3_000, 4_000), (1_000, 4_000), (200, 400))
+"""Characters of each text, and items of the timeline: the first pair with which the file is small enough."""
+MOST_TESTS = 200  # of each list
+
+MARKS = {"fixed": "✓", "regressed": "✗", "unproven": "?", "untested": "?", "empty": "∅"}
+"""So that a verdict is told not by its colour alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A test with another outcome, or a doubtful one."""
+
+    name: str
+    before: str
+    after: str
+    told: str
+    bad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All that the page shows of a run."""
+
+    run: str
+    title: str
+    about: str
+    """The repository and number."""
+    address: str | None
+    """Of the issue; None: it has none that may be a link."""
+    verdict: Verdict | None
+    mark: str
+    outcome: str
+    link: str | None
+    """Where the outcome is to be seen."""
+    account: Finish | None
+    facts: tuple[tuple[str, str], ...]
+    suites: tuple[tuple[str, SuiteRun, Text], ...]
+    changed: tuple[Changed, ...]
+    more_tests: int
+    """Changed tests that are not listed."""
+    plan: Checks | None
+    patch: Diff | None
+    curve: Spending | None
+    visits: tuple[Visit, ...]
+    tools: tuple[tuple[str, int, int], ...]
+    """Name, calls, per cent of all calls."""
+    items: tuple[Item, ...]
+
+
+def view(run: RunId, trajectory: Trajectory, read: Read, secrets: Secrets) -> str:
+    """The file, at most MOST bytes of UTF-8. `read` gives the logs of its delegates, as they are on disk."""
+    shown = without_secrets(trajectory, secrets)
+    logs: dict[RunId, Trajectory | None] = {}
+
+    def reading(delegate: RunId) -> Trajectory | None:
+        if delegate not in logs:
+            found = read(delegate)
+            logs[delegate] = found and without_secrets(found, secrets)
+        return logs[delegate]
+
+    page = ""
+    for limit, most in LIMITS:
+        album = Album()
+        items = timeline(shown, reading, album, limit, most)
+        if (limit, most) != LIMITS[-1] and sum(map(_length, _all(items))) > MOST:
+            continue
+        page = _page(_story(RunId(secrets.mask(run)), shown, items, limit), album)
+        if len(page.encode()) <= MOST:
+            break
+    return page
+
+
+def _length(item: Item) -> int:
+    """Characters of its texts: less than they take in the file."""
+    return sum(len(each.text) for each in item.exhibits if isinstance(each, Text))
+
+
+def _page(story: Story, album: Album) -> str:
+    environment = texts.environment()
+    style = environment.get_template("viewer/style.css.j2").render()
+    script = environment.get_template("viewer/script.js.j2").render()
+    used = {item.kind for item in _all(story.items)}
+    page = environment.get_template("viewer/page.html.j2").render(
+        story=story,
+        album=album,
+        kinds={kind: label for kind, label in KINDS.items() if kind in used},
+        style=style,
+        script=script,
+        # By digest: even markup that got through would bring no script and no style of its own.
+        style_digest=_digest(style),
+        script_digest=_digest(script),
+        elapsed=elapsed,
+        size=prose.size,
+        why=WHY,
+        width=WIDTH,
+        height=HEIGHT,
+    )
+    return inert(page)
+
+
+def _digest(source: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+
+
+def _all(items: tuple[Item, ...]) -> list[Item]:
+    return [each for item in items for each in (item, *_all(item.nested))]
+
+
+def _story(run: RunId, trajectory: Trajectory, items: tuple[Item, ...], limit: int) -> Story:
+    started = trajectory.started
+    verdict = _verdict(trajectory)
+    outcome, link = _outcome(trajectory)
+    patch = trajectory.checkpoint()
+    changes = changed_tests(verdict) if verdict else ()
+    return Story(
+        run=run,
+        title=clip(_title(trajectory) or run, 250),
+        about=f"{started.job.repo}#{started.thread.number}" if started else "",
+        address=_safe(started.thread.url) if started else None,
+        verdict=verdict,
+        mark=MARKS[verdict.kind] if verdict else "",
+        outcome=shorten(outcome, limit),
+        link=_safe(link),
+        account=account(trajectory),
+        facts=tuple(_facts(trajectory)),
+        suites=tuple(_suites(verdict, limit)),
+        changed=changes[:MOST_TESTS],
+        more_tests=len(changes[MOST_TESTS:]),
+        plan=_plan(trajectory),
+        patch=_patch(patch.diff, limit) if patch and not patch.empty else None,
+        curve=spending(trajectory),
+        visits=trajectory.visits(),
+        tools=tool_counts(trajectory),
+        items=items,
+    )
+
+
+def _title(trajectory: Trajectory) -> str:
+    started, assigned = trajectory.started, trajectory.assigned
+    return started.thread.title if started else assigned.task if assigned else ""
+
+
+def _verdict(trajectory: Trajectory) -> Verdict | None:
+    settled = trajectory.settled
+    if settled and isinstance(settled.outcome, Delivered | Commented):
+        return settled.outcome.verdict
+    return trajectory.verdict
+
+
+def _outcome(trajectory: Trajectory) -> tuple[str, str | None]:
+    """What became of the run in a sentence, and the address where that is to be seen."""
+    match settled.outcome if (settled := trajectory.settled) else None:
+        case Delivered(url=url, number=number, draft=draft):
+            return f"{'Draft pull' if draft else 'Pull'} request #{number} is open.", url
+        case Commented(url=url, reason=reason, branch=branch):
+            return reason + (f" The work is kept on the branch {branch}." if branch else ""), url
+        case Asked(url=url, question=question):
+            return f"It asked: {question}", url
+        case Refused(explanation=explanation):
+            return explanation, None
+        case None:
+            ended = trajectory.ended
+            return (ended.detail if ended else "The run has not ended."), None
+
+
+def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
+    spent = trajectory.spent()
+    cached = f", {spent.cached_tokens:,} of them cached" if spent.cached_tokens else ""
+    facts = [
+        ("Cost", prose.money(spent)),
+        ("Time", prose.duration(spent.seconds)),
+        ("Steps", f"{spent.steps}"),
+        ("Tokens", f"{spent.prompt_tokens:,} read{cached}, {spent.completion_tokens:,} written"),
+    ]
+    if started := trajectory.started:
+        facts += [
+            ("Model", started.model),
+            ("Sandbox", f"{started.sandbox}, network {started.network}"),
+            ("Base", f"{started.base[:12]} on {started.base_branch}"),
+            ("Asked for by", started.job.requester.login if started.job.requester else "the operator"),
+        ]
+    elif assigned := trajectory.assigned:
+        facts += [("Model", assigned.model), ("Asked for by", f"the run {assigned.parent}")]
+    if trajectory.entries:
+        facts.append(("Began", f"{trajectory.entries[0].at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"))
+    return facts
+
+
+def _suites(verdict: Verdict | None, limit: int) -> list[tuple[str, SuiteRun, Text]]:
+    runs = (("Before", verdict.before), ("After", verdict.after)) if verdict else ()
+    return [
+        (when, suite, printed(f"Output {when.lower()}", suite.output, limit, fold=True))
+        for when, suite in runs
+        if suite is not None
+    ]
+
+
+def changed_tests(verdict: Verdict) -> tuple[Changed, ...]:
+    """The tests that tell the verdict, the bad news first."""
+    before = verdict.before.results if verdict.before else {}
+    after = verdict.after.results if verdict.after else {}
+    lists = (
+        ("fails now", verdict.newly_failing, True),
+        ("not run any more", verdict.missing, True),
+        ("flaky", verdict.flaky, False),
+        ("passes now", verdict.newly_passing, False),
+    )
+    return tuple(
+        Changed(name, before.get(name, "not there"), after.get(name, "not there"), told, bad)
+        for told, names, bad in lists
+        for name in names
+    )
+
+
+def tool_counts(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]:
+    """How often each tool was called and how many per cent of the calls that is, the most used first."""
+    calls = Counter(call.action.kind for decided in trajectory.decisions() for call in decided.calls)
+    return tuple(
+        (name.replace("_", " "), count, round(100 * count / calls.total()))
+        for name, count in calls.most_common()
+    )
+
+
+def _plan(trajectory: Trajectory) -> Checks | None:
+    """The plan as it stood last."""
+    plans = (
+        call.action
+        for decided in reversed(trajectory.decisions())
+        for call in reversed(decided.calls)
+        if isinstance(call.action, Plan)
+    )
+    return Checks(last.items) if (last := next(plans, None)) else None
+
+
+def _patch(content: bytes, limit: int) -> Diff:
+    return diff("The change", content.decode(errors="replace"), 4 * limit)
+
+
+def _safe(url: str | None) -> str | None:
+    """The address, where a click on it opens a page and nothing else."""
+    return url if url and url.startswith(("https://", "http://")) else None
+
+
+def elapsed(seconds: float) -> str:
+    """Time since the beginning: `0:07`, `12:30`, `1:02:03`."""
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
