@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_resolve, _serve, _action, _demo, _replay, _probe):
+    for add in (_resolve, _serve, _action, _demo, _runs, _view, _export, _replay, _probe):
         add(commands)
     return top
 
@@ -113,6 +113,49 @@ def _demo(commands: Commands) -> None:
     command.add_argument("--keep", metavar="DIR", help="keep the demo's data in this directory")
 
 
+def _runs(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "runs",
+        "list the runs on this disk",
+        "List the runs on this disk, the newest first: state, verdict, cost, and when something last happened.",
+    )
+    command.add_argument("--all", action="store_true", help="not only the newest 20")
+    _reading(command)
+
+
+def _view(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "view",
+        "write a run as one HTML file",
+        "Write a run as one HTML file that needs nothing else: every step with its output, edits as diffs, tests,\n"
+        "pictures, cost. Secrets are masked. Prints the file's path.",
+    )
+    command.add_argument("run", metavar="RUN", help="the run's name, as `runs` lists it")
+    command.add_argument("--out", metavar="FILE", help="write it here (default: view.html beside the run's log)")
+    command.add_argument("--open", action="store_true", help="open it in a browser, where there is one")
+    _reading(command)
+
+
+def _export(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "export",
+        "print the events of a run as JSON lines",
+        "Print the events of a run, and of the agents that it asked, as JSON lines. Secrets are masked.",
+    )
+    command.add_argument("run", metavar="RUN", help="the run's name, as `runs` lists it")
+    command.add_argument("--out", metavar="FILE", help="write them here (default: standard output)")
+    command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
+    command.set_defaults(json=False)
+
+
+def _reading(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
+    command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+
+
 def _replay(commands: Commands) -> None:
     command = _command(
         commands,
@@ -136,7 +179,9 @@ def _probe(commands: Commands) -> None:
         "Ends with 0 when all can as they are configured, else with 3.",
     )
     command.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
-    command.add_argument("--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint")
+    command.add_argument(
+        "--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint"
+    )
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
     command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 

@@ -69,6 +69,9 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "serve": serve,
             "action": action,
             "demo": demo,
+            "runs": look,
+            "view": look,
+            "export": look,
             "replay": replay,
             "probe": probe,
         }[options.command]
@@ -225,6 +228,14 @@ async def action(options: argparse.Namespace) -> int:
     """The event of a workflow."""
     settings = _settings(options, directory=None)
     return await compose.action(settings)
+
+
+async def look(options: argparse.Namespace) -> int:
+    """Runs on this disk, to be read."""
+    from bot.runs import looked
+
+    settings = _settings(options)
+    return looked(options, settings, compose.secrets_of(settings, compose.environment()))
 
 
 async def replay(options: argparse.Namespace) -> int:

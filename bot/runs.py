@@ -1,19 +1,236 @@
 """Looking at runs that are on this disk: nothing here starts a model or a sandbox."""
 
 import argparse
+import os
 import sys
-from collections.abc import Iterable
+import webbrowser
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
 
 from bot.terminal import plain, print_json
-from resolver.domain import JobId
-from resolver.errors import SettingsError
-from resolver.events import Decided, Trajectory
+from resolver import prose
+from resolver.domain import Delivered, JobId, RunId
+from resolver.errors import LogError, SettingsError, UsageError
+from resolver.events import Decided, Event, Trajectory
 from resolver.llm.model import FromModel, FromUser, Message
 from resolver.log import FileLogs
+from resolver.redact import redacted
 from resolver.replay import Replayed, messages_at, replay
+from resolver.secrets import Secrets
 from resolver.settings import Settings
+from resolver.summary import clip
+from runtime.frozen import Frozen
 
 DIFFERS = 3
+NEWEST = 20  # runs that are listed unless all are asked for
+
+
+def looked(options: argparse.Namespace, settings: Settings, secrets: Secrets) -> int:
+    """Show, export or list runs, free of these secrets; always 0."""
+    logs = FileLogs(settings.data / "runs")
+    match options.command:
+        case "view":
+            viewed(options, logs, secrets)
+        case "export":
+            exported(options, logs, secrets)
+        case _:
+            listed(options, settings.data / "runs", secrets)
+    return 0
+
+
+def viewed(options: argparse.Namespace, logs: FileLogs, secrets: Secrets) -> None:
+    """Write a run as one HTML file, and say where."""
+    from resolver.viewer import view
+
+    run = RunId(options.run)
+    trajectory = logs.read(run)
+    if trajectory.resumed:
+        print(f"{run} went on in {trajectory.resumed.run}: view that for the work", file=sys.stderr)
+    page = view(run, trajectory, lambda delegate: _other(logs, delegate), secrets)
+    file = Path(options.out) if options.out else logs.path(run) / "view.html"
+    _write(file, page)
+    if options.json:
+        print_json({"run": run, "file": str(file)})
+    else:
+        print(file)
+    if options.open and not _opened(file):
+        print("There is no browser here: open the file yourself.", file=sys.stderr)
+
+
+def exported(options: argparse.Namespace, logs: FileLogs, secrets: Secrets) -> None:
+    """Write the events of a run, and after them those of its delegates, as JSON lines."""
+    lines = _lines(RunId(options.run), logs.read(RunId(options.run)), logs, secrets, set())
+    if options.out:
+        _write(Path(options.out), "".join(lines))
+        return
+    try:
+        sys.stdout.writelines(lines)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; Python would complain again when it closes the stream
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _lines(
+    run: RunId, trajectory: Trajectory, logs: FileLogs, secrets: Secrets, seen: set[str]
+) -> Iterator[str]:
+    seen.add(run)
+    for entry in trajectory.entries:
+        yield (
+            _Line(run=secrets.mask(run), **dict(redacted(entry, secrets))).model_dump_json(warnings=False)
+            + "\n"
+        )
+    for asked, _ in trajectory.delegations():
+        if asked.run not in seen and (other := _other(logs, asked.run)):
+            yield from _lines(asked.run, other, logs, secrets, seen)
+
+
+def _other(logs: FileLogs, run: RunId) -> Trajectory | None:
+    try:
+        return logs.read(run)
+    except LogError:
+        return None  # its report stands in the log of the run that asked it
+
+
+def _write(file: Path, text: str) -> None:
+    """All of it or nothing, for its owner alone: it holds private code. Raises UsageError."""
+    part = file.parent / f".{file.name}.{os.getpid()}"
+    try:
+        if file.exists() and not file.is_file():
+            file.write_text(text, encoding="utf-8", errors="replace")  # a pipe or device is not to be replaced
+            return
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as out:
+            out.write(text)
+        part.replace(file)
+    except OSError as exc:
+        with suppress(OSError):
+            part.unlink()
+        raise UsageError(f"{file} cannot be written: {exc.strerror}. Name another file with --out.") from exc
+
+
+def _opened(file: Path) -> bool:
+    try:
+        return webbrowser.open(file.resolve().as_uri())
+    except webbrowser.Error:
+        return False
+
+
+State = Literal[
+    "working", "delivered", "commented", "asked", "refused", "resumed", "ended", "stopped", "damaged"
+]
+
+
+class _Line(Frozen):
+    """An entry, and whose."""
+
+    run: str
+    seq: int
+    at: datetime
+    event: Event
+
+
+class Listed(Frozen):
+    """A run in a line."""
+
+    run: str
+    state: State
+    """ended: without a forge. resumed: it went on in another run's log. stopped: it can be continued."""
+    repository: str = ""
+    number: int | None = None
+    title: str = ""
+    verdict: str | None = None
+    pull_request: str | None = None
+    cost_usd: float | None = None
+    """None: some price is not known."""
+    steps: int = 0
+    changed: datetime
+    """When something last happened in it; UTC."""
+
+
+def listed(options: argparse.Namespace, directory: Path, secrets: Secrets) -> None:
+    """Print the runs on this disk, the newest first, without those that others asked for."""
+    files = sorted(directory.glob("*/events.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+    logs, held = FileLogs(directory), set(_locked())
+    jobs = (one for path in files if (one := _listed(path, logs, held)) is not None)
+    runs = [
+        redacted(one, secrets) for one, _ in zip(jobs, files if options.all else range(NEWEST), strict=False)
+    ]
+    if options.json:
+        print_json({"directory": str(directory), "runs": [one.model_dump(mode="json") for one in runs]})
+    elif not runs:
+        print(f"There are no runs below {directory}.")
+    else:
+        for line in _columns(runs):
+            print(plain(line))
+
+
+def _listed(path: Path, logs: FileLogs, held: set[int]) -> Listed | None:
+    run = RunId(path.parent.name)
+    stat = path.stat()
+    changed = datetime.fromtimestamp(stat.st_mtime, UTC)
+    try:
+        trajectory = logs.read(run)
+    except LogError:
+        return Listed(run=run, state="damaged", changed=changed)
+    if trajectory.assigned:
+        return None
+    started, verdict, spent = trajectory.started, trajectory.verdict, trajectory.spent()
+    outcome = trajectory.settled.outcome if trajectory.settled else None
+    verdict = getattr(outcome, "verdict", verdict)
+    return Listed(
+        run=run,
+        state="working" if stat.st_ino in held else _state(trajectory),
+        repository=str(started.job.repo) if started else "",
+        number=started.thread.number if started else None,
+        title=clip(started.thread.title, 200) if started else "",
+        verdict=verdict.kind if verdict else None,
+        pull_request=outcome.url if isinstance(outcome, Delivered) else None,
+        cost_usd=None if spent.unpriced else float(spent.usd),
+        steps=spent.steps,
+        changed=changed,
+    )
+
+
+def _state(trajectory: Trajectory) -> State:
+    if trajectory.settled:
+        return trajectory.settled.outcome.kind
+    if trajectory.resumed:
+        return "resumed"
+    return "ended" if trajectory.verdict else "stopped"
+
+
+def _locked() -> Iterator[int]:
+    """Inodes of the files that some process holds, where the system tells.
+
+    To try the lock would be to hold it for a moment, in which a worker that wants it gives up.
+    """
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        fields = line.split()
+        if "FLOCK" in fields and len(fields) > 5 and fields[5].rpartition(":")[2].isdigit():
+            yield int(fields[5].rpartition(":")[2])
+
+
+def _columns(runs: list[Listed]) -> Iterator[str]:
+    now = datetime.now(UTC)
+    rows = [("run", "state", "verdict", "cost", "age", "about")]
+    for one in runs:
+        about = f"{one.repository}#{one.number} {clip(one.title, 60)}" if one.repository else ""
+        cost = "?" if one.cost_usd is None else f"${one.cost_usd:.2f}"
+        age = prose.duration(max(0.0, (now - one.changed).total_seconds()))
+        rows.append((one.run, one.state, one.verdict or "", cost, age, about))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()
+
+
+# --- the prompts of a run, again ----------------------------------------------------------------------------
 
 
 def replayed(options: argparse.Namespace, settings: Settings) -> int:

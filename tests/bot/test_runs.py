@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from resolver.agent import begin
+from resolver.events import Entry, Trajectory
 from resolver.llm.scripted import Scripted
 from resolver.log import FileLog
 from runtime.actions import RunShell
 from tests.resolver.agents import FINISH, Box, agent
+from tests.resolver.seen_runs import CHILD, RUN, child_run, ran, run_of, started, step, whole_run
 
 
 def patchwright(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -70,3 +72,134 @@ def test_a_prompt_that_differs_ends_with_its_own_code(data: Path) -> None:
 def test_what_is_not_there_is_told_in_a_sentence(data: Path, arguments: tuple[str, ...], told: str) -> None:
     shown = patchwright(data, *arguments)
     assert shown.returncode in (1, 2) and told in shown.stderr and "Traceback" not in shown.stderr
+
+
+# Shown, exported, listed
+
+SECRET = "hunter2-hunter2"
+
+
+def kept(data: Path, run: str, trajectory: Trajectory) -> Path:
+    """A run on disk, as it would have been logged."""
+    log = data / "runs" / run / "events.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(entry.model_dump_json() + "\n" for entry in trajectory.entries))
+    return log
+
+
+def with_key(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command where the operator's model key is SECRET."""
+    (data / "patchwright.toml").write_text(f'model_api_key = "{SECRET}"\n')
+    return patchwright(data, *arguments, "--config", str(data / "patchwright.toml"))
+
+
+def test_a_run_is_shown_as_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    kept(tmp_path, RUN, whole_run())
+    kept(tmp_path, CHILD, child_run())
+    told = with_key(tmp_path, "view", RUN)
+    file = tmp_path / "runs" / RUN / "view.html"
+    assert (told.returncode, told.stdout, told.stderr) == (0, f"{file}\n", "")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "add() subtracts" in file.read_text() and "I open it." in file.read_text()
+    elsewhere = tmp_path / "elsewhere.html"
+    told = with_key(tmp_path, "view", RUN, "--out", str(elsewhere), "--json")
+    assert json.loads(told.stdout) == {"run": RUN, "file": str(elsewhere)}
+    assert elsewhere.read_text() == file.read_text()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_run_is_exported_with_those_that_it_asked(tmp_path: Path) -> None:
+    kept(tmp_path, RUN, whole_run())
+    kept(tmp_path, CHILD, child_run())
+    told = patchwright(tmp_path, "export", RUN)
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [line["run"] for line in lines] == [RUN] * len(whole_run()) + [CHILD] * len(child_run())
+    assert [
+        Entry.model_validate({name: line[name] for name in ("seq", "at", "event")}) for line in lines
+    ] == [*whole_run().entries, *child_run().entries]
+    patchwright(tmp_path, "export", RUN, "--out", str(tmp_path / "out.jsonl"))
+    assert (tmp_path / "out.jsonl").read_text() == told.stdout
+
+
+def test_neither_the_file_nor_the_export_nor_the_list_tells_a_secret(tmp_path: Path) -> None:
+    steps = step("a", RunShell(command=f"echo {SECRET}"), ran(SECRET))
+    kept(tmp_path, "leaks", run_of(started(title=f"It says {SECRET}"), *steps))
+    page = tmp_path / "page.html"
+    assert with_key(tmp_path, "view", "leaks", "--out", str(page)).returncode == 0
+    exported = with_key(tmp_path, "export", "leaks").stdout
+    listed = with_key(tmp_path, "runs").stdout + with_key(tmp_path, "runs", "--json").stdout
+    for text in (page.read_text(), exported, listed):
+        assert SECRET not in text and "secret-hidden" in text
+    assert SECRET in patchwright(tmp_path, "export", "leaks").stdout  # nobody said that it is one
+
+
+def test_an_export_into_a_pipe_that_closes_ends_quietly(tmp_path: Path) -> None:
+    many = (each for n in range(2000) for each in step(str(n), RunShell(command="yes"), ran("y\n" * 500)))
+    kept(tmp_path, "long", run_of(started(), *many))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path)}
+    command = f"{sys.executable} -m bot.cli export long | head -n 1"
+    told = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], env=environ, capture_output=True, timeout=60
+    )
+    assert (told.returncode, told.stderr, told.stdout.count(b"\n")) == (0, b"", 1)
+
+
+def test_runs_are_listed_with_what_became_of_them(tmp_path: Path) -> None:
+    logs = [
+        kept(tmp_path, RUN, whole_run()),
+        kept(tmp_path, CHILD, child_run()),
+        kept(tmp_path, "cut", run_of(started(title="Cut\x1b[2J off"))),
+        kept(tmp_path, "works", run_of(started())),
+        kept(tmp_path, "broken", run_of()),
+    ]
+    logs[-1].write_text("no JSON\n{}\n")
+    for age, log in enumerate(logs):
+        os.utime(log, (1_700_000_000 - age, 1_700_000_000 - age))
+    held = FileLog(logs[3])  # a worker is at it
+    told = patchwright(tmp_path, "runs")
+    machine = json.loads(patchwright(tmp_path, "runs", "--json").stdout)
+    held.close()
+    assert told.returncode == 0 and "\x1b" not in told.stdout
+    lines = [line.split() for line in told.stdout.splitlines()]
+    assert [line[:2] for line in lines] == [
+        ["run", "state"], [RUN, "delivered"], ["cut", "stopped"], ["works", "working"], ["broken", "damaged"],
+    ]  # fmt: skip
+    assert lines[1][2:4] == ["fixed", "$0.55"]
+    first = machine["runs"][0]
+    assert (first["repository"], first["number"], first["verdict"]) == ("acme/calc", 7, "fixed")
+    assert (first["pull_request"], first["steps"]) == ("https://forge.test/acme/calc/pull/8", 6)
+
+
+def test_only_the_newest_runs_are_listed_unless_all_are_asked_for(tmp_path: Path) -> None:
+    for number in range(23):
+        kept(tmp_path, f"run-{number}", run_of(started()))
+    assert len(patchwright(tmp_path, "runs").stdout.splitlines()) == 1 + 20
+    assert len(patchwright(tmp_path, "runs", "--all").stdout.splitlines()) == 1 + 23
+
+
+def test_a_disk_without_runs_says_so(tmp_path: Path) -> None:
+    assert patchwright(tmp_path, "runs").stdout == f"There are no runs below {tmp_path / 'runs'}.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("view", "acme-8"), "There is no run `acme-8`"),
+        (("export", "../x"), "is not a run's name"),
+        (("view", "acme-7", "--out", "/"), "/ cannot be written: "),
+        (("export", "acme-7", "--out", "/nowhere/at/all"), "/nowhere/at/all cannot be written: "),
+    ],
+)
+def test_what_cannot_be_shown_is_told_in_a_sentence(
+    data: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    shown = patchwright(data, *arguments)
+    assert shown.returncode in (1, 2) and told in shown.stderr and "Traceback" not in shown.stderr
+
+
+def test_a_machine_without_a_browser_says_so(data: Path) -> None:
+    environ = {"PATH": "/nowhere", "HOME": str(data), "PATCHWRIGHT_DATA": str(data)}
+    command = [sys.executable, "-m", "bot.cli", "view", "acme-7", "--open"]
+    told = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0 and told.stdout.endswith("view.html\n")
+    assert told.stderr == "There is no browser here: open the file yourself.\n"
