@@ -241,6 +241,7 @@ def own_secrets(settings: Settings) -> list[str]:
         settings.github_token,
         settings.webhook_secret,
         _private_key(settings),
+        *(value for server in settings.mcp_servers.values() for value in server.headers.values()),
     )
     return [field.get_secret_value() for field in fields if field is not None]
 

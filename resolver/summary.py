@@ -68,6 +68,9 @@ class Summary(Frozen):
     steps: tuple[Step, ...]
     spent: Spent
     model: str
+    """That the run was begun with."""
+    others: tuple[str, ...] = ()
+    """Models that went on in its place, in the order in which they first spoke."""
     sandbox: str
     network: Network = "none"
     """Of the agent's sandbox."""
@@ -88,12 +91,14 @@ def summarize(trajectory: Trajectory) -> Summary:
     started = trajectory.started
     assert started is not None, "only a run that has started is summarized"
     ended = trajectory.ended
+    spoke = (decided.usage.model for decided in trajectory.decisions())
     return Summary(
         account=account(trajectory),
         ending=ended.detail if ended else "The run has not ended.",
         steps=tuple(steps(trajectory)),
         spent=trajectory.spent(),
         model=started.model,
+        others=tuple(name for name in dict.fromkeys(spoke) if name != started.model),
         sandbox=started.sandbox,
         network=started.network,
         visits=trajectory.visits(),

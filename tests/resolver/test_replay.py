@@ -2,15 +2,20 @@
 
 from pathlib import Path
 
+from hypothesis import given, settings
+
 from resolver.agent import begin
-from resolver.events import Decided, Entry, Told, Trajectory
+from resolver.events import Decided, Entry, Event, Prompted, Told, Trajectory
 from resolver.llm.model import FromUser, System
 from resolver.llm.scripted import Scripted
 from resolver.log import FileLog
+from resolver.render import messages
 from resolver.replay import fingerprint, messages_at, replay
 from runtime.actions import RunShell, ViewFile
 from runtime.observations import Picture
 from tests.resolver.agents import FINISH, Box, agent, create
+from tests.resolver.test_condenser import condensed_logs
+from tests.resolver.test_render import trajectory as logged
 
 
 async def ran(path: Path, plan_every: int = 0) -> tuple[Trajectory, Scripted]:
@@ -76,3 +81,26 @@ def test_a_fingerprint_tells_borders_order_tools_and_pictures() -> None:
     ]
     assert len(set(prompts)) == len(prompts)
     assert fingerprint([user("ab"), user("c")], ()) == prompts[0]
+
+
+def as_sent_then(events: tuple[Event, ...]) -> Trajectory:
+    """The log of a run in which the model was asked with what each reply's own past gave."""
+    kept: list[Event] = []
+    for event in events:
+        before = logged(*kept)
+        if isinstance(event, Decided):
+            tools = next((each.tools for each in before if isinstance(each, Prompted)), ())
+            event = event.model_copy(update={"prompt": fingerprint(messages(before), tools)})
+        kept.append(event)
+    return logged(*kept)
+
+
+@settings(deadline=None)
+@given(condensed_logs())
+def test_any_log_that_was_read_back_replays_to_the_same_bytes(events: tuple[Event, ...]) -> None:
+    run = as_sent_then(events)
+    again = Trajectory(tuple(Entry.model_validate_json(entry.model_dump_json()) for entry in run.entries))
+    steps = list(replay(again))
+    assert [step.sent for step in steps] == [event.prompt for event in run.decisions()]
+    assert all(step.sent == step.rebuilt for step in steps)
+    assert [step.rebuilt for step in replay(run)] == [step.rebuilt for step in steps]

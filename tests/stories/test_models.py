@@ -50,3 +50,5 @@ async def test_a_run_whose_model_fails_in_the_middle_is_ended_by_another(
     name = first.partition("/")[2]
     assert asked == [name, name, name, *["second"] * (len(TURNS) - 2)], "and it stays there"
     assert [record.getMessage() for record in caplog.records].count("model fell back") == 1
+    assert scene.pull.body is not None
+    assert f"steps of `{first}`, then `openai/second` ·" in scene.pull.body
