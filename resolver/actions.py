@@ -3,6 +3,7 @@
 As in `runtime/actions.py`: the docstring of an action is the description that the model reads.
 """
 
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -201,6 +202,8 @@ class Called(Frozen):
     ok: bool = True
     """False: the tool itself says that it failed."""
     pictures: tuple[Picture, ...] = Field(default=(), max_length=4)
+    usd: Decimal = Decimal(0)
+    """What the service charged for it, as far as it says."""
 
 
 class Reported(Frozen):

@@ -53,6 +53,8 @@ class BrowsingPrompt(Frozen):
     """In words."""
     example: str
     """A report in the form that is asked for."""
+    searchable: bool
+    """Whoever asks can search the web."""
 
 
 def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]:
@@ -74,6 +76,7 @@ def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]
         fields=fields,
         kinds=KINDS,
         example=example(fields),
+        searchable=assigned.searchable,
     )
     pictures = (page.screenshot,) if page.screenshot else ()
     return (

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from resolver.actions import Action, AnswerField, Reported, Result
+from resolver.actions import Action, AnswerField, Called, Reported, Result
 from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
 from runtime.egress import Network, Visit, merged
 from runtime.frozen import Frozen
@@ -85,6 +85,8 @@ class Assigned(Frozen):
     """What its answer has to contain; empty: it is free."""
     known: tuple[str, ...] = ()
     """Addresses that the run which asks has read: not made up, if they are gone to."""
+    searchable: bool = False
+    """The run which asks can search the web."""
 
 
 class Prepared(Frozen):
@@ -374,8 +376,13 @@ class Trajectory:
         ]
         counted: list[Usage | Spent] = [*usages, *reports]
         known = [usage.usd for usage in usages if usage.usd is not None]
+        charged = [
+            event.observation.usd
+            for event in self
+            if isinstance(event, Observed) and isinstance(event.observation, Called)
+        ]
         return Spent(
-            usd=sum((*known, *(report.usd for report in reports)), Decimal(0)),
+            usd=sum((*known, *(report.usd for report in reports), *charged), Decimal(0)),
             unpriced=len(known) < len(usages) or any(report.unpriced for report in reports),
             prompt_tokens=sum(each.prompt_tokens for each in counted),
             cached_tokens=sum(each.cached_tokens for each in counted),

@@ -78,6 +78,7 @@ async def outfit(
         sandbox=sandbox,
         limits=allowed,
         steps=kit.settings.browse_steps,
+        searchable=kit.settings.search_api_key is not None,
     )
     investigating = Investigating(
         handover=Handover(run=job.id, log=log, logs=kit.logs, limits=allowed),

@@ -40,6 +40,8 @@ class Hits(Frozen):
     hits: tuple[Hit, ...]
     cost: str = ""
     """What this one search cost, in the provider's own unit; empty: it does not say."""
+    usd: Decimal = Decimal(0)
+    """As far as it says that in dollars."""
 
 
 class WebSearch(Protocol):
@@ -130,7 +132,7 @@ class Exa:
         text: str | None = None
 
     class Dollars(_Answer):
-        total: Decimal = Field(allow_inf_nan=False)
+        total: Decimal = Field(ge=0, le=1_000, allow_inf_nan=False)
 
     class Answer(_Answer):
         results: "tuple[Exa.Result, ...]"
@@ -150,8 +152,9 @@ class Exa:
             _hit(each.title, each.url, " ... ".join(each.highlights) or each.summary or each.text)
             for each in read.results
         )
-        cost = f"${read.cost_dollars.total.normalize():f}" if read.cost_dollars else ""
-        return Hits(provider=self.name, hits=tuple(filter(None, hits)), cost=cost)
+        usd = read.cost_dollars.total if read.cost_dollars else Decimal(0)
+        cost = f"${usd.normalize():f}" if read.cost_dollars else ""
+        return Hits(provider=self.name, hits=tuple(filter(None, hits)), cost=cost, usd=usd)
 
 
 class Brave:

@@ -30,6 +30,8 @@ class Browsing:
     """Of that run."""
     steps: int = 30
     """Replies of the model for one task, at most."""
+    searchable: bool = False
+    """That run can search the web."""
 
     def tools(self) -> tuple[Tool, ...]:
         return (ActionTool(Browse, self.browse),)
@@ -51,6 +53,7 @@ class Browsing:
             concise=len(action.fields) == 1,
             fields=action.fields,
             known=brought_along(self.log.trajectory),
+            searchable=self.searchable,
         )
         async with begun as (run, log):
             await browsing.work(log, self.model, self.sandbox, limits)

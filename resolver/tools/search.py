@@ -37,7 +37,7 @@ class Searching:
         found = await self.web.search(action.query)
         if not isinstance(found, Hits):
             return found
-        return Called(text=search_prose.found(found, used + 1, self.most))
+        return Called(text=search_prose.found(found, used + 1, self.most), usd=found.usd)
 
     def _used(self) -> int:
         """How many searches were answered so far; one that failed cost nothing."""

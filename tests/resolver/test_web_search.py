@@ -20,6 +20,7 @@ from resolver.tools.search import Searching, search_tools
 from resolver.tools.tool import Tools
 from resolver.web_search import PROVIDERS, Hit, Hits, OnTheWeb
 from runtime.observations import Failed
+from tests.resolver.pages import Paper, browsed, does, page
 from tests.resolver.search_apis import BRAVE, EXA, TAVILY, Api, served
 
 KEY = "key-of-the-operator-7391"
@@ -59,7 +60,8 @@ async def test_exa_is_asked_and_read_as_it_documents(api: Api) -> None:
     (asked,) = api.asked
     assert (asked.method, asked.path, asked.headers["x-api-key"]) == ("POST", "/search", KEY)
     assert asked.body == {"query": QUERY, "numResults": 8, "contents": {"highlights": True}}
-    assert isinstance(found, Hits) and (found.provider, found.cost) == ("Exa", "$0.007")
+    assert isinstance(found, Hits)
+    assert (found.provider, found.cost, found.usd) == ("Exa", "$0.007", Decimal("0.007"))
     assert found.hits[0].snippet == "Dev mode installations contain a .pth file. ... See also dev-mode-dirs."
     assert (found.hits[1].title, found.hits[1].url) == ("", "https://example.org/a%20b")
     assert len(found.hits[1].snippet) == 600
@@ -212,6 +214,28 @@ async def test_searches_are_counted_over_a_run_and_failures_are_not(api: Api, tm
         assert "[2 of at most 2" in await searched(log, tool, "two")
         assert "2 searches were made in this run" in await searched(log, tool, "three")
     assert [asked.body["query"] for asked in api.asked] == ["one", "one", "two"]
+
+
+async def test_dollars_that_a_provider_charges_count_as_the_runs(api: Api, tmp_path: Path) -> None:
+    api.answer = EXA
+    async with FileLogs(tmp_path).open(RunId("r")) as log:
+        tool = Searching(web(api, "exa"), log, Secrets(), most=3)
+        assert "this search cost $0.007." in await searched(log, tool, "one")
+        await searched(log, tool, "two")
+        assert log.trajectory.spent().usd == Decimal("0.014")
+
+
+async def test_the_browsing_agent_is_told_to_ask_for_a_search_only_where_there_is_one(tmp_path: Path) -> None:
+    for searchable in (False, True):
+        place = tmp_path / str(searchable)
+        shown = page("RootWebArea 'Shop'")
+        box = Paper(shown, shown.model_copy(update={"answer": "42"}))
+        _, model = await browsed(place, box, does("send_msg_to_user('42')"), searchable=searchable)
+        prompt = model.asked[1][-1].text
+        assert ("can search the web first" in prompt, "front page or its search" in prompt) == (
+            searchable,
+            not searchable,
+        )
 
 
 async def test_a_query_with_a_secret_is_not_sent(api: Api, tmp_path: Path) -> None:
