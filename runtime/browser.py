@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime import processes
 from runtime.browser_actions import Actions
-from runtime.browser_advice import Undone, explain, is_closed
+from runtime.browser_advice import Undone, broken, explain, is_closed
 from runtime.browser_calls import CALLS
 from runtime.browser_code import Call, parse
 from runtime.browser_downloads import Downloads
@@ -126,8 +126,7 @@ class Browser:
             page = await _page(window, seen, tab)
         except (NoAnswer, TimeoutError, OSError) as failed:
             await self.close()
-            message = f"the browser failed and is started again by the next call: {str(failed)[:500] or 'no answer'}"
-            return Failed(reason="io", message=message)
+            return Failed(reason="io", message=broken(failed))
         return page.model_copy(
             update={"error": error, "answer": actions.answer, "infeasible": actions.infeasible}
         )

@@ -226,6 +226,7 @@ class Actions:
     async def _load(self, url: str) -> "VendorResponse | None":
         """Open an address in the active tab; None when there is no answer to show, as for a download."""
         tab, seconds = await self._window.tab(), self._window.load_seconds
+        downloads = self._window.downloads
         for attempt in range(_ATTEMPTS):
             try:
                 with self._window.fence():
@@ -233,6 +234,7 @@ class Actions:
             except NoAnswer as error:
                 said = str(error)
                 if "Download is starting" in said:
+                    await self._window.downloading(downloads)
                     return None
                 if "Timeout" in said:
                     await self._window.stop(tab)

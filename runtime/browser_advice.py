@@ -99,6 +99,18 @@ def explain(said: str, online: bool) -> str:
     return _own_words(said)
 
 
+def broken(failed: Exception) -> str:
+    """What is said when the browser itself gave up on a turn."""
+    if isinstance(failed, TimeoutError):
+        why = "the page is too large or too busy for it"
+    elif is_closed(str(failed)):
+        why = "it has ended, perhaps because the page took all memory"
+    else:
+        why = _own_words(str(failed))
+    return (f"the browser failed: {why}. The next call starts it again, with a blank tab: try another page, or a "
+            "smaller part of this one (its text can be had without a browser)")  # fmt: skip
+
+
 def is_closed(said: str) -> bool:
     """Whether the browser's words mean that the tab or the browser itself has ended."""
     return any(words in said for words in _CLOSED)

@@ -96,6 +96,8 @@ class Window:
         self.notes: list[str] = []
         self.gone = False
         """The browser has ended."""
+        self.downloads = 0
+        """That have begun, ever."""
         self._download = download
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -166,6 +168,13 @@ class Window:
         if not tab.page.is_closed():
             self.note(f"the page is still loading after {self.load_seconds:g} s: this is what has come")
             await self.stop(tab)
+
+    async def downloading(self, before: int) -> None:
+        """Wait for a download that the browser has announced, as the next after `before`: the news may come late."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                while self.downloads == before:  # noqa: ASYNC110  # a clock may end it too
+                    await asyncio.sleep(_POLL_SECONDS)
 
     async def stop(self, tab: OpenTab) -> None:
         """Load nothing more of what the tab waits for."""
@@ -253,9 +262,13 @@ class Window:
         page.on("domcontentloaded", lambda _: tab.another())
         page.on("framenavigated", lambda _: tab.hear())
         page.on("dialog", lambda dialog: self._spawn(self._answer(tab, dialog)))
-        page.on("download", self._download)
+        page.on("download", self._begun)
         page.on("crash", lambda _: self._crashed(tab))
         page.on("close", lambda _: self._forget(tab))
+
+    def _begun(self, download: "VendorDownload") -> None:
+        self.downloads += 1
+        self._download(download)
 
     async def _drop(self, page: "VendorPage") -> None:
         with contextlib.suppress(NoAnswer), self.fence():

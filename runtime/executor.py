@@ -33,7 +33,18 @@ from runtime.browser import Browser
 from runtime.documents import Documents
 from runtime.editor import Editor
 from runtime.kernel import Kernel
-from runtime.observations import Content, Executed, Failed, Heard, Noted, Observation, Ran, RanPython, Written
+from runtime.observations import (
+    Content,
+    Executed,
+    Failed,
+    Heard,
+    Noted,
+    Observation,
+    Page,
+    Ran,
+    RanPython,
+    Written,
+)
 from runtime.plugins import Plugins
 from runtime.search import Searching
 from runtime.shell import Shell
@@ -108,7 +119,8 @@ class Executor:
                 going = self._kernel.provide(action.text, action.timeout, failed=action.failed)
                 return await self._told_of_memory(going)
             case UseBrowser():
-                return await self._browser.use(action.code, action.allowed, action.look)
+                used = self._browser.use(action.code, action.allowed, action.look)
+                return await self._told_of_memory(used)
             case Execute():
                 return await self._execute(action)
             case StartStream():
@@ -146,12 +158,14 @@ class Executor:
 
     async def _told_of_memory(self, running: Awaitable[Observation]) -> Observation:
         ran = await running
-        if not isinstance(ran, Ran | RanPython):
+        if not isinstance(ran, Ran | RanPython | Page):
             return ran
         before, self._killed = self._killed, self._oom_kills()
         if not (killed := self._killed - before):
             return ran
         note = f"the memory limit was reached: the kernel killed {killed} process{'es' * (killed > 1)}"
+        if isinstance(ran, Page):
+            return ran.model_copy(update={"notes": (*ran.notes, note)})
         return ran.model_copy(update={"note": "; ".join(filter(None, (ran.note, note)))})
 
     async def _start_stream(self, action: StartStream) -> Noted:

@@ -22,6 +22,7 @@ FIRST: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("DOMSnapshot.captureSnapshot", SNAPSHOT),
 )
 LARGE = 20_000  # nodes of which the whole accessibility tree would take seconds
+UNPAINTED_SECONDS = 0.1  # until a screenshot that was refused is tried again
 SCREENSHOT_SECONDS = 5  # that it may take longer than the tree
 
 
@@ -111,7 +112,12 @@ class _Looking:
     async def _screenshot(self) -> Screenshot | None:
         if not self._look.screenshot:
             return None
-        answer = await self._send("Page.captureScreenshot", {"format": "png", "optimizeForSpeed": True})
+        asked = {"format": "png", "optimizeForSpeed": True}
+        try:
+            answer = await self._send("Page.captureScreenshot", asked)
+        except NoAnswer:  # nothing is painted yet of a page that has just come
+            await asyncio.sleep(UNPAINTED_SECONDS)
+            answer = await self._send("Page.captureScreenshot", asked)
         return await asyncio.to_thread(Screenshot, base64.b64decode(answer["data"]))
 
     async def _taken(self, picture: asyncio.Task[Screenshot | None]) -> Screenshot | None:

@@ -38,6 +38,8 @@ START = """python3 serve.py >/dev/null 2>&1 &
 until (: < /dev/tcp/127.0.0.1/8443) 2>/dev/null; do sleep 0.05; done"""
 END_CHROMIUM = """for each in /proc/[0-9]*; do
 grep -qs remote-debugging-pipe $each/cmdline && kill -9 ${each#/proc/}; done; sleep 0.5"""
+HUNGRY = b"""<!doctype html><title>Hungry</title><button onclick="
+const kept = []; for (;;) kept.push(new Uint8Array(1 << 26).fill(1))">Eat</button>"""
 PAGE = b"<!doctype html><title>Ours</title><button>Press me</button>"
 
 
@@ -45,6 +47,17 @@ async def run(sandbox: Sandbox, command: str) -> str:
     ran = await sandbox.act(RunShell(command=command, timeout=60))
     assert isinstance(ran, Ran) and ran.exit_code == 0, ran
     return ran.output
+
+
+async def serve(sandbox: Sandbox, certificate: bytes) -> None:
+    for path, content in (
+        ("server.pem", certificate),
+        ("serve.py", SERVE.encode()),
+        ("index.html", PAGE),
+        ("hungry.html", HUNGRY),
+    ):
+        await sandbox.act(WriteBytes(path=path, content=content))
+    await run(sandbox, START)
 
 
 async def browse(sandbox: Sandbox, code: str) -> Page:
@@ -91,19 +104,26 @@ async def trust(name: str, certificate: bytes) -> None:
     assert program.returncode == 0
 
 
-async def test_the_browser_trusts_the_certificates_of_the_operators_network(docker_sandboxes: Make) -> None:
+async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that_takes_all_memory(
+    docker_sandboxes: Make,
+) -> None:
     own, served = authority()
-    sandboxes = docker_sandboxes(memory_mb=2048, plugins=("browser",))
+    sandboxes = docker_sandboxes(memory_mb=1024, plugins=("browser",))
     name = f"trust-{os.getpid()}"
     async with sandboxes.open(name) as sandbox:
-        for path, content in (("server.pem", served), ("serve.py", SERVE.encode()), ("index.html", PAGE)):
-            await sandbox.act(WriteBytes(path=path, content=content))
-        await run(sandbox, START)
+        await serve(sandbox, served)
         page = await browse(sandbox, "goto('https://localhost:8443/')")
         assert "its certificate is not trusted here" in (page.error or "")
 
         await trust(name, own)
         await run(sandbox, END_CHROMIUM)
+        page = await browse(sandbox, "goto('https://localhost:8443/')")
+        assert page.error is None and "button 'Press me'" in page.tree
+
+        # A page that takes all memory costs its tab, and nobody else: the shell's server goes on.
+        page = await browse(sandbox, "goto('https://localhost:8443/hungry.html')\nclick('2')")
+        assert any("crashed (out of memory, perhaps)" in note for note in page.notes), page
+        assert any("the memory limit was reached: the kernel killed" in note for note in page.notes), page
         page = await browse(sandbox, "goto('https://localhost:8443/')")
         assert page.error is None and "button 'Press me'" in page.tree
     await sandboxes.close()
