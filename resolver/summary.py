@@ -17,6 +17,7 @@ from resolver.actions import (
     ReadSkill,
     Reported,
     Result,
+    SearchWeb,
     Think,
 )
 from resolver.domain import Spent
@@ -162,6 +163,8 @@ def did(action: Action) -> str:
         case SearchCode(query=query, what=what, path=path):
             sought = " ".join(filter(None, (what, query, path and f"in {path}")))
             return clip(f"search {sought}")
+        case SearchWeb(query=query):
+            return clip(f"search the web: {query}")
         case CreateFile(path=path):
             return clip(f"create {path}")
         case ReplaceText(path=path) | InsertText(path=path):

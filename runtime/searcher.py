@@ -23,6 +23,7 @@ from runtime.symbols import Source
 SECONDS = 20  # of one search
 CPU_SECONDS = 40
 MEMORY = 2 << 30  # bytes of address space
+NEAREST = 40  # definitions of names like the one that was asked for
 MALFORMED = 2  # exit status for a request that nothing can be found with
 
 
@@ -103,23 +104,23 @@ class Search:
 
     def definitions(self, query: str) -> str:
         _, name = symbols.parts(query)
-        found, exact = self._within(symbols.whole(name), query)
-        if not found and not self.late:
-            loosely = re.compile(re.escape(name.encode("utf-8", "replace")), re.IGNORECASE)
-            found, exact = self._within(loosely, query)
-        near = (
-            ""
-            if exact or not found
-            else f"nothing is named exactly {printable(query)}; above are names like it"
-        )
-        return self._told(found, "definition", near, self._patterns(found))
+        found, _ = self._defining(symbols.whole(name), query)
+        if found or self.late:
+            return self._told(found, "definition", self._patterns(found))
+        loosely = re.compile(re.escape(name.encode("utf-8", "replace")), re.IGNORECASE)
+        _, others = self._defining(loosely, query)
+        nearest = [line for _, line in sorted(others, key=lambda other: other[0])[:NEAREST]]
+        near = f"nothing is named exactly {printable(query)}; above are names like it" if nearest else ""
+        return self._told(nearest, "definition", near, self._patterns(nearest))
 
     def references(self, query: str) -> str:
         owner, name = symbols.parts(query)
         found: list[Line] = []
         try:
             for source in self._sources(symbols.whole(name)):
-                found += symbols.references([source], name, COUNTED)
+                found += symbols.references(source, name)
+                if len(found) > COUNTED:
+                    break
         except TimeIsUp:
             self.late = True
         by_name = f"found by the name {printable(name)} alone, whatever it belongs to" if owner else ""
@@ -145,17 +146,18 @@ class Search:
             text = text[: found_lines.CHARACTERS].rpartition("\n")[0] + "\n[there is more: use view_file]"
         return f"{head}\n{text or '[it defines nothing]'}"
 
-    def _within(self, contains: re.Pattern[bytes], query: str) -> tuple[list[Line], bool]:
-        """The definitions in files that contain something, and whether they are of the very name."""
+    def _defining(self, contains: re.Pattern[bytes], query: str) -> tuple[list[Line], list[tuple[int, Line]]]:
+        """The definitions of a name and those of names like it, in files that contain something."""
         exact: list[Line] = []
-        others: list[Line] = []
+        others: list[tuple[int, Line]] = []
         try:
             for source in self._sources(contains):
-                found, is_exact = symbols.definitions([source], query)
-                (exact if is_exact else others).extend(found)
+                found, near = symbols.definitions(source, query)
+                exact += found
+                others += near
         except TimeIsUp:
             self.late = True
-        return (exact, True) if exact else (others[: symbols.SEVERAL], False)
+        return exact, others
 
     def _sources(self, contains: re.Pattern[bytes]) -> Iterator[Source]:
         return (Source.of(path, data) for path, data in self._contents() if contains.search(data))

@@ -1,7 +1,7 @@
 """Names that code defines and uses: by tree-sitter where there is a grammar, else by a pattern, and it says which."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runtime import grammars
@@ -9,7 +9,6 @@ from runtime.found_lines import Line, printable
 from runtime.grammars import Defined
 
 SIGNATURE = 160  # characters of a definition's first line
-SEVERAL = 60  # names that only contain what was asked for
 
 # A definition at the beginning of a line, in most languages: words that may stand before it, the word that makes it
 # one, its name. Control words and calls do not fit; a definition with an unusual form is missed.
@@ -97,37 +96,36 @@ def parts(query: str) -> tuple[str, str]:
     return owner, name
 
 
-def definitions(sources: Iterable[Source], query: str) -> tuple[list[Line], bool]:
-    """The definitions of a name; where there are none, those whose names contain it. The latter is said."""
+def definitions(source: Source, query: str) -> tuple[list[Line], list[tuple[int, Line]]]:
+    """The definitions of a name in a file, and those whose names contain it, each with how far off it is."""
     owner, name = parts(query)
     exact: list[Line] = []
-    others: list[Line] = []
-    for source in sources:
-        for symbol in source.symbols():
-            if symbol.name == name and _belongs(symbol, owner):
-                exact.append(_definition(source.path, symbol))
-            elif name.lower() in symbol.name.lower() and len(others) < SEVERAL:
-                others.append(_definition(source.path, symbol))
-    return (exact, True) if exact else (others, False)
+    others: list[tuple[int, Line]] = []
+    for symbol in source.symbols():
+        if symbol.name == name and _belongs(symbol, owner):
+            exact.append(_definition(source.path, symbol))
+        elif name.lower() in symbol.name.lower():
+            others.append((len(symbol.name) - len(name), _definition(source.path, symbol)))
+    return exact, others
 
 
-def references(sources: Iterable[Source], name: str, most: int) -> list[Line]:
-    """The lines that use a name, each with what it stands in."""
-    found: list[Line] = []
-    for source in sources:
-        uses = list(source.references(name))
-        if not uses:
-            continue
-        symbols, lines, seen = source.symbols(), source.data.split(b"\n"), set[int]()
-        for number, at in uses:
-            if number in seen:
-                continue
-            seen.add(number)
-            text = printable(lines[number - 1].decode("utf-8", "replace").strip())
-            found.append(Line(source.path, number, text, note=_where(symbols, number, at)))
-        if len(found) >= most:
-            break
-    return found
+def references(source: Source, name: str) -> list[Line]:
+    """The lines of a file that use a name, each with what it stands in."""
+    uses: dict[int, int] = {}
+    for number, at in source.references(name):
+        uses.setdefault(number, at)
+    if not uses:
+        return []
+    symbols, lines = source.symbols(), source.data.split(b"\n")
+    return [
+        Line(
+            source.path,
+            number,
+            printable(lines[number - 1].decode("utf-8", "replace").strip()),
+            note=_where(symbols, number, at),
+        )
+        for number, at in uses.items()
+    ]
 
 
 def outline(source: Source) -> str:

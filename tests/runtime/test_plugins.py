@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import RunPython, RunShell, UseBrowser, ViewFile, WriteBytes
+from runtime.actions import RunPython, RunShell, SearchCode, UseBrowser, ViewFile, WriteBytes
 from runtime.docker import DockerSandboxes
 from runtime.observations import Failed, Look, Page, Ran, RanPython, Viewed, Written
 from runtime.plugins import PLUGINS, Plugins
@@ -58,7 +58,7 @@ async def sh(sandbox: Sandbox, command: str) -> str:
 
 
 async def all_work(sandbox: Sandbox, version: str, place: Path) -> None:
-    """A cell, a document and a page. `version`: of the Python that runs the cell."""
+    """A cell, a document, an outline and a page. `version`: of the Python that runs the cell."""
     cell = "import sys; kept = 6 * 7; print(*sys.version_info[:2], sep='.')"
     ran = await sandbox.act(RunPython(code=cell))
     assert isinstance(ran, RanPython) and (ran.output, ran.ok) == (f"{version}\n", True), ran
@@ -72,6 +72,18 @@ async def all_work(sandbox: Sandbox, version: str, place: Path) -> None:
         assert isinstance(await sandbox.act(WriteBytes(path=name, content=content)), Written)
     seen = await sandbox.act(ViewFile(path="paper.pdf"))
     assert isinstance(seen, Viewed) and "Hello from a page" in seen.text, seen
+
+    for name, source, outlined in (
+        ("a.rs", b"impl Cart {\n    fn total() {}\n}\n", "rust]\n1-3: impl Cart {\n2:   fn total() {}"),
+        (
+            "a.cpp",
+            b"namespace n {\nint f() { return 1; }\n}\n",
+            "cpp]\n1-3: namespace n {\n2:   int f() { return 1; }",
+        ),
+    ):
+        assert isinstance(await sandbox.act(WriteBytes(path=name, content=source)), Written)
+        told = await sandbox.act(SearchCode(what="outline", path=name))
+        assert isinstance(told, Viewed) and told.text == f"[{name}, 3 lines; {outlined}", told
 
     await sh(sandbox, SERVE)
     look = Look(screenshot=True)

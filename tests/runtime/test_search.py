@@ -228,7 +228,11 @@ async def test_a_definition_is_found_with_all_of_its_lines(work: Work) -> None:
         )
     near = await work.search("Ru", what="definitions")
     assert "a.py:2-3" in near and "[nothing is named exactly Ru; above are names like it]" in near
-    assert await work.search("jump", what="definitions") == "[no definition found in 2 text files]"
+    work.write("c.py", "def rerunning(): ...\ndef rerun(): ...\n")
+    near = await work.search("Run", what="definitions")
+    assert [line.split(":")[0] for line in near.splitlines()[:4]] == ["a.py", "a.py", "c.py", "c.py"]
+    assert near.splitlines()[2] == "c.py:2: def rerun(): ..."  # the nearest first
+    assert await work.search("jump", what="definitions") == "[no definition found in 3 text files]"
 
 
 async def test_a_reference_is_code_and_tells_what_it_stands_in(work: Work) -> None:
