@@ -133,7 +133,9 @@ def _view(commands: Commands) -> None:
         "pictures, cost. Secrets are masked. Prints the file's path.",
     )
     command.add_argument("run", metavar="RUN", help="the run's name, as `runs` lists it")
-    command.add_argument("--out", metavar="FILE", help="write it here (default: view.html beside the run's log)")
+    command.add_argument(
+        "--out", metavar="FILE", help="write it here (default: view.html beside the run's log)"
+    )
     command.add_argument("--open", action="store_true", help="open it in a browser, where there is one")
     _reading(command)
 

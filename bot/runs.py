@@ -99,7 +99,9 @@ def _write(file: Path, text: str) -> None:
     part = file.parent / f".{file.name}.{os.getpid()}"
     try:
         if file.exists() and not file.is_file():
-            file.write_text(text, encoding="utf-8", errors="replace")  # a pipe or device is not to be replaced
+            file.write_text(
+                text, encoding="utf-8", errors="replace"
+            )  # a pipe or device is not to be replaced
             return
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as out:
