@@ -32,6 +32,13 @@ _FAILURES = re.compile(
     r"|(Failures|Errors): [1-9]|(failures|errors)=[1-9]",
     re.MULTILINE,
 )
+# As Python, JavaScript, Java, Rust and Go tell of an error that ended something, also where a script went on.
+_RAISED = re.compile(
+    r"^Traceback \(most recent call last\)|^(?:Uncaught )?(?:\w{1,80}\.){0,9}[A-Z]\w{0,80}(?:Error|Exception)(?::|$)"
+    r"|\b[A-Z]\w{0,80}Error\(['\")]|^Exception in thread |\bpanicked at |^panic: ",
+    re.MULTILINE,
+)
+_HEREDOC = re.compile(r"(<<-?\s*)(['\"]?)(\w+)\2(.*\n)(?:.*\n)*?\s*\3(?=\s|$)")
 _TASK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[ \]\s+(?P<point>\S.*)$")
 _ITEM = re.compile(r"^\s{0,3}(?:[-*+]|\d+[.)])\s+(?P<point>[^\s\[].*)$")
 _WANTED = re.compile(
@@ -58,7 +65,8 @@ def missing(trajectory: Trajectory, test_command: str | None) -> tuple[str, ...]
 def reproduced(trajectory: Trajectory) -> bool:
     """Whether the failure was seen before the last edit, or the same command gave something else before and after.
 
-    A failure is an exit code, or what a test runner prints: behind a pipe its code is lost.
+    A failure is an exit code, or what a test runner or an exception prints: behind a pipe, and in a script that
+    catches what it shows, the code says nothing. The same command may stand among others.
     """
     seen = _in_order(trajectory)
     edits = [at for at, event in enumerate(seen) if isinstance(event, Checkpointed)]
@@ -67,7 +75,10 @@ def reproduced(trajectory: Trajectory) -> bool:
         return True
     before, after = dict(_runs(seen[:first])), dict(_runs(seen[last:]))
     return any(
-        old in new and before[old] != after[new] for old in before for new in after if not _only_looks(old)
+        before[old] != after[new] and (old in new or _programs(old) & _programs(new))
+        for old in before
+        for new in after
+        if not _only_looks(old)
     )
 
 
@@ -162,12 +173,14 @@ def _edits_and_answers(trajectory: Trajectory) -> Iterator[Checkpointed | tuple[
 def _is_failure(event: tuple[object, object]) -> bool:
     match event:
         case (RunShell(command=command), Ran(exit_code=code, output=output)):
-            told = _RUNNERS.search(command) and _FAILURES.search(output)
-            return bool(told) or (code not in (0, *_NOT_RUN) and not _only_looks(command))
+            if _RUNNERS.search(command) and _FAILURES.search(output):
+                return True
+            failed = code not in (0, *_NOT_RUN) or _RAISED.search(output) is not None
+            return failed and not _only_looks(command)
         case (SendInput(), Ran(exit_code=code)):
             return code not in (0, None)
-        case (RunPython(), RanPython(ok=ok)):
-            return not ok
+        case (RunPython(), RanPython(ok=ok, output=output)):
+            return not ok or _RAISED.search(output) is not None
         case _:
             return False
 
@@ -187,6 +200,19 @@ def _runs(events: Sequence[Checkpointed | tuple[object, object]]) -> Iterator[tu
 
 def _only_looks(command: str) -> bool:
     """Whether no part of a command runs anything of the repository's."""
-    words = (part.split() for part in re.split(r"&&|\|\||[;|\n&]", command))
-    programs = (next((word for word in part if "=" not in word), "") for part in words if part)
-    return all(program in _LOOKING for program in programs if program)
+    return not _programs(command)
+
+
+def _programs(command: str) -> set[str]:
+    """The parts of a command line that run something of the repository's, each with its arguments.
+
+    What a here-document holds is no part; a program that reads its script from one differs from run to run.
+    """
+    bare = _HEREDOC.sub(lambda found: f"{found[1]}{hash(found[0])}{found[4]}", command)
+    found = set[str]()
+    for part in re.split(r"&&|\|\||[;|\n&]", bare):
+        words = part.split()
+        program = next((word for word in words if "=" not in word), "")
+        if program and program not in _LOOKING:
+            found.add(" ".join(words))
+    return found

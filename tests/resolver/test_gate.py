@@ -1,5 +1,6 @@
 """What a run that wants to finish has not done yet, over logs and diffs."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -106,6 +107,48 @@ def test_a_failing_test_behind_a_pipe_is_a_reproduction(command: str, output: st
 
     assert reproduced(run(seen(output), EDIT))
     assert not reproduced(run(seen("3 passed, 0 failed in 0.1s"), EDIT))
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Traceback (most recent call last):\n  File ...",
+        "===== ( as )\nIndexError: list index out of range\n",
+        "sqlparse.exceptions.SQLParseError: too deep",
+        "case , end -> ValueError('None is not in list')",
+        "Uncaught TypeError: x is not a function",
+        'Exception in thread "main" java.lang.IllegalStateException',
+        "thread 'main' panicked at src/main.rs:3:5:",
+    ],
+)
+def test_an_exception_that_a_script_shows_and_survives_is_a_reproduction(output: str) -> None:
+    def seen(command: str, said: str) -> tuple[Action, Result]:
+        return RunShell(command=command), Ran(output=said, exit_code=0, cwd="/w", seconds=0.1)
+
+    made = "cat > /tmp/r.py <<'X'\nimport calc\nX\n"
+    assert reproduced(run(seen(f"{made}PYTHONPATH=/w python3 /tmp/r.py", output), EDIT))
+    assert not reproduced(run(seen("cat error.log", output), EDIT))
+    assert not reproduced(run(seen(made, output), EDIT))
+    assert not reproduced(run(seen("python3 /tmp/r.py", "raises ValueError where it should"), EDIT))
+
+
+def test_a_flood_of_output_is_judged_in_no_time() -> None:
+    flood = "A" * 500_000 + "\n" + "a." * 250_000 + "\n" * 100_000 + "<<X" * 10_000
+    begun = time.perf_counter()
+    seen = RunShell(command="python3 r.py"), Ran(output=flood, exit_code=0, cwd="/w", seconds=0.1)
+    assert not reproduced(run(seen, EDIT, seen))
+    assert time.perf_counter() - begun < 5
+
+
+def test_a_script_that_is_written_and_run_is_the_same_when_it_runs_alone() -> None:
+    def seen(command: str, output: str) -> tuple[Action, Result]:
+        return RunShell(command=command), Ran(output=output, exit_code=0, cwd="/w", seconds=0.1)
+
+    written = seen("cat > /tmp/r.py <<'X'\nfrom calc import add\nX\npython3 /tmp/r.py", "-1")
+    assert reproduced(run(written, EDIT, seen("python3 /tmp/r.py | head -2; git status", "3")))
+    assert not reproduced(run(written, EDIT, seen("cat > /tmp/s.py <<'X'\nfrom calc import add\nX", "")))
+    typed = seen("python3 - <<'X'\nfrom calc import add\nX", "-1")
+    assert not reproduced(run(typed, EDIT, seen("python3 - <<'X'\nprint(3)\nX", "3")))
 
 
 def test_the_same_command_with_another_result_after_the_edit_is_a_reproduction() -> None:
