@@ -11,6 +11,7 @@ from typing import Any
 from resolver import prose
 from resolver.errors import ResolverError
 from resolver.events import Prepared
+from resolver.pytest_plugins import CONFIGURATIONS, plugins_wanted
 from resolver.settings import RepoConfig
 from resolver.workspace import Workspace
 from runtime.actions import MAX_SECONDS, Execute
@@ -107,7 +108,17 @@ async def _python(workspace: Workspace, files: frozenset[str]) -> list[Step]:
         if "project" not in project:
             extras = list(FOR_TESTS[:3])  # in setup.py or setup.cfg; pip only warns of one that is not there
         wanted.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
+    wanted += await _plugins(workspace, files)
     return [Step(command=f"{install} {' '.join(wanted)}", needs="python3")] if wanted else []
+
+
+async def _plugins(workspace: Workspace, files: frozenset[str]) -> list[str]:
+    """What pytest is configured to need and no manifest may name: developers have it from a tox.ini or by hand."""
+    found = set[str]()
+    for path in CONFIGURATIONS:
+        if path in files:
+            found |= plugins_wanted(await workspace.read(path, READ) or "")
+    return sorted(found)
 
 
 def _needs_installing(pyproject: dict[str, Any]) -> bool:

@@ -57,6 +57,10 @@ def commands_of(setup: Setup | None) -> list[str]:
         ),
         ({"setup.py": ""}, [f"{INSTALL} -e '.[test,tests,testing]'"]),
         (
+            {"setup.py": "", "pytest.ini": "[pytest]\naddopts = --cov=x -n 2\n"},
+            [f"{INSTALL} -e '.[test,tests,testing]' pytest-cov pytest-xdist"],
+        ),
+        (
             {
                 "requirements.txt": "",
                 "requirements-dev.txt": "",
