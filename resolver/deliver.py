@@ -19,7 +19,7 @@ from resolver.errors import Forbidden, ForgeError
 from resolver.events import Ended, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.policy import check
-from resolver.secrets import HIDDEN, Secrets
+from resolver.secrets import HIDDEN, Secrets, masked
 from resolver.settings import Settings
 from resolver.summary import Summary, summarize
 from resolver.workspace import Workspace
@@ -71,9 +71,10 @@ async def deliver(
     if refused:
         return await decline(job, prose.against_policy(refused), None, verdict, story, forge)
 
-    commit = await workspace.commit(
-        tried.patch, prose.commit_message(started.thread, story), author=AUTHOR, when=trajectory.entries[0].at
-    )
+    # The forge masks what it is told, but not what is pushed; and a line's end must not cut a secret in two.
+    account = masked(story.account, secrets) if story.account else None
+    message = prose.commit_message(masked(started.thread, secrets), account)
+    commit = await workspace.commit(tried.patch, message, author=AUTHOR, when=trajectory.entries[0].at)
     branch = await keep(job, commit, workspace, forge, settings)
     if verdict.kind == "regressed":
         return await decline(job, verdict.reason, branch, verdict, story, forge)

@@ -17,7 +17,7 @@ from runtime.plugins import Plugin
 from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
-    from resolver.actions import Plan, Reported
+    from resolver.actions import Finish, Plan, Reported
     from resolver.brief import Brief
     from resolver.quotation import Quoted
     from resolver.risk import Rating
@@ -273,9 +273,9 @@ def pull_body(
     )
 
 
-def commit_message(thread: Thread, story: Summary) -> str:
+def commit_message(thread: Thread, account: Finish | None) -> str:
     """Message of the one commit of a pull request."""
-    return _reply("commit.txt.j2", thread=thread, account=story.account)
+    return _reply("commit.txt.j2", thread=thread, account=account)
 
 
 def working() -> str:
