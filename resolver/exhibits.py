@@ -3,11 +3,9 @@
 import base64
 import hashlib
 import re
-import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from typing import ClassVar, Literal
 
@@ -162,21 +160,23 @@ class Album:
 
 def inert(text: str) -> str:
     """The text with every character visible that would reorder, hide or steer what is around it."""
-    return _live().sub(lambda found: _name(found[0]), text)
+    return _UNUSUAL.sub(lambda found: found[0].translate(_SHOWN), text)
 
 
-@cache
-def _name(char: str) -> str:
-    code = ord(char)
+class _Shown(dict[int, int | str]):
+    """What stands for each character, filled as they come."""
+
+    def __missing__(self, code: int) -> int | str:
+        kind = unicodedata.category(chr(code))
+        shown = _name(code) if kind in ("Cc", "Cf", "Cs", "Zl", "Zp") else code
+        return self.setdefault(code, shown)
+
+
+def _name(code: int) -> str:
     if code < 0x20:
         return chr(0x2400 + code)  # Unicode's pictures of control codes
     return "\u2421" if code == 0x7F else f"\u27e6U+{code:04X}\u27e7"
 
 
-@cache
-def _live() -> re.Pattern[str]:
-    # Asked of every character once, which takes 0.15 s: a list of our own would be that of one version of Unicode.
-    kinds = ("Cc", "Cf", "Cs", "Zl", "Zp")
-    every = map(chr, range(sys.maxunicode + 1))
-    live = "".join(char for char in every if unicodedata.category(char) in kinds and char not in "\n\t")
-    return re.compile(f"[{re.escape(live)}]")
+_UNUSUAL = re.compile(r"[^\t\n -~]+")
+_SHOWN = _Shown()
