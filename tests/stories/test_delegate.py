@@ -1,60 +1,24 @@
 """The agent asks investigators: two at once, each in a copy of the tree, with a scripted model over HTTP."""
 
-import asyncio
-import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from demo.dialects import Dialect
-from demo.model import Endpoint, Fault, Turn, next_calls
+from demo.model import Turn
 from resolver.actions import Delegate, Report, Reported, Think
 from resolver.domain import Delivered, RunId
 from resolver.events import Observed, Prompted
 from runtime.actions import RunShell, ViewFile
 from runtime.observations import Ran
 from tests.resolver.repositories import Repository
-from tests.stories.conftest import CODE, KEY, MENDED, TESTS, Scene
+from tests.stories.conftest import CODE, MENDED, TESTS, Scene
+from tests.stories.voices import heard
 
 CALLERS, PROMISES = "Find every caller of add().", "What does double() promise?"
 ASK = Turn("Let others look.", Delegate(tasks=(CALLERS, PROMISES)))
 DOUBLED = "def doubled(a):\n    return add(a, a)\n"
-
-
-class Voices(Endpoint):
-    """One endpoint that several agents talk with at the same time: each has its turns, known by its question."""
-
-    def __init__(self, parent: Sequence[Turn], others: Mapping[str, Sequence[Turn]], **more: Any) -> None:
-        super().__init__(parent, key=KEY, **more)
-        self._others = others
-        self.speaking, self.most = 0, 0
-        self.of: dict[str, list[dict[str, Any]]] = {}
-
-    async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
-        messages = dialect.read(request)
-        first = next(message["content"] for message in messages if message["role"] == "user")
-        turns = self._others.get(first, self._turns)
-        turn, calls = next_calls(messages, turns)
-        self.of.setdefault(first if first in self._others else "", []).append(request)
-        self.speaking += 1
-        self.most = max(self.most, self.speaking)
-        try:
-            if self._on_request is not None and (waiting := self._on_request(turn, request)):
-                await waiting
-            await asyncio.sleep(self._delay)
-        finally:
-            self.speaking -= 1
-        made = self._reply(request, len(messages), turns[turn], calls)
-        return Fault(body=json.dumps(dialect.write(made)))
-
-
-async def heard(scene: Scene, *parent: Turn, others: Mapping[str, Sequence[Turn]], **more: Any) -> Voices:
-    voices = await scene.stack.enter_async_context(Voices(parent, others, **more))
-    scene.endpoint = voices
-    scene.environment["PATCHWRIGHT_MODEL_BASE_URL"] = voices.base_url
-    return voices
 
 
 LOOKS = (
@@ -75,7 +39,7 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
     mend, *rest = MENDED
     voices = await heard(scene, mend, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2)
     assert isinstance(await scene.resolve(), Delivered)
-    assert voices.most == 2  # two of them were thinking at the same time
+    assert voices.most_at_once == 2  # two of them were thinking at the same time
 
     run = scene.trajectory(scene.job().id)
     (report,) = [
@@ -88,7 +52,7 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
         ("answered", "It doubles; only ints are tested.", 2),
     ]
     assert run.spent().steps == len(run.decisions()) + 5
-    told = [message["content"] for message in voices.of[""][-1]["messages"] if message["role"] == "tool"]
+    told = [message["content"] for message in voices.heard[""][-1]["messages"] if message["role"] == "tool"]
     assert "[1 of 2: the answer to the question]" in told[1] and "> more.py:2, in doubled()" in told[1]
 
     first = scene.trajectory(run.delegations()[0][0].run)
@@ -124,9 +88,9 @@ async def test_an_investigator_that_fails_does_not_stop_the_work(a_scene: Callab
 async def test_delegates_can_be_left_out(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene()
     scene.environment["PATCHWRIGHT_DELEGATE_STEPS"] = "0"
-    voices = await heard(scene, *MENDED, others={})
+    voices = await heard(scene, *MENDED)
     assert isinstance(await scene.resolve(), Delivered)
-    request = voices.of[""][0]
+    request = voices.heard[""][0]
     assert "delegate" not in {tool["function"]["name"] for tool in request["tools"]}
     assert "investigators" not in request["messages"][0]["content"]
 
@@ -160,4 +124,4 @@ async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
     spent = scene.trajectory(run).spent()
     assert spent.steps == len(scene.trajectory(run).decisions()) + sum(each.spent.steps for each in reports)
     assert "a + b" in fix.read_text()
-    assert len(voices.of[PROMISES]) == 2  # not taken up again
+    assert len(voices.heard[PROMISES]) == 2  # not taken up again
