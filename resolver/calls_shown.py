@@ -27,6 +27,7 @@ from runtime.actions import (
     ReplaceText,
     RunPython,
     RunShell,
+    SearchCode,
     SendInput,
     UndoEdit,
     UseBrowser,
@@ -46,7 +47,7 @@ def kind(action: Action) -> Kind:
             return "command"
         case CreateFile() | ReplaceText() | InsertText() | UndoEdit():
             return "edit"
-        case ViewFile() | ReadSkill():
+        case ViewFile() | ReadSkill() | SearchCode():
             return "read"
         case Browse() | UseBrowser():
             return "browse"

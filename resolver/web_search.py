@@ -96,7 +96,7 @@ class Tavily:
         content: str | None = ""
 
     class Usage(_Answer):
-        credits: Decimal
+        credits: Decimal = Field(ge=0, le=1_000_000)
 
     class Answer(_Answer):
         results: "tuple[Tavily.Result, ...]"
@@ -113,7 +113,7 @@ class Tavily:
 
     def read(self, answer: bytes) -> Hits:
         read = Tavily.Answer.model_validate_json(answer)
-        cost = f"{read.usage.credits:f} of the plan's credits" if read.usage else ""
+        cost = f"{_plain(read.usage.credits)} of the plan's credits" if read.usage else ""
         hits = (_hit(each.title, each.url, each.content) for each in read.results)
         return Hits(provider=self.name, hits=tuple(filter(None, hits)), cost=cost)
 
@@ -132,7 +132,7 @@ class Exa:
         text: str | None = None
 
     class Dollars(_Answer):
-        total: Decimal = Field(ge=0, le=1_000, allow_inf_nan=False)
+        total: Decimal = Field(ge=0, le=1_000)
 
     class Answer(_Answer):
         results: "tuple[Exa.Result, ...]"
@@ -153,7 +153,7 @@ class Exa:
             for each in read.results
         )
         usd = read.cost_dollars.total if read.cost_dollars else Decimal(0)
-        cost = f"${usd.normalize():f}" if read.cost_dollars else ""
+        cost = f"${_plain(usd)}" if read.cost_dollars else ""
         return Hits(provider=self.name, hits=tuple(filter(None, hits)), cost=cost, usd=usd)
 
 
@@ -227,13 +227,14 @@ class OnTheWeb:
 
     async def search(self, query: str) -> Hits | Failed:
         """The pages that it names; an error says whether another try is of use."""
-        asking = self._provider.asking(query, self._key.get_secret_value())
+        asking = self._provider.asking(query, self._key.get_secret_value().strip())
         try:
             async with asyncio.timeout(self._seconds), self._client() as client:
                 request = client.stream(
                     asking.method,
                     f"{self._base_url}{asking.path}",
-                    headers={"Accept": "application/json", **asking.headers},
+                    # Not compressed: else the limit would hold for what comes, not for what it becomes.
+                    headers={"Accept": "application/json", "Accept-Encoding": "identity", **asking.headers},
                     params=dict(asking.parameters),
                     json=asking.body,
                 )
@@ -270,7 +271,7 @@ class OnTheWeb:
 async def _bounded(answer: httpx.Response) -> bytes | None:
     """The whole body; None when it is longer than an answer may be."""
     body = bytearray()
-    async for piece in answer.aiter_bytes(1 << 16):
+    async for piece in answer.aiter_raw(1 << 16):
         body += piece
         if len(body) > MOST:
             return None
@@ -297,6 +298,10 @@ def _hit(title: str | None, url: str, snippet: str | None) -> Hit | None:
     return Hit(
         title=_line(title, 200), url=_line(url, 1_000).replace(" ", "%20"), snippet=_line(snippet, SNIPPET)
     )
+
+
+def _plain(amount: Decimal) -> str:
+    return f"{round(amount, 6).normalize():f}"
 
 
 def _line(text: str | None, most: int) -> str:

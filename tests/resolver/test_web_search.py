@@ -122,6 +122,17 @@ async def test_an_answer_without_a_title_or_a_price_is_read(api: Api, provider: 
         (200, b"[" * 100_000, "no answer of its API"),
         (200, b'{"results": "' + b"x" * (3 << 20) + b'"}', "no answer of its API"),
         (302, b"", "no answer of its API"),
+        (
+            200,
+            {
+                "type": "search",
+                "web": 1,
+                "results": [],
+                "usage": {"credits": -1},
+                "costDollars": {"total": 1e9},
+            },
+            "no",
+        ),
     ],
 )
 async def test_what_is_no_answer_is_an_observation(
@@ -133,6 +144,19 @@ async def test_what_is_no_answer_is_an_observation(
     assert isinstance(failed, Failed) and says in failed.message
     assert failed.message.startswith(PROVIDERS[provider].name) and KEY not in failed.message  # type: ignore[index]
     assert len(api.asked) == 1  # not asked again, and a redirect does not get the key
+
+
+async def test_a_key_is_taken_without_the_end_of_its_line_and_a_broken_one_is_no_crash(api: Api) -> None:
+    for key, works in ((f"{KEY}\n", True), ("k\u00e9y\r\nX-Evil: 1", False)):
+        found = await OnTheWeb(PROVIDERS["tavily"], SecretStr(key), base_url=api.url).search(QUERY)
+        assert isinstance(found, Hits) == works
+    assert [asked.headers["authorization"] for asked in api.asked] == [f"Bearer {KEY}"]
+
+
+async def test_an_absurd_price_is_written_in_few_digits(api: Api) -> None:
+    api.answer = b'{"results": [], "usage": {"credits": 1e-999999}}'
+    found = await web(api).search(QUERY)
+    assert isinstance(found, Hits) and found.cost == "0 of the plan's credits"
 
 
 async def test_a_provider_that_does_not_answer_is_given_up(api: Api) -> None:
