@@ -45,6 +45,12 @@ def brought_along(trajectory: Trajectory) -> tuple[str, ...]:
     return tuple(found)[:MOST]
 
 
+def only_address(task: str) -> str | None:
+    """The one address that a task writes out; None where it writes none or several."""
+    found = {url for each in _WRITTEN.findall(task) if _place(url := _clean(each)) and len(url) <= LONGEST}
+    return found.pop() if len(found) == 1 else None
+
+
 def guesses(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
     """What a browsing agent went to although nobody had named it: id of the call, and the address; each once."""
     assigned = trajectory.assigned

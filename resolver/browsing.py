@@ -3,11 +3,12 @@
 Like any agent here it reads its next step from its log. Source: arXiv:2407.16741v2, section 3.
 """
 
+import json
 from typing import Literal
 
 from resolver import challenges, delegate_prose, rules, stuck
 from resolver.actions import Malformed, Reported
-from resolver.addresses import guessed, guesses
+from resolver.addresses import guessed, guesses, only_address
 from resolver.answers import formed
 from resolver.browsing_prompt import MAX_ANSWER, answers, asked_fields, last_page, off_form, pages, shown
 from resolver.domain import EndingReason, RunId
@@ -36,6 +37,8 @@ MAX_THOUGHT = 20_000  # characters of a reply's text that the log keeps; prompts
 
 FIRST_LOOK = "first-look"
 """Stands for a call's id where the program looks at the page before the model is asked."""
+FIRST_ADDRESS = "first-address"
+"""The same where it opens the address that the task names: the model's first reply could do nothing else."""
 
 
 async def work(log: Log, model: Model, sandbox: Sandbox, limits: Limits) -> Ended:
@@ -47,10 +50,23 @@ async def work(log: Log, model: Model, sandbox: Sandbox, limits: Limits) -> Ende
     await log.append(Prompted(system=delegate_prose.browsing_system(), tools=()))
     first = await sandbox.act(UseBrowser(look=look))
     await log.append(Observed(call=FIRST_LOOK, observation=_annotated(first, FIRST_LOOK, log.trajectory)))
+    if (url := _address(log.trajectory)) is not None:
+        go = f"goto({json.dumps(url, ensure_ascii=False)})"
+        opened = await sandbox.act(UseBrowser(code=go, allowed=ALLOWED, look=look))
+        observation = _annotated(opened, FIRST_ADDRESS, log.trajectory)
+        await log.append(Observed(call=FIRST_ADDRESS, observation=observation))
     while (ended := log.trajectory.ended) is None:
         for event in await _next(log.trajectory, model, sandbox, limits, look):
             await log.append(event)
     return ended
+
+
+def _address(trajectory: Trajectory) -> str | None:
+    """Where the work begins beyond doubt: the browser shows nothing yet, and the task names one address."""
+    assigned, page = trajectory.assigned, last_page(trajectory)
+    if assigned is None or page is None or page.url != "about:blank":
+        return None
+    return only_address(assigned.task)
 
 
 async def _next(

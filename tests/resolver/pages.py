@@ -27,7 +27,7 @@ BLANK = Page(
     tabs=(Tab(url="about:blank", title="", active=True),),
 )
 FINISH = Finish(cause="a", change="b", checked="c")
-BROWSE = Browse(task="Click the button on http://localhost:8000 and report what it reveals.")
+BROWSE = Browse(task="Click the button on localhost:8000 and report what it reveals.")
 RUN = RunId("job-7")
 
 

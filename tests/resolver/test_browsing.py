@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from resolver.actions import AnswerField, Malformed, Reported
+from resolver.actions import AnswerField, Browse, Malformed, Reported
 from resolver.browsing import ALLOWED, decided
 from resolver.browsing_prompt import shown
 from resolver.domain import RunId
@@ -199,3 +199,45 @@ async def test_three_unreadable_replies_in_a_row_are_the_end(tmp_path: Path) -> 
     assert isinstance(answer, Reported) and answer.status == "unfinished" and answer.spent.steps == 3
     assert "3 replies in a row without an action" in answer.text
     assert "http://localhost:8000/" in answer.text and "I am unsure." in answer.text
+
+
+# Where it begins
+
+
+async def test_the_one_address_that_a_task_names_is_open_before_the_model_is_asked(tmp_path: Path) -> None:
+    box = Paper(BLANK, START, ANSWERED)
+    task = Browse(task="Open http://localhost:8000/größe?a=b, and report what the page says.")
+    answer, model = await browsed(tmp_path, box, does('send_msg_to_user("42")'), browse=task)
+    assert isinstance(answer, Reported)
+    assert [use.code for use in box.used[:2]] == ["", 'goto("http://localhost:8000/größe?a=b")']
+    first = model.asked[1][-1].text
+    assert "Click me" in first and "You are at step 1 of" in first
+    assert answer.guessed == ()
+
+
+async def test_a_first_address_that_does_not_open_is_told_with_the_first_prompt(tmp_path: Path) -> None:
+    refused = BLANK.model_copy(update={"error": "line 1, `goto(...)`: nobody answers there"})
+    box = Paper(BLANK, refused, BLANK.model_copy(update={"infeasible": "Nobody answers."}))
+    task = Browse(task="Report what http://localhost:8000 shows.")
+    _, model = await browsed(tmp_path, box, does('report_infeasible("Nobody answers.")'), browse=task)
+    assert (
+        "# Error of the Last Action\n\n```\nline 1, `goto(...)`: nobody answers there"
+        in model.asked[1][-1].text
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "first"),
+    [
+        ("Compare http://localhost:8000/a with http://localhost:8000/b.", BLANK),
+        ("Find the price of the red mug.", BLANK),
+        ("Find the price; not on ftp://localhost/mugs.", BLANK),
+        ("Open http://localhost:8000/a and report its title.", START),
+    ],
+)
+async def test_nothing_is_opened_where_the_beginning_is_in_doubt(
+    tmp_path: Path, task: str, first: Page
+) -> None:
+    box = Paper(first, ANSWERED)
+    await browsed(tmp_path, box, does('send_msg_to_user("42")'), browse=Browse(task=task))
+    assert [use.code for use in box.used] == ["", 'send_msg_to_user("42")']
