@@ -55,6 +55,9 @@ def guesses(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
     """What a browsing agent went to although nobody had named it: id of the call, and the address; each once."""
     assigned = trajectory.assigned
     named: set[Place] = set()
+    unread: list[
+        Page
+    ] = []  # reading a page takes a while, and only where an address is gone to it must be known
     if assigned is not None:
         named |= _places((*assigned.known, *_in_text(assigned.task)))
     for event in trajectory:
@@ -62,12 +65,13 @@ def guesses(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
             case Decided(calls=calls):
                 for call in calls:
                     for url in _goes_to(call.action.code) if isinstance(call.action, UseBrowser) else ():
+                        while unread:
+                            named |= _named_on(unread.pop())
                         if (place := _place(url)) and place not in named:
                             named.add(place)
                             yield call.id, url
             case Observed(observation=Page() as page):
-                named |= _places((page.url, *(tab.url for tab in page.tabs)))
-                named |= _places(_in_text("\n".join((page.tree, *page.notes))))
+                unread.append(page)
             case _:
                 continue
 
@@ -75,6 +79,11 @@ def guesses(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
 def guessed(trajectory: Trajectory) -> tuple[str, ...]:
     """The addresses alone, as a report names them."""
     return tuple(url[:LONGEST] for _, url in guesses(trajectory))
+
+
+def _named_on(page: Page) -> set[Place]:
+    shown = (page.url, *(tab.url for tab in page.tabs))
+    return _places((*shown, *_in_text("\n".join((page.tree, *page.notes)))))
 
 
 def _goes_to(code: str) -> Iterator[str]:

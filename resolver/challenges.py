@@ -43,10 +43,10 @@ _CONSENT = re.compile(
     re.IGNORECASE,
 )
 _SAID = re.compile(
-    r"^\s*(\[\w+\] )?(StaticText|heading|paragraph|alert|checkbox|button|dialog|image)\b.*$", re.MULTILINE
+    r"^[ \t]*(\[\w+\] )?(StaticText|heading|paragraph|alert|checkbox|button|dialog|image)\b.*$", re.MULTILINE
 )
-_FIELD = re.compile(r"^\s*\[\w+\] (textbox|searchbox|combobox)\b(?P<rest>.*)$", re.MULTILINE)
-_WAY_ON = re.compile(r"^\s*\[\w+\] (button|link|checkbox)\b", re.MULTILINE)
+_FIELD = re.compile(r"^[ \t]*\[\w+\] (textbox|searchbox|combobox)\b(?P<rest>.*)$", re.MULTILINE)
+_WAY_ON = re.compile(r"^[ \t]*\[\w+\] (button|link|checkbox)\b", re.MULTILINE)
 
 
 def challenge(page: Page) -> str | None:
