@@ -131,7 +131,7 @@ async def test_an_answer_without_a_title_or_a_price_is_read(api: Api, provider: 
                 "usage": {"credits": -1},
                 "costDollars": {"total": 1e9},
             },
-            "no",
+            "no answer of its API",
         ),
     ],
 )

@@ -129,4 +129,11 @@ async def test_a_sandbox_without_plugins_says_how_to_get_them(docker_sandboxes: 
             seen = await sandbox.act(action)
             assert isinstance(seen, Failed) and seen.reason == "missing"
             assert "the operator's setting `plugins`" in seen.message
+        source = b"class Cart:\n    async def total(self):\n        return 1\n"
+        assert isinstance(await sandbox.act(WriteBytes(path="a.py", content=source)), Written)
+        told = await sandbox.act(SearchCode(query="total", what="definitions"))
+        assert isinstance(told, Viewed) and told.text == (
+            "a.py:2: async def total(self):\n\n[1 definition in 1 file]\n"
+            "[no grammar here for .py: these are found by a pattern, not parsed]"
+        )
     await sandboxes.close()
