@@ -98,9 +98,9 @@ class Delegate(Frozen):
     Only where finding out would fill this conversation with what you will not need again: every caller of X in a
     large tree, what each of several modules guarantees, which of many tests cover a behaviour. What a few calls
     show, look at yourself: you will need what you read. Each investigator has a copy of the work tree as it is now,
-    in a sandbox of its own without network that is thrown away afterwards; it can read and run, and changes nothing
-    of yours. It knows nothing of this conversation. You wait until all have answered; their replies count as your
-    steps.
+    in a sandbox of its own that is thrown away afterwards: it can read and run, what you started or installed is not
+    there, and nothing that it does reaches yours. It knows nothing of this conversation. You wait until all have
+    answered; their replies count as your steps.
     """
 
     kind: Literal["delegate"] = "delegate"

@@ -55,9 +55,8 @@ def guesses(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
     """What a browsing agent went to although nobody had named it: id of the call, and the address; each once."""
     assigned = trajectory.assigned
     named: set[Place] = set()
-    unread: list[
-        Page
-    ] = []  # reading a page takes a while, and only where an address is gone to it must be known
+    # Reading a page takes a while, and what it names must be known only where an address is gone to.
+    unread: list[Page] = []
     if assigned is not None:
         named |= _places((*assigned.known, *_in_text(assigned.task)))
     for event in trajectory:
