@@ -16,6 +16,9 @@ from runtime.text import clip
 
 PICTURES = 9_500_000
 """Characters of base64 that a file's pictures may have together."""
+PIXELS = (
+    40_000_000  # of a picture; a few kilobytes can say that they are far more, and stop the reader's browser
+)
 SHORT = 14
 """Lines that are shown without being asked for."""
 SHORT_DIFF = 80
@@ -149,9 +152,19 @@ class Album:
         """Bytes of the picture."""
         return len(self._pictures[shot.key][0].data)
 
+    def measure(self, shot: Shot) -> tuple[int, int] | None:
+        """Width and height, so that the page keeps still when it comes; None where a glance does not tell."""
+        data = self._pictures[shot.key][0].data
+        if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
+            return None
+        return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+
     def _smallest(self) -> Iterator[str]:
         room = self._most
         for key, (picture, _) in sorted(self._pictures.items(), key=lambda pair: len(pair[1][0].data)):
+            width, height = self.measure(Shot(key, "", "")) or (0, 0)
+            if width * height > PIXELS:
+                continue
             room -= len(picture.data) * 4 // 3 + 4
             if room < 0:
                 return

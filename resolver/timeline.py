@@ -166,10 +166,12 @@ class _Teller:
                     id, "program", at, f"The agent was set up with {len(tools)} tools", exhibits=(said,)
                 )
             case Prepared() as event:
-                return Item(id, "program", at, *_prepared(event), exhibits=self._setup(event))
+                lasted = "" if event.warm or event.problem else prose.duration(event.seconds)
+                return Item(id, "program", at, _prepared(event), bad=event.problem is not None, facts=lasted,
+                            exhibits=self._setup(event))  # fmt: skip
             case Told(text=text, source=source, pictures=pictures):
                 shots = tuple(self._album.add(each, "Picture of the issue", id) for each in pictures)
-                said = words("text", text, limit, fold=source == "brief")
+                said = words("text" if source == "brief" else "", text, limit, fold=source == "brief")
                 return Item(id, "program", at, TOLD[source], exhibits=(said, *shots))
             case Consulted(purpose=purpose, usage=usage):
                 return Item(
@@ -179,7 +181,9 @@ class _Teller:
                 kept = (words("summary", text, limit, fold=True),) if text else ()
                 why = "The model took no longer one: t" if cause == "overflow" else "T"
                 size = f"{before:,} → {after:,} tokens"
-                return Item(id, "program", at, f"{why}he conversation was shortened", size, exhibits=kept)
+                return Item(
+                    id, "program", at, f"{why}he conversation was shortened", facts=size, exhibits=kept
+                )
             case Connected(visits=visits):
                 refused = [f"refused {each.host}: {WHY[each.refused]}" for each in visits if each.refused]
                 hosts = dict.fromkeys(each.host for each in visits if not each.refused)
@@ -221,9 +225,7 @@ def _usage(usage: Usage) -> str:
     return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
 
 
-def _prepared(event: Prepared) -> tuple[str, str, bool]:
+def _prepared(event: Prepared) -> str:
     if event.problem is not None:
-        return "The repository's set-up was not done", "", True
-    if event.warm:
-        return "The repository's set-up was kept from an earlier run", "", False
-    return "The repository's set-up was done", prose.duration(event.seconds), False
+        return "The repository's set-up was not done"
+    return f"The repository's set-up was {'kept from an earlier run' if event.warm else 'done'}"

@@ -5,6 +5,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC
+from typing import Literal
 
 from resolver import prose, texts
 from resolver.actions import Finish, Plan
@@ -44,7 +45,7 @@ class Changed:
     before: str
     after: str
     told: str
-    bad: bool
+    tone: Literal["bad", "doubt", "good"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,15 +230,15 @@ def changed_tests(verdict: Verdict) -> tuple[Changed, ...]:
     """The tests that tell the verdict, the bad news first."""
     before = verdict.before.results if verdict.before else {}
     after = verdict.after.results if verdict.after else {}
-    lists = (
-        ("fails now", verdict.newly_failing, True),
-        ("not run any more", verdict.missing, True),
-        ("flaky", verdict.flaky, False),
-        ("passes now", verdict.newly_passing, False),
+    lists: tuple[tuple[str, tuple[str, ...], Literal["bad", "doubt", "good"]], ...] = (
+        ("fails now", verdict.newly_failing, "bad"),
+        ("not run any more", verdict.missing, "bad"),
+        ("flaky", verdict.flaky, "doubt"),
+        ("passes now", verdict.newly_passing, "good"),
     )
     return tuple(
-        Changed(name, before.get(name, "not there"), after.get(name, "not there"), told, bad)
-        for told, names, bad in lists
+        Changed(name, before.get(name, "not there"), after.get(name, "not there"), told, tone)
+        for told, names, tone in lists
         for name in names
     )
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+import struct
 import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,7 +20,7 @@ from resolver.secrets import HIDDEN, Secrets
 from resolver.spending import spending
 from resolver.viewer import MOST, tool_counts, view
 from runtime.actions import ReplaceText, RunPython, RunShell, UseBrowser, ViewFile
-from runtime.observations import Edited, Failed, RanPython, Viewed
+from runtime.observations import Edited, Failed, Picture, RanPython, Viewed
 from tests.resolver.seen_runs import (
     CHILD,
     DIFF,
@@ -187,6 +188,13 @@ def test_the_largest_pictures_are_left_out_when_they_are_too_much() -> None:
     album = Album(most=600)
     small, large = album.add(png(1, side=20), "small", "1"), album.add(png(2, side=3000), "large", "2")
     assert album.source(small) and album.source(large) is None
+
+
+def test_a_picture_that_would_stop_a_browser_is_left_out() -> None:
+    bomb = png().data.replace(struct.pack(">II", 40, 40), struct.pack(">II", 60_000, 60_000), 1)
+    album = Album()
+    shot = album.add(Picture(media="image/png", data=bomb), "bomb", "1")
+    assert album.measure(shot) == (60_000, 60_000) and album.source(shot) is None
 
 
 # That it is bounded
