@@ -1,6 +1,7 @@
 """Letting several agents find things out at once: each in a sandbox, on a log and on a share of its own."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from resolver import delegate_prose
 from resolver.actions import Action, Delegate, Report, Reported, Result, Think
 from resolver.agent import Agent, begin
 from resolver.domain import RunId, Spent
+from resolver.errors import WorkspaceError
 from resolver.events import Call, Ended, Trajectory
 from resolver.llm.model import Model
 from resolver.log import Log
@@ -22,6 +24,9 @@ from runtime.observations import Failed, Noted
 from runtime.sandbox import Sandbox, Sandboxes
 from runtime.text import clip
 
+logger = logging.getLogger(__name__)
+
+SANDBOX_FAILED = "Its sandbox failed, which says nothing about the question."
 MAX_REPORT = 8_000
 """Characters of a report that arrive."""
 NO_TOOLS = frozenset(edit.model_fields["kind"].default for edit in EDITS)
@@ -90,9 +95,10 @@ class Investigating:
                 )
                 await begin(log, system, assigned.task, agent.tools)
                 await agent.run(log)
-        except SandboxError as exc:
+        except (SandboxError, WorkspaceError) as exc:
+            logger.warning("investigator without a sandbox", extra={"run": run, "error": str(exc)[:300]})
             if log.trajectory.ended is None:
-                await log.append(Ended(reason="error", detail=f"Its sandbox failed: {exc}"))
+                await log.append(Ended(reason="error", detail=SANDBOX_FAILED))
 
 
 def report_tools() -> tuple[Tool, ...]:

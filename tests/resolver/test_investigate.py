@@ -11,7 +11,7 @@ import pytest
 from resolver import prose
 from resolver.actions import Action, CallTool, Delegate, Report, Reported, Result, Think
 from resolver.domain import RunId
-from resolver.errors import ModelError, ModelRefused
+from resolver.errors import ModelError, ModelRefused, WorkspaceError
 from resolver.events import Assigned, Told, Usage
 from resolver.llm.model import FromTool, Reply, ToolCall, ToolSpec
 from resolver.log import FileLogs
@@ -19,7 +19,7 @@ from resolver.render import result
 from resolver.replay import replay
 from resolver.rules import Limits
 from resolver.summary import steps, summarize
-from resolver.tools.investigate import MAX_REPORT, Investigating, together
+from resolver.tools.investigate import MAX_REPORT, SANDBOX_FAILED, Investigating, together
 from resolver.tools.tool import ActionTool, Tools
 from runtime.actions import RunShell
 from runtime.errors import EngineUnavailable
@@ -131,13 +131,18 @@ async def test_one_that_fails_is_an_error_for_itself_only(
     assert "[1 of 2: no answer to the question]" in result(report)
 
 
-async def test_a_sandbox_that_does_not_open_is_the_end_of_one(tmp_path: Path) -> None:
-    boxes = Boxes(broken={"job-7-sub-1": EngineUnavailable("The engine is gone.")})
+@pytest.mark.parametrize("error", [EngineUnavailable("/run/engine"), WorkspaceError("/var/mirror")])
+async def test_a_sandbox_that_does_not_open_is_the_end_of_one(
+    tmp_path: Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    boxes = Boxes(broken={"job-7-sub-1": error})
     minds = Minds([ASK, FINISH], {CALLERS: [], PROMISES: [PROMISED]})
     report = await asked(tmp_path, minds, boxes)
     assert isinstance(report, Reported)
     failed, fine = report.parts
-    assert "The engine is gone." in failed.text and (failed.spent.steps, fine.status) == (0, "answered")
+    assert SANDBOX_FAILED in failed.text and str(error) not in result(report)  # the operator hears why
+    assert [record.__dict__["error"] for record in caplog.records] == [str(error)]
+    assert (failed.spent.steps, fine.status) == (0, "answered")
 
 
 async def test_a_refused_key_reaches_the_operator_and_nobody_works_on(tmp_path: Path) -> None:
