@@ -16,6 +16,7 @@ from resolver.actions import (
     ReadSkill,
     Reported,
     Result,
+    SearchWeb,
     Think,
 )
 from resolver.exhibits import Checks, Exhibit, Text, diff, printed, words
@@ -47,7 +48,7 @@ def kind(action: Action) -> Kind:
             return "command"
         case CreateFile() | ReplaceText() | InsertText() | UndoEdit():
             return "edit"
-        case ViewFile() | ReadSkill() | SearchCode():
+        case ViewFile() | ReadSkill() | SearchCode() | SearchWeb():
             return "read"
         case Browse() | UseBrowser():
             return "browse"
