@@ -101,7 +101,7 @@ class _Teller:
         """The items of one log. `above`: the runs in which it is nested."""
         began = trajectory.entries[0].at if trajectory.entries else datetime.min
         answers = {e.event.call: e for e in trajectory.entries if isinstance(e.event, Observed)}
-        tasks = {event.call: event.run for event in trajectory if isinstance(event, Delegated)}
+        handed = [event for event in trajectory if isinstance(event, Delegated)]
         steps = 0
         for entry in trajectory.entries:
             if self._room <= 0:
@@ -121,8 +121,20 @@ class _Teller:
                 id = f"{prefix}{entry.seq}.{number}"
                 answer = answers.get(call.id)
                 item = self._call(call, answer, id, began, at)
-                run = tasks.get(call.id)
-                yield replace(item, nested=self._nested(run, id, above, depth)) if run else item
+                others = [each for each in handed if each.call == call.id]
+                yield replace(item, nested=tuple(self._of_all(others, id, above, depth)))
+
+    def _of_all(
+        self, handed: list[Delegated], id: str, above: tuple[RunId, ...], depth: int
+    ) -> Iterator[Item]:
+        """The work of those that were asked by one call; where there are several, each under its question."""
+        for number, each in enumerate(handed, start=1):
+            if len(handed) == 1:
+                yield from self._nested(each.run, id, above, depth)
+                return
+            said = clip(f"{number} of {len(handed)}: {each.task}")
+            yield Item(f"{id}.{number}", "program", 0, said)
+            yield from self._nested(each.run, f"{id}.{number}", above, depth)
 
     def _nested(self, run: RunId, id: str, above: tuple[RunId, ...], depth: int) -> tuple[Item, ...]:
         if run in above or depth >= DEEPEST:

@@ -12,7 +12,7 @@ import pytest
 
 import templates
 from resolver import texts
-from resolver.actions import Browse, CallTool, Malformed, Plan, PlanItem, Think
+from resolver.actions import Browse, CallTool, Delegate, Malformed, Plan, PlanItem, Think
 from resolver.domain import Refused, RunId
 from resolver.events import Delegated, Event, Resumed, Settled, Told, Trajectory
 from resolver.exhibits import Album, diff, inert
@@ -137,6 +137,23 @@ def test_an_edit_that_failed_shows_what_was_asked(whole: Markup) -> None:
 
 def test_a_delegate_whose_log_is_gone_is_said_to_be() -> None:
     assert f"The log of {CHILD} is not to be had" in Markup(seen(whole_run())).text
+
+
+def test_the_work_of_all_that_one_call_asked_is_shown_each_under_its_question() -> None:
+    first, second = RunId("job-sub-1"), RunId("job-sub-2")
+    run = run_of(
+        decided("a", Delegate(tasks=("Who calls it?", "What is promised?"))),
+        Delegated(call="a", run=first, role="investigate", task="Who calls it?"),
+        Delegated(call="a", run=second, role="investigate", task="What is promised?"),
+    )
+    works = {
+        "job_sub_1": run_of(decided("x", RunShell(command="grep -rn one"))),
+        "job_sub_2": run_of(decided("x", RunShell(command="grep -rn two"))),
+    }
+    page = Markup(seen(run, **works))
+    said = ("1 of 2: Who calls it?", "grep -rn one", "2 of 2: What is promised?", "grep -rn two")
+    assert [page.text.count(each) > 0 for each in said] == [True] * 4
+    assert sorted(said, key=page.text.index) == list(said)
 
 
 def test_delegates_that_name_each_other_end() -> None:
