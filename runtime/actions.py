@@ -115,7 +115,7 @@ class SearchCode(Frozen):
         default="",
         max_length=2_000,
         description="text: a Python regular expression, searched line by line. definitions, references: the name of "
-        "a function, class, type or constant, or Class.method. outline: empty.",
+        "a function, class, type, constant or field, or Class.method. outline: empty.",
     )
     what: Literal["text", "definitions", "references", "outline"] = Field(
         default="text",

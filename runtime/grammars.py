@@ -51,7 +51,7 @@ _TYPESCRIPT = (
 (function_signature name: (identifier) @name) @symbol
 (method_signature name: (_) @name) @symbol
 (abstract_method_signature name: (_) @name) @symbol
-(public_field_definition name: (_) @name value: (arrow_function)) @symbol
+(public_field_definition name: (_) @name) @symbol
 """
 )
 _C = """
@@ -78,11 +78,13 @@ _QUERIES = {
 (class_definition name: (identifier) @name) @symbol
 (function_definition name: (identifier) @name) @symbol
 (module (expression_statement (assignment left: (identifier) @name) @symbol))
+(class_definition body: (block (expression_statement (assignment left: (identifier) @name) @symbol)))
+(type_alias_statement left: (type (identifier) @name)) @symbol
 """,
     "javascript": _JAVASCRIPT
     + """
 (class_declaration name: (identifier) @name) @symbol
-(field_definition property: (_) @name value: (arrow_function)) @symbol
+(field_definition property: (_) @name) @symbol
 """,
     "typescript": _TYPESCRIPT,
     "tsx": _TYPESCRIPT,
@@ -121,6 +123,7 @@ _QUERIES = {
 (annotation_type_declaration name: (identifier) @name) @symbol
 (method_declaration name: (identifier) @name) @symbol
 (constructor_declaration name: (identifier) @name) @symbol
+(field_declaration declarator: (variable_declarator name: (identifier) @name)) @symbol
 """,
     "c": _C,
     "cpp": _C

@@ -10,19 +10,24 @@ LIMIT = 3
 class Cart:
     "Items."
 
+    kind: str = "cart"
+
     async def total(self) -> int:
         def inner(): ...
         return 1
 
 
 def main(): ...
+type Price = int
 """,
         [
             "1: LIMIT = 3",
-            "5-10: class Cart:",
-            "8-10:   async def total(self) -> int:",
-            "9:     def inner(): ...",
-            "13: def main(): ...",
+            "5-12: class Cart:",
+            '8:   kind: str = "cart"',
+            "10-12:   async def total(self) -> int:",
+            "11:     def inner(): ...",
+            "15: def main(): ...",
+            "16: type Price = int",
         ],
     ),
     "javascript": (
@@ -31,6 +36,7 @@ export const LIMIT = 3;
 class Cart {
   total() { return 1; }
   half = () => 2;
+  kind = "cart";
 }
 export function main() {
   const inner = () => 3;
@@ -39,17 +45,19 @@ const arrow = async (x) => x;
 """,
         [
             "1: export const LIMIT = 3;",
-            "2-5: class Cart {",
+            "2-6: class Cart {",
             "3:   total() { return 1; }",
             "4:   half = () => 2;",
-            "6-8: export function main() {",
-            "7:   const inner = () => 3;",
-            "9: const arrow = async (x) => x;",
+            '5:   kind = "cart";',
+            "7-9: export function main() {",
+            "8:   const inner = () => 3;",
+            "10: const arrow = async (x) => x;",
         ],
     ),
     "typescript": (
         """\
 export abstract class Cart<T> {
+  readonly kind = "cart";
   abstract half(): number;
   private total(): number {
     return 1;
@@ -61,13 +69,14 @@ enum Kind { A, B }
 namespace Deep { export function main() {} }
 """,
         [
-            "1-6: export abstract class Cart<T> {",
-            "2:   abstract half(): number;",
-            "3-5:   private total(): number {",
-            "7: interface Shop { sell(): void }",
-            "8: type Price = number;",
-            "9: enum Kind { A, B }",
-            "10: namespace Deep { export function main() {} }",
+            "1-7: export abstract class Cart<T> {",
+            '2:   readonly kind = "cart";',
+            "3:   abstract half(): number;",
+            "4-6:   private total(): number {",
+            "8: interface Shop { sell(): void }",
+            "9: type Price = number;",
+            "10: enum Kind { A, B }",
+            "11: namespace Deep { export function main() {} }",
         ],
     ),
     "tsx": (
@@ -139,6 +148,7 @@ mod deep { pub fn main() {} }
     "java": (
         """\
 public class Cart {
+    static final int LIMIT = 3;
     Cart() {}
 
     int total() {
@@ -151,12 +161,13 @@ enum Kind { A, B }
 record Pair(int a, int b) {}
 """,
         [
-            "1-7: public class Cart {",
-            "2:   Cart() {}",
-            "4-6:   int total() {",
-            "9: interface Shop { void sell(); }",
-            "10: enum Kind { A, B }",
-            "11: record Pair(int a, int b) {}",
+            "1-8: public class Cart {",
+            "2:   static final int LIMIT = 3;",
+            "3:   Cart() {}",
+            "5-7:   int total() {",
+            "10: interface Shop { void sell(); }",
+            "11: enum Kind { A, B }",
+            "12: record Pair(int a, int b) {}",
         ],
     ),
     "c": (
