@@ -69,6 +69,7 @@ async def test_a_model_that_sees_gets_the_screenshot_of_the_last_page_alone(tmp_
         system, prompt = asked
         assert isinstance(system, System) and isinstance(prompt, FromUser)
         assert prompt.pictures == (PIXEL,) and "The picture with this message" in prompt.text
+        assert "you cannot see" not in prompt.text
 
 
 async def test_a_model_that_does_not_see_is_not_told_of_pictures(tmp_path: Path) -> None:
@@ -77,6 +78,7 @@ async def test_a_model_that_does_not_see_is_not_told_of_pictures(tmp_path: Path)
     assert not any(use.look.screenshot for use in box.used)
     prompt = model.asked[1][-1]
     assert isinstance(prompt, FromUser) and not prompt.pictures and "picture" not in prompt.text
+    assert "tells nothing of colours" in prompt.text and "report that you cannot see them" in prompt.text
 
 
 async def test_what_a_page_says_stays_within_its_fence(tmp_path: Path) -> None:
