@@ -5,6 +5,7 @@ with the operator's rights: installing such a package is trusting it. Its first 
 """
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
@@ -15,10 +16,13 @@ from resolver.actions import Called, CallTool
 from resolver.errors import SettingsError
 from resolver.llm.model import ToolSpec
 from resolver.tools.tool import Tool, parameters
+from runtime.errors import SandboxError
 from runtime.frozen import Frozen
 from runtime.observations import Failed
 from runtime.sandbox import Sandbox
 from runtime.text import clip
+
+logger = logging.getLogger(__name__)
 
 GROUP = "patchwright.tools"
 MOST = 30_000  # characters of an answer
@@ -61,10 +65,16 @@ class FunctionTool:
             return Failed(reason="malformed", message=str(exc)[:500])
         try:
             said = self._function(*([self._sandbox] if self._takes_sandbox else []), **values)
-            text = await said if inspect.isawaitable(said) else said
+            text = _TEXT.validate_python(await said if inspect.isawaitable(said) else said)
+        except SandboxError:
+            raise  # the machine's fault: the run goes on in another sandbox
         except ToolFailed as exc:
             return Failed(reason="io", message=str(exc)[:2000])
-        return Called(text=clip(_TEXT.validate_python(text), MOST))
+        except Exception as exc:  # a fault in somebody else's code must not cost the run
+            logger.warning("tool failed", extra={"tool": self.spec.name}, exc_info=exc)
+            what = f"{type(exc).__name__}: {exc}"[:500]
+            return Failed(reason="io", message=f"{self.spec.name} failed ({what}). Go on without it.")
+        return Called(text=clip(text, MOST))
 
 
 _TEXT: TypeAdapter[str] = TypeAdapter(str)

@@ -78,6 +78,24 @@ async def test_a_failure_that_the_function_tells_is_an_observation(sandbox: Sand
     assert seen == Failed(reason="io", message="there is no file absent.py: list the directory first")
 
 
+async def test_a_fault_of_the_function_is_an_observation_too(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    def look_up(key: str) -> str:
+        """Look something up."""
+        return {"a": "b"}[key]
+
+    def nothing() -> str:
+        """Say nothing."""
+        return None  # type: ignore[return-value]
+
+    tools = Tools([FunctionTool(look_up, sandbox), FunctionTool(nothing, sandbox)])
+    seen = await tools.answer(tools.parse(call("look_up", key="x")))
+    assert seen == Failed(reason="io", message="look_up failed (KeyError: 'x'). Go on without it.")
+    assert [record.getMessage() for record in caplog.records] == ["tool failed"]
+    assert isinstance(await tools.answer(tools.parse(call("nothing"))), Failed)
+
+
 async def test_an_answer_is_clipped(sandbox: Sandbox) -> None:
     def flood() -> str:
         """Say very much."""
