@@ -6,6 +6,7 @@ other files of the browser know its types.
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import sys
@@ -76,10 +77,17 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # Push messages, for which its maker would be asked: to a port where nobody listens.
+    *(f"--gcm-{each}={_NOWHERE}" for each in ("checkin-url", "registration-url", "mcs-endpoint")),
     "--disable-smooth-scrolling",  # a page has scrolled when a call has
     "--disable-site-isolation-trials",  # one DevTools session sees all frames of a page
     f"--proxy-bypass-list={_LOOPBACK}",
 )
+_PREFERENCES = {
+    "autofill": {"profile_enabled": False, "credit_card_enabled": False},
+    "credentials_enable_service": False,
+}
+"""Of a new profile. With anything to fill forms with, it would ask its maker what each form on a page is for."""
 _UNWANTED = (
     "--disable-popup-blocking",  # without a click, no page opens tabs
     "--disable-ipc-flooding-protection",
@@ -184,6 +192,8 @@ class Browser:
         from playwright.async_api import async_playwright
 
         self._home = home = Path(tempfile.mkdtemp(prefix="browser-", dir=self._tree.scratch))
+        (home / "profile/Default").mkdir(parents=True)
+        (home / "profile/Default/Preferences").write_text(json.dumps(_PREFERENCES), encoding="utf-8")
         before = processes.children(os.getpid())
         with _fence():
             self._driver = await async_playwright().start()

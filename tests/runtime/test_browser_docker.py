@@ -15,9 +15,11 @@ from cryptography.x509.oid import NameOID
 
 from runtime.actions import RunShell, UseBrowser, WriteBytes
 from runtime.docker import DockerSandboxes
+from runtime.egress import policy
 from runtime.image import PYTHON
 from runtime.machine import container_name
 from runtime.observations import Page, Ran
+from runtime.proxy import Egress
 from runtime.sandbox import Sandbox
 
 pytestmark = pytest.mark.docker
@@ -34,12 +36,12 @@ server = HTTPServer(("127.0.0.1", 8443), SimpleHTTPRequestHandler)
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 """
-START = """python3 serve.py >/dev/null 2>&1 &
-until (: < /dev/tcp/127.0.0.1/8443) 2>/dev/null; do sleep 0.05; done"""
+ANSWERS = "until (: < /dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done"
 END_CHROMIUM = """for each in /proc/[0-9]*; do
 grep -qs remote-debugging-pipe $each/cmdline && kill -9 ${each#/proc/}; done; sleep 0.5"""
 HUNGRY = b"""<!doctype html><title>Hungry</title><button onclick="
 const kept = []; for (;;) kept.push(new Uint8Array(1 << 26).fill(1))">Eat</button>"""
+FORM = b"<title>Sign in</title><form><input name=email type=email><input name=password type=password></form>"
 PAGE = b"<!doctype html><title>Ours</title><button>Press me</button>"
 
 
@@ -57,7 +59,7 @@ async def serve(sandbox: Sandbox, certificate: bytes) -> None:
         ("hungry.html", HUNGRY),
     ):
         await sandbox.act(WriteBytes(path=path, content=content))
-    await run(sandbox, START)
+    await run(sandbox, f"python3 serve.py >/dev/null 2>&1 &\n{ANSWERS.format(port=8443)}")
 
 
 async def browse(sandbox: Sandbox, code: str) -> Page:
@@ -126,4 +128,20 @@ async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that
         assert any("the memory limit was reached: the kernel killed" in note for note in page.notes), page
         page = await browse(sandbox, "goto('https://localhost:8443/')")
         assert page.error is None and "button 'Press me'" in page.tree
+    await sandboxes.close()
+
+
+async def test_the_browser_asks_nobody_for_what_no_page_wants(docker_sandboxes: Make) -> None:
+    """What it asks its maker on its own would be named to the agent, and to the operator, as refused."""
+    allowed = policy("allow-list")
+    assert allowed is not None
+    sandboxes = docker_sandboxes(memory_mb=1024, plugins=("browser",), egress=Egress(allowed))
+    name = f"quiet-{os.getpid()}"
+    async with sandboxes.open(name, online=True) as sandbox:
+        await sandbox.act(WriteBytes(path="form.html", content=FORM))
+        await run(sandbox, f"python3 -m http.server 8000 >/dev/null 2>&1 &\n{ANSWERS.format(port=8000)}")
+        page = await browse(sandbox, "goto('http://localhost:8000/form.html')")
+        assert page.title == "Sign in"
+        await asyncio.sleep(5)  # it asked about the form within one
+        assert sandboxes.visits(name) == ()
     await sandboxes.close()
