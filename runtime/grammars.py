@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Query
 
+DEEPEST = 400
+"""Nodes within nodes down to which definitions are looked for: what is deeper was not written by a person, and a
+search in it takes time that grows with the square of its depth."""
 SUFFIXES = {
     **dict.fromkeys(("py", "pyi"), "python"),
     **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
@@ -187,7 +190,9 @@ class Parsed:
         from tree_sitter import QueryCursor
 
         found: dict[tuple[int, str], Defined] = {}
-        for _, captures in QueryCursor(self._query).matches(self._root):
+        cursor = QueryCursor(self._query)
+        cursor.set_max_start_depth(DEEPEST)
+        for _, captures in cursor.matches(self._root):
             node, name = captures["symbol"][0], captures["name"][0]
             owner = captures.get("owner")
             defined = Defined(

@@ -3,12 +3,16 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from runtime import grammars
 from runtime.found_lines import Line, printable
 from runtime.grammars import Defined
 
 SIGNATURE = 160  # characters of a definition's first line
+LONGEST = 200  # characters of what something belongs to, the last ones
+USES = 5_000  # of one name that are looked at in one file
+DEEPEST = 20  # levels of an outline that are told apart
 
 # A definition at the beginning of a line, in most languages: words that may stand before it, the word that makes it
 # one, its name. Control words and calls do not fit; a definition with an unusual form is missed.
@@ -68,8 +72,8 @@ class Source:
         for each in grammars.parsed(self.data, self.language).definitions():
             while outer and (outer[-1].last or 0) < each.last:
                 outer.pop()
-            inside = ".".join(filter(None, [outer[-1].full if outer else "", each.owner]))
-            symbol = _symbol(each, lines, inside, len(outer), ended=True)
+            inside = ".".join(filter(None, [outer[-1].full if outer else "", each.owner]))[-LONGEST:]
+            symbol = _symbol(each, lines, inside, min(len(outer), DEEPEST), ended=True)
             found.append(symbol)
             if each.last > each.first:
                 outer.append(symbol)
@@ -79,7 +83,7 @@ class Source:
         """Line and place in bytes of each use of a name: in code alone where there is a grammar, else anywhere."""
         parsed = grammars.parsed(self.data, self.language) if self.language else None
         line, last = 1, 0
-        for match in whole(name).finditer(self.data):
+        for match in islice(whole(name).finditer(self.data), USES):
             line, last = line + self.data.count(b"\n", last, match.start()), match.start()
             if parsed is None or parsed.is_name(*match.span()):
                 yield line, match.start()

@@ -266,6 +266,7 @@ async def test_a_language_without_a_grammar_is_read_by_a_pattern_that_says_so(
 async def test_hostile_source_is_read_in_bounded_time(work: Work) -> None:
     work.write("deep.py", "(" * 50_000)
     work.write("deep.js", "[" * 20_000 + "function f() {}")
+    work.write("nested.js", "function f() {\n" * 50_000 + "}" * 50_000)
     work.write("odd.py", b"def \xff\xfe(): \x80\nclass f: pass\n")
     begun = time.monotonic()
     assert "odd.py:2: class f: pass" in await work.search("f", what="definitions")
