@@ -24,12 +24,22 @@ from tests.contracts.acts import failed, printed, shell
 
 
 async def test_the_shell_keeps_directory_variables_functions_and_jobs(sandbox: Sandbox) -> None:
-    await shell(sandbox, "mkdir -p a/b && cd a/b; export X=1 Y=2; greet() { echo hello $1; }; sleep 50 &")
+    moved = await shell(
+        sandbox, "mkdir -p a/b && cd a/b; export X=1 Y=2; greet() { echo hello $1; }; sleep 50 &"
+    )
+    assert moved.note == f"the shell is in {sandbox.root}/a/b from here on"
     ran = await shell(sandbox, "greet $X; env | grep ^Y; jobs -r | wc -l; false")
     assert ran.output == "hello 1\nY=2\n1\n"
     assert ran.exit_code == 1
     assert ran.cwd == f"{sandbox.root}/a/b"
     assert ran.note is None
+
+
+async def test_a_change_of_directory_is_said_once_and_only_if_it_lasts(sandbox: Sandbox) -> None:
+    commands = ("cd /tmp", "pwd", "(cd / && ls >/dev/null)", f"cd {sandbox.root}", "true")
+    notes = [(await shell(sandbox, command)).note for command in commands]
+    home = f"the shell is in {sandbox.root} from here on"
+    assert notes == ["the shell is in /tmp from here on", None, None, home, None]
 
 
 async def test_the_exit_code_is_that_of_the_last_command(sandbox: Sandbox) -> None:
