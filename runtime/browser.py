@@ -132,6 +132,7 @@ class Browser:
             async with asyncio.timeout(_LOOKS_SECONDS):
                 seen, tab = await self._look(window, look)
             page = await _page(window, seen, tab)
+            window.tidy()
         except (NoAnswer, TimeoutError, OSError) as failed:
             await self.close()
             return Failed(reason="io", message=broken(failed))

@@ -316,6 +316,16 @@ async def test_a_page_that_crashes_costs_its_tab(web: Web) -> None:
     assert page.url == "about:blank" and "crashed (out of memory, perhaps): its tab was closed" in notes(web)
 
 
+@pytest.mark.slow
+async def test_pages_that_were_left_take_no_memory_for_long(web: Web) -> None:
+    for _ in range(25):
+        await web.use(f"goto('{web.url}/table')")
+    await asyncio.sleep(0.5)
+    told = [Path(f"/proc/{pid}/status").read_text() for pid in of(web)]
+    kept = [int(size) for size in re.findall(r"(?m)^RssAnon:\s+(\d+) kB", "\n".join(told))]
+    assert max(kept) < 100_000
+
+
 async def test_nothing_is_left_when_it_is_closed(tmp_path: Path) -> None:
     async with browsing(tmp_path) as web:
         await web.open("answer.html")
