@@ -91,6 +91,7 @@ def test_tests_that_gave_no_result_at_base_are_told_with_what_they_printed() -> 
     )
     text = written(issue(), suite=SUITE, before=before)
     assert "gave no result: the command left no test report." in text
+    assert "Image and settings are the maintainers' to mend, and no part of your change." in text
     assert "x\nPluginValidationError: no argument 'path'\n" in text
     assert "nothing is proven" in text
     assert len(text) < 4_000
