@@ -2,6 +2,9 @@
 
 Through the executor of this process, and through a sandbox in Docker, which serves the page itself.
 Floor, in the same run: Playwright's own start, `goto` and screenshot of the same page, with neither tree nor marks.
+And what a sandbox with all plugins, a Python session and that page takes of memory, as its cgroup counts it: what its
+processes have for themselves, shared memory and files in `/tmp`, and the kernel's part; not the pages of files, such as
+Chromium's program, which are dropped when memory is short.
 Peer, measured on a Debian 12 machine with 2 cores: browsergym-core 0.14.3, its extraction without the screenshot.
 """
 
@@ -18,11 +21,11 @@ from pathlib import Path
 
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
-from runtime.actions import RunShell, UseBrowser, WriteBytes
+from runtime.actions import RunPython, RunShell, UseBrowser, WriteBytes
 from runtime.docker import DockerSandboxes
 from runtime.executor import Executor
-from runtime.observations import Look, Page
-from runtime.plugins import Plugins
+from runtime.observations import Look, Page, Ran, RanPython
+from runtime.plugins import PLUGINS, Plugins
 from runtime.sandbox import Sandbox, SandboxSpec
 
 STARTS, LOOKS = 5, 15
@@ -31,6 +34,12 @@ ROWS = "".join(
 )
 SERVE = """/opt/patchwright/python/bin/python3 -m http.server 8765 --bind 127.0.0.1 > /dev/null 2>&1 &
 until (: < /dev/tcp/127.0.0.1/8765) 2> /dev/null; do sleep 0.05; done"""
+# The second version of cgroups has the kernel's part in the same file.
+COUNTED = """cd /sys/fs/cgroup
+if [ -e memory/memory.stat ]
+then sed -n 's/^rss //p; s/^shmem //p' memory/memory.stat; cat memory/memory.kmem.usage_in_bytes
+else sed -n 's/^anon //p; s/^shmem //p; s/^kernel //p' memory.stat
+fi | awk '{ all += $1 } END { print all }'"""
 PAGE = f"<!doctype html><title>Orders</title><table>{ROWS}</table>".encode()
 
 
@@ -44,6 +53,7 @@ async def _measure() -> list[Result]:
         ours = [await _ours(url) for _ in range(STARTS)]
         floor = [await _floor(url) for _ in range(STARTS)]
     docker = await _docker()
+    memory = await _memory()
     first, later = _medians(ours)
     first_floor, later_floor = _medians(floor)
     first_docker, later_docker = _medians(docker)
@@ -54,6 +64,7 @@ async def _measure() -> list[Result]:
         _result("browser_next_look_p95", statistics.quantiles(every, n=20)[-1], None, None),
         _result("browser_first_look_in_process", first, first_floor, None, browsergym_core=1203),
         _result("browser_next_look_in_process", later, later_floor, None, browsergym_core=603),
+        Result(name="sandbox_memory", value=memory, unit="MB", floor=None, target=450),
     ]
 
 
@@ -91,6 +102,21 @@ async def _docker() -> list[tuple[float, list[float]]]:
             taken.append(await _looks(sandbox, "http://localhost:8765/"))
     await sandboxes.close()
     return taken
+
+
+async def _memory() -> float:
+    """10^6 bytes, after LOOKS looks."""
+    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, plugins=PLUGINS)
+    async with sandboxes.open(f"benchmark-{os.getpid()}") as sandbox:
+        await sandbox.act(WriteBytes(path="index.html", content=PAGE))
+        await sandbox.act(RunShell(command=SERVE))
+        session = await sandbox.act(RunPython(code="1+1"))
+        assert isinstance(session, RanPython) and session.ok, session
+        await _looks(sandbox, "http://localhost:8765/")
+        counted = await sandbox.act(RunShell(command=COUNTED))
+        assert isinstance(counted, Ran) and counted.exit_code == 0, counted
+    await sandboxes.close()
+    return float(counted.output) / 1e6
 
 
 async def _looks(sandbox: Sandbox, url: str) -> tuple[float, list[float]]:
