@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import re
+import shlex
 import time
 import tomllib
 from collections.abc import Iterator
@@ -103,6 +104,7 @@ async def _python(workspace: Workspace, files: frozenset[str]) -> list[Step]:
     project = _toml(await workspace.read("pyproject.toml", READ)) if "pyproject.toml" in files else {}
     if names := [name for name in FOR_TESTS if name in _table(project, "dependency-groups")]:
         wanted += [f"--group {name}" for name in names]
+    wanted += _before_groups(project)
     if "setup.py" in files or _needs_installing(project):
         extras = [name for name in FOR_TESTS if name in _table(project, "project", "optional-dependencies")]
         if "project" not in project:
@@ -119,6 +121,15 @@ async def _plugins(workspace: Workspace, files: frozenset[str]) -> list[str]:
         if path in files:
             found |= plugins_wanted(await workspace.read(path, READ) or "")
     return sorted(found)
+
+
+def _before_groups(pyproject: dict[str, Any]) -> list[str]:
+    """What uv had for developers before there were dependency groups; pip does not read it.
+
+    Source: docs.astral.sh/uv/concepts/projects/dependencies, "Legacy dev-dependencies".
+    """
+    listed = _table(pyproject, "tool", "uv").get("dev-dependencies")
+    return [shlex.quote(each) for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _needs_installing(pyproject: dict[str, Any]) -> bool:

@@ -61,6 +61,10 @@ def commands_of(setup: Setup | None) -> list[str]:
             [f"{INSTALL} -e '.[test,tests,testing]' pytest-cov pytest-xdist"],
         ),
         (
+            {"pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest>=8.3", "hypothesis", 1]\n'},
+            [f"{INSTALL} 'pytest>=8.3' hypothesis"],
+        ),
+        (
             {
                 "requirements.txt": "",
                 "requirements-dev.txt": "",
