@@ -1,5 +1,6 @@
 """The first message to the agent: what is asked, as quoted data, and what the program found out already."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from resolver.attachments import Attached
@@ -15,19 +16,25 @@ COMMENT_LIMIT = 4_000  # characters of one comment
 COMMENTS = 20  # the latest ones
 TREE_CHARACTERS = 3_000
 TREE_LINES = 80
+HIDDEN = re.compile(r"\.(?!/)")
 
 
 def tree(paths: Sequence[str], characters: int = TREE_CHARACTERS, lines: int = TREE_LINES) -> str:
     """The repository's files for a first look, a directory a line: their names, or how many where they do not fit.
 
-    The directories with the longest lists lose their names first. Where there are too many directories, those
-    below the second level count as part of the one there, and what is over `lines` is left out, and said.
+    Hidden directories are counted; then those with the longest lists lose their names first. Where there are too
+    many directories, those below the second level count as part of the one there, and what is over `lines` is left
+    out, and said.
     """
     named: dict[str, list[str]] = {"./": []}
     for path in map(_one_line, paths):
         directory, slash, name = path.rpartition("/")
         named.setdefault(directory + slash or "./", []).append(name)
-    rows = {where: f"{where}  {', '.join(names)}" for where, names in named.items() if names}
+    rows = {
+        where: _counted(where, len(names)) if HIDDEN.match(where) else f"{where}  {', '.join(names)}"
+        for where, names in named.items()
+        if names
+    }
     left = sum(map(len, rows.values())) - characters
     for where in sorted(rows, key=lambda where: len(rows[where]), reverse=True):
         if left <= 0:

@@ -102,17 +102,16 @@ def test_a_repository_without_tests_is_told_as_such() -> None:
 
 
 def test_the_files_are_named_a_directory_a_line() -> None:
-    paths = [
-        "README.md",
-        "pkg/__init__.py",
-        "pkg/sub/deep.py",
-        "setup.py",
-        "tests/test_a.py",
-        "tests/test_b.py",
+    root = [".gitignore", ".idea/a.xml", ".idea/b.xml", "README.md", "setup.py"]
+    assert tree([*root, "pkg/__init__.py", "pkg/sub/deep.py", "tests/test_a.py", "tests/test_b.py"]).split(
+        "\n"
+    ) == [
+        "./  .gitignore, README.md, setup.py",
+        ".idea/  (2 files)",
+        "pkg/  __init__.py",
+        "pkg/sub/  deep.py",
+        "tests/  test_a.py, test_b.py",
     ]
-    assert tree(paths) == (
-        "./  README.md, setup.py\npkg/  __init__.py\npkg/sub/  deep.py\ntests/  test_a.py, test_b.py"
-    )
 
 
 def test_the_longest_lists_of_a_large_tree_become_counts() -> None:
