@@ -102,6 +102,7 @@ async def test_the_asked_fields_come_back_as_one_object(tmp_path: Path) -> None:
     assert (answer.status, answer.text, answer.off_form) == ("answered", WHOLE, "")
     prompt = model.asked[1][-1].text
     assert "- `price`, a number: in dollars\n- `sizes`, a list of texts\n" in prompt
+    assert "null where the pages do not say, an empty list where they say that there is none, and" in prompt
     assert """r'''{"name": "...", "price": 0, "sizes": ["..."], "sold_out": true}'''""" in prompt
     told = model.asked[2][-1]
     assert isinstance(told, FromTool) and f"> {WHOLE}\n" in told.text
