@@ -7,18 +7,16 @@ It serves `POST /v1/chat/completions`, `/v1/responses` and `/v1/messages`, witho
 import asyncio
 import inspect
 import json
-import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import uvicorn
 from pydantic import BaseModel, Field
 
 from demo.dialects import DIALECTS, Dialect, Made, prompt
+from demo.loopback import Loopback
 from demo.world.asgi import Message, Receive, Send, fields, respond, whole_body
-from demo.world.server import Listening
 from resolver import prose
 from resolver.render import result
 from runtime.frozen import Frozen
@@ -135,32 +133,21 @@ class Endpoint:
         self._faults: deque[Fault] = deque()
         self._sent_before = ""
         self.requests: list[dict[str, Any]] = []
-        # With its protocol named: asyncio sets TCP_NODELAY on no other, and each answer would wait 40 ms.
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
-        self.base_url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
-        config = uvicorn.Config(
-            self._serve, interface="asgi3", lifespan="off", ws="none", http="h11", log_config=None,
-            access_log=False, proxy_headers=False, timeout_graceful_shutdown=2, timeout_keep_alive=60,
-        )  # fmt: skip
-        self._uvicorn = Listening(config)
-        self._running: asyncio.Task[None] | None = None
+        self._loopback = Loopback(self._serve)
+        self.base_url = f"{self._loopback.url}/v1"
 
     def fail(self, *faults: Fault) -> None:
         """The next requests get these instead of their turns."""
         self._faults.extend(faults)
 
     async def __aenter__(self) -> Self:
-        self._socket.listen()  # from here on a client waits for the answer instead of being refused
-        self._running = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
+        await self._loopback.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._uvicorn.should_exit = True
-        assert self._running is not None
-        await self._running
+        await self._loopback.stop()
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
         body = await whole_body(receive)
@@ -179,21 +166,14 @@ class Endpoint:
             await send(
                 {"type": "http.response.body", "body": content[: len(content) // 2], "more_body": True}
             )
-            await self._hang_up(scope)
+            await self._loopback.hang_up(scope, at_once=False)
             return
         for byte in content:
-            if self._uvicorn.should_exit:
+            if self._loopback.is_stopping:
                 break
             await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
             await asyncio.sleep(fault.drip)
-        await self._hang_up(scope)
-
-    async def _hang_up(self, scope: Message) -> None:
-        """Closes the connection as it is: ASGI has no word for it."""
-        for connection in list(self._uvicorn.server_state.connections):
-            if getattr(connection, "client", None) == tuple(scope["client"]):
-                connection.transport.close()
-        await asyncio.sleep(0)  # the server must see that it is gone, else it complains
+        await self._loopback.hang_up(scope, at_once=False)
 
     async def _answer(self, method: str, path: str, key: str, body: bytes) -> Fault:
         if self._key is not None and key != self._key:

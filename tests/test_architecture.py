@@ -46,7 +46,7 @@ FENCES = {
     "starlette": {"bot/app.py"},
     "tree_sitter": {"resolver/shell_words.py", "runtime/grammars.py"},
     "tree_sitter_bash": {"resolver/shell_words.py"},
-    "uvicorn": {"bot/app.py", "demo/model.py", "demo/world/server.py"},
+    "uvicorn": {"bot/app.py", "demo/loopback.py"},
     "zmq": {"runtime/kernel_boot.py"},
     "yaml": {"resolver/skills.py"},
 }

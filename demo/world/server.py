@@ -1,16 +1,11 @@
 """One HTTP server on loopback for API and git, with faults to order."""
 
-import asyncio
-import contextlib
 import json
-import socket
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
-import uvicorn
-
+from demo.loopback import Loopback
 from demo.world.api import Api
 from demo.world.asgi import Message, Receive, Send, fields, nowhere, respond, whole_body
 from demo.world.call import Request
@@ -30,14 +25,6 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Listening(uvicorn.Server):
-    """Leaves Ctrl-C to the program around it."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class Server:
     """Serves while entered."""
 
@@ -45,16 +32,8 @@ class Server:
         self.faults: list[Fault] = []
         self.clients: set[tuple[str, int]] = set()
         """Address and port of everybody who has connected."""
-        # With its protocol named: asyncio sets TCP_NODELAY on no other, and each answer would wait 40 ms.
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(
-            self._serve, interface="asgi3", lifespan="off", ws="none", http="h11", log_config=None,
-            access_log=False, proxy_headers=False, timeout_graceful_shutdown=2, timeout_keep_alive=60,
-        )  # fmt: skip
-        self._uvicorn = Listening(config)
-        self._running: asyncio.Task[None] | None = None
+        self._loopback = Loopback(self._serve)
+        self.url = self._loopback.url
         self.attached: dict[str, tuple[int, dict[str, str], bytes]] = {}
         """What lies behind the addresses of attachments: path to status, headers and body."""
         self.asked_for: list[tuple[str, str | None]] = []
@@ -63,25 +42,19 @@ class Server:
         self.git: GitServer
 
     async def start(self) -> None:
-        self._running = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
-        while not self._uvicorn.started:
-            if self._running.done():
-                self._running.result()
-            await asyncio.sleep(0.005)
+        await self._loopback.start()
 
     async def stop(self) -> None:
-        self._uvicorn.should_exit = True
-        if self._running is not None:
-            await self._running
+        await self._loopback.stop()
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
         self.clients.add(tuple(scope["client"]))
         match self._fault(scope["method"], scope["path"]):
             case Fault(kind="lost request"):
-                await self._hang_up(scope)
+                await self._loopback.hang_up(scope, at_once=True)
             case Fault(kind="lost response"):
                 await self._dispatch(scope, receive, nowhere)
-                await self._hang_up(scope)
+                await self._loopback.hang_up(scope, at_once=True)
             case Fault(status=status, headers=headers):
                 body = json.dumps({"message": "refused to order", "status": str(status)}).encode()
                 await respond(send, status, {"content-type": "application/json", **headers}, body)
@@ -114,10 +87,3 @@ class Server:
                 self.faults.remove(fault)
                 return fault
         return None
-
-    async def _hang_up(self, scope: Message) -> None:
-        """Cuts the connection without a byte: ASGI has no word for it."""
-        for connection in list(self._uvicorn.server_state.connections):
-            if getattr(connection, "client", None) == tuple(scope["client"]):
-                connection.transport.abort()
-        await asyncio.sleep(0)  # the server must see that it is gone, else it answers 500

@@ -13,8 +13,8 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from demo.loopback import Listening
 from demo.world import Repository, World
-from demo.world.server import Listening
 
 Client = Callable[..., httpx.AsyncClient]
 
