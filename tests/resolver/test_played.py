@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from resolver import browsing, browsing_prompt
 from resolver.actions import Finish
-from resolver.events import Ended, Entry, Judged, Trajectory
+from resolver.addresses import only_address
+from resolver.browsing_prompt import pages
+from resolver.events import Decided, Ended, Entry, Judged, Trajectory
 from resolver.replay import replay
 
-PLAYED = sorted((Path(__file__).parent.parent / "golden" / "played").glob("*/events.jsonl"))
+KEPT = Path(__file__).parent.parent / "golden" / "played"
+PLAYED = sorted(KEPT.glob("*/events.jsonl"))
+HANDED_OVER = sorted(KEPT.glob("*/browse-*.jsonl"))
 MAX_BYTES = 1_000_000
 # Of the machine that they were played on; /workspace, /tmp and /opt are the sandbox's own.
 ELSEWHERE = re.compile(
@@ -28,7 +33,7 @@ def run_of(log: Path) -> Trajectory:
 
 
 def test_runs_were_kept() -> None:
-    assert len(PLAYED) >= 2
+    assert len(PLAYED) >= 2 and HANDED_OVER
 
 
 def test_each_prompt_is_the_one_that_was_answered(log: Path) -> None:
@@ -50,6 +55,30 @@ def test_the_work_was_finished_and_the_tests_proved_it(log: Path) -> None:
     assert [event.verdict.kind for event in trajectory if isinstance(event, Judged)] == ["fixed"]
 
 
+@pytest.mark.parametrize("child", HANDED_OVER, ids=lambda path: path.parent.name)
+def test_what_a_browsing_agent_reported_is_what_its_log_gives(child: Path) -> None:
+    """Its prompts are not compared: the instructions are in each of them, and `browsing_prompt.md` has every word."""
+    handed = {given.run: report for given, report in run_of(child.parent / "events.jsonl").delegations()}
+    (run,) = (run for run in handed if run.endswith(child.stem))
+    trajectory = run_of(child)
+    assert browsing.report(run, trajectory) == handed[run]
+    steps = list(replay(trajectory))
+    assert len(steps) == len(trajectory.decisions()) > 1
+    # The address that the task names was open before the first reply.
+    assert trajectory.assigned is not None
+    first = pages(trajectory, but=browsing.FIRST_LOOK)[0]
+    assert only_address(trajectory.assigned.task) == first.url
+    assert (
+        first.tree
+        in browsing_prompt.shown(Trajectory(trajectory.entries[: first_reply(trajectory)]))[-1].text
+    )
+
+
+def first_reply(trajectory: Trajectory) -> int:
+    return next(at for at, entry in enumerate(trajectory.entries) if isinstance(entry.event, Decided))
+
+
+@pytest.mark.parametrize("log", [*PLAYED, *HANDED_OVER], ids=lambda path: f"{path.parent.name} {path.stem}")
 def test_a_kept_log_is_small_and_names_nothing_of_the_machine_it_came_from(log: Path) -> None:
     content = log.read_bytes()
     assert len(content) < MAX_BYTES
