@@ -9,7 +9,7 @@ from demo.model import Turn
 from resolver.actions import Plan, PlanItem
 from resolver.events import Told
 from runtime.actions import UndoEdit
-from tests.stories.conftest import DONE, FIX, NEW_TEST, RUN_TESTS, Scene
+from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.minds import SEES_IT_FAIL, answers, proposed, says
 
 WISHES = "It should be right.\n\nRequirements:\n- add(2, 3) gives 5\n- there is a sub()\n"
@@ -46,8 +46,8 @@ async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scene: Scene) -
 async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
     a_scene: Callable[..., Scene],
 ) -> None:
-    scene = a_scene(body=WISHES)
-    endpoint = await says(scene, Turn("Mend.", FIX, NEW_TEST), Turn("Done.", DONE), Turn("Done!", DONE))
+    scene = a_scene(files={"calc.py": CODE}, body=WISHES)
+    endpoint = await says(scene, Turn("Mend.", FIX), Turn("Done.", DONE), Turn("Done!", DONE))
     body = await proposed(scene)
     refused, granted = refusals(scene)
     assert '"add(2, 3) gives 5"; "there is a sub()"' in refused and granted == "granted"
@@ -58,7 +58,10 @@ async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
     assert "The agent saw the failure before its last edit: no." in body
 
 
-async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(scene: Scene) -> None:
+async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files={"calc.py": CODE})
     boxes = "- [x] add() adds\n- [ ] sub() subtracts (now)\n- [x] thank @\u200bmaintainer (dropped)\n"
 
     async def shown(turn: int, body: dict[str, Any]) -> None:
@@ -69,7 +72,7 @@ async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(sc
 
     await says(
         scene, Turn("Plan.", plan("open", "open", "open"), SEES_IT_FAIL),
-        Turn("Mend.", FIX, NEW_TEST, plan("done", "doing", "dropped")),
+        Turn("Mend.", FIX, plan("done", "doing", "dropped")),
         Turn("Test.", RUN_TESTS, plan("done", "done", "dropped")), Turn("Done.", DONE), on_request=shown,
     )  # fmt: skip
     body = await proposed(scene, every=0.1)

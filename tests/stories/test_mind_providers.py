@@ -47,7 +47,7 @@ async def worked(scene: Scene) -> object:
         return await worker.run(scene.job(), 1)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_counted(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:

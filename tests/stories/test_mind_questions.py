@@ -140,5 +140,3 @@ async def test_without_a_forge_the_question_is_printed_and_answered_at_the_comma
     assert code == 5 and "verdict: untested" in out and "+    return a + b" in out, error
     (heard,) = told(scene, "comment")
     assert "The person who started you" in heard and "> Integers only." in heard
-    code, out, error = await scene.command("resolve", "--continue", run, "--answer", "Or not.")
-    assert code == 2 and "waits for no answer" in error
