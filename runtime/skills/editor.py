@@ -41,10 +41,9 @@ _opened = _Opened()
 
 @told
 def open_file(path: str, line_number: int | None = None) -> None:
-    """Open a text file and print a window of 100 numbered lines, with how many lines are above and below it.
+    """Open a text file and print a window of 100 numbered lines, around line_number if it is given.
 
-    With line_number the window is where that line is in its middle. The file stays open for goto_line, scroll_down,
-    scroll_up, edit_file and search_file.
+    The file stays open for goto_line, scroll_down, scroll_up, edit_file and search_file.
     (A skill because: code you would write prints whole files, or loses its place in them.)
     """
     real = existing(path)
@@ -56,7 +55,7 @@ def open_file(path: str, line_number: int | None = None) -> None:
 
 @told
 def goto_line(line_number: int) -> None:
-    """Move the window of the open file to where this line is in its middle.
+    """Move the window to where this line of the open file is in its middle.
 
     (A skill because: it needs the place in the open file, which code of one cell does not have.)
     """
@@ -66,7 +65,7 @@ def goto_line(line_number: int) -> None:
 
 @told
 def scroll_down() -> None:
-    """Move the window of the open file down by 100 lines; at the end it stays.
+    """Move the window down by 100 lines.
 
     (A skill because: it needs the place in the open file, which code of one cell does not have.)
     """
@@ -76,7 +75,7 @@ def scroll_down() -> None:
 
 @told
 def scroll_up() -> None:
-    """Move the window of the open file up by 100 lines; at the first line it stays.
+    """Move the window up by 100 lines.
 
     (A skill because: it needs the place in the open file, which code of one cell does not have.)
     """
@@ -106,9 +105,8 @@ def create_file(filename: str) -> None:
 def edit_file(start: int, end: int, content: str) -> None:
     """Replace the lines start to end (both included) of the open file by content, and print the new window.
 
-    1 <= start <= end <= number of lines; count the lines on the window that was printed last. An edit of a Python
-    or JavaScript file that would bring a syntax error into it is not made: the error is printed with its line.
-    Empty content deletes the lines.
+    Count them on the window that was printed last; empty content deletes them. An edit that would bring a syntax
+    error into Python or JavaScript is not made: the error is printed with its line.
     (A skill because: replacing lines exactly is easy to get wrong in code, and the syntax is checked.)
     """
     real, lines = _current()

@@ -26,7 +26,7 @@ def parse_pdf(file_path: str) -> None:
 def parse_docx(file_path: str) -> None:
     """Print the text of a Word document (.docx): headings, paragraphs, lists and tables as Markdown.
 
-    Of a long one the beginning is printed, and the name of a file that holds all of it.
+    A long one as parse_pdf has it.
     (A skill because: this Python need not have a library that reads it.)
     """
     _print("docx", file_path)
@@ -36,7 +36,7 @@ def parse_docx(file_path: str) -> None:
 def parse_latex(file_path: str) -> None:
     """Print the text of a LaTeX file without its markup.
 
-    Of a long one the beginning is printed, and the name of a file that holds all of it.
+    A long one as parse_pdf has it.
     (A skill because: this Python need not have a library that reads it.)
     """
     _print("latex", file_path)
@@ -46,7 +46,7 @@ def parse_latex(file_path: str) -> None:
 def parse_pptx(file_path: str) -> None:
     """Print the text of the slides of a presentation (.pptx) in their order, with the speaker's notes.
 
-    Of a long one the beginning is printed, and the name of a file that holds all of it.
+    A long one as parse_pdf has it.
     (A skill because: this Python need not have a library that reads it.)
     """
     _print("pptx", file_path)

@@ -22,10 +22,9 @@ _NARROW = "narrow your search: a longer search_term, or a directory further down
 
 @told
 def search_dir(search_term: str, dir_path: str = "./") -> None:
-    """Print `file:line: text` for each line that holds the text, in all text files below the directory.
+    """Print `file:line: text` for each line that holds the text, at most 100, in the text files below the directory.
 
-    The text is taken as it is, not as a pattern. Left out: .git, node_modules, __pycache__, binary files and files
-    over 5 MB. At most 100 lines are printed.
+    The text is no pattern. Left out: .git, node_modules, __pycache__ and files over 5 MB.
     (A skill because: a search that skips what nobody wants and never floods you takes more than a line of code.)
     """
     wanted = os.fsencode(text("search_term", search_term))
@@ -45,9 +44,8 @@ def search_dir(search_term: str, dir_path: str = "./") -> None:
 
 @told
 def search_file(search_term: str, file_path: str | None = None) -> None:
-    """Print the numbered lines of a file that hold the text; without file_path, of the open file.
+    """Print the numbered lines of a file that hold the text, at most 100; without file_path, of the open file.
 
-    The text is taken as it is, not as a pattern. At most 100 lines are printed.
     (A skill because: it knows the open file.)
     """
     wanted = os.fsencode(text("search_term", search_term))
@@ -64,9 +62,8 @@ def search_file(search_term: str, file_path: str | None = None) -> None:
 
 @told
 def find_file(file_name: str, dir_path: str = "./") -> None:
-    """Print the path of each file of this name below the directory.
+    """Print the path of each file of this name below the directory, at most 100; `*` and `?` are as in the shell.
 
-    `*` and `?` stand for anything, as in the shell. Left out: .git, node_modules, __pycache__. At most 100 are printed.
     (A skill because: a search that skips what nobody wants and never floods you takes more than a line of code.)
     """
     wanted = text("file_name", file_name)
