@@ -259,6 +259,8 @@ class Proxy:
                 pieces = 0
                 while (name := server_name(data)) is None:
                     more, pieces = await near.read(MOST), pieces + 1
+                    if not more and not data:
+                        raise ConnectionAbortedError("hung up without a word")  # as pools do with what they spare
                     data += more
                     if not more or len(data) > 2 * MOST or pieces > PIECES:
                         raise NotTls

@@ -212,6 +212,15 @@ async def test_what_does_not_name_the_host_in_its_handshake_never_leaves(
     assert client.refused() == {ALLOWED: "sni"}
 
 
+async def test_who_hangs_up_without_a_word_was_refused_nothing(client: Client, net: Internet) -> None:
+    """A client that opens more connections than it needs, as package installers do."""
+    _, (reader, writer) = await client.tunnel(ALLOWED)
+    writer.write_eof()
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+    assert (bytes(net.heard), client.refused()) == (b"", {})
+
+
 async def test_a_handshake_in_crumbs_is_not_read_again_for_each(client: Client, net: Internet) -> None:
     hello = client_hello(ALLOWED)
     for pieces, heard in ((20, hello), (200, b"")):
