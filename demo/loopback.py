@@ -1,13 +1,17 @@
 """An ASGI application on a free port of this machine's loopback."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import uvicorn
 
-from demo.world.asgi import App, Message
+if TYPE_CHECKING:  # the package imports this module
+    from demo.world.asgi import App, Message
 
 
 class Listening(uvicorn.Server):
