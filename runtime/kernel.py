@@ -165,6 +165,8 @@ class Kernel:
                 if self._session.process.note:
                     notes.append(self._session.process.note)
             process = self._session.process
+            if dispersed := process.disperse():
+                notes.append(dispersed)
             before = shorten(process.take_output(), BEFORE)
             if before:
                 before += "" if before.endswith("\n") else "\n"
@@ -223,6 +225,8 @@ class Kernel:
         reply = cell.ended.result()
         if reply is None:
             cell.notes.append(await self._replace(session))
+        elif dispersed := session.process.disperse():
+            cell.notes.append(dispersed)
         captured = session.process.take_output()
         pictures = _pictures(reply or {}, cell.notes)
         if kept := await self._spill.keep(captured):

@@ -25,6 +25,8 @@ BOOT = Path(__file__).with_name("kernel_boot.py")
 SKILLS = Path(__file__).with_name("skills")
 VERSIONS = range(9, 21)  # of Python 3 that a kernel may be there for
 START = 12.0  # seconds for one way to start it; 0.6 on an idle machine
+# Processes, and forks of forks, that cells may leave running; more are a fork bomb.
+MOST_LEFT, MOST_STRAYS = 64, 8
 PIPE = 1 << 20  # bytes; how much a cell may print ahead of us
 MARK = "PATCHWRIGHT_SESSION"  # in the environment of all that a session starts
 _LONGEST_SOCKET = 107  # bytes; unix(7)
@@ -75,6 +77,7 @@ class KernelProcess:
         self.note: str | None = None
         """What is to be known about this session, once."""
         self._killed = False
+        self._crowd = processes.count()
         self._watch = os.pidfd_open(process.pid)
         self._loop.add_reader(output, self._read)
         self._loop.add_reader(self._watch, self._exited)
@@ -134,6 +137,17 @@ class KernelProcess:
             os.kill(self._process.pid, signal.SIGINT)
             os.kill(self._process.pid, signal.SIGCONT)
         processes.kill_below(self._process.pid, spare)
+
+    def disperse(self) -> str | None:
+        """Kill what cells have left running if it is so much that nothing else gets its turn; says so."""
+        if processes.count() - self._crowd <= MOST_STRAYS:
+            return None
+        pid = self._process.pid
+        left = len(processes.session(pid)) - 1
+        if left <= MOST_LEFT and len(processes.stray_forks(pid)) <= MOST_STRAYS:
+            return None
+        processes.kill_session(pid, spare=[pid])
+        return f"cells had left {left} processes running, too many: all of them were killed"
 
     async def close(self) -> None:
         """Kill it with everything that it and its cells have started."""

@@ -51,6 +51,22 @@ def descendants(pid: int, spare: Iterable[int] = ()) -> list[int]:
     return found
 
 
+def count() -> int:
+    """How many processes there are."""
+    return len(_pids())
+
+
+def stray_forks(leader: int) -> list[int]:
+    """Forks of a session's leader that run on without being its children: what a fork bomb consists of."""
+    wanted = _arguments(leader)
+    return [
+        pid
+        for pid, fields in _stats()
+        if int(fields[3]) == leader != int(fields[1]) and pid != leader and fields[0] != "Z"
+        if _arguments(pid) == wanted
+    ]
+
+
 def session(sid: int) -> list[int]:
     """All processes of a session that are not zombies."""
     return [pid for pid, fields in _stats() if int(fields[3]) == sid and fields[0] != "Z"]
@@ -81,9 +97,10 @@ def kill_below(pid: int, spare: Iterable[int] = ()) -> None:
     _kill_all(lambda: [child for child in descendants(pid, spare) if started(child) is not None])
 
 
-def kill_session(sid: int) -> None:
-    """Kill all processes of a session, also those that fork while we look."""
-    _kill_all(lambda: session(sid))
+def kill_session(sid: int, spare: Iterable[int] = ()) -> None:
+    """Kill all processes of a session but `spare`, also those that fork while we look."""
+    spared = set(spare)
+    _kill_all(lambda: [pid for pid in session(sid) if pid not in spared])
 
 
 def _kill_all(find: Callable[[], list[int]]) -> None:
@@ -123,6 +140,14 @@ def _stat(pid: int) -> list[str] | None:
             return file.read().rpartition(b")")[2].decode("ascii").split()
     except OSError:
         return None
+
+
+def _arguments(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _pids() -> list[int]:

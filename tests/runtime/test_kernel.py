@@ -232,6 +232,20 @@ async def test_a_cell_that_nobody_waits_for_any_more_ends_with_its_session(tmp_p
         assert (await ran(kernel, "1")).output == "1\n"
 
 
+async def test_a_crowd_that_a_cell_leaves_running_is_killed_and_the_session_stays(tmp_path: Path) -> None:
+    async with kernel_in(tmp_path) as kernel:
+        await ran(
+            kernel,
+            "import subprocess; kept = 9\ndef start(n): return [subprocess.Popen(['sleep', '60']) for _ in range(n)]",
+        )
+        few = await ran(kernel, "few = start(3); [each.poll() for each in few]")
+        assert (few.output, few.note) == ("[None, None, None]\n", None)
+        many = await ran(kernel, "many = start(70); print('left')")
+        assert many.output == "left\n" and many.ok
+        assert many.note == "cells had left 73 processes running, too many: all of them were killed"
+        assert (await ran(kernel, "kept, {each.wait() for each in few + many}")).output == "(9, {-9})\n"
+
+
 async def test_a_session_that_does_not_listen_is_replaced(tmp_path: Path) -> None:
     async with kernel_in(tmp_path) as kernel:
         deaf = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
