@@ -13,6 +13,8 @@ from runtime.observations import Edited, Executed, Failed, Heard, Observation, P
 from runtime.sandbox import Around, Sandbox
 
 HIDDEN = "<secret-hidden>"
+CLIPPED = "…"
+"""How a line ends that was clipped (`resolver/summary.py`)."""
 SHORTEST = 6
 """Characters; a shorter value stands in too much text by chance to be hidden everywhere."""
 SHORTEST_LINE = 16
@@ -52,7 +54,18 @@ class Secrets:
             return text
         for spelling in self._spellings:
             text = text.replace(spelling, HIDDEN)
-        return text
+        return self._without_beginnings(text) if CLIPPED in text else text
+
+    def _without_beginnings(self, text: str) -> str:
+        """The text with what a clipped line has left of a secret hidden too."""
+        *clipped, rest = text.split(CLIPPED)
+        for at, part in enumerate(clipped):
+            for spelling in self._spellings:
+                lengths = range(min(len(spelling), len(part)), SHORTEST - 1, -1)
+                if kept := next((n for n in lengths if part.endswith(spelling[:n])), 0):
+                    clipped[at] = part[:-kept] + HIDDEN
+                    break
+        return CLIPPED.join((*clipped, rest))
 
 
 def _spellings(value: str) -> Iterator[str]:

@@ -118,3 +118,12 @@ def test_log_records_show_no_secret(secrets: Secrets, caplog: pytest.LogCaptureF
     assert record.getMessage() == f"push of {HIDDEN}"
     assert record.__dict__["url"] == f"https://x:{HIDDEN}@forge"
     assert TOKEN not in logging.Formatter().format(record)
+
+
+@pytest.mark.parametrize("kept", [6, 10, 19])
+def test_what_a_clipped_line_has_left_of_a_secret_is_hidden_too(kept: int) -> None:
+    value = "a-token-of-20-signs!"
+    secrets = Secrets([value])
+    assert secrets.mask(f"$ echo {value[:kept]}… and more… end") == f"$ echo {HIDDEN}… and more… end"
+    assert secrets.mask(f"$ echo {value[:3]}…") == f"$ echo {value[:3]}…"
+    assert secrets.mask(f"$ echo {value[:kept]} is not clipped") == f"$ echo {value[:kept]} is not clipped"
