@@ -15,6 +15,7 @@ from runtime.sandbox import Around, Sandbox
 HIDDEN = "<secret-hidden>"
 CLIPPED = "…"
 """How a line ends that was clipped (`resolver/summary.py`)."""
+MOST_CLIPPED = 2_000  # no text of ours has more clipped lines; a stranger's flood of them costs no time
 SHORTEST = 6
 """Characters; a shorter value stands in too much text by chance to be hidden everywhere."""
 SHORTEST_LINE = 16
@@ -59,8 +60,12 @@ class Secrets:
     def _without_beginnings(self, text: str) -> str:
         """The text with what a clipped line has left of a secret hidden too."""
         *clipped, rest = text.split(CLIPPED)
+        if len(clipped) > MOST_CLIPPED:
+            return text
         for at, part in enumerate(clipped):
             for spelling in self._spellings:
+                if spelling[:SHORTEST] not in part[-len(spelling) :]:
+                    continue
                 lengths = range(min(len(spelling), len(part)), SHORTEST - 1, -1)
                 if kept := next((n for n in lengths if part.endswith(spelling[:n])), 0):
                     clipped[at] = part[:-kept] + HIDDEN
