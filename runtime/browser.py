@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtime import processes
+from runtime import marks, processes
 from runtime.browser_actions import Actions
 from runtime.browser_advice import Undone, broken, explain, is_closed
 from runtime.browser_calls import CALLS
@@ -196,6 +196,7 @@ class Browser:
         (home / "profile/Default").mkdir(parents=True)
         (home / "profile/Default/Preferences").write_text(json.dumps(_PREFERENCES), encoding="utf-8")
         before = processes.children(os.getpid())
+        loading = asyncio.create_task(asyncio.to_thread(marks.load))  # while the driver starts
         with _fence():
             self._driver = await async_playwright().start()
             self._drivers = [pid for pid in processes.children(os.getpid()) - before if _is_driver(pid)]
@@ -216,6 +217,8 @@ class Browser:
                 handle_sigterm=False,
                 handle_sighup=False,
             )
+        with contextlib.suppress(ImportError):  # said by the first screenshot
+            await loading
         notes: list[Window] = []
         downloads = self._downloads = Downloads(
             self._tree.scratch / "downloads", home / "downloads", _fence, lambda text: notes[0].note(text)

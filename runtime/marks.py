@@ -69,6 +69,14 @@ class _Plan:
                 yield column, row
 
 
+def load() -> None:
+    """Load what reads and marks screenshots, which else the first look waits for."""
+    from PIL import Image
+
+    Image.preinit()
+    _font(LABEL_PIXELS)
+
+
 class Screenshot:
     """A screenshot as Chromium took it. Raises ValueError for bytes that are no picture."""
 
