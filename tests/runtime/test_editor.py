@@ -128,3 +128,16 @@ def test_a_link_to_the_outside_is_not_written_through(editor: Editor, root: Path
 @pytest.mark.parametrize("source", ["(" * 5000, "x = " + "-" * 100_000 + "1", "\x00".join("ab"), "x = 1 +"])
 def test_source_that_breaks_a_parser_is_a_warning(editor: Editor, source: str) -> None:
     assert editor.create(CreateFile(path="f.py", content=source)).warning
+
+
+def test_of_a_file_of_5_000_lines_only_the_lines_meant_are_changed(editor: Editor, root: Path) -> None:
+    lines = [f"line {number} of many" for number in range(1, 5_001)]
+    (root / "long.txt").write_text("\n".join(lines) + "\n")
+    with pytest.raises(Unfit, match="occurs"):
+        editor.replace(ReplaceText(path="long.txt", old=" of many", new=" of few"))
+    assert (root / "long.txt").read_text().splitlines() == lines
+    editor.replace(ReplaceText(path="long.txt", old="line 3210 of many", new="the line meant"))
+    editor.insert(InsertText(path="long.txt", line=4_000, text="one more\n"))
+    lines[3_209] = "the line meant"
+    lines.insert(4_000, "one more")
+    assert (root / "long.txt").read_text().splitlines() == lines

@@ -1,0 +1,40 @@
+"""A layer works without the vendors of the others."""
+
+import subprocess
+import sys
+
+IMPORTS = """
+import importlib, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(f"there is no {{name}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+package = importlib.import_module({package!r})
+names = [each.name for each in pkgutil.walk_packages(package.__path__, {package!r} + ".")]
+for name in names:
+    if name not in {vendors}:
+        importlib.import_module(name)
+print(len(names))
+"""
+
+VENDORS = {"docker", "fastapi", "githubkit", "arq", "redis", "playwright", "ipykernel", "litellm"}
+
+
+def imported(
+    package: str, absent: set[str], vendors: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    code = IMPORTS.format(package=package, absent=absent, vendors=vendors)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_the_work_is_imported_without_docker_server_browser_and_forge() -> None:
+    done = imported("resolver", VENDORS)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 60
+
+
+def test_an_absent_vendor_is_noticed_by_that_test() -> None:
+    assert "there is no jinja2" in imported("resolver", {"jinja2"}).stderr
