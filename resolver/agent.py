@@ -74,6 +74,8 @@ class Agent:
     """What is known of a call that was in flight, from a log of its own. None: no call has one."""
     plan_every: int = 0
     """Replies after which the model is asked to look back and ahead. 0: never."""
+    news: Callable[[], Told | None] = lambda: None
+    """What the program has learnt meanwhile; told when the model is asked next, once for each source."""
     gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """What a run that wants to finish has not done yet, a sentence each; it is told once."""
     _arrived: bool = field(default=False, init=False)
@@ -159,6 +161,10 @@ class Agent:
             return Told(text=text, source="program")
         if pattern := stuck.nudge(trajectory):
             return Told(text=prose.nudge(pattern, end), source="nudge")
+        if (news := self.news()) and not any(
+            isinstance(event, Told) and event.source == news.source for event in trajectory
+        ):
+            return news
         if rules.planning_due(trajectory, self.plan_every):
             return Told(text=prose.planning("plan" in names), source="planning")
         if (left := rules.steps_left(trajectory, self.limits)) is not None:

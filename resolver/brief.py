@@ -111,7 +111,6 @@ def brief(
     attachments: str = "",
 ) -> Brief:
     """Everything the agent is told before its first step."""
-    results = before.results if before else {}
     return Brief(
         thread=thread,
         title=quote(thread.title, 300),
@@ -129,7 +128,7 @@ def brief(
         prepared=prepared,
         suite=suite,
         before=before,
-        failing=tuple(test for test, result in results.items() if result in ("failed", "error")),
+        failing=before.failing if before else (),
         instructions=instructions or Instructions(),
         attached=attached or Attached(),
         attachments=attachments,

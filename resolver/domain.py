@@ -135,7 +135,12 @@ class SuiteRun(Frozen):
 
     @property
     def failed(self) -> int:
-        return sum(result in ("failed", "error") for result in self.results.values())
+        return len(self.failing)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Names of the tests that failed."""
+        return tuple(test for test, result in self.results.items() if result in ("failed", "error"))
 
 
 VerdictKind = Literal["empty", "untested", "regressed", "fixed", "unproven"]

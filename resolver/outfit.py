@@ -1,7 +1,7 @@
 """The agent of one run, put together: its sandbox behind wrappers, its tools behind guards, its limits and models."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from resolver.agent import Agent
 from resolver.bench import Bench
 from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
 from resolver.domain import Job, Patch
-from resolver.events import Call, Consulted, Usage
+from resolver.events import Call, Consulted, Told, Usage
 from resolver.gate import missing
 from resolver.in_time import InTime, left
 from resolver.kit import Kit
@@ -63,6 +63,7 @@ async def outfit(
     sandboxes: Sandboxes,
     skills: Skills | None,
     test_command: str | None,
+    news: Callable[[], Told | None],
 ) -> AsyncIterator[Outfit]:
     """The agent of a run, as long as the context lasts. `skills`: those that it may read."""
     lent, allowed, plugins = kit.lent(job.repo), limits(kit.settings), sandboxes.plugins
@@ -122,6 +123,7 @@ async def outfit(
             room=room(kit),
             recover=recover,
             plan_every=kit.settings.plan_every,
+            news=news,
             gate=lambda trajectory: missing(trajectory, test_command),
         )
         yield Outfit(agent, sandbox, tuple(lent))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from resolver import texts
-from resolver.domain import Job, PullRequest, Spent, Thread, Verdict
+from resolver.domain import Job, PullRequest, Spent, SuiteRun, Thread, Verdict
 from resolver.events import Ended, Trajectory
 from resolver.llm.model import Message, ToolSpec
 from resolver.skill_docs import skill_docs
@@ -85,6 +85,11 @@ def system(
 def senses(frames: int) -> str:
     """What a model is told that looks at something for the agent; `frames`: of a video, 0 for a picture."""
     return render("prompts/senses.md.j2", frames=frames).strip()
+
+
+def baseline(before: SuiteRun) -> str:
+    """How the tests ended on the untouched code, when that was not known yet at the beginning."""
+    return render("prompts/baseline.md.j2", before=before, failing=before.failing).strip()
 
 
 def malformed(tool: ToolSpec, problems: Sequence[str]) -> str:

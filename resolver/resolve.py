@@ -47,6 +47,7 @@ from runtime.sandbox import Sandbox, Sandboxes
 
 BASELINE_WAIT = 5  # seconds that the first message waits for the tests' result at base; they go on after it
 UNJUDGED = Verdict(kind="untested", reason="The run waits for an answer: nothing was tested yet.")
+STILL_RUNNING = "still being run on the untouched code"  # as templates/prompts/brief.md.j2 says it
 REPAIRS = 1  # times a patch that breaks tests goes back to the agent
 
 T = TypeVar("T")
@@ -199,6 +200,7 @@ async def attempt(
             sandboxes=sandboxes,
             skills=skills if told.readable else None,
             test_command=suite.command if suite else None,
+            news=ended_meanwhile,
         ) as made:
             if not log.trajectory.decisions():
                 there = await put(attached, made.sandbox)
@@ -214,6 +216,13 @@ async def attempt(
                 )
                 await begin(log, system, text, made.agent.tools, there.pictures)
             return await proven(made.agent)
+
+    def ended_meanwhile() -> Told | None:
+        """How the tests ended at base, if the first message could not say it yet."""
+        brief = next(e.text for e in log.trajectory if isinstance(e, Told) and e.source == "brief")
+        if STILL_RUNNING not in brief or not before.done() or before.cancelled() or before.exception():
+            return None
+        return Told(text=prose.baseline(run), source="baseline") if (run := before.result()) else None
 
     async def proven(agent: Agent) -> Attempt:
         while True:

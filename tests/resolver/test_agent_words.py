@@ -100,6 +100,20 @@ async def test_after_every_tau_replies_the_model_looks_back_and_ahead(tmp_path: 
     assert "Bring your list up to date with `plan`" in words(log, "planning")[0]
 
 
+async def test_what_was_learnt_meanwhile_is_told_once_when_the_model_is_asked_next(tmp_path: Path) -> None:
+    log = FileLog(tmp_path / "events.jsonl")
+    model = Scripted([ViewFile(path="a"), ViewFile(path="b"), ViewFile(path="c"), FINISH])
+    worker = agent(model, Box())
+    news = Told(text="3 passed", source="baseline")
+    worker.news = lambda: news if len(log.trajectory.decisions()) > 1 else None
+    await begin(log, "You mend.", "Issue 7", worker.tools)
+    await worker.run(log)
+    log.close()
+    assert words(log, "baseline") == ["3 passed"]
+    assert [sum("3 passed" in str(message) for message in asked) for asked in model.asked] == [0, 0, 1, 1]
+    assert log.trajectory.ended and log.trajectory.ended.reason == "finished"
+
+
 async def test_a_question_ends_the_run_with_its_words(tmp_path: Path) -> None:
     log, _ = await work(tmp_path, ASK)
     assert log.trajectory.ended == Ended(reason="asked", detail="Which of the two?")

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from demo.model import Turn
 from resolver.actions import ReadSkill
 from resolver.domain import Delivered
@@ -90,3 +92,17 @@ async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scene: Scene) -> 
     assert ran.output.split() == ["1-shot.png", "2-report.pdf"]
     sent = str(scene.endpoint.requests[0]["messages"])
     assert "this model does not see" in sent
+
+
+@pytest.mark.slow
+async def test_tests_that_take_long_at_base_are_told_when_they_have_ended(
+    a_scene: Callable[..., Scene],
+) -> None:
+    slow = "import time\n\n\ndef test_slow():\n    time.sleep(6)\n"
+    scene = a_scene({"calc.py": CODE, "tests/test_calc.py": TESTS, "tests/test_slow.py": slow})
+    await scene.will(Turn("Wait.", RunShell(command="sleep 12")), *MENDED)
+    assert isinstance(await scene.resolve(), Delivered)
+    assert "still being run on the untouched code" in first_message(scene).text
+    (told,) = [e.text for e in scene.trajectory() if isinstance(e, Told) and e.source == "baseline"]
+    assert told.startswith("The repository's tests have ended on the untouched code")
+    assert "On the untouched code: " in told and "passed" in told
