@@ -91,11 +91,13 @@ class Proxy:
         served: set[asyncio.Task[None]] = set()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
+            # A task of its own: Python 3.11 complains aloud of a callback of a server that is cancelled.
+            task = asyncio.ensure_future(self.serve((reader, writer)))
             served.add(task)
             try:
-                await self.serve((reader, writer))
+                await asyncio.wait([task])
+                if not task.cancelled():
+                    task.result()
             finally:
                 served.discard(task)
                 writer.close()
@@ -106,8 +108,9 @@ class Proxy:
             yield self.ledger
         finally:
             server.close()
-            for task in served:
+            for task in (ending := tuple(served)):
                 task.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
             self.close()
             path.unlink(missing_ok=True)  # noqa: ASYNC240  # one entry of a directory of ours
 
@@ -260,7 +263,9 @@ class Proxy:
                 while (name := server_name(data)) is None:
                     more, pieces = await near.read(MOST), pieces + 1
                     if not more and not data:
-                        raise ConnectionAbortedError("hung up without a word")  # as pools do with what they spare
+                        raise ConnectionAbortedError(
+                            "hung up without a word"
+                        )  # as pools do with what they spare
                     data += more
                     if not more or len(data) > 2 * MOST or pieces > PIECES:
                         raise NotTls

@@ -384,3 +384,17 @@ async def test_names_that_do_not_resolve_and_hosts_that_do_not_answer_are_told(
     net.port = 1
     assert await client.status(ALLOWED) == b"502 allowed.test: it does not answer"
     assert len(net.dialled) == 1
+
+
+async def test_it_closes_quietly_while_connections_are_open(
+    net: Internet, short_tmp: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    async with Proxy(net.egress()).listening(short_tmp / "s"):
+        _, writer = await asyncio.open_unix_connection(short_tmp / "s")
+        writer.write(f"CONNECT {ALLOWED}:443 HTTP/1.1\r\n\r\n".encode())
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)
+    writer.close()
+    assert (complaints, caplog.messages) == ([], [])
