@@ -18,6 +18,7 @@ from resolver.kit import Kit
 from resolver.lending import Lending
 from resolver.log import Log
 from resolver.risk import Analyzer, RefuseFrom, Rules
+from resolver.risk_parts import brought_analyzer, brought_policy
 from resolver.rules import Limits
 from resolver.secrets import Masked
 from resolver.senses import Seeing, Senses
@@ -156,13 +157,17 @@ def investigator(
 
 def guarded(tools: Sequence[Tool], settings: Settings, analyzer: Analyzer) -> tuple[Tool, ...]:
     """The tools, behind the operator's policy."""
-    if settings.refuse_risk == "never":
+    if settings.risk_policy is not None:
+        policy = brought_policy(settings.risk_policy)
+    elif settings.refuse_risk == "never":
         return tuple(tools)
-    policy = RefuseFrom(threshold=settings.refuse_risk)
+    else:
+        policy = RefuseFrom(threshold=settings.refuse_risk)
+    analyzers = (analyzer, *map(brought_analyzer, settings.risk_analyzers))
     if not settings.model_rates_risk:
-        return tuple(Guarded(tool, (analyzer,), policy) for tool in tools)
+        return tuple(Guarded(tool, analyzers, policy) for tool in tools)
     own = SelfRating()
-    return tuple(Guarded(own.asking(tool), (analyzer, own), policy) for tool in tools)
+    return tuple(Guarded(own.asking(tool), (*analyzers, own), policy) for tool in tools)
 
 
 def limits(settings: Settings) -> Limits:

@@ -6,7 +6,7 @@ fooled (by a script that a command starts, say), and nothing rests on it alone.
 
 import posixpath
 import re
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from resolver.actions import Action, CallTool, SearchWeb
 from resolver.shell_words import SHELLS, UNKNOWN, Program, programs
@@ -35,12 +35,14 @@ class Rating(Frozen):
     """A few words, for the observation of a refusal."""
 
 
+@runtime_checkable
 class Analyzer(Protocol):
     """Rates actions. Pure: the same action has the same rating."""
 
     def rate(self, action: Action) -> Rating: ...
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Decides about a rated action. Nobody is there to be asked, so it is yes or no."""
 

@@ -107,6 +107,10 @@ class Settings(ModelSettings):
     """A call that is rated so risky, or more, is refused. The sandbox is the wall; this is a second look."""
     model_rates_risk: bool = False
     """Ask the model for a rating of each of its calls too; it can only raise the one that the rules give."""
+    risk_analyzers: tuple[str, ...] = ()
+    """Entry points of `patchwright.analyzers` that rate calls beside the rules. In the environment: with commas."""
+    risk_policy: str | None = None
+    """The entry point of `patchwright.policies` that decides about rated calls, in place of `refuse_risk`."""
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     """MCP servers whose tools the agent gets, by name. In the environment: as JSON."""
     secrets_file: Path | None = None
@@ -140,7 +144,7 @@ class Settings(ModelSettings):
     def _named(cls, plugins: object) -> object:
         return () if plugins == "none" else cls._separated(plugins)
 
-    @field_validator("allow_hosts", "allow_addresses", mode="before")
+    @field_validator("allow_hosts", "allow_addresses", "risk_analyzers", mode="before")
     @classmethod
     def _separated(cls, hosts: object) -> object:
         return tuple(hosts.replace(",", " ").split()) if isinstance(hosts, str) else hosts
@@ -217,6 +221,8 @@ SENSITIVE = frozenset(
         "mcp_servers",
         "secrets_file",
         "refuse_risk",
+        "risk_analyzers",
+        "risk_policy",
         "templates",
     }
 )
