@@ -1,6 +1,7 @@
 """The architecture, held by `ast`: who may import whom, and which file may touch what."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -217,3 +218,15 @@ def test_an_exception_that_nobody_needs_any_more_is_taken_back(named: str) -> No
     tree = ast.parse(source)
     elsewhere = f"{named}.elsewhere"
     assert [*reads_of_the_environment(elsewhere, tree), *catches_of_anything(elsewhere, tree)] != []
+
+
+def test_the_words_of_the_architecture_are_those_of_the_code() -> None:
+    _, _, after = (ROOT / "docs/architecture.md").read_text().partition("\n## The words\n")
+    words = set(re.findall(r"`([A-Z]\w+)`", after.partition("\n## ")[0]))
+    code = "\n".join(
+        path.read_text() for layer in ("runtime", "resolver") for path in (ROOT / layer).rglob("*.py")
+    )
+    assert len(words) >= 9
+    assert [
+        word for word in words if not re.search(rf"^(class {word}\b|{word} = )", code, re.MULTILINE)
+    ] == []

@@ -1,0 +1,28 @@
+"""That what is measured is measured: the figures themselves are read by people."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from benchmarks import log
+
+NOT_MEASURES = ("__init__", "__main__", "measure")
+MODULES = sorted(
+    path.stem
+    for path in (Path(__file__).parent.parent / "benchmarks").glob("*.py")
+    if path.stem not in NOT_MEASURES
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_benchmark_can_be_run_and_says_what_it_measures(name: str) -> None:
+    module = importlib.import_module(f"benchmarks.{name}")
+    assert callable(module.measure) and module.__doc__
+
+
+def test_writing_and_reading_a_log_is_held_against_the_papers_figures() -> None:
+    results = {result.name: result for result in log.measure()}
+    assert {"log_append", "log_append_p95", "log_replay", "log_recovery", "log_size"} < set(results)
+    assert all(result.value > 0 and result.peers for result in results.values())
+    assert len(log.events()) >= 358
