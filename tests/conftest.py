@@ -116,10 +116,15 @@ def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Docker cases run one after the other, in one worker: they share images and the names of containers."""
-    for item in items:
-        if item.get_closest_marker("docker"):
-            item.add_marker(pytest.mark.xdist_group("docker"))
+    """Docker cases run one after the other, in one worker: they share images and the names of containers.
+
+    They come first, so that this worker is not alone at the end.
+    """
+    docker = [item for item in items if item.get_closest_marker("docker")]
+    for item in docker:
+        item.add_marker(pytest.mark.xdist_group("docker"))
+    first = frozenset(docker)
+    items.sort(key=lambda item: item not in first)
 
 
 @pytest.fixture
