@@ -8,7 +8,12 @@ from runtime.observations import Noted
 
 def talk_tools() -> tuple[Tool, ...]:
     """Think, plan, ask and finish. That the last two end the run is the agent's doing, not the tool's."""
-    return (ActionTool(Think, _note), ActionTool(Plan, _plan), ActionTool(Ask, _ask), ActionTool(Finish, _finish))
+    return (
+        ActionTool(Think, _note),
+        ActionTool(Plan, _plan),
+        ActionTool(Ask, _ask),
+        ActionTool(Finish, _finish),
+    )
 
 
 async def _note(action: Think) -> Noted:

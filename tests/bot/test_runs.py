@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -137,7 +138,7 @@ def test_an_export_into_a_pipe_that_closes_ends_quietly(tmp_path: Path) -> None:
     many = (each for n in range(2000) for each in step(str(n), RunShell(command="yes"), ran("y\n" * 500)))
     kept(tmp_path, "long", run_of(started(), *many))
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path)}
-    command = f"{sys.executable} -m bot.cli export long | head -n 1"
+    command = f"{shlex.quote(sys.executable)} -m bot.cli export long | head -n 1"
     told = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], env=environ, capture_output=True, timeout=60
     )

@@ -141,6 +141,7 @@ async def test_a_baseline_that_fails_everywhere_can_be_mended(proven) -> None:
     assert verdict.kind == "fixed" and len(verdict.newly_passing) == 2
 
 
+@pytest.mark.slow
 async def test_a_patch_that_makes_the_suite_hang_is_a_regression(proven) -> None:
     async with proven({"calc.py": MENDED, "tests/test_calc.py": FAILING}) as proof:
         hang = MENDED.replace("return 1", "while True: pass")

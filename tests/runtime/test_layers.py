@@ -124,6 +124,7 @@ async def test_a_layer_with_other_plugins_is_not_superseded(engine: Engine, laye
     assert await engine.image(other.exact_tag) is not None
 
 
+@pytest.mark.slow
 async def test_a_plugin_that_cannot_be_made_is_left_out_and_told(
     engine: Engine, layer: Layer, tmp_path: Path
 ) -> None:

@@ -184,6 +184,7 @@ async def test_an_empty_repository_on_the_forge_is_told_as_such(a_scene: Callabl
     assert scene.world.writes == ()
 
 
+@pytest.mark.slow
 async def test_an_issue_of_a_megabyte_or_without_a_body_is_worked_on(
     scene: Scene, repository: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +201,7 @@ async def test_an_issue_of_a_megabyte_or_without_a_body_is_worked_on(
     assert (code, json.loads(out)["verdict"]) == (0, "fixed"), error
 
 
+@pytest.mark.slow
 async def test_tests_that_hang_are_ended_and_said_to(scene: Scene, tmp_path: Path, issue: Path) -> None:
     made = Repository(tmp_path / "hanging")
     made.commit(

@@ -141,6 +141,7 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
     assert "Browsed 3 times, in 11 of the steps:" in scene.pull.body
 
 
+@pytest.mark.slow
 async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
     a_scene: Callable[..., Scene], tmp_path: Path
 ) -> None:

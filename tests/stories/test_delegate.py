@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from demo.model import Turn
 from resolver.actions import Delegate, Report, Reported, Think
 from resolver.domain import Commented, Delivered, RunId
@@ -95,6 +97,7 @@ async def test_delegates_can_be_left_out(a_scene: Callable[..., Scene]) -> None:
     assert "investigators" not in request["messages"][0]["content"]
 
 
+@pytest.mark.slow
 async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
     a_scene: Callable[..., Scene], tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def shown(out: str) -> None:
     assert "events.jsonl" in out
 
 
+@pytest.mark.slow
 async def test_the_demo_ends_with_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
     code, out, error = await played(
         sys.executable, "-m", "bot.cli", "demo", "--sandbox", "local", cwd=short_tmp

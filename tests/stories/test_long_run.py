@@ -82,6 +82,7 @@ def changed_prefixes(requests: list[dict[str, Any]]) -> int:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scene: Scene) -> None:
     endpoint = Tireless()
     run = await told(scene, endpoint, max_steps=STEPS + 20, context_tokens=16_000)

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from decimal import Decimal
 
+import pytest
+
 from demo.model import Turn
 from resolver.events import Ended
 from runtime.actions import RunShell
@@ -31,6 +33,7 @@ async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scene: 
     assert len(endpoint.requests) == 1
 
 
+@pytest.mark.slow
 async def test_a_command_is_stopped_when_the_time_of_its_run_is_over(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene(files={"calc.py": CODE})
     wait = RunShell(command="echo started; sleep 60; echo late")

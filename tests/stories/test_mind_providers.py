@@ -48,6 +48,7 @@ async def worked(scene: Scene) -> object:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_counted(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -194,6 +194,7 @@ def run_tests(tree: Path) -> tuple[int, str]:
 
 
 @pytest.mark.docker
+@pytest.mark.slow
 async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(short_tmp: Path) -> None:
     tree = await asyncio.to_thread(source, BUGGY, short_tmp / "buggy")
     later = await asyncio.to_thread(source, MENDED, short_tmp / "mended")

@@ -29,7 +29,9 @@ def scene(a_scene: Callable[..., Scene], tmp_path: Path) -> Scene:
 
 async def test_the_agent_gets_text_for_a_picture_and_a_pdf_and_the_look_is_paid(scene: Scene) -> None:
     # A question on the side is a conversation of its own, so its answer is what the first reply says.
-    look = RunPython(code="parse_image('shot.png', 'What does it show?')\nparse_pdf('report.pdf')", timeout=20)
+    look = RunPython(
+        code="parse_image('shot.png', 'What does it show?')\nparse_pdf('report.pdf')", timeout=20
+    )
     await scene.will(
         Turn(SEEN, look, ViewFile(path="report.pdf")), Turn("Mend.", FIX, NEW_TEST), Turn("Done.", DONE)
     )
