@@ -1,6 +1,7 @@
 """What looking at a page costs: Chromium's start, a page of 200 table rows, its tree, its screenshot with marks.
 
 Through the executor of this process, and through a sandbox in Docker, which serves the page itself.
+A further look is one at the page that is open; a next page is opened first.
 Floor, in the same run: Playwright's own start, `goto` and screenshot of the same page, with neither tree nor marks.
 And what a sandbox with all plugins, a Python session and that page takes of memory, as its cgroup counts it: what its
 processes have for themselves, shared memory and files in `/tmp`, and the kernel's part; not the pages of files, such as
@@ -18,6 +19,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
@@ -54,24 +56,38 @@ async def _measure() -> list[Result]:
         floor = [await _floor(url) for _ in range(STARTS)]
     docker = await _docker()
     memory = await _memory()
-    first, later = _medians(ours)
-    first_floor, later_floor = _medians(floor)
-    first_docker, later_docker = _medians(docker)
-    every = [look for _, looks in docker for look in looks]
+    first, later, pages = _medians(ours)
+    first_floor, later_floor, pages_floor = _medians(floor)
+    first_docker, later_docker, pages_docker = _medians(docker)
+    every = [look for taken in docker for look in taken.looks]
     return [
         _result("browser_first_look", first_docker, first_floor, 1000, browsergym_core=1203),
-        _result("browser_next_look", later_docker, later_floor, 150, browsergym_core=603),
-        _result("browser_next_look_p95", statistics.quantiles(every, n=20)[-1], None, None),
+        _result("browser_further_look", later_docker, later_floor, 150, browsergym_core=603),
+        _result("browser_further_look_p95", statistics.quantiles(every, n=20)[-1], None, None),
+        _result("browser_next_page", pages_docker, pages_floor, None),
         _result("browser_first_look_in_process", first, first_floor, None, browsergym_core=1203),
-        _result("browser_next_look_in_process", later, later_floor, None, browsergym_core=603),
+        _result("browser_further_look_in_process", later, later_floor, None, browsergym_core=603),
+        _result("browser_next_page_in_process", pages, pages_floor, None),
         Result(name="sandbox_memory", value=memory, unit="MB", floor=None, target=450),
     ]
 
 
-def _medians(taken: list[tuple[float, list[float]]]) -> tuple[float, float]:
-    """Of the first looks, and of all further ones."""
+class _Taken(NamedTuple):
+    """Milliseconds."""
+
+    first: float
+    looks: list[float]
+    pages: list[float]
+
+
+def _medians(taken: list[_Taken]) -> tuple[float, float, float]:
+    """Of the first looks, of all further ones, and of those at a next page."""
     middle = statistics.median
-    return middle(first for first, _ in taken), middle(look for _, looks in taken for look in looks)
+    return (
+        middle(each.first for each in taken),
+        middle(look for each in taken for look in each.looks),
+        middle(look for each in taken for look in each.pages),
+    )
 
 
 def _result(name: str, value: float, floor: float | None, target: float | None, **peers: float) -> Result:
@@ -79,7 +95,7 @@ def _result(name: str, value: float, floor: float | None, target: float | None, 
     return Result(name=name, value=value, unit="ms", floor=floor, peers=named, target=target)
 
 
-async def _ours(url: str) -> tuple[float, list[float]]:
+async def _ours(url: str) -> _Taken:
     with tempfile.TemporaryDirectory() as directory:
         root, scratch = Path(directory) / "tree", Path(directory) / "tmp"
         root.mkdir()
@@ -91,7 +107,7 @@ async def _ours(url: str) -> tuple[float, list[float]]:
             await executor.close()
 
 
-async def _docker() -> list[tuple[float, list[float]]]:
+async def _docker() -> list[_Taken]:
     sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, plugins=("browser",))
     await sandboxes.prepare()
     taken = []
@@ -119,36 +135,45 @@ async def _memory() -> float:
     return float(counted.output) / 1e6
 
 
-async def _looks(sandbox: Sandbox, url: str) -> tuple[float, list[float]]:
-    """From the asking to the page: the first time, and each further one."""
-    look = UseBrowser(code=f"goto({url!r})", allowed=("goto",), look=Look(screenshot=True, marks=True))
-    taken = []
-    for _ in range(1 + LOOKS):
+async def _looks(sandbox: Sandbox, url: str) -> _Taken:
+    """From the asking to the page."""
+    seen = Look(screenshot=True, marks=True)
+    opened = UseBrowser(code=f"goto({url!r})", allowed=("goto",), look=seen)
+
+    async def timed(action: UseBrowser) -> float:
         begun = time.perf_counter()
-        page = await sandbox.act(look)
-        taken.append(_since(begun))
+        page = await sandbox.act(action)
+        taken = _since(begun)
         assert isinstance(page, Page) and page.screenshot is not None and "Order 9" in page.tree, page
-    return taken[0], taken[1:]
+        return taken
+
+    first = await timed(opened)
+    looks = [await timed(UseBrowser(look=seen)) for _ in range(LOOKS)]
+    return _Taken(first, looks, [await timed(opened) for _ in range(LOOKS)])
 
 
-async def _floor(url: str) -> tuple[float, list[float]]:
+async def _floor(url: str) -> _Taken:
     from playwright.async_api import async_playwright
 
     begun = time.perf_counter()
-    taken = []
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(
             executable_path=Plugins().chromium() or shutil.which("chromium"),
             args=["--no-sandbox", "--disable-gpu"],
         )
         page = await chromium.new_page(viewport={"width": 1280, "height": 720})
-        for _ in range(1 + LOOKS):
-            await page.goto(url)
+
+        async def timed(begun: float, *, opened: bool) -> float:
+            if opened:
+                await page.goto(url)
             await page.screenshot()
-            taken.append(_since(begun))
-            begun = time.perf_counter()
+            return _since(begun)
+
+        first = await timed(begun, opened=True)
+        looks = [await timed(time.perf_counter(), opened=False) for _ in range(LOOKS)]
+        pages = [await timed(time.perf_counter(), opened=True) for _ in range(LOOKS)]
         await chromium.close()
-    return taken[0], taken[1:]
+    return _Taken(first, looks, pages)
 
 
 @asynccontextmanager

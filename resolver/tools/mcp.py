@@ -25,6 +25,7 @@ from runtime.sandbox import Sandbox
 from runtime.text import clip
 
 if TYPE_CHECKING:
+    import httpx
     from mcp import ClientSession
     from mcp.types import CallToolResult
     from mcp.types import Tool as Offered
@@ -197,7 +198,8 @@ class _Connection:
 
         headers = {name: value.get_secret_value() for name, value in self._server.headers.items()}
         assert self._server.url is not None
-        async with streamablehttp_client(self._server.url, headers) as (read, write, _):
+        way = streamablehttp_client(self._server.url, headers, httpx_client_factory=_straight)
+        async with way as (read, write, _):
             yield read, write
 
     @asynccontextmanager
@@ -255,6 +257,17 @@ async def _pump(sandbox: Sandbox, name: str, from_us: Any, to_us: Any) -> None:
         if heard.ended:
             said = f": {heard.said.strip()[-300:]}" if heard.said.strip() else ""
             raise _Unreachable(f"its program ended (exit code {heard.exit_code}){said}")
+
+
+def _straight(
+    headers: dict[str, str] | None = None,
+    timeout: "httpx.Timeout | None" = None,
+    auth: "httpx.Auth | None" = None,
+) -> "httpx.AsyncClient":
+    """A client that goes where the operator said and nowhere else: no server sends it on to another address."""
+    import httpx
+
+    return httpx.AsyncClient(headers=headers, timeout=timeout, auth=auth, follow_redirects=False)
 
 
 def _why(task: "asyncio.Task[None]") -> str:

@@ -81,6 +81,27 @@ async def test_a_servers_tools_are_listed_checked_and_called_like_our_own(sandbo
         assert isinstance(much, Called) and len(much.text) < 40_000
 
 
+async def test_a_server_that_sends_us_elsewhere_is_not_followed(sandbox: Sandbox) -> None:
+    asked: list[bytes] = []
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readline()).split()[1])
+        answer = (
+            f"HTTP/1.1 307 x\r\nlocation: {elsewhere.url}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )
+        writer.write(answer.encode())
+        writer.close()
+
+    said: list[str] = []
+    async with by_http() as elsewhere, await asyncio.start_server(redirect, "127.0.0.1", 0) as sending:
+        port = sending.sockets[0].getsockname()[1]
+        async with mcp_tools(
+            {"away": McpServer(url=f"http://127.0.0.1:{port}/mcp")}, sandbox, said.append
+        ) as found:
+            assert found == ()
+    assert asked[0] == b"/mcp" and said[0].startswith("the MCP server away is left out: ")
+
+
 async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(sandbox: Sandbox) -> None:
     async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print) as found:
         told = await call(Tools(found), "numbers_where")

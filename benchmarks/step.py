@@ -1,0 +1,176 @@
+"""What one step of the agent costs outside of the model and the command: at 50 steps of history, and at 300.
+
+A real run in a Docker sandbox, on a repository of 2,000 files: litellm over HTTP to an endpoint that answers at once,
+the command through the persistent shell, a checkpoint of the tree, every event fsynced. The command's own seconds are
+taken off. Floor, in the same run: the same request posted by httpx and the same command, and nothing else.
+Peers, measured on a Debian 12 machine with 2 cores.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+from pydantic import SecretStr
+
+from benchmarks.measure import Result, report
+from benchmarks.sandbox import CA_BUNDLE
+from resolver.agent import Agent, begin
+from resolver.events import Decided, Observed, Trajectory
+from resolver.llm.chat import written
+from resolver.llm.litellm import LitellmModel, warm
+from resolver.log import FileLog
+from resolver.render import messages
+from resolver.rules import Limits
+from resolver.tools.sandboxed import sandbox_tools
+from resolver.tools.talk import talk_tools
+from resolver.tools.tool import Tools
+from resolver.workspace import Workspaces
+from runtime.actions import RunShell
+from runtime.docker import DockerSandboxes
+from runtime.observations import Ran
+from runtime.sandbox import Sandbox, SandboxSpec
+
+FILES, STEPS, NEAR = 2000, (50, 300), 20  # medians are taken over the NEAR steps before each
+
+_ENDPOINT = """
+import asyncio, itertools, json
+usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+numbers = itertools.count()
+
+def body():
+    n = next(numbers)
+    call = {"id": f"call_{n}", "type": "function",
+            "function": {"name": "run_shell", "arguments": json.dumps({"command": f"echo step {n}"})}}
+    message = {"role": "assistant", "content": "Next.", "tool_calls": [call]}
+    return json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": usage,
+                       "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}).encode()
+
+async def serve(reader, writer):
+    while True:
+        try:
+            request = await reader.readuntil(b"\\r\\n\\r\\n")
+        except asyncio.IncompleteReadError:
+            return
+        fields = dict(line.lower().split(b": ", 1) for line in request.splitlines()[1:] if line)
+        await reader.readexactly(int(fields[b"content-length"]))
+        answer = body()
+        writer.write(b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n"
+                     % len(answer) + answer)
+
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+
+def measure() -> list[Result]:
+    """Medians, in milliseconds."""
+    endpoint = subprocess.Popen([sys.executable, "-c", _ENDPOINT], stdout=subprocess.PIPE, text=True)
+    assert endpoint.stdout is not None
+    try:
+        return asyncio.run(_measure(f"http://127.0.0.1:{int(endpoint.stdout.readline())}/v1"))
+    finally:
+        endpoint.kill()
+        endpoint.wait()
+
+
+async def _measure(base_url: str) -> list[Result]:
+    await warm()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE)
+        async with (
+            Workspaces(place / "cache").local(_repository(place / "tree"), "HEAD") as workspace,
+            sandboxes.open(f"benchmark-{os.getpid()}") as sandbox,
+        ):
+            await workspace.send(sandbox)
+            log = FileLog(place / "events.jsonl")
+            agent = Agent(
+                model=LitellmModel("openai/m", base_url=base_url, api_key=SecretStr("key"), sees=False),
+                tools=Tools((*sandbox_tools(sandbox, ()), *talk_tools())),
+                limits=Limits(steps=max(STEPS) + 1, usd=Decimal(1000)),
+                checkpoint=lambda: workspace.take_patch(sandbox),
+                scratch=sandbox.scratch,
+            )
+            await begin(log, "You mend. " * 200, "The issue. " * 200, agent.tools)
+            await agent.run(log)
+            log.close()
+            taken = _steps(log.trajectory)
+            floors = [await _floor(base_url, log.trajectory, agent, sandbox, steps) for steps in STEPS]
+        await sandboxes.close()
+    targets = (6.0, 9.0)
+    peers = ({"mini-swe-agent": 65.0, "OpenHands": 152.0}, {"mini-swe-agent": 108.0, "OpenHands": 219.0})
+    return [
+        Result(
+            name=f"agent_step_{steps}",
+            value=statistics.median(taken[steps - NEAR : steps]),
+            unit="ms",
+            floor=floor,
+            peers=peer,
+            target=target,
+        )
+        for steps, floor, peer, target in zip(STEPS, floors, peers, targets, strict=True)
+    ]
+
+
+def _steps(trajectory: Trajectory) -> list[float]:
+    """Milliseconds from each reply to the next, without those of the command."""
+    begun = None
+    command = 0.0
+    taken: list[float] = []
+    for entry in trajectory.entries:
+        match entry.event:
+            case Observed(observation=Ran(seconds=seconds)):
+                command = seconds
+            case Decided():
+                if begun is not None:
+                    taken.append(((entry.at - begun).total_seconds() - command) * 1000)
+                begun = entry.at
+            case _:
+                continue
+    return taken
+
+
+async def _floor(base_url: str, trajectory: Trajectory, agent: Agent, sandbox: Sandbox, steps: int) -> float:
+    places = [at for at, event in enumerate(trajectory) if isinstance(event, Decided)]
+    sent = written(messages(Trajectory(trajectory.entries[: places[steps]])), reader="m", sees=False)
+    body = {"model": "m", "messages": sent, "tools": [spec.as_openai() for spec in agent.tools.specs]}
+    taken: list[float] = []
+    async with httpx.AsyncClient() as client:
+        for number in range(NEAR):
+            begun = time.perf_counter()
+            (await client.post(f"{base_url}/chat/completions", json=body)).json()
+            ran = await sandbox.act(RunShell(command=f"echo floor {number}"))
+            assert isinstance(ran, Ran)
+            taken.append((time.perf_counter() - begun - ran.seconds) * 1000)
+    return statistics.median(taken)
+
+
+def _repository(path: Path) -> Path:
+    for number in range(FILES):
+        file = path / f"package_{number % 40}" / f"module_{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"def function_{number}():\n    return {number}\n" * 10)
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "All."]):
+        _git(path, arguments)
+    return path
+
+
+def _git(path: Path, arguments: Sequence[str]) -> None:
+    who = ("-c", "user.name=Benchmark", "-c", "user.email=benchmark@example.org")
+    subprocess.run(["git", *who, *arguments], cwd=path, check=True)
+
+
+if __name__ == "__main__":
+    report(measure())
