@@ -20,6 +20,7 @@ from runtime.wire import KEY, SOCKET
 
 CHECKOUT = Path(__file__).parents[2]
 DOCKER = pytest.param("docker", marks=pytest.mark.docker)
+LOOPBACK = pytest.param("loopback", marks=pytest.mark.slow)  # Docker goes the same way, and further
 MASKED = pytest.param("masked", marks=pytest.mark.slow)
 EXEC = pytest.param("exec", marks=[pytest.mark.docker, pytest.mark.slow])
 
@@ -71,7 +72,7 @@ async def opened(kind: str, place: Path) -> AsyncIterator[Sandbox]:
             await sandboxes.close()
 
 
-@pytest.fixture(params=["executor", "loopback", MASKED, DOCKER, EXEC])
+@pytest.fixture(params=["executor", LOOPBACK, MASKED, DOCKER, EXEC])
 async def sandbox(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[Sandbox]:
     """An empty sandbox of each kind."""
     async with opened(request.param, short_tmp) as sandbox:

@@ -106,6 +106,7 @@ async def trust(name: str, certificate: bytes) -> None:
     assert program.returncode == 0
 
 
+@pytest.mark.slow
 async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that_takes_all_memory(
     docker_sandboxes: Make,
 ) -> None:
@@ -131,6 +132,7 @@ async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that
     await sandboxes.close()
 
 
+@pytest.mark.slow
 async def test_the_browser_asks_nobody_for_what_no_page_wants(docker_sandboxes: Make) -> None:
     """What it asks its maker on its own would be named to the agent, and to the operator, as refused."""
     allowed = policy("allow-list")

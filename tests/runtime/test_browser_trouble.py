@@ -21,7 +21,7 @@ from runtime.proxy import Proxy
 from tests.runtime.browsing import Web, browsing
 from tests.runtime.hosts import ALLOWED, PUBLIC, Internet, internet
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -231,6 +231,7 @@ async def test_a_base_image_that_cannot_be_had_is_named() -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_what_changed_in_a_directory_is_found_among_many_files_whatever_their_names() -> None:
     fill = (
         "mkdir -p /many /ours/x /ours2 && cd /many && seq -f %0200.0f 8000 | xargs touch && touch /ours2/more && "

@@ -246,6 +246,7 @@ async def test_a_crowd_that_a_cell_leaves_running_is_killed_and_the_session_stay
         assert (await ran(kernel, "kept, {each.wait() for each in few + many}")).output == "(9, {-9})\n"
 
 
+@pytest.mark.slow
 async def test_a_session_that_does_not_listen_is_replaced(tmp_path: Path) -> None:
     async with kernel_in(tmp_path) as kernel:
         deaf = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)\n"

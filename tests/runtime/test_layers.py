@@ -77,6 +77,7 @@ async def test_the_same_folder_is_reused_other_code_updates_and_another_base_is_
     assert await make(engine, moved) == "built"
 
 
+@pytest.mark.slow
 async def test_updates_do_not_pile_up_for_ever(engine: Engine, layer: Layer) -> None:
     await make(engine, layer)
     image = await engine.image(layer.exact_tag)

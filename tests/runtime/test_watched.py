@@ -31,6 +31,7 @@ async def test_a_sandbox_that_outgrows_its_disk_is_ended_and_says_so(docker_sand
 
 
 @pytest.mark.docker
+@pytest.mark.slow
 async def test_the_same_files_fit_where_the_limit_is_larger(docker_sandboxes: Make) -> None:
     """The control of the case above; what lies in scratch is memory, and does not count."""
     async with docker_sandboxes(disk_mb=200).open(NAME) as sandbox:

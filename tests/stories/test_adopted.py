@@ -21,7 +21,7 @@ REMEMBER = Turn("Remember.", RunShell(command="X=kept; cd tests; echo note > /tm
 RECALL = RunShell(command="echo $X; pwd; cat /tmp/note; cd /workspace")
 
 
-@pytest.mark.parametrize("removed", [False, True])
+@pytest.mark.parametrize("removed", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, removed: bool) -> None:
     repository = Repository(tmp_path / "calc")
     repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})

@@ -79,6 +79,7 @@ async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(sce
     assert scene.world.writes == ()
 
 
+@pytest.mark.slow
 async def test_a_token_without_rights_proposes_nothing(scene: Scene) -> None:
     await scene.will(*MENDED)
     del scene.environment["PATCHWRIGHT_APP_ID"], scene.environment["PATCHWRIGHT_PRIVATE_KEY"]
@@ -245,6 +246,7 @@ async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scene: Scene)
     assert scene.world.writes == ()
 
 
+@pytest.mark.slow
 async def test_output_of_the_model_cannot_drive_the_terminal(
     scene: Scene, repository: Path, issue: Path
 ) -> None:

@@ -180,6 +180,7 @@ class Attacker:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 async def test_a_lent_secret_goes_out_by_no_way_that_there_is(scene: Scene, tmp_path: Path) -> None:
     secret = "lent-canary-4711-deploy"
     secrets = tmp_path / "secrets.toml"

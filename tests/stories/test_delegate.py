@@ -75,6 +75,7 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
     assert prompted.system.startswith("You find something out")
 
 
+@pytest.mark.slow
 async def test_an_investigator_that_fails_does_not_stop_the_work(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene()
     scene.environment["PATCHWRIGHT_DELEGATE_STEPS"] = "4"

@@ -54,6 +54,7 @@ async def test_the_demo_ends_with_a_tested_pull_request_in_docker(
     assert (told["outcome"], told["verdict"], told["draft"]) == ("delivered", "fixed", False)
 
 
+@pytest.mark.slow
 async def test_without_an_engine_the_demo_says_so_and_goes_on(short_tmp: Path) -> None:
     command = (sys.executable, "-m", "bot.cli", "demo")
     code, out, error = await played(*command, cwd=short_tmp, DOCKER_HOST="unix:///nowhere/docker.sock")

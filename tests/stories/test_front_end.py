@@ -35,7 +35,7 @@ def reports(prompt: str) -> str:
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param("local", marks=pytest.mark.browser),
+        pytest.param("local", marks=[pytest.mark.browser, pytest.mark.slow]),
         pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow]),
     ],
 )

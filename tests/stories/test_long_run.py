@@ -101,6 +101,7 @@ async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scene: Scene) 
     assert run.spent().prompt_tokens > sum(reply.usage.prompt_tokens for reply in run.decisions())
 
 
+@pytest.mark.slow
 async def test_a_model_that_takes_less_than_was_thought_is_sent_less_once_and_for_all(scene: Scene) -> None:
     endpoint = Tireless(steps=40, takes=14_000)
     run = await told(scene, endpoint)

@@ -33,7 +33,7 @@ def repository(tmp_path: Path) -> Path:
     return made.path
 
 
-@pytest.mark.parametrize("killed_at", [0, 3])
+@pytest.mark.parametrize("killed_at", [0, pytest.param(3, marks=pytest.mark.slow)])
 async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
     scene: Scene, repository: Path, tmp_path: Path, killed_at: int
 ) -> None:
