@@ -4,8 +4,9 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from runtime import program, streams
 from runtime.actions import (
@@ -29,7 +30,6 @@ from runtime.actions import (
     ViewFile,
     WriteBytes,
 )
-from runtime.browser import Browser
 from runtime.documents import Documents
 from runtime.editor import Editor
 from runtime.kernel import Kernel
@@ -51,6 +51,9 @@ from runtime.shell import Shell
 from runtime.streams import Stream
 from runtime.text import raw
 from runtime.tree import Tree, Unfit, missing
+
+if TYPE_CHECKING:
+    from runtime.browser import Browser
 
 
 class Executor:
@@ -75,11 +78,19 @@ class Executor:
         self._editor = Editor(self._tree, Documents(plugins))
         self._searching = Searching(self._tree, self._env, plugins)
         self._kernel = Kernel(self._tree.root, self._tree.scratch, env, plugins)
-        self._browser = Browser(self._tree.root, self._tree.scratch, env, plugins)
+        self._plugins = plugins
         self._oom_kills = oom_kills
         self._killed = oom_kills()
         self._streams: dict[str, Stream] = {}
         self._turn = asyncio.Lock()
+
+    @cached_property
+    def _browser(self) -> "Browser":
+        from runtime.browser import (
+            Browser,  # late: most sandboxes never look at a page, and all wait for imports
+        )
+
+        return Browser(self._tree.root, self._tree.scratch, self._env, self._plugins)
 
     @property
     def root(self) -> str:
@@ -105,7 +116,8 @@ class Executor:
         """End the shell, the kernel and the browser, and everything that they started."""
         for stream in self._streams.values():
             await stream.close()
-        await self._browser.close()
+        if "_browser" in vars(self):  # else it was never opened
+            await self._browser.close()
         await self._kernel.close()
         await self._shell.close()
 
