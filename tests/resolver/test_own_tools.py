@@ -1,10 +1,10 @@
-"""Typed functions as tools; the example of docs/tools.md is the first of them."""
+"""Typed functions as tools, the example of docs/tools.md among them."""
 
 import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
@@ -63,6 +63,16 @@ async def test_a_typed_function_is_described_checked_and_called(sandbox: Sandbox
         text="2 lines"
     )
     assert await tools.answer(tools.parse(call("add", a=2))) == Called(text="3")
+
+
+async def test_the_example_of_the_docs_works_as_it_stands(sandbox: Sandbox) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "tools.md").read_text()
+    names: dict[str, Any] = {}
+    exec(text.partition("```python\n")[2].partition("```")[0], names)  # noqa: S102  # our own words
+    tools = Tools([FunctionTool(names["count_lines"], sandbox)])
+    assert await tools.answer(tools.parse(call("count_lines", path="x.py"))) == Called(text="3 lines")
+    absent = await tools.answer(tools.parse(call("count_lines", path="it's absent")))
+    assert absent == Failed(reason="io", message="there is no file it's absent: list the directory first")
 
 
 async def test_what_is_off_the_schema_never_reaches_the_function(sandbox: Sandbox) -> None:
