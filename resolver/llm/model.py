@@ -112,3 +112,22 @@ class Model(Protocol):
 def unseen(pictures: int) -> str:
     """What a model that does not see is told in the place of pictures."""
     return f"[pictures left out: {pictures}; this model does not see]"
+
+
+class Around:
+    """What every wrapper of one model is: under its name, with another `reply`."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def sees(self) -> bool:
+        return self._model.sees
+
+    @property
+    def window(self) -> int | None:
+        return self._model.window

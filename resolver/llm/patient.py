@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from resolver.errors import ModelError
 from resolver.llm.bill import wasted, with_wasted
-from resolver.llm.model import Message, Model, Reply, ToolSpec
+from resolver.llm.model import Around, Message, Model, Reply, ToolSpec
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ LONGEST_WAIT = 60.0  # seconds, unless the provider asks for more
 SHORTEST_TRY = 30.0  # seconds that another try gets, however little of the budget is left
 
 
-class Patient:
+class Patient(Around):
     """A model that waits and tries again after failures that pass.
 
     `budget`: seconds for one reply, failed requests and waiting together; after a first failure there is one
@@ -34,22 +34,10 @@ class Patient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._model = model
+        super().__init__(model)
         self._budget = budget
         self._sleep = sleep
         self._jitter = jitter
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def sees(self) -> bool:
-        return self._model.sees
-
-    @property
-    def window(self) -> int | None:
-        return self._model.window
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         spent = 0.0

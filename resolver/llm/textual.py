@@ -3,31 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from resolver import prose
-from resolver.llm.model import FromModel, FromTool, FromUser, Message, Model, Reply, System, ToolSpec
+from resolver.llm.model import Around, FromModel, FromTool, FromUser, Message, Reply, System, ToolSpec
 from resolver.llm.written_calls import RESULT, read, write
 
 
-class Textual:
+class Textual(Around):
     """A model that gets the tools as text, and whose calls are read from what it writes.
 
     Results come back as what the user says; neighbouring messages of the user are one, since some of these models
     know only turns that alternate. A longer conversation begins with the same bytes as a shorter one.
     """
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def sees(self) -> bool:
-        return self._model.sees
-
-    @property
-    def window(self) -> int | None:
-        return self._model.window
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
         if not tools:

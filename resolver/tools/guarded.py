@@ -5,33 +5,21 @@ from typing import Any
 
 from resolver import prose
 from resolver.actions import Action, Result
-from resolver.llm.model import ToolSpec
 from resolver.risk import ORDER, Analyzer, Policy, Rating, Risk, highest
-from resolver.tools.tool import Tool
+from resolver.tools.tool import Around, Tool
 from runtime.observations import Failed
 
 FIELD = "security_risk"
 _REMEMBERED = 64  # calls: more than one reply may make
 
 
-class Guarded:
+class Guarded(Around):
     """A tool behind analyzers and a policy. The most severe rating counts."""
 
     def __init__(self, tool: Tool, analyzers: tuple[Analyzer, ...], policy: Policy) -> None:
-        self._tool = tool
+        super().__init__(tool)
         self._analyzers = analyzers
         self._policy = policy
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._tool.spec
-
-    @property
-    def kind(self) -> str:
-        return self._tool.kind
-
-    def parse(self, arguments: dict[str, Any]) -> Action:
-        return self._tool.parse(arguments)
 
     async def answer(self, action: Any) -> Result:
         rating = highest(*(analyzer.rate(action) for analyzer in self._analyzers))

@@ -5,29 +5,17 @@ What goes through the sandbox is masked there; these also speak from the host, o
 
 from typing import Any
 
-from resolver.actions import Action, Result
-from resolver.llm.model import ToolSpec
+from resolver.actions import Result
 from resolver.secrets import Secrets, masked
-from resolver.tools.tool import Tool
+from resolver.tools.tool import Around, Tool
 
 
-class Masked:
+class Masked(Around):
     """A tool that says no secret."""
 
     def __init__(self, tool: Tool, secrets: Secrets) -> None:
-        self._tool = tool
+        super().__init__(tool)
         self._secrets = secrets
-
-    @property
-    def spec(self) -> ToolSpec:
-        return self._tool.spec
-
-    @property
-    def kind(self) -> str:
-        return self._tool.kind
-
-    def parse(self, arguments: dict[str, Any]) -> Action:
-        return self._tool.parse(arguments)
 
     async def answer(self, action: Any) -> Result:
         return masked(await self._tool.answer(action), self._secrets)

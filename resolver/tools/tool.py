@@ -34,6 +34,24 @@ class Tool(Protocol):
     async def answer(self, action: Any) -> Result: ...
 
 
+class Around:
+    """What every wrapper of a tool is: the same to the model, with another `answer`."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._tool.spec
+
+    @property
+    def kind(self) -> str:
+        return self._tool.kind
+
+    def parse(self, arguments: dict[str, Any]) -> Action:
+        return self._tool.parse(arguments)
+
+
 ActionClass = TypeVar("ActionClass", bound=Frozen)
 
 
