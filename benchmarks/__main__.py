@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
-NOT_MEASURES = ("__init__", "__main__", "measure")
+NOT_MEASURES = ("__init__", "__main__", "endpoint", "measure")
 
 
 def main(names: list[str]) -> int:

@@ -7,14 +7,13 @@ the answer parsed. Peer: litellm's default route (the `openai` package), measure
 import asyncio
 import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 
 import httpx
 from pydantic import SecretStr
 
+from benchmarks.endpoint import instant
 from benchmarks.measure import Result, report
 from resolver.llm.chat import written
 from resolver.llm.litellm import LitellmModel, warm
@@ -24,42 +23,11 @@ from resolver.tools.talk import talk_tools
 TIMES = 40
 TOOLS = [tool.spec for tool in talk_tools()]
 
-_ENDPOINT = """
-import asyncio, json
-message = {"role": "assistant", "content": "ok"}
-usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
-body = json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": usage,
-                   "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}).encode()
-head = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body)
-
-async def serve(reader, writer):
-    while True:
-        try:
-            request = await reader.readuntil(b"\\r\\n\\r\\n")
-        except asyncio.IncompleteReadError:
-            return
-        fields = dict(line.lower().split(b": ", 1) for line in request.splitlines()[1:] if line)
-        await reader.readexactly(int(fields[b"content-length"]))
-        writer.write(head + body)
-
-async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-asyncio.run(main())
-"""
-
 
 def measure() -> list[Result]:
     """Medians, in milliseconds."""
-    endpoint = subprocess.Popen([sys.executable, "-c", _ENDPOINT], stdout=subprocess.PIPE, text=True)
-    assert endpoint.stdout is not None
-    try:
-        return asyncio.run(_measure(f"http://127.0.0.1:{int(endpoint.stdout.readline())}/v1"))
-    finally:
-        endpoint.kill()
-        endpoint.wait()
+    with instant(calls=False) as base_url:
+        return asyncio.run(_measure(base_url))
 
 
 async def _measure(base_url: str) -> list[Result]:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 import httpx
 from pydantic import SecretStr
 
+from benchmarks.endpoint import instant
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
 from resolver.agent import Agent, begin
@@ -40,49 +40,11 @@ from runtime.sandbox import Sandbox, SandboxSpec
 
 FILES, STEPS, NEAR = 2000, (50, 300), 20  # medians are taken over the NEAR steps before each
 
-_ENDPOINT = """
-import asyncio, itertools, json
-usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
-numbers = itertools.count()
-
-def body():
-    n = next(numbers)
-    call = {"id": f"call_{n}", "type": "function",
-            "function": {"name": "run_shell", "arguments": json.dumps({"command": f"echo step {n}"})}}
-    message = {"role": "assistant", "content": "Next.", "tool_calls": [call]}
-    return json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": usage,
-                       "choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}).encode()
-
-async def serve(reader, writer):
-    while True:
-        try:
-            request = await reader.readuntil(b"\\r\\n\\r\\n")
-        except asyncio.IncompleteReadError:
-            return
-        fields = dict(line.lower().split(b": ", 1) for line in request.splitlines()[1:] if line)
-        await reader.readexactly(int(fields[b"content-length"]))
-        answer = body()
-        writer.write(b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n"
-                     % len(answer) + answer)
-
-async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-asyncio.run(main())
-"""
-
 
 def measure() -> list[Result]:
     """Medians, in milliseconds."""
-    endpoint = subprocess.Popen([sys.executable, "-c", _ENDPOINT], stdout=subprocess.PIPE, text=True)
-    assert endpoint.stdout is not None
-    try:
-        return asyncio.run(_measure(f"http://127.0.0.1:{int(endpoint.stdout.readline())}/v1"))
-    finally:
-        endpoint.kill()
-        endpoint.wait()
+    with instant(calls=True) as base_url:
+        return asyncio.run(_measure(base_url))
 
 
 async def _measure(base_url: str) -> list[Result]:

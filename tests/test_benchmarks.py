@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import log
+from benchmarks.__main__ import NOT_MEASURES
 
-NOT_MEASURES = ("__init__", "__main__", "measure")
 MODULES = sorted(
     path.stem
     for path in (Path(__file__).parent.parent / "benchmarks").glob("*.py")
