@@ -8,7 +8,7 @@ from resolver.domain import Comment, SuiteRun, Thread
 from resolver.events import Prepared
 from resolver.instructions import Instructions
 from resolver.quotation import Quoted, quote
-from resolver.validate import Suite
+from resolver.suites.suite import Suite
 from runtime.frozen import Frozen
 
 BODY_LIMIT = 24_000  # characters of the text; the rest is cut and said to be

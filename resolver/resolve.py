@@ -38,7 +38,10 @@ from resolver.secrets import Secrets
 from resolver.settings import REPO_CONFIG_PATH, RepoConfig, repo_config
 from resolver.setup import with_dependencies
 from resolver.skills import find_skills
-from resolver.validate import Suite, find_suite, prove, run_suite
+from resolver.suites.find import find_suite
+from resolver.suites.run import run_suite
+from resolver.suites.suite import Suite
+from resolver.validate import prove
 from resolver.workspace import Workspace
 from runtime.actions import Execute
 from runtime.egress import Visit

@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from resolver.domain import Patch, SuiteRun, Verdict
-from resolver.validate import Suite, prove, run_suite
+from resolver.suites.run import run_suite
+from resolver.suites.suite import Suite
+from resolver.validate import prove
 from resolver.workspace import Workspace, Workspaces
 from runtime.local import LocalSandboxes
 from tests.resolver.repositories import Repository, changed

@@ -4,7 +4,7 @@ from resolver import prose
 from resolver.brief import BODY_LIMIT, brief, tree
 from resolver.domain import Comment, Issue, SuiteRun, User
 from resolver.quotation import quote
-from resolver.validate import Suite
+from resolver.suites.suite import Suite
 
 STRANGER = User(id=7, login="stranger")
 SUITE = Suite(command="python3 -m pytest", report="pytest", why="tests/ holds pytest's tests")

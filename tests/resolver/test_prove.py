@@ -3,7 +3,7 @@
 import pytest
 
 from resolver.domain import Verdict
-from resolver.validate import Suite
+from resolver.suites.suite import Suite
 from tests.resolver.proofs import BUG, FAILING, MENDED, TESTS
 
 

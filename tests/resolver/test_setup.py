@@ -12,7 +12,8 @@ from resolver import prose
 from resolver.events import Prepared
 from resolver.settings import RepoConfig, repo_config
 from resolver.setup import Setup, find_setup, with_dependencies
-from resolver.validate import prove, run_suite
+from resolver.suites.run import run_suite
+from resolver.validate import prove
 from resolver.workspace import Workspaces
 from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes

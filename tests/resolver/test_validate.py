@@ -5,7 +5,8 @@ import re
 import pytest
 
 from resolver.settings import RepoConfig
-from resolver.validate import Suite, find_suite
+from resolver.suites.find import find_suite
+from resolver.suites.suite import Suite
 from tests.resolver.proofs import BUG, FAILING, MENDED, TESTS
 
 # --- how to test --------------------------------------------------------------------------------------------
