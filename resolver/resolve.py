@@ -7,48 +7,37 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from resolver import prose
+from resolver.admission import admit, waiting
 from resolver.agent import Agent, begin
-from resolver.attachments import NOTHING, Attached, attachments, directory, put
+from resolver.attachments import NOTHING, Attached, attachments, put
 from resolver.bench import Bench, at_bench
-from resolver.brief import COMMENT_LIMIT, brief
+from resolver.brief import COMMENT_LIMIT
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
-    Asked,
-    Issue,
     Job,
-    JobId,
     Outcome,
     Patch,
-    PullRequest,
-    Refused,
     SuiteRun,
     Thread,
     Verdict,
 )
-from resolver.errors import LogError, UsageError
+from resolver.errors import UsageError
 from resolver.events import Connected, Ended, Judged, Resumed, Settled, Started, Told, Trajectory
-from resolver.forge import MAY_TRIGGER, Forge
+from resolver.forge import Forge
 from resolver.gate import missing
-from resolver.instructions import Instructions, instructions
+from resolver.instructions import instructions
 from resolver.kit import Kit, Reporting
-from resolver.log import Log, Logs
+from resolver.log import Log
 from resolver.outfit import outfit
+from resolver.preparing import first_message, masked_visits, prepared
 from resolver.quotation import quote
-from resolver.secrets import Secrets
-from resolver.settings import REPO_CONFIG_PATH, RepoConfig, repo_config
-from resolver.setup import with_dependencies
+from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.skills import find_skills
 from resolver.suites.find import find_suite
 from resolver.suites.run import run_suite
-from resolver.suites.suite import Suite
 from resolver.validate import prove
 from resolver.workspace import Workspace
-from runtime.actions import Execute
-from runtime.egress import Visit
-from runtime.observations import Executed
-from runtime.sandbox import Sandbox, Sandboxes
 
-BASELINE_WAIT = 5  # seconds that the first message waits for the tests' result at base; they go on after it
 UNJUDGED = Verdict(kind="untested", reason="The run waits for an answer: nothing was tested yet.")
 STILL_RUNNING = "still being run on the untouched code"  # as templates/prompts/brief.md.j2 says it
 REPAIRS = 1  # times a patch that breaks tests goes back to the agent
@@ -97,31 +86,6 @@ async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, rep
     return outcome
 
 
-async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> JobId | None:
-    """The run that waits for what this trigger says: the last one that reported in the thread, if it asked."""
-    if trajectory.resumed:
-        return trajectory.resumed.run
-    if trajectory.started or not job.command or not isinstance(thread, Issue):
-        return None
-    for run in reversed(thread.reports):
-        try:
-            last = await asyncio.to_thread(logs.read, JobId(run))
-            asked = last.resumed.run if last.resumed else JobId(run)  # an answer, behind which it asked again
-            work = await asyncio.to_thread(logs.read, asked) if last.resumed else last
-        except LogError:
-            continue  # of another machine, or removed
-        outcome = last.settled.outcome if last.settled else None
-        if isinstance(outcome, Refused):
-            continue
-        same = (
-            work.started is not None
-            and work.started.job.number == job.number
-            and work.started.job.repo == job.repo
-        )
-        return asked if same and isinstance(outcome, Asked) else None
-    return None
-
-
 async def answered(
     job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting
 ) -> Outcome:
@@ -134,20 +98,6 @@ async def answered(
             Told(text=prose.answer(job, quote(job.command, COMMENT_LIMIT)), source="comment", by=job.id)
         )
     return await settle(job, thread, log, kit, forge, reporting)
-
-
-async def admit(job: Job, thread: Thread, forge: Forge) -> Refused | None:
-    """Why this job is not done, if it is not.
-
-    The requester's permission is asked of the forge by numeric id: a label proves no more than triage rights.
-    """
-    if isinstance(thread, PullRequest):
-        return Refused(explanation=prose.refusal("pull_request", job))
-    if not thread.open:
-        return Refused(explanation=prose.refusal("closed", job))
-    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
-        return Refused(explanation=prose.refusal("permission", job))
-    return None
 
 
 def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, kit: Kit) -> Started:
@@ -233,7 +183,7 @@ async def attempt(
                 ending = await agent.run(log)
             finally:  # also when the sandbox is lost: what it did by the network is done
                 if visits := sandboxes.visits(name):
-                    await log.append(Connected(visits=_masked(visits, kit.secrets)))
+                    await log.append(Connected(visits=masked_visits(visits, kit.secrets)))
             if ending.reason == "asked":
                 return tried(ending, UNJUDGED)
             patch = _patch(log, workspace)
@@ -246,78 +196,6 @@ async def attempt(
 
     async with alongside(tests_at_base()) as before:
         return await at_bench(sandboxes, name, work, resumed=bool(trajectory.decisions()))
-
-
-def _masked(visits: tuple[Visit, ...], secrets: Secrets) -> tuple[Visit, ...]:
-    """A name that was asked for may hold what must not be told."""
-    return tuple(visit.model_copy(update={"host": secrets.mask(visit.host)}) for visit in visits)
-
-
-async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log, kit: Kit) -> Sandboxes:
-    """Sandboxes in which the repository's own set-up has been done, if it has one that works."""
-    assert log.trajectory.started is not None
-    sandboxes, event, visits = await with_dependencies(
-        workspace,
-        config,
-        kit.sandboxes,
-        name=f"{job.id}-setup",
-        source=log.trajectory.started.source,
-        seconds=kit.settings.setup_timeout,
-    )
-    if event is not None:
-        problem = kit.secrets.mask(event.problem) if event.problem else None
-        await log.append(event.model_copy(update={"problem": problem}))
-    if visits:
-        await log.append(Connected(visits=_masked(visits, kit.secrets)))
-    return sandboxes
-
-
-async def first_message(
-    job: Job,
-    workspace: Workspace,
-    sandbox: Sandbox,
-    log: Log,
-    suite: Suite | None,
-    before: asyncio.Task[SuiteRun | None],
-    told: Instructions,
-    attached: Attached,
-) -> str:
-    """What is asked, and what was found out before the agent's first step."""
-    done, _ = await asyncio.wait({before}, timeout=BASELINE_WAIT)
-    assert log.trajectory.started is not None
-    return prose.brief(
-        brief(
-            log.trajectory.started.thread,
-            job.command,
-            root=sandbox.root,
-            base=workspace.base,
-            files=await workspace.files(),
-            machine=await _machine(sandbox),
-            suite=suite,
-            before=before.result() if done else None,
-            prepared=log.trajectory.prepared,
-            instructions=told,
-            attached=attached,
-            attachments=directory(sandbox),
-        )
-    )
-
-
-_MACHINE = r"""
-for program in python3 node go cargo java ruby make; do
-    command -v "$program" >/dev/null || continue
-    case $program in
-        go) printf 'go: %s\n' "$(go version 2>&1 | head -n 1)" ;;
-        java) printf 'java: %s\n' "$(java -version 2>&1 | head -n 1)" ;;
-        *) printf '%s: %s\n' "$program" "$("$program" --version 2>&1 | head -n 1)" ;;
-    esac
-done
-"""
-
-
-async def _machine(sandbox: Sandbox) -> str:
-    seen = await sandbox.act(Execute(argv=("sh", "-c", _MACHINE), timeout=20))
-    return seen.stdout.decode(errors="replace").strip() if isinstance(seen, Executed) else ""
 
 
 def _patch(log: Log, workspace: Workspace) -> Patch:

@@ -1,0 +1,95 @@
+"""What is done for a run before the agent's first step: the repository's set-up, and the first message."""
+
+import asyncio
+
+from resolver import prose
+from resolver.attachments import Attached, directory
+from resolver.brief import brief
+from resolver.domain import Job, SuiteRun
+from resolver.events import Connected
+from resolver.instructions import Instructions
+from resolver.kit import Kit
+from resolver.log import Log
+from resolver.secrets import Secrets
+from resolver.settings import RepoConfig
+from resolver.setup import with_dependencies
+from resolver.suites.suite import Suite
+from resolver.workspace import Workspace
+from runtime.actions import Execute
+from runtime.egress import Visit
+from runtime.observations import Executed
+from runtime.sandbox import Sandbox, Sandboxes
+
+BASELINE_WAIT = 5  # seconds that the first message waits for the tests' result at base; they go on after it
+
+
+async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log, kit: Kit) -> Sandboxes:
+    """Sandboxes in which the repository's own set-up has been done, if it has one that works."""
+    assert log.trajectory.started is not None
+    sandboxes, event, visits = await with_dependencies(
+        workspace,
+        config,
+        kit.sandboxes,
+        name=f"{job.id}-setup",
+        source=log.trajectory.started.source,
+        seconds=kit.settings.setup_timeout,
+    )
+    if event is not None:
+        problem = kit.secrets.mask(event.problem) if event.problem else None
+        await log.append(event.model_copy(update={"problem": problem}))
+    if visits:
+        await log.append(Connected(visits=masked_visits(visits, kit.secrets)))
+    return sandboxes
+
+
+def masked_visits(visits: tuple[Visit, ...], secrets: Secrets) -> tuple[Visit, ...]:
+    """A name that was asked for may hold what must not be told."""
+    return tuple(visit.model_copy(update={"host": secrets.mask(visit.host)}) for visit in visits)
+
+
+async def first_message(
+    job: Job,
+    workspace: Workspace,
+    sandbox: Sandbox,
+    log: Log,
+    suite: Suite | None,
+    before: asyncio.Task[SuiteRun | None],
+    told: Instructions,
+    attached: Attached,
+) -> str:
+    """What is asked, and what was found out before the agent's first step."""
+    done, _ = await asyncio.wait({before}, timeout=BASELINE_WAIT)
+    assert log.trajectory.started is not None
+    return prose.brief(
+        brief(
+            log.trajectory.started.thread,
+            job.command,
+            root=sandbox.root,
+            base=workspace.base,
+            files=await workspace.files(),
+            machine=await _machine(sandbox),
+            suite=suite,
+            before=before.result() if done else None,
+            prepared=log.trajectory.prepared,
+            instructions=told,
+            attached=attached,
+            attachments=directory(sandbox),
+        )
+    )
+
+
+_MACHINE = r"""
+for program in python3 node go cargo java ruby make; do
+    command -v "$program" >/dev/null || continue
+    case $program in
+        go) printf 'go: %s\n' "$(go version 2>&1 | head -n 1)" ;;
+        java) printf 'java: %s\n' "$(java -version 2>&1 | head -n 1)" ;;
+        *) printf '%s: %s\n' "$program" "$("$program" --version 2>&1 | head -n 1)" ;;
+    esac
+done
+"""
+
+
+async def _machine(sandbox: Sandbox) -> str:
+    seen = await sandbox.act(Execute(argv=("sh", "-c", _MACHINE), timeout=20))
+    return seen.stdout.decode(errors="replace").strip() if isinstance(seen, Executed) else ""
