@@ -146,12 +146,21 @@ class SuiteRun(Frozen):
 VerdictKind = Literal["empty", "untested", "regressed", "fixed", "unproven"]
 
 
+class Opinion(Frozen):
+    """What a second model thinks of a patch, having read issue and diff."""
+
+    approves: bool
+    words: str
+    """Its reasons, for a reviewer."""
+    model: str
+
+
 class Verdict(Frozen):
     """What the test runs say about a patch; decided by them alone.
 
     empty: no diff. untested: no test run could be had. regressed: a test that passed at base fails with the
     patch, twice. fixed: nothing regressed, and a test that failed at base, on the code under test, passes now.
-    unproven: the rest.
+    unproven: the rest. `opinion` adds words to that and decides nothing.
     """
 
     kind: VerdictKind
@@ -160,6 +169,20 @@ class Verdict(Frozen):
     flaky: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """Passed at base and was not run, or was skipped, with the patch."""
+    rewritten: tuple[str, ...] = ()
+    """Tests that the patch changes or deletes, and that passed at base and fail with it as they were there."""
+    still_failing: tuple[str, ...] = ()
+    """Tests that the patch brings, and that fail with it, twice."""
+    weakened: tuple[str, ...] = ()
+    """What the patch takes away from tests that stay (checks, or by a skip the whole test), a sentence each."""
+    deleted: tuple[str, ...] = ()
+    """Test files that the patch deletes."""
+    set_aside: tuple[str, ...] = ()
+    """Files of the patch that decide how tests run: the tests were run without its change to them."""
+    partial: bool = False
+    """Only the tests that the change may affect were run; the whole suite is to follow, if it is needed."""
+    opinion: Opinion | None = None
+    """A second model's, where one was asked."""
     reason: str = ""
     """One sentence: why this kind and not a better one."""
     before: SuiteRun | None = None
