@@ -5,7 +5,7 @@ import re
 from typing import assert_never
 
 from bot.commands import find_command
-from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping
+from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping, ReviewSaid
 from resolver.domain import Job, JobId, User
 from runtime.frozen import Frozen
 
@@ -23,10 +23,7 @@ class Triggers(Frozen):
 
 
 def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
-    """The job that this delivery asks for, if any. Whether its sender may ask is for the forge to say, later.
-
-    A mention or label on a pull request is a job too: to be told "not there yet" is better than silence.
-    """
+    """The job that this delivery asks for, if any. Whether its sender may ask is for the forge to say, later."""
     match delivery:
         case Ping() | Ignored():
             return None
@@ -40,21 +37,37 @@ def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
             if (command := find_command(delivery.body, rules.mention)) is None:
                 return None
             return _job(delivery, "comment", str(delivery.comment_id), command=command)
+        case ReviewSaid():
+            if delivery.sender.bot or is_our_own(delivery, rules):
+                return None
+            if (command := find_command(delivery.body, rules.mention)) is None:
+                return None
+            return _of_review(delivery, command)
         case _:
             assert_never(delivery)
 
 
-def is_our_own(comment: CommentMade, rules: Triggers) -> bool:
+def _of_review(said: ReviewSaid, command: str) -> Job:
+    """One job for a review and all its inline comments, whichever of them mentions us and arrives first."""
+    if said.review is None:
+        return _job(said, "inline", str(said.inline), command=command).model_copy(
+            update={"inline": said.inline}
+        )
+    job = _job(said, "review", str(said.review), command=command)
+    return job.model_copy(update={"review": said.review})
+
+
+def is_our_own(comment: CommentMade | ReviewSaid, rules: Triggers) -> bool:
     """Whether we wrote it: through our App, or with a person's token and our tag.
 
     A quotation of our comment has the tag behind a `>`, so that a reply to it still counts.
     """
-    if rules.app_id is not None and rules.app_id in comment.through_app:
+    if isinstance(comment, CommentMade) and rules.app_id is not None and rules.app_id in comment.through_app:
         return True
     return any(line.lstrip().startswith(OWN_TAG) for line in comment.body.split("\n"))
 
 
-def _job(delivery: Labelled | CommentMade, *trigger: str, command: str = "") -> Job:
+def _job(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str, command: str = "") -> Job:
     return Job(
         id=identity(delivery, *trigger),
         repo=delivery.repo,
@@ -65,7 +78,7 @@ def _job(delivery: Labelled | CommentMade, *trigger: str, command: str = "") -> 
     )
 
 
-def identity(delivery: Labelled | CommentMade, *trigger: str) -> JobId:
+def identity(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str) -> JobId:
     """The trigger's name: the same for every delivery of it, safe as a directory's name, and readable."""
     parts = "\0".join((str(delivery.repo_id), str(delivery.number), *trigger))
     digest = hashlib.sha256(parts.encode()).hexdigest()[:12]

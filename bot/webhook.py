@@ -19,6 +19,12 @@ EVENT = "x-github-event"
 GUID = "x-github-delivery"
 
 
+EVENTS = frozenset(
+    {"issues", "pull_request", "issue_comment", "pull_request_review", "pull_request_review_comment"}
+)
+"""What we listen for, beside `ping`."""
+
+
 class Forged(Exception):
     """The delivery does not prove that it comes from GitHub."""
 
@@ -78,7 +84,24 @@ class CommentMade(Frozen):
     """None when the webhook is the repository's own, not an App's."""
 
 
-Delivery = Annotated[Ping | Ignored | Labelled | CommentMade, Field(discriminator="kind")]
+class ReviewSaid(Frozen):
+    """A review of a pull request was submitted, or one of its inline comments made, in any order."""
+
+    kind: Literal["review_said"] = "review_said"
+    repo: Repo
+    repo_id: int
+    number: int
+    review: int | None
+    """Id of the review; an inline comment that stands alone, or answers in a thread, has one of its own."""
+    inline: int | None
+    """Id of the inline comment; None: this is the review's own text."""
+    body: str
+    sender: Sender
+    installation: int | None
+    """None when the webhook is the repository's own, not an App's."""
+
+
+Delivery = Annotated[Ping | Ignored | Labelled | CommentMade | ReviewSaid, Field(discriminator="kind")]
 
 
 def verify(headers: Mapping[str, str], body: bytes, secret: str) -> Delivery:
@@ -105,7 +128,7 @@ def read(event: str, body: bytes) -> Delivery:
     """
     if event == "ping":
         return Ping()
-    if event not in ("issues", "pull_request", "issue_comment"):
+    if event not in EVENTS:
         return Ignored(event=event)
     action = _parse(_Event, body).action
     match event, action:
@@ -128,6 +151,14 @@ def read(event: str, body: bytes) -> Delivery:
                 through_app=app.names() if app else frozenset(),
                 installation=made.installation.id if made.installation else None,
             )
+        case "pull_request_review", "submitted":
+            review = _parse(_ReviewSubmitted, body)
+            return _reviewed(review, review.review.id, None, review.review.body)
+        case "pull_request_review_comment", "created":
+            inline = _parse(_InlineCreated, body)
+            return _reviewed(
+                inline, inline.comment.pull_request_review_id, inline.comment.id, inline.comment.body
+            )
         case _:
             return Ignored(event=event, action=action)
 
@@ -139,6 +170,19 @@ def _labelled(said: "_IssueLabeled | _PullLabeled", thread: "_Thread") -> Labell
         number=thread.number,
         label=said.label.name,
         at=thread.updated_at,
+        sender=said.sender.value(),
+        installation=said.installation.id if said.installation else None,
+    )
+
+
+def _reviewed(said: "_OnPull", review: int | None, inline: int | None, body: str | None) -> ReviewSaid:
+    return ReviewSaid(
+        repo=said.repo(),
+        repo_id=said.repository.id,
+        number=said.pull_request.number,
+        review=review,
+        inline=inline,
+        body=body or "",
         sender=said.sender.value(),
         installation=said.installation.id if said.installation else None,
     )
@@ -228,6 +272,33 @@ class _PullLabeled(_InRepository):
 class _CommentCreated(_InRepository):
     issue: _Thread
     comment: _Comment
+
+
+class _Review(_Part):
+    id: int
+    body: str | None
+
+
+class _Inline(_Part):
+    id: int
+    body: str | None
+    pull_request_review_id: int | None = None
+
+
+class _Numbered(_Part):
+    number: int = Field(ge=1)
+
+
+class _OnPull(_InRepository):
+    pull_request: _Numbered
+
+
+class _ReviewSubmitted(_OnPull):
+    review: _Review
+
+
+class _InlineCreated(_OnPull):
+    comment: _Inline
 
 
 _Model = TypeVar("_Model", bound=_Part)

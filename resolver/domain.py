@@ -45,6 +45,10 @@ class Job(Frozen):
     """What was asked beyond the issue itself: the text after the mention."""
     installation: int | None = None
     """App installation that may act on the repository; None with a token, or to be looked up."""
+    review: int | None = None
+    """Id of the review of a pull request that is the trigger, with all its inline comments; else None."""
+    inline: int | None = None
+    """Id of the inline comment that is the trigger, where it belongs to no review; else None."""
 
 
 class Comment(Frozen):
@@ -72,6 +76,24 @@ class Issue(Frozen):
     """Ids of the runs whose reports of ours stand in the thread, oldest first."""
 
 
+class ReviewThread(Frozen):
+    """A conversation about one place of a pull request."""
+
+    id: str
+    """The forge's own name for it."""
+    first: int
+    """Id of its first comment, which answers go to."""
+    path: str
+    line: int | None
+    """In the file as the pull request has it; None: about the whole file, or a line that is gone."""
+    hunk: str
+    """The lines of the diff that lead to it; empty: none are shown."""
+    resolved: bool
+    asked: bool = False
+    """Whether the trigger stands in it."""
+    comments: tuple[Comment, ...]
+
+
 class PullRequest(Frozen):
     """A pull request as the forge shows it."""
 
@@ -92,6 +114,18 @@ class PullRequest(Frozen):
     draft: bool
     same_repository: bool
     """False for a pull request from a fork."""
+    base_sha: str = ""
+    """Commit of the base branch whose settings and instructions hold; empty: not looked up."""
+    head_repo: Repo | None = None
+    """Where the head branch is; None: that repository is gone, or was not asked for."""
+    maintainer_can_modify: bool = False
+    """Whether a fork's owner lets those push to it who may write to the repository."""
+    threads: tuple[ReviewThread, ...] = ()
+    """Oldest first."""
+    review: Comment | None = None
+    """What was written in the review that is the trigger, beside its inline comments; None: nothing, or no review."""
+    reports: tuple[str, ...] = ()
+    """Ids of the runs whose reports of ours stand in its conversation, oldest first."""
 
 
 Thread = Annotated[Issue | PullRequest, Field(discriminator="kind")]

@@ -28,6 +28,30 @@ COMMENTED: dict[str, Any] = {
     "sender": SENDER | {"type": "Bot"},
 }
 
+PULL = {"number": 8, "state": "open", "draft": False, "head": {"sha": "c0ffee"}}
+REVIEWED: dict[str, Any] = {
+    "action": "submitted",
+    "review": {"id": 61, "body": "@agent mind these", "state": "commented", "user": SENDER},
+    "pull_request": PULL,
+    "repository": REPOSITORY,
+    "sender": SENDER,
+}
+INLINE: dict[str, Any] = {
+    "action": "created",
+    "comment": {
+        "id": 501,
+        "pull_request_review_id": 61,
+        "path": "calc.py",
+        "line": 2,
+        "diff_hunk": "@@ -1 +1 @@",
+        "body": "@agent why not a + b?",
+    },
+    "pull_request": PULL,
+    "repository": REPOSITORY,
+    "sender": SENDER,
+    "installation": {"id": 31, "node_id": "x"},
+}
+
 
 def signed(event: str, payload: object, *, secret: str = SECRET) -> tuple[dict[str, str], bytes]:
     """Headers and body as GitHub sends them."""

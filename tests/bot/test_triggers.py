@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bot.triggers import Triggers, job_for
-from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping, Sender
+from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping, ReviewSaid, Sender
 from resolver.domain import Job, Repo, User
 
 RULES = Triggers(label="fix-me", mention="@agent", app_id="4711")
@@ -39,6 +39,20 @@ def comment(body: str, **but: Any) -> CommentMade:
         "installation": None,
     }
     return CommentMade(**said | but)
+
+
+def review(body: str, **but: Any) -> ReviewSaid:
+    said = {
+        "repo": Repo(owner="Acme", name="sample.py"),
+        "repo_id": 99,
+        "number": 8,
+        "review": 61,
+        "inline": None,
+        "body": body,
+        "sender": MAINTAINER,
+        "installation": None,
+    }
+    return ReviewSaid(**said | but)
 
 
 def wanted(delivery: Delivery) -> Job:
@@ -77,10 +91,40 @@ def test_a_mention_asks_for_what_follows_it() -> None:
         comment("@agent again", through_app=frozenset({"4711", "patchwright"})),
         comment("<!-- patchwright:status -->\nSay `@agent stop`, or @agent stop"),
         comment("Say @agent stop\r\n  <!-- patchwright:status -->"),
+        review(""),
+        review("looks good"),
+        review("@agent go", sender=BOT),
+        review("<!-- patchwright:a-run -->\nAs @agent said", inline=7),
     ],
 )
 def test_these_ask_for_nothing(delivery: Delivery) -> None:
     assert job_for(delivery, RULES) is None
+
+
+def test_a_review_and_all_its_comments_are_one_job_whichever_of_them_mentions_us() -> None:
+    jobs = [
+        wanted(review("@agent mind these")),
+        wanted(review("@agent why not a + b?", inline=501, installation=31)),
+        wanted(review("This too, @agent", inline=502)),
+    ]
+    assert len({job.id for job in jobs}) == 1
+    assert {(job.number, job.review, job.inline) for job in jobs} == {(8, 61, None)}
+
+
+def test_an_inline_comment_without_a_review_is_a_job_of_its_own() -> None:
+    one, other = (wanted(review("@agent fix", review=None, inline=number)) for number in (501, 502))
+    assert one.id != other.id
+    assert (one.review, one.inline, one.command) == (None, 501, "fix")
+
+
+def test_a_review_and_a_comment_of_the_same_number_are_two_jobs() -> None:
+    ids = {
+        wanted(review("@agent go", review=61)).id,
+        wanted(review("@agent go", review=None, inline=61)).id,
+        wanted(comment("@agent go", comment_id=61, number=8)).id,
+        wanted(review("@agent go", review=62)).id,
+    }
+    assert len(ids) == 4
 
 
 def test_a_person_who_writes_through_somebody_elses_app_is_heard() -> None:

@@ -3,12 +3,32 @@
 import hashlib
 import hmac
 import json
+from typing import Any
 
 import pytest
 
-from bot.webhook import CommentMade, Forged, Ignored, Labelled, Ping, Sender, Unreadable, verify
+from bot.webhook import (
+    CommentMade,
+    Forged,
+    Ignored,
+    Labelled,
+    Ping,
+    ReviewSaid,
+    Sender,
+    Unreadable,
+    verify,
+)
 from resolver.domain import Repo
-from tests.bot.deliveries import COMMENTED, LABELED, PULL_LABELED, REPOSITORY, SECRET, signed
+from tests.bot.deliveries import (
+    COMMENTED,
+    INLINE,
+    LABELED,
+    PULL_LABELED,
+    REPOSITORY,
+    REVIEWED,
+    SECRET,
+    signed,
+)
 
 
 def test_githubs_own_example_signature_is_accepted() -> None:
@@ -42,6 +62,40 @@ def test_a_label_put_on_a_pull_request_is_read() -> None:
         sender=Sender(id=5, login="maintainer", bot=False),
         installation=31,
     )
+
+
+def test_a_review_and_its_inline_comments_say_that_they_belong_together() -> None:
+    said = {
+        "repo": Repo(owner="acme", name="sample"),
+        "repo_id": 99,
+        "number": 8,
+        "review": 61,
+        "sender": Sender(id=5, login="maintainer", bot=False),
+    }
+    assert verify(*signed("pull_request_review", REVIEWED), SECRET) == ReviewSaid(
+        **said, inline=None, body="@agent mind these", installation=None
+    )
+    assert verify(*signed("pull_request_review_comment", INLINE), SECRET) == ReviewSaid(
+        **said, inline=501, body="@agent why not a + b?", installation=31
+    )
+
+
+def test_a_review_without_a_text_is_read() -> None:
+    payload = REVIEWED | {"review": REVIEWED["review"] | {"body": None}}
+    delivery = verify(*signed("pull_request_review", payload), SECRET)
+    assert isinstance(delivery, ReviewSaid) and delivery.body == ""
+
+
+@pytest.mark.parametrize(
+    ("event", "payload", "action"),
+    [
+        ("pull_request_review", REVIEWED, "edited"),
+        ("pull_request_review", REVIEWED, "dismissed"),
+        ("pull_request_review_comment", INLINE, "edited"),
+    ],
+)
+def test_what_was_edited_later_in_a_review_asks_for_nothing(event: str, payload: Any, action: str) -> None:
+    assert verify(*signed(event, payload | {"action": action}), SECRET) == Ignored(event=event, action=action)
 
 
 def test_a_managed_user_may_own_a_repository() -> None:
