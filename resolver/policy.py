@@ -1,7 +1,7 @@
-"""What a patch may contain when it is to leave the sandbox, and what a reviewer should look at first.
+"""What of a patch may leave the sandbox, and what a reviewer should look at first.
 
 `git apply` refuses `../x`, absolute paths and `.git/`. It accepts symbolic links to anywhere, submodules and
-workflows, so this does not.
+workflows, so this leaves them out: before the proof, so that what is judged is what is delivered.
 """
 
 import posixpath
@@ -9,13 +9,14 @@ import re
 import unicodedata
 from fnmatch import fnmatchcase
 
+from pydantic import Field
+
 from resolver.domain import Patch
+from resolver.noteworthy import in_text
 from resolver.proof_files import decides_how_tests_run, is_test
-from resolver.tree import MAX_DIFF
 from resolver.workspace import ABSENT, GITLINK, SYMLINK, Change, Workspace
 from runtime.frozen import Frozen
 
-MAX_CHANGES = 100  # paths
 MOST_SENTENCES = 10  # of one kind in an answer to a person
 
 FORBIDDEN = (
@@ -57,6 +58,29 @@ MANIFESTS = re.compile(
 )
 
 
+class Bounds(Frozen):
+    """What the operator lets a patch be."""
+
+    files: int = Field(default=100, ge=1)
+    """Paths that it changes."""
+    megabytes: float = Field(default=4, gt=0)
+    """Of its diff, and of what it adds to the tree; 1 MB is 1,000,000 bytes."""
+    allowed: tuple[str, ...] = ()
+    """Patterns of paths that are not left to maintainers, such as `.github/workflows/*`; case does not matter."""
+
+
+USUAL = Bounds()
+
+
+class Permitted(Frozen):
+    """What of a patch may leave the sandbox."""
+
+    patch: Patch
+    """The rest of it; empty when nothing may."""
+    left_out: tuple[str, ...] = ()
+    """One sentence for each thing that may not, and why."""
+
+
 class Contents(Frozen):
     """What a patch contains, as far as policy is concerned."""
 
@@ -68,26 +92,49 @@ class Contents(Frozen):
     """One sentence for each thing that a reviewer should look at."""
 
 
-async def check(workspace: Workspace, patch: Patch) -> Contents:
+async def permitted(workspace: Workspace, patch: Patch, bounds: Bounds = USUAL) -> Permitted:
+    """The patch without what may not be proposed; without anything when it is too much.
+
+    Raises WorkspaceError when git does not accept it at all.
+    """
+    if patch.empty:
+        return Permitted(patch=patch)
+    changes = await workspace.changes(patch)
+    objections = {
+        change.path: sentence for change in changes if (sentence := _objection(change, bounds)) is not None
+    }
+    kept = tuple(change for change in changes if change.path not in objections)
+    rest = await workspace.without(patch, frozenset(objections)) if objections else patch
+    excess = _excess(kept, len(rest.diff), bounds)
+    left_out = _bounded([*excess, *objections.values()])
+    return Permitted(patch=Patch(base=patch.base, diff=b"") if excess else rest, left_out=left_out)
+
+
+async def check(workspace: Workspace, patch: Patch, bounds: Bounds = USUAL) -> Contents:
     """What is in the patch. Raises WorkspaceError when git does not accept it at all."""
-    return assess(await workspace.changes(patch), len(patch.diff))
-
-
-def assess(changes: tuple[Change, ...], size: int) -> Contents:
-    """What these changes, `size` bytes of diff, mean for policy."""
-    refused = [sentence for change in changes if (sentence := _objection(change))]
-    if len(changes) > MAX_CHANGES:
-        refused.insert(0, f"It touches {len(changes)} files; {MAX_CHANGES} are the limit.")
-    growth = sum(max(0, change.size - change.old_size) for change in changes)
-    if max(size, growth) > MAX_DIFF:
-        refused.insert(0, f"It adds {max(size, growth) / 1e6:.1f} MB; {MAX_DIFF / 1e6:.0f} MB are the limit.")
+    changes = await workspace.changes(patch)
+    refused = [sentence for change in changes if (sentence := _objection(change, bounds))]
     notes = [sentence for change in changes if (sentence := _note(change))]
     return Contents(
-        files=tuple(change.path for change in changes), refused=_bounded(refused), notes=_bounded(notes)
+        files=tuple(change.path for change in changes),
+        refused=_bounded([*_excess(changes, len(patch.diff), bounds), *refused]),
+        notes=_bounded([*notes, *await in_text(workspace, patch, changes)]),
     )
 
 
-def _objection(change: Change) -> str | None:
+def _excess(changes: tuple[Change, ...], size: int, bounds: Bounds) -> list[str]:
+    """Why these changes, `size` bytes of diff, are too much."""
+    sentences = []
+    growth = sum(max(0, change.size - change.old_size) for change in changes)
+    if max(size, growth) > bounds.megabytes * 1e6:
+        most = f"{bounds.megabytes:g} MB are the limit"
+        sentences.append(f"It adds {max(size, growth) / 1e6:.1f} MB; {most}.")
+    if len(changes) > bounds.files:
+        sentences.append(f"It touches {len(changes)} files; {bounds.files} are the limit.")
+    return sentences
+
+
+def _objection(change: Change, bounds: Bounds) -> str | None:
     """Why this change may not be proposed; None: it may."""
     path = change.path
     known = f"/{path}".casefold()
@@ -99,6 +146,8 @@ def _objection(change: Change) -> str | None:
         return f"{path} is a symbolic link that points out of the repository, to {_printable(change.link or '')}."
     if ".git" in known.split("/"):
         return f"{path} is git's own."
+    if any(fnmatchcase(known, f"/{pattern.lstrip('/')}".casefold()) for pattern in bounds.allowed):
+        return None
     for patterns, why in FORBIDDEN:
         if any(fnmatchcase(known, pattern) for pattern in patterns):
             return f"{path} is left to maintainers: {why}."

@@ -202,12 +202,39 @@ class Workspace:
 
     async def part(self, patch: Patch, paths: tuple[str, ...]) -> Patch:
         """The patch, as far as it is about these paths."""
-        diff = await run_git(
+        return Patch(base=self.base, diff=await self._difference(await self.tree(patch), *paths))
+
+    async def without(self, patch: Patch, paths: frozenset[str]) -> Patch:
+        """The patch, but these paths (as `changes` shows them) are as they are at base."""
+        changed = await self.tree(patch)
+        raw = await run_git(
+            *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, changed), git_dir=self.git_dir
+        )
+        fields = raw.split(b"\0")
+        undone = b"".join(
+            b"%b %b\t%b\0" % (old_mode.lstrip(b":"), old_id, path)
+            for facts, path in zip(fields[::2], fields[1::2], strict=False)
+            for old_mode, _, old_id, _, _ in [facts.split()]
+            if _shown(path) in paths
+        )
+        with tempfile.TemporaryDirectory(prefix="index-", dir=self.git_dir) as scratch:
+            index = {"GIT_INDEX_FILE": f"{scratch}/index"}
+            await run_git("read-tree", changed, git_dir=self.git_dir, environment=index)
+            await run_git(
+                *("update-index", "-z", "--replace", "--index-info"),
+                git_dir=self.git_dir,
+                environment=index,
+                stdin=undone,
+            )
+            kept = (await run_git("write-tree", git_dir=self.git_dir, environment=index)).decode().strip()
+        return Patch(base=self.base, diff=await self._difference(kept))
+
+    async def _difference(self, tree: str, *paths: str) -> bytes:
+        return await run_git(
             *("diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-color"),
-            *(self.base, await self.tree(patch), "--", *paths),
+            *(self.base, tree, "--", *paths),
             git_dir=self.git_dir,
         )
-        return Patch(base=self.base, diff=diff)
 
     async def content(self, patch: Patch, path: str) -> bytes | None:
         """A file with the patch, whole; None when it is no file then."""
@@ -220,6 +247,8 @@ class Workspace:
 
     async def _sizes(self, object_ids: list[str]) -> dict[str, int]:
         """Bytes of each object that is here (a submodule's commit is not)."""
+        if not object_ids:
+            return {}
         answer = await run_git(
             *("cat-file", "--batch-check=%(objectname) %(objectsize)"),
             git_dir=self.git_dir,

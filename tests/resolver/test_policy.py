@@ -6,7 +6,7 @@ import pytest
 
 from resolver.domain import Patch
 from resolver.errors import WorkspaceError
-from resolver.policy import Contents, check
+from resolver.policy import USUAL, Bounds, Contents, Permitted, check, permitted
 from resolver.workspace import Workspaces
 from tests.resolver.repositories import Repository
 
@@ -163,3 +163,97 @@ async def test_a_long_list_of_objections_is_cut_and_says_so(judged, repository: 
         repository.write(f".github/workflows/{number:02}.yml", "")
     refused = (await judged()).refused
     assert len(refused) == 11 and refused[-1] == "There are 4 more like these."
+
+
+# --- what may go, without what may not ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def allowed(repository: Repository, workspaces: Workspaces):
+    """What may go of the work tree as it is, and the names of what is in it."""
+    base = repository.commit({"a.py": "x = 1\n", ".github/workflows/ci.yml": "on: push\n", "run/me": "old\n"})
+
+    async def part(bounds: Bounds = USUAL) -> tuple[Permitted, tuple[str, ...]]:
+        repository.git("add", "--all", "--force")
+        patch = Patch(base=base, diff=raw_diff(repository))
+        async with workspaces.local(repository.path) as workspace:
+            kept = await permitted(workspace, patch, bounds)
+            return kept, tuple(change.path for change in await workspace.changes(kept.patch))
+
+    return part
+
+
+WORKFLOW = ".github/workflows/ci.yml is left to maintainers: it runs in CI."
+
+
+async def test_what_may_go_goes_and_what_may_not_is_left_out_with_the_reason(
+    allowed, repository: Repository
+) -> None:
+    repository.write("a.py", "x = 2\n")
+    repository.write(".github/workflows/ci.yml", "on: [push, pull_request]\n")
+    repository.write("logo.png", bytes(range(256)))
+    (repository.path / os.fsdecode(b"caf\xe9.txt")).write_bytes(b"\xe9\r\n")
+    (repository.path / "etc").symlink_to("/etc/passwd")
+    kept, files = await allowed()
+    assert files == ("a.py", "caf\\xe9.txt", "logo.png")
+    assert kept.left_out == (
+        WORKFLOW,
+        "etc is a symbolic link that points out of the repository, to /etc/passwd.",
+    )
+
+
+async def test_a_patch_without_objections_is_not_touched(allowed, repository: Repository) -> None:
+    repository.write("a.py", "x = 2\n")
+    repository.git("add", "--all")
+    kept, _ = await allowed()
+    assert (kept.patch.diff, kept.left_out) == (raw_diff(repository), ())
+
+
+async def test_a_deleted_or_moved_workflow_stays_where_it_was(allowed, repository: Repository) -> None:
+    repository.git("mv", ".github/workflows/ci.yml", "ci.yml")
+    kept, files = await allowed()
+    assert (files, kept.left_out) == (("ci.yml",), (WORKFLOW,))
+
+
+async def test_a_file_in_the_place_of_the_workflows_goes_with_them(allowed, repository: Repository) -> None:
+    repository.git("rm", "-r", "--quiet", ".github")
+    repository.write(".github", "a file\n")
+    kept, files = await allowed()
+    assert (files, kept.left_out) == ((), (WORKFLOW,))
+
+
+async def test_nothing_goes_of_a_patch_that_is_about_forbidden_paths_alone(
+    allowed, repository: Repository
+) -> None:
+    repository.write(".github/workflows/ci.yml", "on: []\n")
+    kept, files = await allowed()
+    assert (kept.patch.empty, files, kept.left_out) == (True, (), (WORKFLOW,))
+
+
+async def test_nothing_goes_of_a_patch_that_is_too_much(allowed, repository: Repository) -> None:
+    for number in range(4):
+        repository.write(f"{number}.py", "")
+    assert (await allowed(Bounds(files=4)))[0].left_out == ()
+    kept, _ = await allowed(Bounds(files=3))
+    assert (kept.patch.empty, kept.left_out) == (True, ("It touches 4 files; 3 are the limit.",))
+
+
+async def test_what_is_left_out_does_not_count_as_much(allowed, repository: Repository) -> None:
+    repository.write(".github/workflows/big.yml", os.urandom(6_000_000).hex())
+    repository.write("a.py", "x = 2\n")
+    kept, files = await allowed()
+    assert files == ("a.py",)
+    assert kept.left_out == (".github/workflows/big.yml is left to maintainers: it runs in CI.",)
+
+
+async def test_the_operator_may_allow_a_path_and_more_of_everything(allowed, repository: Repository) -> None:
+    repository.write(".github/workflows/ci.yml", "on: []\n")
+    repository.write("big.bin", os.urandom(6_000_000))
+    kept, files = await allowed(Bounds(megabytes=10, allowed=(".github/Workflows/*",)))
+    assert (files, kept.left_out) == ((".github/workflows/ci.yml", "big.bin"), ())
+
+
+async def test_no_switch_allows_a_link_out_of_the_tree(allowed, repository: Repository) -> None:
+    (repository.path / "etc").symlink_to("/etc")
+    kept, files = await allowed(Bounds(allowed=("*",)))
+    assert (files, len(kept.left_out)) == ((), 1)
