@@ -9,16 +9,15 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from resolver.actions import Plan
+from resolver.circumstances import Connected, Prepared
 from resolver.domain import Asked, Commented, Delivered, Outcome, Refused, Spent, Verdict
 from resolver.events import (
     Checkpointed,
-    Connected,
     Decided,
     Ended,
     Entry,
     Judged,
     Observed,
-    Prepared,
     Settled,
     Started,
     Told,

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from resolver.attachments import Attached
+from resolver.circumstances import Prepared
 from resolver.domain import Comment, SuiteRun, Thread
-from resolver.events import Prepared
 from resolver.instructions import Instructions
 from resolver.quotation import Quoted, quote
 from resolver.suites.suite import Suite

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from resolver.actions import Action, AnswerField, Called, Reported, Result
+from resolver.circumstances import Configured, Connected, Prepared
 from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
 from runtime.egress import Network, Visit, merged
 from runtime.frozen import Frozen
@@ -87,20 +88,6 @@ class Assigned(Frozen):
     """Addresses that the run which asks has read: not made up, if they are gone to."""
     searchable: bool = False
     """The run which asks can search the web."""
-
-
-class Prepared(Frozen):
-    """The repository's own set-up was done, found done, or failed."""
-
-    kind: Literal["prepared"] = "prepared"
-    commands: tuple[str, ...]
-    warm: bool
-    """An earlier run had done it."""
-    seconds: float
-    skipped: tuple[str, ...] = ()
-    """Programs that the image lacks, so that their part was left out."""
-    problem: str | None = None
-    """Why the run goes on without it."""
 
 
 class Prompted(Frozen):
@@ -214,13 +201,6 @@ class Judged(Frozen):
     verdict: Verdict
 
 
-class Connected(Frozen):
-    """The agent's sandbox went, or tried to go, by the network since the last entry of this kind."""
-
-    kind: Literal["connected"] = "connected"
-    visits: tuple[Visit, ...]
-
-
 class Resumed(Frozen):
     """This trigger answers an earlier run: the work goes on in that one's log, and this one says how it settled."""
 
@@ -238,6 +218,7 @@ class Settled(Frozen):
 Event = Annotated[
     Started
     | Assigned
+    | Configured
     | Prepared
     | Prompted
     | Told

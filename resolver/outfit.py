@@ -9,6 +9,7 @@ from resolver import rules
 from resolver.actions import Delegate, Reported
 from resolver.agent import Agent
 from resolver.bench import Bench
+from resolver.circumstances import Connected
 from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
 from resolver.domain import Job, Patch
 from resolver.events import Call, Consulted, Told, Usage
@@ -30,6 +31,7 @@ from resolver.tools.handover import Handover
 from resolver.tools.investigate import NO_TOOLS, Investigating, report_tools
 from resolver.tools.masked import Masked as MaskedTool
 from resolver.tools.mcp import mcp_tools
+from resolver.tools.mcp_way import Outside
 from resolver.tools.own import own_tools
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.search import search_tools
@@ -98,7 +100,11 @@ async def outfit(
     def left_out(line: str) -> None:
         logger.warning("MCP server left out", extra={"job": job.id, "error": line})
 
-    async with mcp_tools(kit.settings.mcp_servers, sandbox, left_out) as foreign:
+    outside = Outside.of(kit.settings)
+    async with (
+        accounted(outside, log),
+        mcp_tools(kit.settings.mcp_servers, sandbox, left_out, outside) as foreign,
+    ):
         brought = [MaskedTool(tool, kit.secrets) for tool in (*own_tools(sandbox), *foreign)]
         acting = guarded(
             (*sandbox_tools(sandbox, plugins), *brought, *search_tools(kit.settings, log, kit.secrets)),
@@ -128,6 +134,16 @@ async def outfit(
             gate=lambda trajectory: missing(trajectory, test_command),
         )
         yield Outfit(agent, sandbox, tuple(lent))
+
+
+@asynccontextmanager
+async def accounted(outside: Outside, log: Log) -> AsyncIterator[None]:
+    """Keep what the host did by the network for the agent, however that ends."""
+    try:
+        yield
+    finally:
+        if visits := outside.visits():
+            await log.append(Connected(visits=visits, by="host"))
 
 
 def investigator(

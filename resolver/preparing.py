@@ -5,8 +5,8 @@ import asyncio
 from resolver import prose
 from resolver.attachments import Attached, directory
 from resolver.brief import brief
+from resolver.circumstances import Connected
 from resolver.domain import Job, SuiteRun
-from resolver.events import Connected
 from resolver.instructions import Instructions
 from resolver.kit import Kit
 from resolver.log import Log

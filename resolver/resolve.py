@@ -12,6 +12,7 @@ from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, put
 from resolver.bench import Bench, at_bench
 from resolver.brief import COMMENT_LIMIT
+from resolver.circumstances import Connected
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
     Job,
@@ -22,7 +23,7 @@ from resolver.domain import (
     Verdict,
 )
 from resolver.errors import UsageError
-from resolver.events import Connected, Ended, Judged, Resumed, Settled, Started, Told, Trajectory
+from resolver.events import Ended, Judged, Resumed, Settled, Started, Told, Trajectory
 from resolver.forge import Forge
 from resolver.gate import missing
 from resolver.instructions import instructions

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from resolver import prose
+from resolver.circumstances import Prepared
 from resolver.errors import ResolverError
-from resolver.events import Prepared
 from resolver.pytest_plugins import CONFIGURATIONS, plugins_wanted
 from resolver.settings import RepoConfig
 from resolver.workspace import Workspace

@@ -20,8 +20,9 @@ from resolver.actions import (
     SearchWeb,
     Think,
 )
+from resolver.circumstances import Prepared
 from resolver.domain import Spent
-from resolver.events import Call, Decided, Delegated, Observed, Prepared, Trajectory
+from resolver.events import Call, Decided, Delegated, Observed, Trajectory
 from resolver.gate import plan, reproduced
 from runtime.actions import (
     CreateFile,

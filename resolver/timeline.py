@@ -6,11 +6,11 @@ from datetime import datetime
 
 from resolver import prose
 from resolver.calls_shown import Kind, answered, asked, came_of, caption, head, is_bad, kind, took
+from resolver.circumstances import Connected, Prepared
 from resolver.domain import RunId, Spent
 from resolver.events import (
     Call,
     Condensed,
-    Connected,
     Consulted,
     Decided,
     Delegated,
@@ -18,7 +18,6 @@ from resolver.events import (
     Entry,
     Judged,
     Observed,
-    Prepared,
     Prompted,
     Resumed,
     Settled,
@@ -196,7 +195,7 @@ class _Teller:
                 return Item(
                     id, "program", at, f"{why}he conversation was shortened", facts=size, exhibits=kept
                 )
-            case Connected(visits=visits):
+            case Connected(visits=visits, by=by):
                 refused = [f"refused {each.host}: {WHY[each.refused]}" for each in visits if each.refused]
                 hosts = dict.fromkeys(each.host for each in visits if not each.refused)
                 went = ", ".join((*hosts, *([f"{len(refused)} refused"] if refused else ())))
@@ -205,7 +204,7 @@ class _Teller:
                     id,
                     "program",
                     at,
-                    "The sandbox used the network",
+                    "The sandbox used the network" if by == "sandbox" else "MCP servers were called",
                     clip(went),
                     bool(refused),
                     exhibits=told,

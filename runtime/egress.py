@@ -64,6 +64,8 @@ class Policy(Frozen):
     """Names, lower-case; `*.example.org` stands for every name below. None: every public host."""
     trusted: frozenset[tuple[str, int]] = frozenset()
     """Hosts and ports that the operator named as their own (a package index): at any port, at any address."""
+    named: frozenset[tuple[str, int]] = frozenset()
+    """The same, but at public addresses alone."""
     addresses: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that count as public: where a closed network keeps the mirrors that public names lead to."""
     upload: int = Field(default=10 * _MIB, ge=0)
@@ -75,7 +77,7 @@ class Policy(Frozen):
 
     def admit(self, host: str, port: int, plain: bool) -> None:
         """Raises Refused for a host and port that are not to be resolved."""
-        if (host, port) in self.trusted:
+        if (host, port) in self.trusted | self.named:
             return
         if not is_public_name(host):
             raise Refused("literal")
@@ -128,6 +130,45 @@ def policy(
         addresses=tuple(map(ipaddress.ip_network, allow_addresses)),
         upload=upload_mb * _MIB,
     )
+
+
+class Origin(Frozen):
+    """A server that the operator named by its URL."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @classmethod
+    def of(cls, url: str) -> "Origin":
+        """Raises ValueError for anything but http(s)://host[:port][/...], without a user's name."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
+            raise ValueError(f"{url} is not an http(s) URL")
+        tls = parts.scheme == "https"
+        return cls(host=_as_asked(parts.hostname), port=parts.port or (TLS if tls else PLAIN), tls=tls)
+
+
+def policy_for(origin: Origin, upload_mb: int, allow_addresses: Iterable[str] = ()) -> Policy:
+    """To this server and nowhere else.
+
+    An address, or a name that only the operator's own network knows, is taken at his word; a public name has to
+    lead to public addresses, or to those of `allow_addresses`.
+    """
+    there = frozenset({(origin.host, origin.port)})
+    public = is_public_name(origin.host)
+    return Policy(
+        hosts=frozenset(),
+        trusted=frozenset() if public else there,
+        named=there if public else frozenset(),
+        addresses=tuple(map(ipaddress.ip_network, allow_addresses)),
+        upload=upload_mb * _MIB,
+    )
+
+
+def _as_asked(host: str) -> str:
+    """A name as DNS and TLS know it. Raises ValueError (UnicodeError)."""
+    return host if host.isascii() else host.encode("idna").decode()
 
 
 class Upstream(Frozen):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from runtime.egress import PLAIN, Address, Ledger, Policy, Refused, Upstream, name_in_handshake
+from runtime.egress import PLAIN, Address, Ledger, Origin, Policy, Refused, Upstream, name_in_handshake
 from runtime.forward import CHUNK, CONNECTIONS, Stream
 from runtime.sni import MOST, NotTls, server_name
 
@@ -45,6 +45,8 @@ class _Request:
     target: str
     """Path and query of a plain request."""
     headers: tuple[tuple[str, str], ...]
+    led: Origin | None = None
+    """Nobody asked: all connections to this socket lead there, and are told nothing but what it says."""
 
     @property
     def plain(self) -> bool:
@@ -86,13 +88,16 @@ class Proxy:
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="egress")
 
     @asynccontextmanager
-    async def listening(self, path: Path) -> AsyncIterator[Ledger]:
-        """Answer on a Unix socket, whose directory decides who gets as far as here."""
+    async def listening(self, path: Path, origin: Origin | None = None) -> AsyncIterator[Ledger]:
+        """Answer on a Unix socket, whose directory decides who gets as far as here.
+
+        `origin`: where all connections lead, without asking.
+        """
         served: set[asyncio.Task[None]] = set()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             # A task of its own: Python 3.11 complains aloud of a callback of a server that is cancelled.
-            task = asyncio.ensure_future(self.serve((reader, writer)))
+            task = asyncio.ensure_future(self.serve((reader, writer), origin=origin))
             served.add(task)
             try:
                 await asyncio.wait([task])
@@ -118,7 +123,7 @@ class Proxy:
         """Let go of its threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def serve(self, near: Stream, first: bytes = b"") -> None:
+    async def serve(self, near: Stream, first: bytes = b"", origin: Origin | None = None) -> None:
         """Answer one connection, of which `first` was read already."""
         if self._open >= self._limits.connections:
             with contextlib.suppress(OSError):
@@ -127,7 +132,7 @@ class Proxy:
         self._open += 1
         try:
             async with asyncio.timeout(TOTAL):
-                await self._answer(near, first)
+                await self._answer(near, first, origin)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # one side has gone, or says nothing
         except (_Malformed, asyncio.LimitOverrunError):
@@ -137,16 +142,20 @@ class Proxy:
         finally:
             self._open -= 1
 
-    async def _answer(self, near: Stream, first: bytes) -> None:
-        async with asyncio.timeout(self._limits.patience):
-            request = _parse(first + await near[0].readuntil(b"\r\n\r\n"))
+    async def _answer(self, near: Stream, first: bytes, origin: Origin | None) -> None:
+        if origin is not None:
+            request = _Request("CONNECT", origin.host, origin.port, "", (), led=origin)
+        else:
+            async with asyncio.timeout(self._limits.patience):
+                request = _parse(first + await near[0].readuntil(b"\r\n\r\n"))
         try:
             far = await self._reach(request)
         except Refused as refused:
             self._refuse(request, refused)
             await asyncio.sleep(PENALTY)
-            status = 502 if refused.why in ("unknown", "unreachable") else 403
-            await _say(near, status, f"{request.host}: {refused}")
+            if origin is None:
+                status = 502 if refused.why in ("unknown", "unreachable") else 403
+                await _say(near, status, f"{request.host}: {refused}")
             return
         try:
             await self._carry(request, near, far)
@@ -236,9 +245,10 @@ class Proxy:
         self.ledger.note(request.host, request.port, None, times=1)
         if request.plain:
             self._send(request, far[1], self._rewritten(request))
-        else:
-            near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await near[1].drain()
+        elif request.led is None or request.led.tls:
+            if request.led is None:
+                near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await near[1].drain()
             self._send(request, far[1], await self._hello(near[0], request.host))
         async with asyncio.timeout(self._limits.idle) as idle:
             ways = [asyncio.create_task(self._receive(request, far[0], near[1], idle))]

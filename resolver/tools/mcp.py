@@ -18,6 +18,7 @@ from resolver.actions import Called, CallTool
 from resolver.errors import SettingsError
 from resolver.llm.model import ToolSpec
 from resolver.tools.mcp_server import McpServer
+from resolver.tools.mcp_way import Door, Outside
 from resolver.tools.tool import Tool
 from runtime.actions import Converse, StartStream
 from runtime.observations import Failed, Heard, Picture
@@ -25,7 +26,6 @@ from runtime.sandbox import Sandbox
 from runtime.text import clip
 
 if TYPE_CHECKING:
-    import httpx
     from mcp import ClientSession
     from mcp.types import CallToolResult
     from mcp.types import Tool as Offered
@@ -40,7 +40,7 @@ MOST_SCHEMA = 20_000  # characters of what a tool says of itself
 
 @asynccontextmanager
 async def mcp_tools(
-    servers: Mapping[str, McpServer], sandbox: Sandbox, say: Callable[[str], object]
+    servers: Mapping[str, McpServer], sandbox: Sandbox, say: Callable[[str], object], outside: Outside
 ) -> AsyncIterator[Sequence[Tool]]:
     """The tools of all servers, as long as the context lasts. One that does not come up is told and left out.
 
@@ -58,7 +58,8 @@ async def mcp_tools(
     async with AsyncExitStack() as stack:
         found: list[Tool] = []
         for name, server in servers.items():
-            connection = _Connection(name, server, sandbox)
+            door = await stack.enter_async_context(outside.to(server.url)) if server.url else None
+            connection = _Connection(name, server, sandbox, door)
             try:
                 offered = await connection.offered()
             except _Unreachable as reason:
@@ -125,10 +126,11 @@ class _Connection:
     It lives in a task of its own: what opens a session must close it.
     """
 
-    def __init__(self, name: str, server: McpServer, sandbox: Sandbox) -> None:
+    def __init__(self, name: str, server: McpServer, sandbox: Sandbox, door: Door | None) -> None:
         self._name = name
         self._server = server
         self._sandbox = sandbox
+        self._door = door
         self._session: ClientSession | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -161,12 +163,17 @@ class _Connection:
             if asked.done():
                 return asked.result()
         except McpError as exc:
-            raise _Unreachable(f"it says {str(exc)[:300]}") from exc
+            raise self._unreachable(f"it says {str(exc)[:300]}") from exc
         finally:
             asked.cancel()
         why = _why(self._task) if self._task.done() else f"nothing came within {seconds:g} s"
         await self.close()  # the next call begins anew
-        raise _Unreachable(why)
+        raise self._unreachable(why)
+
+    def _unreachable(self, why: str) -> _Unreachable:
+        """What is told; a refusal of the proxy says more than the connection that did not come about."""
+        refusal = self._door.refusal() if self._door else None
+        return _Unreachable(refusal or why)
 
     async def _opened(self) -> "ClientSession":
         if self._session is None or self._task is None or self._task.done():
@@ -179,27 +186,29 @@ class _Connection:
             if not ready.done():
                 why = _why(self._task) if self._task.done() else f"it did not start within {START:g} s"
                 await self.close()
-                raise _Unreachable(why)
+                raise self._unreachable(why)
             self._session = ready.result()
         return self._session
 
     async def _live(self, ready: "asyncio.Future[ClientSession]", closing: asyncio.Event) -> None:
         from mcp import ClientSession
 
-        way = self._by_http() if self._server.url else self._in_sandbox()
+        way = self._by_http(self._door) if self._door else self._in_sandbox()
         async with way as (read, write), ClientSession(read, write) as session:
             await session.initialize()
             ready.set_result(session)
             await closing.wait()
 
     @asynccontextmanager
-    async def _by_http(self) -> AsyncIterator[tuple[Any, Any]]:
-        from mcp.client.streamable_http import streamablehttp_client
+    async def _by_http(self, door: Door) -> AsyncIterator[tuple[Any, Any]]:
+        from mcp.client.streamable_http import streamable_http_client
 
-        headers = {name: value.get_secret_value() for name, value in self._server.headers.items()}
         assert self._server.url is not None
-        way = streamablehttp_client(self._server.url, headers, httpx_client_factory=_straight)
-        async with way as (read, write, _):
+        headers = {name: value.get_secret_value() for name, value in self._server.headers.items()}
+        async with (
+            door.client(headers) as client,
+            streamable_http_client(self._server.url, http_client=client) as (read, write, _),
+        ):
             yield read, write
 
     @asynccontextmanager
@@ -257,17 +266,6 @@ async def _pump(sandbox: Sandbox, name: str, from_us: Any, to_us: Any) -> None:
         if heard.ended:
             said = f": {heard.said.strip()[-300:]}" if heard.said.strip() else ""
             raise _Unreachable(f"its program ended (exit code {heard.exit_code}){said}")
-
-
-def _straight(
-    headers: dict[str, str] | None = None,
-    timeout: "httpx.Timeout | None" = None,
-    auth: "httpx.Auth | None" = None,
-) -> "httpx.AsyncClient":
-    """A client that goes where the operator said and nowhere else: no server sends it on to another address."""
-    import httpx
-
-    return httpx.AsyncClient(headers=headers, timeout=timeout, auth=auth, follow_redirects=False)
 
 
 def _why(task: "asyncio.Task[None]") -> str:

@@ -1,14 +1,13 @@
 """How an MCP server is reached, as the operator says it."""
 
-from urllib.parse import urlsplit
-
 from pydantic import Field, SecretStr, model_validator
 
+from runtime.egress import Origin
 from runtime.frozen import Frozen
 
 
 class McpServer(Frozen):
-    """One server: a command, run in the sandbox, or a URL, which the host calls."""
+    """One server: a command, run in the sandbox, or a URL, which the host calls through the sandbox's policy."""
 
     command: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
@@ -23,6 +22,6 @@ class McpServer(Frozen):
     def _one_way(self) -> "McpServer":
         if bool(self.command) == bool(self.url):
             raise ValueError("a server has either a command or a url")
-        if self.url and urlsplit(self.url).scheme not in ("https", "http"):
-            raise ValueError(f"{self.url} is not an http(s) URL")
+        if self.url:
+            Origin.of(self.url)
         return self

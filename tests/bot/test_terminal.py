@@ -5,7 +5,8 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from bot.terminal import LogLine, Narrator, folded, plain
-from resolver.events import Call, Connected, Decided, Entry, Event, Observed, Prepared
+from resolver.circumstances import Connected, Prepared
+from resolver.events import Call, Decided, Entry, Event, Observed
 from resolver.llm.model import Usage
 from resolver.secrets import MaskingFilter, Secrets
 from runtime.actions import RunShell

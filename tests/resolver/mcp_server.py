@@ -4,8 +4,10 @@ import os
 import sys
 
 from mcp.server.fastmcp import FastMCP, Image
+from mcp.server.transport_security import TransportSecuritySettings
 
-server = FastMCP("numbers", port=int(sys.argv[1]) if len(sys.argv) > 1 else 8000)
+ANY_NAME = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+server = FastMCP("numbers", port=int(sys.argv[1]) if len(sys.argv) > 1 else 8000, transport_security=ANY_NAME)
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c63f8cfc0f01f0005000"
     "1ff56c72c1a0000000049454e44ae426082"

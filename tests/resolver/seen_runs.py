@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from resolver.actions import Action, Browse, Finish, Plan, PlanItem, Reported, Result, Think
+from resolver.circumstances import Connected, Prepared
 from resolver.domain import (
     Delivered,
     Issue,
@@ -25,7 +26,6 @@ from resolver.events import (
     Call,
     Checkpointed,
     Condensed,
-    Connected,
     Decided,
     Delegated,
     Ended,
@@ -33,7 +33,6 @@ from resolver.events import (
     Event,
     Judged,
     Observed,
-    Prepared,
     Prompted,
     Settled,
     Started,

@@ -1,12 +1,8 @@
 """MCP servers as tools: a real one as a program in a sandbox, and by HTTP."""
 
-import asyncio
-import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +13,14 @@ from resolver.actions import Called, Malformed
 from resolver.llm.model import ToolCall
 from resolver.tools.mcp import mcp_tools
 from resolver.tools.mcp_server import McpServer
+from resolver.tools.mcp_way import Outside
 from resolver.tools.tool import Tools
 from runtime.actions import RunShell
 from runtime.local import LocalSandboxes
 from runtime.observations import Failed, Ran
 from runtime.sandbox import Sandbox
+from tests.resolver.served_mcp import SERVER, by_http, call
 
-SERVER = str(Path(__file__).with_name("mcp_server.py"))
 BY_COMMAND = McpServer(command=(sys.executable, SERVER), env={"ADDED": "something"})
 
 
@@ -33,38 +30,11 @@ async def sandbox(short_tmp: Path) -> AsyncIterator[Sandbox]:
         yield opened
 
 
-@asynccontextmanager
-async def by_http() -> AsyncIterator[McpServer]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, SERVER, str(port), stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.close()
-                break
-        yield McpServer(url=f"http://127.0.0.1:{port}/mcp")
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def call(tools: Tools, name: str, **arguments: Any) -> object:
-    return await tools.answer(tools.parse(ToolCall(id="1", name=name, arguments=json.dumps(arguments))))
-
-
 @pytest.mark.parametrize("way", ["command", "http"])
 async def test_a_servers_tools_are_listed_checked_and_called_like_our_own(sandbox: Sandbox, way: str) -> None:
     async with (
         by_http() as http,
-        mcp_tools({"numbers": BY_COMMAND if way == "command" else http}, sandbox, print) as found,
+        mcp_tools({"numbers": BY_COMMAND if way == "command" else http}, sandbox, print, Outside()) as found,
     ):
         tools = Tools(found)
         names = [spec.name for spec in tools.specs]
@@ -81,29 +51,8 @@ async def test_a_servers_tools_are_listed_checked_and_called_like_our_own(sandbo
         assert isinstance(much, Called) and len(much.text) < 40_000
 
 
-async def test_a_server_that_sends_us_elsewhere_is_not_followed(sandbox: Sandbox) -> None:
-    asked: list[bytes] = []
-
-    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append((await reader.readline()).split()[1])
-        answer = (
-            f"HTTP/1.1 307 x\r\nlocation: {elsewhere.url}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-        )
-        writer.write(answer.encode())
-        writer.close()
-
-    said: list[str] = []
-    async with by_http() as elsewhere, await asyncio.start_server(redirect, "127.0.0.1", 0) as sending:
-        port = sending.sockets[0].getsockname()[1]
-        async with mcp_tools(
-            {"away": McpServer(url=f"http://127.0.0.1:{port}/mcp")}, sandbox, said.append
-        ) as found:
-            assert found == ()
-    assert asked[0] == b"/mcp" and said[0].startswith("the MCP server away is left out: ")
-
-
 async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(sandbox: Sandbox) -> None:
-    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print) as found:
+    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
         told = await call(Tools(found), "numbers_where")
         assert told == Called(text=f"{sandbox.root} something False")
         ran = await sandbox.act(RunShell(command="echo the shell is free"))
@@ -111,7 +60,7 @@ async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(s
 
 
 async def test_a_server_that_dies_is_told_and_started_again_for_the_next_call(sandbox: Sandbox) -> None:
-    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print) as found:
+    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
         tools = Tools(found)
         seen = await call(tools, "numbers_die")
         assert isinstance(seen, Failed)
@@ -120,13 +69,13 @@ async def test_a_server_that_dies_is_told_and_started_again_for_the_next_call(sa
 
 
 async def test_what_a_server_prints_among_its_answers_is_passed_over(sandbox: Sandbox) -> None:
-    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print) as found:
+    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
         assert await call(Tools(found), "numbers_chatter") == Called(text="said")
 
 
 async def test_only_the_tools_that_the_operator_named_are_offered(sandbox: Sandbox) -> None:
     server = BY_COMMAND.model_copy(update={"tools": ("add", "absent")})
-    async with mcp_tools({"numbers": server}, sandbox, print) as found:
+    async with mcp_tools({"numbers": server}, sandbox, print, Outside()) as found:
         assert [tool.spec.name for tool in found] == ["numbers_add"]
 
 
@@ -145,7 +94,7 @@ async def test_a_server_that_does_not_come_up_is_told_and_the_run_goes_on(
     sandbox: Sandbox, server: McpServer, told: str
 ) -> None:
     said: list[str] = []
-    async with mcp_tools({"broken": server, "numbers": BY_COMMAND}, sandbox, said.append) as found:
+    async with mcp_tools({"broken": server, "numbers": BY_COMMAND}, sandbox, said.append, Outside()) as found:
         assert "numbers_add" in [tool.spec.name for tool in found]
     (line,) = said
     assert line.startswith("the MCP server broken is left out: ") and told in line

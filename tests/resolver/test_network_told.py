@@ -6,9 +6,10 @@ import pytest
 
 from bot.compose import read_settings
 from resolver import prose
+from resolver.circumstances import Connected
 from resolver.domain import Issue, Spent, User, Verdict
 from resolver.errors import SettingsError
-from resolver.events import Connected, Ended, Judged
+from resolver.events import Ended, Judged
 from resolver.log import FileLogs
 from resolver.summary import Summary
 from runtime.egress import Visit

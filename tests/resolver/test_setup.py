@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resolver import prose
-from resolver.events import Prepared
+from resolver.circumstances import Prepared
 from resolver.settings import RepoConfig, repo_config
 from resolver.setup import Setup, find_setup, with_dependencies
 from resolver.suites.run import run_suite

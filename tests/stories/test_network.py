@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from demo.model import Turn
+from resolver.circumstances import Connected
 from resolver.domain import Delivered
-from resolver.events import Connected
 from runtime.actions import RunShell
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
 

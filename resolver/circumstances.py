@@ -1,0 +1,45 @@
+"""Events about what a run stands on: its settings, the repository's set-up, the network. Part of `Event`."""
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from runtime.egress import Visit
+from runtime.frozen import Frozen
+
+
+class Configured(Frozen):
+    """The run goes on, or begins, under these settings. None of them is secret."""
+
+    kind: Literal["configured"] = "configured"
+    version: str
+    """Of Patchwright."""
+    models: dict[str, str]
+    """Names by what they are for."""
+    settings: dict[str, JsonValue]
+    """The operator's, as they hold: also those that nobody set."""
+    repository: dict[str, JsonValue]
+    """The repository's own."""
+
+
+class Prepared(Frozen):
+    """The repository's own set-up was done, found done, or failed."""
+
+    kind: Literal["prepared"] = "prepared"
+    commands: tuple[str, ...]
+    warm: bool
+    """An earlier run had done it."""
+    seconds: float
+    skipped: tuple[str, ...] = ()
+    """Programs that the image lacks, so that their part was left out."""
+    problem: str | None = None
+    """Why the run goes on without it."""
+
+
+class Connected(Frozen):
+    """The agent's sandbox went, or tried to go, by the network since the last entry of this kind."""
+
+    kind: Literal["connected"] = "connected"
+    visits: tuple[Visit, ...]
+    by: Literal["sandbox", "host"] = "sandbox"
+    """host: it called MCP servers for the agent."""
