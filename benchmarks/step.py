@@ -32,6 +32,7 @@ from resolver.rules import Limits
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
+from resolver.tree import mark
 from resolver.workspace import Workspaces
 from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
@@ -63,6 +64,7 @@ async def _measure(base_url: str) -> list[Result]:
                 tools=Tools((*sandbox_tools(sandbox, ()), *talk_tools())),
                 limits=Limits(steps=max(STEPS) + 1, usd=Decimal(1000)),
                 checkpoint=lambda: workspace.take_patch(sandbox),
+                mark=lambda: mark(sandbox),
                 scratch=sandbox.scratch,
             )
             await begin(log, "You mend. " * 200, "The issue. " * 200, agent.tools)

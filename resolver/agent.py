@@ -53,6 +53,10 @@ async def begin(log: Log, system: str, brief: str, tools: Tools, pictures: tuple
         await log.append(Told(text=brief, source="brief", pictures=pictures))
 
 
+async def unknown() -> None:
+    """The mark of a work tree that nobody watches."""
+
+
 @dataclass
 class Agent:
     """Works on one run in one sandbox; a new sandbox needs a new agent."""
@@ -64,6 +68,8 @@ class Agent:
     """The work tree as a diff against the base, as it is now in the sandbox."""
     scratch: str
     """Absolute path of the sandbox's directory for temporary files."""
+    mark: Callable[[], Awaitable[str | None]] = unknown
+    """Names the state of the work tree: while it is the same, so is the checkpoint. None: not known."""
     adopted: bool = False
     """Whether this is the sandbox that the run had, with all that is in it."""
     lost: str | None = None
@@ -79,6 +85,8 @@ class Agent:
     gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """What a run that wants to finish has not done yet, a sentence each; it is told once."""
     _arrived: bool = field(default=False, init=False)
+    _saved: str | None = field(default=None, init=False)
+    """The mark of the state that was written down last."""
 
     @cached_property
     def _sent_tools(self) -> tuple[dict[str, Any], ...]:
@@ -120,9 +128,9 @@ class Agent:
         if calls := trajectory.unanswered():
             await self._answer(_in_order(calls)[0], log)
         elif wanted := _wanted_end(trajectory):
-            await log.append(wanted)
+            await self._end(wanted, log)
         elif ended := rules.ending(trajectory, self.limits):
-            await log.append(ended)
+            await self._end(ended, log)
         elif word := self._word(trajectory):
             await log.append(word)
         else:
@@ -145,11 +153,24 @@ class Agent:
         missing = self.gate(trajectory)
         return Failed(reason="refused", message=prose.not_yet(missing)) if missing else None
 
-    async def _save(self, log: Log) -> None:
-        """Write the work tree down if it is another than the last one. Raises ChangeTooLarge."""
+    async def _save(self, log: Log, *, anyway: bool = False) -> None:
+        """Write the work tree down if it is another than the last one. Raises ChangeTooLarge.
+
+        `anyway`: look at it even if its mark says that nothing has changed, which a mapped file may belie.
+        """
+        mark = await self.mark()  # before it is looked at: what changes meanwhile gives it another mark
+        if mark is not None and mark == self._saved and not anyway:
+            return
         patch = await self.checkpoint()
         if patch != (log.trajectory.checkpoint() or Patch(base=patch.base, diff=b"")):
             await log.append(Checkpointed(patch=patch))
+        self._saved = mark
+
+    async def _end(self, ended: Ended, log: Log) -> None:
+        """The last state of the work tree, with what background jobs have written, and then the ending."""
+        with contextlib.suppress(ChangeTooLarge):  # then it is the last state that was small enough
+            await self._save(log, anyway=True)
+        await log.append(ended)
 
     def _word(self, trajectory: Trajectory) -> Told | None:
         """What the program has to say before the model is asked again, if it was not said yet."""
@@ -194,12 +215,12 @@ class Agent:
         if isinstance(exc, ModelRefused):
             raise exc  # no other run would fare better: the operator must hear it
         if not isinstance(exc, ContextOverflow):
-            await log.append(Ended(reason="error", detail=str(exc)))
+            await self._end(Ended(reason="error", detail=str(exc)), log)
             return
         relief = await self.room.relief_from_overflow(before)
         await self._note(relief, log)
         if not any(isinstance(event, Condensed) for event in relief):
-            await log.append(Ended(reason="limit", detail=str(exc)))
+            await self._end(Ended(reason="limit", detail=str(exc)), log)
 
     async def _note(self, events: Shorter, log: Log) -> None:
         for event in events:

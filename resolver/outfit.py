@@ -38,6 +38,7 @@ from resolver.tools.search import search_tools
 from resolver.tools.skills import skill_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tool, Tools
+from resolver.tree import mark
 from resolver.workspace import Workspace
 from runtime.plugins import Plugin
 from runtime.sandbox import Sandbox, Sandboxes
@@ -124,6 +125,7 @@ async def outfit(
             ),
             limits=allowed,
             checkpoint=lambda: workspace.take_patch(sandbox),
+            mark=lambda: mark(sandbox),
             scratch=sandbox.scratch,
             adopted=bench.adopted,
             lost=bench.lost,

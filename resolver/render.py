@@ -33,6 +33,7 @@ from runtime.actions import (
     Execute,
     InsertText,
     Interrupt,
+    MarkTree,
     Provide,
     ReadBytes,
     ReplaceText,
@@ -53,6 +54,7 @@ from runtime.observations import (
     Executed,
     Failed,
     Heard,
+    Marked,
     Noted,
     Page,
     Picture,
@@ -221,6 +223,7 @@ def _label(action: Action) -> str:
             | Finish()
             | Report()
             | Interrupt()
+            | MarkTree()
             | Provide()
             | RunLent()
             | StartStream()
@@ -286,6 +289,8 @@ def _text(observation: Result) -> str:
             return f"{_ended_line(content.decode(errors='replace'))}[{len(content)} of {size} bytes]"
         case Heard(lines=lines, said=said):
             return _ended_line(lines.decode(errors="replace")) + said
+        case Marked(mark=mark):
+            return f"[the work tree is in the state {mark or 'unknown'}]"
         case Written(size=size):
             return f"[written, {size} bytes]"
         case _:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from resolver.errors import ChangeTooLarge, WorkspaceError
 from resolver.plumbing import run_git
-from runtime.actions import Execute, WriteBytes
-from runtime.observations import Executed, Written
+from runtime.actions import Execute, MarkTree, WriteBytes
+from runtime.observations import Executed, Marked, Written
 from runtime.sandbox import Sandbox
 
 MAX_DIFF = 4_000_000  # bytes
@@ -148,6 +148,12 @@ async def take_diff(sandbox: Sandbox, git_dir: Path, base: str) -> bytes:
             )
         case _:
             raise WorkspaceError(f"The change could not be taken out of the sandbox: {_said(taken)}")
+
+
+async def mark(sandbox: Sandbox) -> str | None:
+    """A name of the work tree's state; the same as long as nothing there is written. None: not known."""
+    seen = await sandbox.act(MarkTree())
+    return seen.mark if isinstance(seen, Marked) else None
 
 
 async def _restore(sandbox: Sandbox, git_dir: Path, base: str) -> None:

@@ -224,6 +224,12 @@ class Interrupt(Frozen):
     kind: Literal["interrupt"] = "interrupt"
 
 
+class MarkTree(Frozen):
+    """Ask for a mark of the work tree's state: while it stays the same, nothing there was changed."""
+
+    kind: Literal["mark_tree"] = "mark_tree"
+
+
 class ReadBytes(Frozen):
     """Part of a file, as bytes."""
 
@@ -284,6 +290,7 @@ SandboxAction = Annotated[
     | StartStream
     | Converse
     | Interrupt
+    | MarkTree
     | ReadBytes
     | WriteBytes,
     Field(discriminator="kind"),

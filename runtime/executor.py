@@ -15,6 +15,7 @@ from runtime.actions import (
     Execute,
     InsertText,
     Interrupt,
+    MarkTree,
     Provide,
     ReadBytes,
     ReplaceText,
@@ -30,6 +31,7 @@ from runtime.actions import (
     ViewFile,
     WriteBytes,
 )
+from runtime.changes import Changes
 from runtime.documents import Documents
 from runtime.editor import Editor
 from runtime.kernel import Kernel
@@ -38,6 +40,7 @@ from runtime.observations import (
     Executed,
     Failed,
     Heard,
+    Marked,
     Noted,
     Observation,
     Page,
@@ -79,6 +82,7 @@ class Executor:
         self._searching = Searching(self._tree, self._env, plugins)
         self._kernel = Kernel(self._tree.root, self._tree.scratch, env, plugins)
         self._plugins = plugins
+        self._changes = Changes(self._tree.root)
         self._oom_kills = oom_kills
         self._killed = oom_kills()
         self._streams: dict[str, Stream] = {}
@@ -120,6 +124,7 @@ class Executor:
             await self._browser.close()
         await self._kernel.close()
         await self._shell.close()
+        self._changes.close()
 
     async def _act(self, action: SandboxAction) -> Observation:
         match action:
@@ -155,6 +160,8 @@ class Executor:
                 return await asyncio.to_thread(self._read, action)
             case WriteBytes():
                 return await asyncio.to_thread(self._write, action)
+            case MarkTree():
+                return Marked(mark=await self._changes.mark())
             case Interrupt():
                 raise AssertionError("answered out of turn")
             case _:

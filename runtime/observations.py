@@ -159,6 +159,14 @@ class Heard(Frozen):
     """What it wrote to standard error since the last time, clipped; or why it was ended."""
 
 
+class Marked(Frozen):
+    """The work tree's state has a name of its own."""
+
+    kind: Literal["marked"] = "marked"
+    mark: str | None = Field(max_length=100)
+    """None: nobody watches the tree, so that every look at it may find something new."""
+
+
 class Noted(Frozen):
     """The program heard it."""
 
@@ -186,7 +194,19 @@ class Failed(Frozen):
 
 
 Observation = Annotated[
-    Ran | RanPython | Wanted | Page | Viewed | Edited | Executed | Content | Written | Heard | Noted | Failed,
+    Ran
+    | RanPython
+    | Wanted
+    | Page
+    | Viewed
+    | Edited
+    | Executed
+    | Content
+    | Written
+    | Heard
+    | Marked
+    | Noted
+    | Failed,
     Field(discriminator="kind"),
 ]
 

@@ -22,6 +22,7 @@ from runtime.actions import (
     Execute,
     InsertText,
     Interrupt,
+    MarkTree,
     Provide,
     ReadBytes,
     ReplaceText,
@@ -44,6 +45,7 @@ from runtime.observations import (
     Executed,
     Failed,
     Heard,
+    Marked,
     Noted,
     Observation,
     Page,
@@ -297,6 +299,8 @@ def _fitting(action: SandboxAction) -> tuple[type[Observation], ...]:
             return (Heard, Failed)
         case Interrupt():
             return (Noted, Failed)
+        case MarkTree():
+            return (Marked, Failed)
         case ReadBytes():
             return (Content, Failed)
         case WriteBytes():
