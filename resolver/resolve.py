@@ -34,7 +34,7 @@ from resolver.preparing import first_message, masked_visits, prepared
 from resolver.quotation import quote
 from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.skills import find_skills
-from resolver.suites.find import find_suite
+from resolver.suites.find import find_suites
 from resolver.suites.run import run_suite
 from resolver.validate import prove
 from resolver.workspace import Workspace
@@ -123,7 +123,7 @@ async def attempt(
     assert trajectory.started is not None, "the log begins with Started"
     config = repo_config(await workspace.read(REPO_CONFIG_PATH))
     seconds = config.test_timeout or kit.settings.test_timeout
-    suite = await find_suite(workspace, config)
+    suite = (await find_suites(workspace, config)).likely
 
     def tried(ending: Ended, verdict: Verdict) -> Attempt:
         left_open = missing(log.trajectory, suite.command if suite else None)

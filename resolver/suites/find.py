@@ -1,20 +1,26 @@
 """How a repository is tested: as its maintainers say, else as what is in it says."""
 
 import re
-from typing import Literal
 
 from resolver.proof_files import is_test
 from resolver.settings import REPO_CONFIG_PATH, RepoConfig
-from resolver.suites.suite import REPORT, Suite
+from resolver.suites.kind import Kind
+from resolver.suites.suite import REPORT, Suite, Suites
 from resolver.workspace import Workspace
 
 PYTEST = re.compile(r"\bpytest\b|\bpy\.test\b")
 
 
-async def find_suite(workspace: Workspace, config: RepoConfig) -> Suite | None:
+async def find_suites(workspace: Workspace, config: RepoConfig) -> Suites:
+    """How to test the repository at base: as its maintainers say, else as what is in it says."""
+    suite = await _likely(workspace, config)
+    return Suites(all=(suite,), likely=suite) if suite else Suites()
+
+
+async def _likely(workspace: Workspace, config: RepoConfig) -> Suite | None:
     """How to test the repository at base: as its maintainers say, else with pytest; None: it has no tests."""
     if config.test_command:
-        report: Literal["pytest", "junit", "none"] = "none"
+        report: Kind = "none"
         if REPORT in config.test_command:
             report = "junit"
         elif PYTEST.search(config.test_command):

@@ -65,7 +65,7 @@ async def run_with_report(
 async def _run_in(
     sandbox: Sandbox, suite: Suite, seconds: int, only: tuple[str, ...]
 ) -> tuple[SuiteRun, Report]:
-    selected = only if suite.selects and len(only) <= MOST_SELECTED else ()
+    selected = tuple(map(suite.own, only)) if suite.selects and len(only) <= MOST_SELECTED else ()
     command = f"{suite.command} {shlex.join(selected)}" if selected else suite.command
     # Outside of the work tree, and not to be guessed: a planted report is never taken for this run's.
     directory = f"{sandbox.scratch}/{secrets.token_hex(16)}"
@@ -75,10 +75,10 @@ async def _run_in(
         "PYTEST_ADDOPTS": f"--junitxml={shlex.quote(path)} {PYTEST_OPTIONS}",
         "CI": "true",
     }
-    script = 'mkdir -p -- "$1" && exec bash -c "$2" 2>&1'
+    script = 'mkdir -p -- "$1" && cd -- "./$3" && exec bash -c "$2" 2>&1'
     seen = await sandbox.act(
         Execute(
-            argv=("bash", "-c", script, "bash", directory, command),
+            argv=("bash", "-c", script, "bash", directory, command, suite.directory),
             env=environment if suite.report != "none" else {"CI": "true"},
             timeout=min(seconds, MAX_SECONDS),
         )
@@ -87,7 +87,7 @@ async def _run_in(
         raise ProofUnavailable(f"The tests' sandbox did not run the command: {seen}")
     report = Report()
     if suite.report != "none" and seen.exit_code is not None:
-        report = await _report(sandbox, path)
+        report = _placed(await _report(sandbox, path), suite)
     output = seen.stdout.decode(errors="replace")
     problem = _problem(suite, seen.exit_code, report, output, seconds)
     run = SuiteRun(
@@ -99,6 +99,18 @@ async def _run_in(
         problem=problem,
     )
     return run, report
+
+
+def _placed(report: Report, suite: Suite) -> Report:
+    """The report with ids that hold in the whole repository, so that several suites' results can be merged."""
+    if not suite.directory:
+        return report
+    return report.model_copy(
+        update={
+            "results": {suite.shown(test): result for test, result in report.results.items()},
+            "messages": {suite.shown(test): said for test, said in report.messages.items()},
+        }
+    )
 
 
 async def _report(sandbox: Sandbox, path: str) -> Report:

@@ -1,8 +1,10 @@
-"""A way to test a repository: the command, and where the outcomes of its single tests come from."""
+"""A way to test a repository: the command, where it is run, and where the outcomes of its single tests come from."""
 
 import re
-from typing import Literal
+from collections.abc import Iterable
+from pathlib import PurePosixPath
 
+from resolver.suites.kind import Kind
 from runtime.frozen import Frozen
 
 REPORT = "PATCHWRIGHT_REPORT"
@@ -12,17 +14,57 @@ SIMPLE = re.compile(r"[^;&|<>()$`\n#]*\bpytest\b[^;&|<>()$`\n#]*")
 
 
 class Suite(Frozen):
-    """How the repository is tested."""
+    """One way to test the repository, or a part of it."""
 
     command: str
-    """Shell command, run at the repository root."""
-    report: Literal["pytest", "junit", "none"]
-    """Where outcomes per test come from: pytest's JUnit report, one that the command writes to
-    `$PATCHWRIGHT_REPORT`, or nowhere, so that the exit code alone speaks."""
+    """Shell command, run in `directory`."""
+    report: Kind
+    """The runner that gives the outcomes."""
     why: str
     """One sentence for the log and the pull request: how this command was chosen."""
+    directory: str = ""
+    """Below the repository's root, such as `packages/a`; its tests' ids begin with it. Empty: the root."""
+    suffixes: tuple[str, ...] = ()
+    """The names' endings of the files that these tests are about, such as `.py`. Empty: all."""
 
     @property
     def selects(self) -> bool:
-        """Whether single tests can be named at the end of the command."""
+        """Whether single tests, or test files, can be named."""
         return self.report == "pytest" and SIMPLE.fullmatch(self.command) is not None
+
+    def own(self, test: str) -> str:
+        """The test's id, or its file's path, as the runner in `directory` knows it."""
+        return test.removeprefix(f"{self.directory}/") if self.directory else test
+
+    def shown(self, test: str) -> str:
+        """The runner's id of a test, or path of its file, as the repository knows it."""
+        return f"{self.directory}/{test}" if self.directory else test
+
+    def is_over(self, path: str) -> bool:
+        """Whether the path lies in the suite's part of the repository."""
+        return not self.directory or path.startswith(f"{self.directory}/")
+
+
+class Suites(Frozen):
+    """Every way that was found to test a repository."""
+
+    all: tuple[Suite, ...] = ()
+    """The root's first."""
+    likely: Suite | None = None
+    """What is run at base while the agent works; None: there are no tests."""
+
+    def of(self, changed: Iterable[str]) -> tuple[Suite, ...]:
+        """The suites of the nearest manifests of these files, in order of `all`; the likely one where none is."""
+        wanted = [self._of(path) for path in changed] or [self.likely]
+        return tuple(suite for suite in self.all if suite in wanted)
+
+    def _of(self, path: str) -> Suite | None:
+        near = [suite for suite in self.all if suite.is_over(path)]
+        if not near:
+            return self.likely
+        nearest = max(len(suite.directory) for suite in near)
+        near = [suite for suite in near if len(suite.directory) == nearest]
+        suffix = PurePosixPath(path).suffix
+        speaking = [suite for suite in near if suffix in suite.suffixes or not suite.suffixes]
+        candidates = speaking or near
+        return self.likely if self.likely in candidates else candidates[0]

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from resolver.settings import RepoConfig
-from resolver.suites.find import find_suite
-from resolver.suites.suite import Suite
+from resolver.suites.find import find_suites
+from resolver.suites.suite import Suite, Suites
 from tests.resolver.proofs import BUG, FAILING, MENDED, TESTS
 
 # --- how to test --------------------------------------------------------------------------------------------
@@ -14,14 +14,14 @@ from tests.resolver.proofs import BUG, FAILING, MENDED, TESTS
 
 async def test_pytest_is_found_by_the_names_of_test_files(proven) -> None:
     async with proven({"calc.py": BUG, "tests/test_calc.py": TESTS, "pkg/more_test.py": ""}) as proof:
-        suite = await find_suite(proof.workspace, RepoConfig())
+        suite = (await find_suites(proof.workspace, RepoConfig())).likely
     assert suite is not None and (suite.command, suite.report) == ("python3 -m pytest", "pytest")
     assert suite.why == "Nothing is configured, and pkg/more_test.py and 1 more can be run by pytest."
 
 
 async def test_code_below_src_is_made_importable(proven) -> None:
     async with proven({"src/calc.py": MENDED, "tests/test_calc.py": FAILING}) as proof:
-        suite = await find_suite(proof.workspace, RepoConfig())
+        suite = (await find_suites(proof.workspace, RepoConfig())).likely
         assert suite is not None
         run = await proof.run(suite)
     assert (suite.command, run.problem, run.passed) == ("PYTHONPATH=src python3 -m pytest", None, 2)
@@ -29,7 +29,7 @@ async def test_code_below_src_is_made_importable(proven) -> None:
 
 async def test_a_repository_without_tests_has_no_suite(proven) -> None:
     async with proven({"calc.py": BUG, "tests/data.txt": "", "conftest.py": ""}) as proof:
-        assert await find_suite(proof.workspace, RepoConfig()) is None
+        assert await find_suites(proof.workspace, RepoConfig()) == Suites()
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ async def test_a_repository_without_tests_has_no_suite(proven) -> None:
 )
 async def test_the_repository_s_own_command_comes_first(proven, command, report, selects) -> None:
     async with proven({"tests/test_calc.py": TESTS}) as proof:
-        suite = await find_suite(proof.workspace, RepoConfig(test_command=command))
+        suite = (await find_suites(proof.workspace, RepoConfig(test_command=command))).likely
     assert suite is not None
     assert (suite.command, suite.report, suite.selects) == (command, report, selects)
     assert suite.why == ".github/patchwright.toml names this command."
@@ -117,6 +117,15 @@ async def test_a_command_may_leave_its_own_report(proven) -> None:
     async with proven({"a": ""}) as proof:
         run = await proof.run(Suite(command=command, report="junit", why=""))
     assert (run.results, run.problem) == ({"a::b": "passed", "c": "failed"}, None)
+
+
+async def test_a_suite_in_a_directory_runs_there_and_its_tests_are_named_by_it(proven) -> None:
+    suite = Suite(command="python3 -m pytest", report="pytest", why="", directory="packages/a")
+    files = {"packages/a/calc.py": BUG, "packages/a/test_calc.py": FAILING, "test_other.py": TESTS}
+    async with proven(files) as proof:
+        run = await proof.run(suite)
+    name = "packages/a/test_calc.py::test_"
+    assert run.results == {f"{name}one": "passed", f"{name}add": "failed"}
 
 
 async def test_a_gigabyte_of_output_is_clipped(proven) -> None:
