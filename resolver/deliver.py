@@ -18,7 +18,7 @@ from resolver.domain import (
 from resolver.errors import Forbidden, ForgeError
 from resolver.events import Ended, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
-from resolver.policy import check
+from resolver.policy import bounds, check
 from resolver.secrets import HIDDEN, Secrets, masked
 from resolver.settings import Settings
 from resolver.summary import Summary, summarize
@@ -36,6 +36,8 @@ class Attempt:
     verdict: Verdict
     left_open: tuple[str, ...] = ()
     """What the record of the work does not show to be done, a sentence each."""
+    left_out: tuple[str, ...] = ()
+    """What the agent had done and policy forbids, a sentence each; it is not in the patch."""
 
 
 async def deliver(
@@ -65,8 +67,11 @@ async def deliver(
         url = await forge.say(job.repo, job.number, job.id, prose.asked(tried.ending.detail, story))
         return Asked(url=url, question=tried.ending.detail)
     if verdict.kind == "empty":
-        return await decline(job, prose.nothing_changed(tried.ending), None, verdict, story, forge)
-    content = await check(workspace, tried.patch)
+        reason = (
+            prose.against_policy(tried.left_out) if tried.left_out else prose.nothing_changed(tried.ending)
+        )
+        return await decline(job, reason, None, verdict, story, forge)
+    content = await check(workspace, tried.patch, bounds(settings))
     refused = content.refused or await leaks(tried.patch, content.files, workspace, secrets)
     if refused:
         return await decline(job, prose.against_policy(refused), None, verdict, story, forge)
@@ -87,7 +92,13 @@ async def deliver(
             head_sha=commit,
             title=prose.pull_title(started.thread),
             body=prose.pull_body(
-                started.thread, verdict, story, content.files, content.notes, tried.left_open
+                started.thread,
+                verdict,
+                story,
+                content.files,
+                content.notes,
+                tried.left_open,
+                tried.left_out,
             ),
             draft=verdict.kind != "fixed",
         )

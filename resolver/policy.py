@@ -14,6 +14,7 @@ from pydantic import Field
 from resolver.domain import Patch
 from resolver.noteworthy import in_text
 from resolver.proof_files import decides_how_tests_run, is_test
+from resolver.settings import Settings
 from resolver.workspace import ABSENT, GITLINK, SYMLINK, Change, Workspace
 from runtime.frozen import Frozen
 
@@ -70,6 +71,11 @@ class Bounds(Frozen):
 
 
 USUAL = Bounds()
+
+
+def bounds(settings: Settings) -> Bounds:
+    """As the operator set them."""
+    return Bounds(files=settings.max_files, megabytes=settings.max_patch_mb, allowed=settings.allow_paths)
 
 
 class Permitted(Frozen):

@@ -32,6 +32,7 @@ def render(template: str, **values: Any) -> str:
         environment.filters.update(
             quiet=quiet,
             fenced=fenced,
+            coded=coded,
             money=money,
             duration=duration,
             clip=clip,
@@ -228,6 +229,11 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
+def coded(text: str) -> str:
+    """One line of code that nothing in the text can end."""
+    return f"`{clip(text).replace('`', chr(39))}`"
+
+
 def money(spent: Spent) -> str:
     """What a run cost, in words that are true when a price is unknown."""
     known = f"${spent.usd:.4f}" if spent.usd < 1 else f"${spent.usd:.2f}"
@@ -265,6 +271,7 @@ def pull_body(
     files: tuple[str, ...],
     notes: tuple[str, ...],
     left_open: tuple[str, ...] = (),
+    left_out: tuple[str, ...] = (),
 ) -> str:
     """Body of the pull request; the verdict comes first, the story last."""
     return _reply(
@@ -275,6 +282,7 @@ def pull_body(
         files=files,
         notes=notes,
         left_open=left_open,
+        left_out=left_out,
     )
 
 

@@ -30,6 +30,7 @@ from resolver.instructions import instructions
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
 from resolver.outfit import outfit
+from resolver.policy import Permitted, bounds, permitted
 from resolver.preparing import first_message, masked_visits, prepared
 from resolver.quotation import quote
 from resolver.settings import REPO_CONFIG_PATH, repo_config
@@ -125,12 +126,16 @@ async def attempt(
     seconds = config.test_timeout or kit.settings.test_timeout
     suite = (await find_suites(workspace, config)).likely
 
-    def tried(ending: Ended, verdict: Verdict) -> Attempt:
+    async def allowed() -> Permitted:
+        return await permitted(workspace, _patch(log, workspace), bounds(kit.settings))
+
+    async def tried(ending: Ended, verdict: Verdict) -> Attempt:
         left_open = missing(log.trajectory, suite.command if suite else None)
-        return Attempt(ending, _patch(log, workspace), verdict, left_open)
+        kept = await allowed()
+        return Attempt(ending, kept.patch, verdict, left_open, kept.left_out)
 
     if (verdict := trajectory.verdict) and (ending := trajectory.ended):
-        return tried(ending, verdict)  # killed after the proof
+        return await tried(ending, verdict)  # killed after the proof
 
     sandboxes = await prepared(job, workspace, config, log, kit)
 
@@ -186,13 +191,13 @@ async def attempt(
                 if visits := sandboxes.visits(name):
                     await log.append(Connected(visits=masked_visits(visits, kit.secrets)))
             if ending.reason == "asked":
-                return tried(ending, UNJUDGED)
-            patch = _patch(log, workspace)
-            verdict = await prove(workspace, patch, suite, sandboxes, job.id, seconds, before)
+                return await tried(ending, UNJUDGED)
+            kept = await allowed()  # what is judged is what can be delivered
+            verdict = await prove(workspace, kept.patch, suite, sandboxes, job.id, seconds, before)
             await log.append(Judged(verdict=verdict))
             judged = sum(isinstance(event, Judged) for event in log.trajectory)
             if verdict.kind != "regressed" or ending.reason != "finished" or judged > REPAIRS:
-                return tried(ending, verdict)
+                return await tried(ending, verdict)
             await log.append(Told(text=prose.sent_back(verdict), source="program"))
 
     async with alongside(tests_at_base()) as before:

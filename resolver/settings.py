@@ -87,6 +87,14 @@ class Settings(ModelSettings):
     branch_prefix: str = Field(default="patchwright/", min_length=1)
     """Branches are named by this and the issue: the only branches that are ever pushed."""
 
+    max_files: int = Field(default=100, ge=1)
+    """Files that a patch may change; of one that changes more, nothing is proposed."""
+    max_patch_mb: int = Field(default=4, ge=1, le=50)
+    """Megabytes of a patch, and of what it adds to the tree. GitHub takes no file above 100 MB."""
+    allow_paths: tuple[str, ...] = ()
+    """Patterns of paths that are otherwise left to maintainers, such as `.github/workflows/*`. In the environment: with
+    commas."""
+
     instructions_tokens: int = Field(default=8_000, ge=0)
     """Tokens of the repository's own instructions (AGENTS.md and its like) in the first message."""
     context_tokens: int | None = Field(default=None, ge=2_000)
@@ -144,7 +152,7 @@ class Settings(ModelSettings):
     def _named(cls, plugins: object) -> object:
         return () if plugins == "none" else cls._separated(plugins)
 
-    @field_validator("allow_hosts", "allow_addresses", "risk_analyzers", mode="before")
+    @field_validator("allow_hosts", "allow_addresses", "allow_paths", "risk_analyzers", mode="before")
     @classmethod
     def _separated(cls, hosts: object) -> object:
         return tuple(hosts.replace(",", " ").split()) if isinstance(hosts, str) else hosts
@@ -220,6 +228,7 @@ SENSITIVE = frozenset(
         "proxy",
         "mcp_servers",
         "secrets_file",
+        "allow_paths",
         "refuse_risk",
         "risk_analyzers",
         "risk_policy",

@@ -67,6 +67,8 @@ class Summary(Frozen):
     """The agent's own account; None when it did not finish."""
     ending: str
     """How the agent's work ended, in a sentence."""
+    early: bool = False
+    """The agent did not end it: a limit, circles or an error did."""
     steps: tuple[Step, ...]
     spent: Spent
     model: str
@@ -99,6 +101,7 @@ def summarize(trajectory: Trajectory) -> Summary:
         ending=ended.detail if ended else "The run has not ended.",
         steps=tuple(steps(trajectory)),
         spent=trajectory.spent(),
+        early=ended is not None and ended.reason not in ("finished", "asked"),
         model=started.model,
         others=tuple(name for name in dict.fromkeys(spoke) if name != started.model),
         sandbox=started.sandbox,

@@ -76,7 +76,7 @@ async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(
         Turn("Test.", RUN_TESTS, plan("done", "done", "dropped")), Turn("Done.", DONE), on_request=shown,
     )  # fmt: skip
     body = await proposed(scene, every=0.1)
-    assert "### The agent's plan\n- [x] add() adds\n- [x] sub() subtracts\n" in body
+    assert "The agent's plan: 2 of 3 done</summary>\n\n- [x] add() adds\n- [x] sub() subtracts\n" in body
     assert not [event for event in scene.trajectory() if isinstance(event, Told) and event.source == "nudge"]
     lines: list[str] = []
     narrator = Narrator(lines.append)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from demo.model import Turn
-from resolver.domain import Commented, Delivered, Refused
+from resolver.domain import Asked, Commented, Delivered, Refused
 from runtime.actions import CreateFile, ReplaceText, RunShell
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, Scene
 
@@ -101,17 +101,47 @@ async def test_a_run_that_hits_its_limit_still_delivers_what_is_proven(scene: Sc
     assert isinstance(outcome, Delivered)
     assert outcome.verdict.kind == "fixed"
     assert scene.pull.body is not None
-    assert "The limit of 2 replies of the model is reached. The agent gave no account" in scene.pull.body
+    first, verdict, *_ = scene.pull.body.split("\n\n")
+    assert first == (
+        "**Stopped early:** The limit of 2 replies of the model is reached. What is here is what was done until then."
+    )
+    assert verdict.startswith("**Fixed:**")
+    assert "The agent gave no account of its work." in scene.pull.body
+    (comment,) = scene.comments
+    assert comment.startswith("**Stopped early:** The limit of 2 replies of the model is reached.")
 
 
-async def test_a_change_to_a_workflow_is_not_proposed_and_nothing_is_pushed(scene: Scene) -> None:
+async def test_a_change_to_a_workflow_is_left_out_and_the_rest_is_proven_and_proposed(scene: Scene) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
-    await scene.will(Turn("Mend.", FIX, NEW_TEST, workflow), Turn("Done.", DONE))
+    await scene.will(Turn("Mend.", FIX, NEW_TEST, workflow), Turn("Done.", DONE), Turn("Done.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed"
+    changed = scene.repo.bare.diff("main", scene.pull.head.sha, "--name-only").split()
+    assert changed == ["calc.py", "tests/test_calc.py"]
+    assert "- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in str(scene.pull.body)
+
+
+async def test_a_change_that_needs_what_is_left_out_is_judged_without_it(scene: Scene) -> None:
+    # With the file that maintainers alone may change, the new test would pass.
+    reads = "import pathlib\n\n\ndef test_ci():\n    assert 'push' in pathlib.Path('.gitlab-ci.yml').read_text()\n"
+    await scene.will(
+        Turn("CI.", CreateFile(path=".gitlab-ci.yml", content="push\n")),
+        Turn("Test it.", CreateFile(path="tests/test_ci.py", content=reads)),
+        Turn("Done.", DONE), Turn("Done.", DONE), Turn("Done.", DONE), Turn("Done.", DONE),
+    )  # fmt: skip
+    outcome = await scene.resolve()
+    assert not isinstance(outcome, Refused | Asked) and outcome.verdict.kind not in ("fixed", "empty")
+
+
+async def test_a_change_to_nothing_but_a_workflow_is_only_told(scene: Scene) -> None:
+    workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
+    await scene.will(Turn("Mend.", workflow), Turn("Done.", DONE), Turn("Done.", DONE))
     outcome = await scene.resolve()
     assert isinstance(outcome, Commented)
     assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
     (comment,) = scene.comments
-    assert ".github/workflows/ci.yml" in comment
+    assert comment.startswith("I opened no pull request: the change touches what I may not propose.")
+    assert ".github/workflows/ci.yml is left to maintainers: it runs in CI." in comment
 
 
 async def test_who_may_not_write_gets_an_answer_and_nothing_else(scene: Scene) -> None:
