@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
-from typing import Any
 
 from resolver import prose, rules, stuck
 from resolver.actions import Ask, Finish, Malformed, Report, Result
@@ -29,8 +28,8 @@ from resolver.events import (
 from resolver.gate import was_sent_back
 from resolver.llm.model import Model, Reply
 from resolver.log import Log
-from resolver.render import messages
-from resolver.replay import as_sent, fingerprint
+from resolver.render import Conversation
+from resolver.replay import Fingerprints, as_sent
 from resolver.rules import Limits
 from resolver.tools.sandboxed import CHANGES
 from resolver.tools.tool import Tools
@@ -85,12 +84,13 @@ class Agent:
     gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """What a run that wants to finish has not done yet, a sentence each; it is told once."""
     _arrived: bool = field(default=False, init=False)
+    _conversation: Conversation = field(default_factory=Conversation, init=False)
     _saved: str | None = field(default=None, init=False)
     """The mark of the state that was written down last."""
 
     @cached_property
-    def _sent_tools(self) -> tuple[dict[str, Any], ...]:
-        return as_sent(self.tools.specs)
+    def _fingerprints(self) -> Fingerprints:
+        return Fingerprints(as_sent(self.tools.specs))
 
     async def run(self, log: Log) -> Ended:
         """Work until the run has ended; returns at once when it has. Told something new, it goes on.
@@ -199,7 +199,7 @@ class Agent:
             await self._note(relief, log)
             return  # what it cost counts before the model is asked
         try:
-            prompt = messages(before)
+            prompt = self._conversation.messages(before)
             reply = await self.model.reply(prompt, self.tools.specs)
         except ModelError as exc:
             if exc.usage is not None:  # billed, though nothing came of it
@@ -208,7 +208,7 @@ class Agent:
             return
         if reply.usage.usd is None and not before.spent().unpriced:
             logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
-        sent = fingerprint(prompt, self._sent_tools)
+        sent = self._fingerprints.of(prompt)
         await log.append(self._decided(reply, before).model_copy(update={"prompt": sent}))
 
     async def _failed(self, exc: ModelError, before: Trajectory, log: Log) -> None:

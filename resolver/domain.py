@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, NewType
+from typing import Annotated, Literal, NewType, Protocol
 
 from pydantic import Field
 
@@ -228,6 +228,23 @@ class Verdict(Frozen):
 EndingReason = Literal["finished", "asked", "limit", "stuck", "cancelled", "error"]
 
 
+class Bill(Protocol):
+    """What a reply of a model has cost, or a whole run."""
+
+    @property
+    def usd(self) -> Decimal | None:
+        """None: unknown."""
+
+    @property
+    def prompt_tokens(self) -> int: ...
+
+    @property
+    def cached_tokens(self) -> int: ...
+
+    @property
+    def completion_tokens(self) -> int: ...
+
+
 class Spent(Frozen):
     """What a run has cost so far."""
 
@@ -242,6 +259,19 @@ class Spent(Frozen):
     """Replies of the model."""
     seconds: float = 0.0
     """Wall time from the first to the last event, without the time in which a killed run waited."""
+
+    def plus(self, bill: Bill, *, steps: int = 0, unpriced: bool = False) -> "Spent":
+        """With what something else has cost, but for the time, which may have passed side by side."""
+        return self.model_copy(
+            update={
+                "usd": self.usd + (bill.usd or 0),
+                "unpriced": self.unpriced or unpriced or bill.usd is None,
+                "prompt_tokens": self.prompt_tokens + bill.prompt_tokens,
+                "cached_tokens": self.cached_tokens + bill.cached_tokens,
+                "completion_tokens": self.completion_tokens + bill.completion_tokens,
+                "steps": self.steps + steps,
+            }
+        )
 
 
 class Proposal(Frozen):

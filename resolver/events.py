@@ -7,8 +7,8 @@ order and clock, so that equal events are equal.
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from itertools import pairwise
-from typing import Annotated, Any, Literal
+from functools import cached_property, reduce
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
@@ -247,6 +247,38 @@ class Entry(Frozen):
     event: Event
 
 
+class _Tally(NamedTuple):
+    """What every step asks of a run, counted on with each entry: counted anew, it took longer with each step."""
+
+    at: datetime | None = None
+    """Of the last entry."""
+    spent: Spent = Spent()
+    decisions: tuple[Decided, ...] = ()
+    checkpoint: Patch | None = None
+
+    def counting(self, entry: Entry) -> "_Tally":
+        event, spent = entry.event, self.spent
+        waited = isinstance(event, Told) and event.source == "resume"
+        seconds = 0.0 if self.at is None or waited else (entry.at - self.at).total_seconds()
+        match event:
+            case Decided(usage=usage):
+                spent = spent.plus(usage, steps=1)
+            case Consulted(usage=usage):
+                spent = spent.plus(usage)
+            case Observed(observation=Reported(spent=report)):
+                spent = spent.plus(report, steps=report.steps, unpriced=report.unpriced)
+            case Observed(observation=Called(usd=usd)):
+                spent = spent.plus(Spent(usd=usd))
+            case _:
+                pass
+        return _Tally(
+            at=entry.at,
+            spent=spent.model_copy(update={"seconds": spent.seconds + seconds}),
+            decisions=(*self.decisions, event) if isinstance(event, Decided) else self.decisions,
+            checkpoint=event.patch if isinstance(event, Checkpointed) else self.checkpoint,
+        )
+
+
 class Trajectory:
     """A run so far, and the questions that everything else asks of it. Read-only."""
 
@@ -258,6 +290,16 @@ class Trajectory:
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def followed_by(self, entry: Entry) -> "Trajectory":
+        """This run and one entry more."""
+        longer = Trajectory((*self.entries, entry))
+        longer._tally = self._tally.counting(entry)
+        return longer
+
+    @cached_property
+    def _tally(self) -> "_Tally":
+        return reduce(_Tally.counting, self.entries, _Tally())
 
     @property
     def started(self) -> Started | None:
@@ -289,6 +331,11 @@ class Trajectory:
         return next((event for event in reversed(list(self)) if isinstance(event, Prepared)), None)
 
     @property
+    def configured(self) -> Configured | None:
+        """The settings under which it went on last; None: an older version worked on it."""
+        return next((event for event in reversed(list(self)) if isinstance(event, Configured)), None)
+
+    @property
     def ended(self) -> Ended | None:
         """How the agent's work ended; None while it goes on (a message after an ending reopens it)."""
         for entry in reversed(self.entries):
@@ -314,7 +361,7 @@ class Trajectory:
         return None
 
     def decisions(self) -> tuple[Decided, ...]:
-        return tuple(event for event in self if isinstance(event, Decided))
+        return self._tally.decisions
 
     def unanswered(self) -> tuple[Call, ...]:
         """Calls of the last reply that have no observation yet, in order."""
@@ -331,9 +378,7 @@ class Trajectory:
 
     def checkpoint(self) -> Patch | None:
         """The last state of the work tree, if it ever differed from the base."""
-        return next(
-            (e.event.patch for e in reversed(self.entries) if isinstance(e.event, Checkpointed)), None
-        )
+        return self._tally.checkpoint
 
     def visits(self) -> tuple[Visit, ...]:
         """All that the agent's sandboxes did by the network."""
@@ -350,31 +395,4 @@ class Trajectory:
 
     def spent(self) -> Spent:
         """Dollars, tokens, steps and seconds so far."""
-        usages = [event.usage for event in self if isinstance(event, Decided | Consulted)]
-        reports = [
-            event.observation.spent
-            for event in self
-            if isinstance(event, Observed) and isinstance(event.observation, Reported)
-        ]
-        counted: list[Usage | Spent] = [*usages, *reports]
-        known = [usage.usd for usage in usages if usage.usd is not None]
-        charged = [
-            event.observation.usd
-            for event in self
-            if isinstance(event, Observed) and isinstance(event.observation, Called)
-        ]
-        return Spent(
-            usd=sum((*known, *(report.usd for report in reports), *charged), Decimal(0)),
-            unpriced=len(known) < len(usages) or any(report.unpriced for report in reports),
-            prompt_tokens=sum(each.prompt_tokens for each in counted),
-            cached_tokens=sum(each.cached_tokens for each in counted),
-            completion_tokens=sum(each.completion_tokens for each in counted),
-            steps=len(self.decisions()) + sum(report.steps for report in reports),
-            seconds=sum(self._gaps()),
-        )
-
-    def _gaps(self) -> Iterator[float]:
-        """Seconds between each two entries, but not those in which nobody worked."""
-        for before, entry in pairwise(self.entries):
-            if not (isinstance(entry.event, Told) and entry.event.source == "resume"):
-                yield (entry.at - before.at).total_seconds()
+        return self._tally.spent

@@ -112,7 +112,7 @@ class FileLog:
         # file and the trajectory.
         entry = Entry(seq=len(self._trajectory), at=datetime.now(UTC), event=event)
         self._write(entry.model_dump_json().encode() + b"\n")
-        self._trajectory = Trajectory((*self._trajectory.entries, entry))
+        self._trajectory = self._trajectory.followed_by(entry)
         with ExitStack() as hearing:  # each hears it, even when the one before raised
             for listener in reversed(self._listeners):
                 hearing.callback(listener, entry)

@@ -25,7 +25,17 @@ from resolver.actions import (
     SearchWeb,
     Think,
 )
-from resolver.events import Call, Condensed, Decided, Event, Observed, Prompted, Told, Trajectory
+from resolver.events import (
+    Call,
+    Condensed,
+    Decided,
+    Entry,
+    Event,
+    Observed,
+    Prompted,
+    Told,
+    Trajectory,
+)
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolCall
 from runtime.actions import (
     Converse,
@@ -81,7 +91,7 @@ def messages(trajectory: Trajectory) -> tuple[Message, ...]:
     that was sent once never changes, until the conversation is condensed: then the system prompt, the brief and
     what people said stay, and all else up to a reply gives way to a summary.
     """
-    return tuple(_messages(trajectory))
+    return Conversation().messages(trajectory)
 
 
 def condensed(events: Iterable[Event]) -> Condensed:
@@ -96,46 +106,66 @@ def condensed(events: Iterable[Event]) -> Condensed:
     return Condensed(masked=tuple(masked), forgotten=forgotten, summary=summary)
 
 
-def _messages(trajectory: Trajectory) -> Iterator[Message]:
-    left_out = condensed(trajectory)
-    masked = frozenset(left_out.masked)
-    open_reply: Decided | None = None
-    answers: dict[str, Result] = {}
-    said: list[Told] = []
-    prompted = False
-    replies = 0
+class Conversation:
+    """The messages of a run that grows: those of its beginning are not made anew with each step."""
 
-    def closed(reply: Decided) -> Iterator[Message]:
-        """A reply, what came of it, and what was said meanwhile."""
-        nonlocal replies
-        replies += 1
-        forgotten = replies <= left_out.forgotten
-        if not forgotten:
-            yield from _exchange(reply, answers, masked)
-        yield from (_told(told) for told in said if not forgotten or told.source in LASTING)
-        if replies == left_out.forgotten and left_out.summary:
-            yield FromUser(text=left_out.summary)
+    def __init__(self) -> None:
+        self._entries: tuple[Entry, ...] = ()
+        self._begin(Condensed())
 
-    for event in trajectory:
+    def messages(self, trajectory: Trajectory) -> tuple[Message, ...]:
+        """The same as of any other conversation, whatever this one was asked for before."""
+        entries, known = trajectory.entries, len(self._entries)
+        news = [entry.event for entry in entries[known:]]
+        if entries[:known] != self._entries or any(isinstance(event, Condensed) for event in news):
+            self._begin(condensed(trajectory))
+            news = list(trajectory)
+        for event in news:
+            self._written += self._following(event)
+        self._entries = entries
+        return tuple(self._written)
+
+    def _begin(self, left_out: Condensed) -> None:
+        self._left_out = left_out
+        self._masked = frozenset(left_out.masked)
+        self._written: list[Message] = []
+        self._open: Decided | None = None
+        self._answers: dict[str, Result] = {}
+        self._said: list[Told] = []
+        self._prompted = False
+        self._replies = 0
+
+    def _following(self, event: Event) -> Iterator[Message]:
+        """What can be sent now that this has happened."""
         match event:
-            case Prompted(system=system) if not prompted:
-                prompted = True
+            case Prompted(system=system) if not self._prompted:
+                self._prompted = True
                 yield System(text=system)
-            case Told() if open_reply is not None:
-                said.append(event)
-            case Told(source=source) if replies >= left_out.forgotten or source in LASTING:
+            case Told() if self._open is not None:
+                self._said.append(event)
+            case Told(source=source) if self._replies >= self._left_out.forgotten or source in LASTING:
                 yield _told(event)
             case Observed(call=call, observation=observation):
-                answers.setdefault(call, observation)
+                self._answers.setdefault(call, observation)
             case Decided():
-                if open_reply is not None:
-                    yield from closed(open_reply)
-                open_reply, answers, said = event, {}, []
+                if self._open is not None:
+                    yield from self._closed(self._open)
+                self._open, self._answers, self._said = event, {}, []
             case _:
-                continue
-        if open_reply is not None and all(call.id in answers for call in open_reply.calls):
-            yield from closed(open_reply)
-            open_reply, said = None, []
+                return
+        if self._open is not None and all(call.id in self._answers for call in self._open.calls):
+            yield from self._closed(self._open)
+            self._open, self._said = None, []
+
+    def _closed(self, reply: Decided) -> Iterator[Message]:
+        """A reply, what came of it, and what was said meanwhile."""
+        self._replies += 1
+        forgotten = self._replies <= self._left_out.forgotten
+        if not forgotten:
+            yield from _exchange(reply, self._answers, self._masked)
+        yield from (_told(told) for told in self._said if not forgotten or told.source in LASTING)
+        if self._replies == self._left_out.forgotten and self._left_out.summary:
+            yield FromUser(text=self._left_out.summary)
 
 
 def _told(told: Told) -> FromUser:

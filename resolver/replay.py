@@ -1,8 +1,8 @@
 """A run again from its log alone: the prompt of each step is rebuilt, without model or sandbox, and compared."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 from resolver import browsing_prompt, render
@@ -61,16 +61,36 @@ def messages_at(trajectory: Trajectory, entry: int) -> tuple[Message, ...]:
 
 def fingerprint(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
     """The same for the same prompt, byte for byte, and for no other; 32 hexadecimal digits."""
-    digest = hashlib.blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)
-    for message in messages:
-        for text in (message.role, *_texts(message)):
-            part = text.encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(part))
-            digest.update(part)
-        if isinstance(message, FromUser):
-            for picture in message.pictures:
-                digest.update(hashlib.blake2b(picture.data).digest())
-    return digest.hexdigest()
+    return Fingerprints(tools).of(tuple(messages))
+
+
+class Fingerprints:
+    """Those of a conversation that grows: its beginning is not read anew with each step."""
+
+    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
+        self._tools = blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)
+        self._read: tuple[Message, ...] = ()
+        self._digest = self._tools.copy()
+
+    def of(self, messages: tuple[Message, ...]) -> str:
+        """The fingerprint of this prompt, whatever was asked for before."""
+        known = len(self._read)
+        if messages[:known] != self._read:
+            known, self._digest = 0, self._tools.copy()
+        for message in messages[known:]:
+            _add(self._digest, message)
+        self._read = messages
+        return self._digest.hexdigest()
+
+
+def _add(digest: blake2b, message: Message) -> None:
+    for text in (message.role, *_texts(message)):
+        part = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    if isinstance(message, FromUser):
+        for picture in message.pictures:
+            digest.update(blake2b(picture.data).digest())
 
 
 def as_sent(specs: Sequence[ToolSpec]) -> tuple[dict[str, Any], ...]:

@@ -9,8 +9,8 @@ from resolver.events import Decided, Entry, Event, Prompted, Told, Trajectory
 from resolver.llm.model import FromUser, System
 from resolver.llm.scripted import Scripted
 from resolver.log import FileLog
-from resolver.render import messages
-from resolver.replay import fingerprint, messages_at, replay
+from resolver.render import Conversation, messages
+from resolver.replay import Fingerprints, fingerprint, messages_at, replay
 from runtime.actions import RunShell, ViewFile
 from runtime.observations import Picture
 from tests.resolver.agents import FINISH, Box, agent, create
@@ -104,3 +104,24 @@ def test_any_log_that_was_read_back_replays_to_the_same_bytes(events: tuple[Even
     assert [step.sent for step in steps] == [event.prompt for event in run.decisions()]
     assert all(step.sent == step.rebuilt for step in steps)
     assert [step.rebuilt for step in replay(run)] == [step.rebuilt for step in steps]
+
+
+@settings(deadline=None)
+@given(condensed_logs(), condensed_logs())
+def test_a_conversation_that_grew_is_the_one_that_its_log_gives(
+    events: tuple[Event, ...], others: tuple[Event, ...]
+) -> None:
+    """Step by step, and when it is asked for another run in between."""
+    conversation, fingerprints, run = Conversation(), Fingerprints(()), Trajectory()
+    for entry in logged(*events).entries:
+        run = run.followed_by(entry)
+        whole = Trajectory(run.entries)
+        assert (run.decisions(), run.spent(), run.checkpoint()) == (
+            tuple(event for event in whole if isinstance(event, Decided)),
+            whole.spent(),
+            whole.checkpoint(),
+        )
+        for asked in (run, logged(*others), run):
+            sent = conversation.messages(asked)
+            assert sent == messages(asked)
+            assert fingerprints.of(sent) == fingerprint(sent, ())

@@ -53,7 +53,7 @@ SAMPLES: tuple[Action, ...] = (
     Malformed(name="run_shell", arguments=LONG, problem=LONG),
 )
 OF_THE_PROGRAM = set(
-    "run_lent provide execute start_stream converse interrupt read_bytes write_bytes".split()
+    "run_lent provide execute start_stream converse interrupt mark_tree read_bytes write_bytes".split()
 )
 
 
