@@ -6,7 +6,7 @@ The docstring of an action that the model may call is the description that the m
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from runtime.frozen import Frozen
 from runtime.observations import Look
@@ -295,5 +295,3 @@ SandboxAction = Annotated[
     | WriteBytes,
     Field(discriminator="kind"),
 ]
-
-SANDBOX_ACTION: TypeAdapter[SandboxAction] = TypeAdapter(SandboxAction)

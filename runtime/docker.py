@@ -104,8 +104,8 @@ class DockerSandboxes:
 
     @asynccontextmanager
     async def adopt(self, name: str) -> AsyncIterator[Sandbox | None]:
-        engine, _ = await self.prepare()
-        adopted = await machine.adopt(engine, await self._recipe(), name)
+        engine, image = await self.prepare()
+        adopted = await machine.adopt(engine, self._recipe(image), name)
         if adopted is None:
             yield None
             return
@@ -185,13 +185,12 @@ class DockerSandboxes:
             self._ledgers.pop(name, None)
             await opened.end()
 
-    async def _recipe(self) -> Recipe:
-        _, image = await self.prepare()
+    def _recipe(self, image: str) -> Recipe:
         return Recipe(self._spec, image, self._egress, self._transport or "socket", self._whose)
 
     async def _start(self, name: str, *, online: bool, kept: bool, root: bool = False) -> Machine:
-        engine, _ = await self.prepare()
-        recipe = replace(await self._recipe(), root=root)
+        engine, image = await self.prepare()
+        recipe = replace(self._recipe(image), root=root)
         if self._transport is not None:
             return await machine.start(engine, recipe, name, online=online, kept=kept)
         try:

@@ -1,6 +1,7 @@
 """Action -> Observation in this process: the local sandbox, and what the server in the container serves."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from runtime import program, streams
+from runtime import program
 from runtime.actions import (
     Converse,
     CreateFile,
@@ -32,9 +33,6 @@ from runtime.actions import (
     WriteBytes,
 )
 from runtime.changes import Changes
-from runtime.documents import Documents
-from runtime.editor import Editor
-from runtime.kernel import Kernel
 from runtime.observations import (
     Content,
     Executed,
@@ -49,14 +47,16 @@ from runtime.observations import (
     Written,
 )
 from runtime.plugins import Plugins
-from runtime.search import Searching
 from runtime.shell import Shell
-from runtime.streams import Stream
 from runtime.text import raw
 from runtime.tree import Tree, Unfit, missing
 
 if TYPE_CHECKING:
     from runtime.browser import Browser
+    from runtime.editor import Editor
+    from runtime.kernel import Kernel
+    from runtime.search import Searching
+    from runtime.streams import Stream
 
 
 class Executor:
@@ -77,22 +77,38 @@ class Executor:
         self._tree = Tree(root, scratch)
         self._env = dict(env)
         self._shell = Shell(self._tree.root, self._tree.scratch, env)
-        plugins = plugins or Plugins()
-        self._editor = Editor(self._tree, Documents(plugins))
-        self._searching = Searching(self._tree, self._env, plugins)
-        self._kernel = Kernel(self._tree.root, self._tree.scratch, env, plugins)
-        self._plugins = plugins
+        self._plugins = plugins or Plugins()
         self._changes = Changes(self._tree.root)
         self._oom_kills = oom_kills
         self._killed = oom_kills()
         self._streams: dict[str, Stream] = {}
         self._turn = asyncio.Lock()
 
+    # What follows is imported when it is first asked for: every sandbox waits for imports at its start, and most
+    # use only some of it.
+
+    @cached_property
+    def _editor(self) -> "Editor":
+        from runtime.documents import Documents
+        from runtime.editor import Editor
+
+        return Editor(self._tree, Documents(self._plugins))
+
+    @cached_property
+    def _searching(self) -> "Searching":
+        from runtime.search import Searching
+
+        return Searching(self._tree, self._env, self._plugins)
+
+    @cached_property
+    def _kernel(self) -> "Kernel":
+        from runtime.kernel import Kernel
+
+        return Kernel(self._tree.root, self._tree.scratch, self._env, self._plugins)
+
     @cached_property
     def _browser(self) -> "Browser":
-        from runtime.browser import (
-            Browser,  # late: most sandboxes never look at a page, and all wait for imports
-        )
+        from runtime.browser import Browser
 
         return Browser(self._tree.root, self._tree.scratch, self._env, self._plugins)
 
@@ -106,8 +122,10 @@ class Executor:
 
     async def act(self, action: SandboxAction) -> Observation:
         if isinstance(action, Interrupt):
-            ended = [await self._shell.interrupt(), await self._kernel.interrupt()]
-            return Noted(text="interrupted" if any(ended) else "nothing runs")
+            ended = await self._shell.interrupt()
+            if "_kernel" in vars(self):  # else no cell runs
+                ended = await self._kernel.interrupt() or ended
+            return Noted(text="interrupted" if ended else "nothing runs")
         async with self._turn:
             try:
                 return await self._act(action)
@@ -116,13 +134,20 @@ class Executor:
             except OSError as error:
                 return Failed(reason="io", message=f"{action.kind} failed: {error}")
 
+    async def prepare(self) -> None:
+        """Start the shell before the first command, which else waits for it."""
+        async with self._turn:
+            with contextlib.suppress(OSError, TimeoutError):  # the first command tells of it
+                await self._shell.start()
+
     async def close(self) -> None:
         """End the shell, the kernel and the browser, and everything that they started."""
         for stream in self._streams.values():
             await stream.close()
         if "_browser" in vars(self):  # else it was never opened
             await self._browser.close()
-        await self._kernel.close()
+        if "_kernel" in vars(self):
+            await self._kernel.close()
         await self._shell.close()
         self._changes.close()
 
@@ -188,10 +213,12 @@ class Executor:
         return ran.model_copy(update={"note": "; ".join(filter(None, (ran.note, note)))})
 
     async def _start_stream(self, action: StartStream) -> Noted:
+        from runtime.streams import MOST, Stream
+
         if (old := self._streams.pop(action.name, None)) is not None:
             await old.close()
-        if len(self._streams) == streams.MOST:
-            raise Unfit("refused", f"{streams.MOST} programs are talked to already")
+        if len(self._streams) == MOST:
+            raise Unfit("refused", f"{MOST} programs are talked to already")
         try:
             started = await Stream.start(action.argv, self._tree.root, {**self._env, **action.env})
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:

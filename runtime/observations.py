@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from runtime.frozen import Frozen
 
@@ -209,5 +209,3 @@ Observation = Annotated[
     | Failed,
     Field(discriminator="kind"),
 ]
-
-OBSERVATION: TypeAdapter[Observation] = TypeAdapter(Observation)

@@ -53,6 +53,11 @@ class Shell:
         self._going: _Going | None = None
         """The command that somebody waits for."""
 
+    async def start(self) -> Bash:
+        """The bash that runs, or a new one."""
+        self._bash = self._bash or await Bash.start(self._home, self._env)
+        return self._bash
+
     async def run(
         self,
         command: str,
@@ -76,7 +81,7 @@ class Shell:
         try:
             if self._bash is not None and self._bash.has_ended:  # by a background job, or from outside
                 notes.append("before this command " + await self._replace(self._bash))
-            bash = self._bash = self._bash or await Bash.start(self._home, self._env)
+            bash = await self.start()
             older = frozenset(bash.children())
             ended = bash.feed(command, interactive=interactive, lent=lent)
             going = _Going(command, interactive, ended, older, begun + MAX_SECONDS)
