@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from resolver.domain import User
 
@@ -110,9 +110,50 @@ class TokenAnswer(Answer):
     expires_at: datetime
 
 
+class CommitAnswer(Answer):
+    """What `git/commits/{sha}` says of a commit."""
+
+    sha: str
+    tree: CommitPointer
+    parents: tuple[CommitPointer, ...]
+    verification: "Verification"
+
+
+class Verification(Answer):
+    verified: bool
+    reason: str
+
+
+class ComparisonAnswer(Answer):
+    status: str
+    """identical, ahead, behind or diverged: the second end, seen from the first."""
+
+
 class GraphQLError(Answer):
     message: str
+    type: str = ""
 
 
 class GraphQLAnswer(Answer):
+    data: dict[str, JsonValue] | None = None
     errors: tuple[GraphQLError, ...] = ()
+
+
+class CommittedAnswer(Answer):
+    """What `createCommitOnBranch` made."""
+
+    commit: "CommitId"
+
+
+class CommitId(Answer):
+    oid: str
+
+
+class DraftAnswer(Answer):
+    """What the two mutations about drafts give back."""
+
+    pull_request: "DraftState" = Field(alias="pullRequest")
+
+
+class DraftState(Answer):
+    is_draft: bool = Field(alias="isDraft")

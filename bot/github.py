@@ -14,7 +14,7 @@ from bot.answers import (
     AppAnswer,
     BranchAnswer,
     CommentAnswer,
-    GraphQLAnswer,
+    DraftAnswer,
     IssueAnswer,
     PermissionAnswer,
     PullAnswer,
@@ -23,6 +23,7 @@ from bot.answers import (
 )
 from bot.attachments import Attachments, is_attachment
 from bot.errors import Rejected, Unanswered
+from bot.graphql import GraphQL
 from bot.rest import AppAccess, Pace, Rest, TokenAccess
 from resolver.domain import Comment, Credentials, Issue, Job, Proposal, PullRequest, Repo, Thread, User
 from resolver.errors import Forbidden, ForgeError, NotFound, WorkspaceError
@@ -37,6 +38,13 @@ ROLES: dict[str, Permission] = {role: role for role in get_args(Permission)}
 ASKING_AT_ONCE = 8  # requests; GitHub allows 100
 # Whose comments an Actions run writes: its token may not ask who it is.
 ACTIONS_BOT = "github-actions[bot]"
+
+TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
+  convertPullRequestToDraft(input: $input) { pullRequest { isDraft } }
+}"""
+TO_READY = """mutation ToReady($input: MarkPullRequestReadyForReviewInput!) {
+  markPullRequestReadyForReview(input: $input) { pullRequest { isDraft } }
+}"""
 
 
 class GitHubForge:
@@ -53,7 +61,7 @@ class GitHubForge:
         pace: Pace | None = None,
     ) -> None:
         self._rest = Rest(access, api_url, ca_bundle, pace or Pace())
-        self._graphql_url = graphql_url
+        self._graphql = GraphQL(self._rest, graphql_url)
         self._server_url = server_url.rstrip("/")
         self._ca_bundle = ca_bundle
         self._attachments = Attachments(self._server_url, ca_bundle)
@@ -236,15 +244,8 @@ class GitHubForge:
 
     async def _set_draft(self, repo: Repo, pull: PullAnswer, draft: bool) -> None:
         """REST cannot. Source: docs.github.com/graphql/reference/mutations#markpullrequestreadyforreview"""
-        name = "convertPullRequestToDraft" if draft else "markPullRequestReadyForReview"
-        query = (
-            f"mutation($id: ID!) {{ {name}(input: {{pullRequestId: $id}}) {{ pullRequest {{ isDraft }} }} }}"
-        )
-        answer = await self._rest.post_query(
-            GraphQLAnswer, repo, self._graphql_url, {"query": query, "variables": {"id": pull.node_id}}
-        )
-        if answer.errors:
-            raise Rejected(f"{name} of {pull.html_url}: {answer.errors[0].message}")
+        request = TO_DRAFT if draft else TO_READY
+        await self._graphql.ask(DraftAnswer, repo, request, {"input": {"pullRequestId": pull.node_id}})
 
     # --- helpers --------------------------------------------------------------------------------------------
 

@@ -165,9 +165,21 @@ class Rest:
         """Something new. Raises Unanswered when it may or may not be there: look before you ask again."""
         return _read(shape, await self._patient(repo, _Request("POST", join(*path), json=body), again=False))
 
-    async def post_query(self, shape: type[T], repo: Repo, url: str, body: Mapping[str, object]) -> T:
-        """A GraphQL mutation whose repetition does no harm. Raises ForgeError."""
-        return _read(shape, await self._patient(repo, _Request("POST", url, json=body)))
+    async def post_query(
+        self, shape: type[T], repo: Repo, url: str, body: Mapping[str, object], *, again: bool = True
+    ) -> T:
+        """A GraphQL request. `again=False`: its repetition does harm, see `post`. Raises ForgeError."""
+        return _read(shape, await self._patient(repo, _Request("POST", url, json=body), again=again))
+
+    async def delete(self, repo: Repo, *path: str) -> None:
+        """Have something away; that it is away already is no error. Raises ForgeError."""
+        with contextlib.suppress(NotFound):
+            await self._patient(repo, _Request("DELETE", join(*path)))
+
+    def forget(self, repo: Repo, credentials: Credentials) -> None:
+        """These credentials do not work any more: the next ones are minted anew."""
+        if self._tokens.get(repo) == credentials:
+            del self._tokens[repo]
 
     async def get_as_app(self, shape: type[T], *path: str) -> T:
         """What only the app itself may ask. Raises ForgeError."""
@@ -236,8 +248,7 @@ class Rest:
             return await self._paced(request, credentials)
         except Unauthorized:
             # Revoked or expired before its time; githubkit would go on using it for an hour.
-            if self._tokens.get(repo) == credentials:
-                del self._tokens[repo]
+            self.forget(repo, credentials)
             renewed = await self.credentials(repo)
             if renewed == credentials:
                 raise

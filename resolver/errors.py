@@ -3,6 +3,7 @@ ResolverError
 ├── ForgeError             the forge is down or answers nonsense; the queue may retry
 │   ├── RateLimited        carries `until`, UTC
 │   ├── Forbidden          our token may not do this; an operator must act
+│   │   └── BranchMoved    somebody else has moved the branch; it is left alone
 │   ├── Unauthorized       our token is unknown or expired
 │   └── NotFound           no such repository, issue or pull request, or none that we may see
 ├── ModelError             the model gave no usable reply; `retryable` says whether to try again
@@ -53,6 +54,10 @@ class Forbidden(ForgeError):
     """Our token may not do this."""
 
     retryable = False
+
+
+class BranchMoved(Forbidden):
+    """The branch is not where it was: somebody else's work is on it."""
 
 
 class Unauthorized(ForgeError):

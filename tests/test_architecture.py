@@ -31,6 +31,7 @@ FENCES = {
     "fastapi": {"bot/app.py"},
     "git": {"resolver/workspace.py"},
     "githubkit": {"bot/rest.py"},
+    "graphql": {"demo/world/schema.py"},
     "hishel": {"bot/rest.py"},
     "ipykernel": {"runtime/kernel_boot.py"},
     "jinja2": {"resolver/texts.py"},

@@ -220,6 +220,10 @@ class World:
         """The same delivery once more: same GUID, same bytes."""
         return await self._hooks.again(delivery)
 
+    def lock(self, thread: Issue) -> None:
+        """Nobody who is not a member may comment any more; the app counts as none."""
+        thread.locked = True
+
     def close(self, thread: Issue) -> None:
         thread.closed = thread.updated = self._state.stamp()
 

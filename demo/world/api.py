@@ -7,15 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from demo.world import commits, graphql
 from demo.world.access import Refusal, whoever
 from demo.world.call import Answer, Call, News, Request
 from demo.world.contract import Contract
-from demo.world.graphql import OPERATIONS, Handler
+from demo.world.operations import OPERATIONS, Handler
 from demo.world.shapes import Json, Shapes
 from demo.world.state import App, State, Token
 
+__all__ = ["Api", "Write", "commits", "graphql"]  # these are imported for what they register
+
 DOCUMENTATION = "https://docs.github.com/rest"
-SLASHES = {"ref", "path", "branch"}  # parameters that may hold slashes
+SLASHES = {"ref", "path", "branch", "basehead"}  # parameters that may hold slashes
 
 
 class Route(NamedTuple):
@@ -90,7 +93,9 @@ class Api:
             if route is None:
                 raise Refusal(404, "Not Found")
             given = body if isinstance(body, dict) else {}
-            answer = route.handler(Call(self._state, self._shapes, request, actor, values, given, news))
+            found = self._contract.violations
+            call = Call(self._state, self._shapes, request, actor, values, given, news, found)
+            answer = route.handler(call)
         except (json.JSONDecodeError, UnicodeDecodeError):
             answer = Answer({"message": "Problems parsing JSON", "documentation_url": DOCUMENTATION}, 400)
         except Refusal as refusal:

@@ -19,6 +19,28 @@ GIT_ENVIRONMENT = {
 }
 
 
+WORKFLOWS_VARIABLE = "WORLD_WORKFLOWS"  # "no" when whoever pushes may not change workflows
+UPDATE = f"""#!/bin/sh
+# What GitHub refuses of a push; git gives reference, old and new commit.
+while IFS='|' read -r pattern why; do
+    case ${{1#refs/heads/}} in
+    $pattern)
+        echo "error: GH006: Protected branch update failed for $1."
+        echo "error: $why"
+        exit 1
+        ;;
+    esac
+done <protected
+[ "${WORKFLOWS_VARIABLE}" = no ] || exit 0
+old=$2
+git cat-file -e "$old" 2>/dev/null || old=HEAD
+for path in $(git diff --name-only "$old" "$3" -- .github/workflows); do
+    echo "refusing to allow a GitHub App to create or update workflow \\`$path\\` without \\`workflows\\` permission"
+    exit 1
+done
+"""
+
+
 class Bare:
     """One bare repository. Its methods block for a few milliseconds each: they are git processes."""
 
@@ -34,14 +56,20 @@ class Bare:
         bare.git("config", "uploadpack.allowAnySHA1InWant", "true")  # as github.com does
         bare.git("config", "uploadpack.allowFilter", "true")
         bare.git("config", "http.receivepack", "true")  # who may push was asked before
+        (path / "protected").touch()
+        (path / "hooks").mkdir(exist_ok=True)
+        (path / "hooks" / "update").write_text(UPDATE)
+        (path / "hooks" / "update").chmod(0o755)
         return bare
 
-    def git(self, *arguments: str, stdin: bytes = b"") -> bytes:
+    def git(
+        self, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] = GIT_ENVIRONMENT
+    ) -> bytes:
         """Standard output of one git command. Raises CalledProcessError."""
         ran = subprocess.run(
             [GIT, *arguments],
             cwd=self.path,
-            env=GIT_ENVIRONMENT,
+            env=environment,
             input=stdin,
             capture_output=True,
             check=True,

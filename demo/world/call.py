@@ -55,6 +55,8 @@ class Call:
     """The parameters in it."""
     body: Json
     news: list[News]
+    violations: list[str]
+    """What was off GitHub's description, where a handler is the one to see it."""
 
     @property
     def query(self) -> Mapping[str, str]:

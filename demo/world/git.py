@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from demo.world.access import Refusal, allow, visible, whoever
 from demo.world.api import Write, login
 from demo.world.asgi import Message, Receive, Send, fields, respond
-from demo.world.bare import GIT, GIT_ENVIRONMENT
+from demo.world.bare import GIT, GIT_ENVIRONMENT, WORKFLOWS_VARIABLE
+from demo.world.commits import may_change_workflows
 from demo.world.operations import PUSH
-from demo.world.state import Repository, State
+from demo.world.state import Repository, State, Token
 
 PATH = re.compile(r"/([^/]+)/([^/]+?)(?:\.git)?/(info/refs|git-upload-pack|git-receive-pack)")
 CHUNK = 65_536  # bytes read from git at a time
@@ -48,7 +49,10 @@ class GitServer:
         finally:
             if service == "git-receive-pack":
                 self._writes.append(Write("POST", scope["path"], login(actor)))
-        await _serve(_environment(repo, service, login(actor), scope), receive, send)
+        environment = _environment(repo, service, login(actor), scope)
+        if isinstance(actor, Token) and not may_change_workflows(actor):
+            environment[WORKFLOWS_VARIABLE] = "no"
+        await _serve(environment, receive, send)
 
 
 def _environment(repo: Repository, service: str, user: str, scope: Message) -> dict[str, str]:

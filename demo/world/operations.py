@@ -190,6 +190,8 @@ def say(call: Call) -> Answer:
     author, thread = call.allow(COMMENT), call.issue(call.path["issue_number"])
     if not (body := call.text("body")).strip():
         raise invalid("IssueComment", "body", "body cannot be blank")
+    if thread.locked:
+        raise Refusal(403, "Unable to create comment because issue is locked.")
     shape = call.shapes.comment(thread, call.state.comment(thread, body, author))
     call.tell("issue_comment", "created", thread, author, comment=shape)
     return Answer(shape, 201)

@@ -121,7 +121,7 @@ class Shapes:
         shape: Json = {
             "id": issue.id, "node_id": node_id(kind, issue.id), "number": issue.number, "title": issue.title,
             "body": issue.body, "user": self._author(issue.author), "state": issue.state, "state_reason": None,
-            "labels": [self.label(issue.repo, label) for label in issue.labels], "locked": False,
+            "labels": [self.label(issue.repo, label) for label in issue.labels], "locked": issue.locked,
             "active_lock_reason": None, "assignee": None, "assignees": [], "milestone": None,
             "comments": len(issue.comments), "created_at": issue.created, "updated_at": issue.updated,
             "closed_at": issue.closed, "author_association": self._association(issue.repo, issue.author),
@@ -167,7 +167,7 @@ class Shapes:
             "id": pull.id, "node_id": node_id("PullRequest", pull.id), "number": pull.number,
             "title": pull.title,
             "body": pull.body, "user": self.user(pull.author), "state": pull.state, "draft": pull.draft,
-            "locked": False,
+            "locked": pull.locked,
             "labels": [self.label(repo, label) | {"description": ""} for label in pull.labels],
             "assignee": None, "assignees": [], "requested_reviewers": [], "requested_teams": [],
             "milestone": None,

@@ -66,6 +66,7 @@ class Issue:
     comments: list[Comment] = field(default_factory=list)
     reactions: list[Reaction] = field(default_factory=list)
     closed: str | None = None
+    locked: bool = False
 
     @property
     def state(self) -> Literal["open", "closed"]:
@@ -111,10 +112,22 @@ class Repository:
     threads: dict[int, Issue] = field(default_factory=dict)
     """Issues and pull requests by number: they share one series."""
     labels: dict[str, Label] = field(default_factory=dict)
+    protected: dict[str, str] = field(default_factory=dict)
+    """Patterns of branches that nobody may write to, and what is said of it."""
+    signed: set[str] = field(default_factory=set)
+    """Commits that GitHub has signed."""
+    spoiled: str = ""
+    """A path that the next commits made over the API get beside what was asked for; empty: none."""
 
     @property
     def full_name(self) -> str:
         return f"{self.owner.login}/{self.name}"
+
+    def protect(self, pattern: str, why: str) -> None:
+        """Nobody may write to these branches any more, over the API or by git."""
+        self.protected[pattern] = why
+        lines = "".join(f"{one}|{said}\n" for one, said in self.protected.items())
+        (self.bare.path / "protected").write_text(lines)
 
     @property
     def issues(self) -> tuple[Issue, ...]:

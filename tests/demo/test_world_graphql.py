@@ -1,0 +1,147 @@
+"""The stand-in's GraphQL half does what GitHub's schema has, on real repositories, and takes nothing else."""
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from demo.world import OffTheDescription, Repository, World
+
+Client = Callable[..., httpx.AsyncClient]
+
+COMMIT = """mutation Commit($input: CreateCommitOnBranchInput!) {
+  createCommitOnBranch(input: $input) { commit { oid } }
+}"""
+
+
+@pytest.fixture
+def ask(world: World, client: Client) -> Callable[..., Any]:
+    async def asked(query: str, variables: dict[str, Any], *, by: str = "maintainer", token: str = "") -> Any:
+        async with client(world, token or world.token(by)) as api:
+            answer = await api.post(world.graphql_url, json={"query": query, "variables": variables})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return asked
+
+
+def change(
+    repo: Repository, additions: dict[str, bytes], deletions: tuple[str, ...] = (), expected: str = ""
+) -> dict[str, Any]:
+    added = [
+        {"path": path, "contents": base64.b64encode(content).decode()} for path, content in additions.items()
+    ]
+    return {
+        "input": {
+            "branch": {"repositoryNameWithOwner": repo.full_name, "branchName": "main"},
+            "expectedHeadOid": expected or repo.bare.sha("main"),
+            "message": {"headline": "Change", "body": "Because.\n\nIssue: #1"},
+            "fileChanges": {"additions": added, "deletions": [{"path": path} for path in deletions]},
+        }
+    }
+
+
+async def test_a_commit_over_the_api_is_one_on_the_real_branch_and_signed(
+    world: World, repo: Repository, client: Client, ask: Callable[..., Any]
+) -> None:
+    before = repo.bare.sha("main")
+    done = await ask(COMMIT, change(repo, {"new/a.bin": b"\x00\xff\r\n"}, ("calc.py",)))
+    sha = done["data"]["createCommitOnBranch"]["commit"]["oid"]
+    assert repo.bare.sha("main") == sha
+    assert repo.bare.read("main", "new/a.bin") == b"\x00\xff\r\n"
+    assert repo.bare.read("main", "calc.py") is None
+    async with client(world, world.token("maintainer")) as api:
+        seen = (await api.get(f"/repos/acme/sample/git/commits/{sha}")).json()
+        first = (await api.get(f"/repos/acme/sample/git/commits/{before}")).json()
+    assert [parent["sha"] for parent in seen["parents"]] == [before]
+    assert seen["author"]["name"] == "maintainer"
+    assert seen["message"] == "Change\n\nBecause.\n\nIssue: #1"
+    assert (seen["verification"]["verified"], first["verification"]["verified"]) == (True, False)
+
+
+async def test_a_commit_is_refused_as_github_refuses_it(
+    world: World, repo: Repository, ask: Callable[..., Any]
+) -> None:
+    main = repo.bare.sha("main")
+    app = world.app()
+    token = world.installation_token(world.install(app, repo))
+    stale = await ask(COMMIT, change(repo, {"a": b""}, expected="1" * 40))
+    stranger = await ask(COMMIT, change(repo, {"a": b""}), by="stranger")
+    absent = await ask(COMMIT, change(repo, {}, ("absent.txt",)))
+    twice = await ask(COMMIT, change(repo, {"calc.py": b""}, ("calc.py",)))
+    workflow = await ask(COMMIT, change(repo, {".github/workflows/ci.yml": b""}), token=token)
+    repo.protect("ma*", "Changes must be made through a pull request.")
+    protected = await ask(COMMIT, change(repo, {"a": b""}))
+    answers = (stale, stranger, absent, twice, workflow, protected)
+    assert [answer["data"] for answer in answers] == [{"createCommitOnBranch": None}] * 6
+    assert [answer["errors"][0]["type"] for answer in answers] == [
+        "STALE_DATA",
+        "FORBIDDEN",
+        "UNPROCESSABLE",
+        "UNPROCESSABLE",
+        "FORBIDDEN",
+        "BRANCH_PROTECTION_RULE_VIOLATION",
+    ]
+    assert "`.github/workflows/ci.yml` without `workflows` permission" in workflow["errors"][0]["message"]
+    assert repo.bare.sha("main") == main
+
+
+@pytest.mark.parametrize(
+    ("query", "variables", "fault"),
+    [
+        (COMMIT.replace("commit { oid }", "commit { colour }"), {}, "Cannot query field 'colour'"),
+        (COMMIT, {"input": {"branch": {}}}, "expectedHeadOid"),
+        ("mutation {", {}, "Syntax Error"),
+        ("query Q($id: ID!) { node(id: $id) { id } }", {"id": "x"}, "the stand-in knows no such request"),
+    ],
+)
+async def test_what_is_off_the_schema_is_refused_and_remembered(
+    client: Client, query: str, variables: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(OffTheDescription) as caught:
+        async with World() as world:
+            repo = world.repository("acme/sample", {"a": "1"}, permissions={"maintainer": "write"})
+            before = repo.bare.sha("main")
+            async with client(world, world.token("maintainer")) as api:
+                body = {"query": query, "variables": variables or change(repo, {"b": b"2"})}
+                await api.post(world.graphql_url, json=body)
+            assert repo.bare.sha("main") == before
+    assert str(caught.value).startswith("POST /graphql: ")
+    assert fault in str(caught.value)
+
+
+async def test_a_reference_is_made_once_and_only_of_what_is_there(
+    world: World, repo: Repository, client: Client
+) -> None:
+    sha = repo.bare.sha("main")
+    wanted = {"ref": "refs/heads/patchwright/issue-1", "sha": sha}
+    repo.protect("release/*", "No.")
+    async with client(world, world.token("maintainer")) as api:
+        made = [
+            (await api.post("/repos/acme/sample/git/refs", json=wanted | change)).status_code
+            for change in (
+                {},
+                {},
+                {"ref": "refs/heads/other", "sha": "1" * 40},
+                {"ref": "refs/heads/release/1"},
+                {"ref": "refs/heads/a..b"},
+            )
+        ]
+    assert made == [201, 422, 422, 422, 422]
+    assert repo.branches == ("main", "patchwright/issue-1")
+
+
+def test_without_graphql_core_requests_are_answered_and_not_judged() -> None:
+    program = (
+        "import json, sys; sys.modules['graphql'] = None\n"
+        "from demo.world import schema\n"
+        "root = {'a': {'b': [1], 'nested': lambda info: 2}}\n"
+        "print(json.dumps([schema.faults('nonsense', {}), schema.selected('nonsense', {}, root)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [[], [{"a": {"b": [1]}}, []]]
