@@ -1,5 +1,6 @@
 """Events about what a run stands on: its settings, the repository's set-up, the network. Part of `Event`."""
 
+from decimal import Decimal
 from typing import Literal
 
 from pydantic import JsonValue
@@ -16,8 +17,12 @@ class Configured(Frozen):
     """Of Patchwright."""
     models: dict[str, str]
     """Names by what they are for."""
+    steps: int
+    """Replies of the model that the run may use; so many seconds and dollars."""
+    seconds: float
+    usd: Decimal
     settings: dict[str, JsonValue]
-    """The operator's, as they hold: also those that nobody set."""
+    """The operator's others, as they hold: also those that nobody set."""
     repository: dict[str, JsonValue]
     """The repository's own."""
 

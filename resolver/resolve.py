@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resolver import prose
+from resolver import configuration, prose
 from resolver.admission import admit, waiting
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, put
@@ -137,6 +137,7 @@ async def attempt(
     if (verdict := trajectory.verdict) and (ending := trajectory.ended):
         return await tried(ending, verdict)  # killed after the proof
 
+    await configuration.record(log, kit, config)
     sandboxes = await prepared(job, workspace, config, log, kit)
 
     async def tests_at_base() -> SuiteRun | None:

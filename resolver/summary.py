@@ -20,7 +20,7 @@ from resolver.actions import (
     SearchWeb,
     Think,
 )
-from resolver.circumstances import Prepared
+from resolver.circumstances import Configured, Prepared
 from resolver.domain import Spent
 from resolver.events import Call, Decided, Delegated, Observed, Trajectory
 from resolver.gate import plan, reproduced
@@ -86,6 +86,8 @@ class Summary(Frozen):
     """Its steps are part of what was spent."""
     plan: tuple[PlanItem, ...] = ()
     """The list that the agent kept, as it wrote it last."""
+    under: Configured | None = None
+    """The settings that it went on with last; None: an older version worked on it."""
     reproduced: bool = False
     """Whether the failure was seen before the last edit."""
 
@@ -110,6 +112,7 @@ def summarize(trajectory: Trajectory) -> Summary:
         prepared=trajectory.prepared,
         browsed=tuple(_browsed(*each) for each in trajectory.delegations() if each[0].role == "browse"),
         plan=plan(trajectory),
+        under=trajectory.configured,
         reproduced=reproduced(trajectory),
     )
 

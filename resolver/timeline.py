@@ -1,12 +1,13 @@
 """Trajectory -> what happened, item by item, as the viewer shows it; a delegate's items stand in its call's."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from resolver import prose
 from resolver.calls_shown import Kind, answered, asked, came_of, caption, head, is_bad, kind, took
-from resolver.circumstances import Connected, Prepared
+from resolver.circumstances import Configured, Connected, Prepared
 from resolver.domain import RunId, Spent
 from resolver.events import (
     Call,
@@ -176,6 +177,11 @@ class _Teller:
                 return Item(
                     id, "program", at, f"The agent was set up with {len(tools)} tools", exhibits=(said,)
                 )
+            case Configured(version=version) as event:
+                under = printed("settings", "\n".join(_settings(event)), limit, fold=True)
+                return Item(
+                    id, "program", at, "The settings of the run", f"Patchwright {version}", exhibits=(under,)
+                )
             case Prepared() as event:
                 lasted = "" if event.warm or event.problem else prose.duration(event.seconds)
                 return Item(id, "program", at, _prepared(event), bad=event.problem is not None, facts=lasted,
@@ -234,6 +240,14 @@ def _usage(usage: Usage) -> str:
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     price = prose.money(Spent(usd=usage.usd)) if usage.usd is not None else ""
     return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
+
+
+def _settings(event: Configured) -> Iterator[str]:
+    """A line each, as the operator or the repository's maintainers could write it."""
+    yield f"at most {event.steps} steps, ${event.usd}, {prose.duration(event.seconds)}"
+    yield from (f"model to {purpose}: {name}" for purpose, name in event.models.items())
+    yield from (f"{key} = {json.dumps(value)}" for key, value in sorted(event.settings.items()))
+    yield from (f"repository: {key} = {json.dumps(value)}" for key, value in sorted(event.repository.items()))
 
 
 def _prepared(event: Prepared) -> str:

@@ -212,6 +212,9 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
         ]
     elif assigned := trajectory.assigned:
         facts += [("Model", assigned.model), ("Asked for by", f"the run {assigned.parent}")]
+    if under := trajectory.configured:
+        most = f"{under.steps} steps, ${under.usd}, {prose.duration(under.seconds)}"
+        facts += [("At most", most), ("Patchwright", under.version)]
     if trajectory.entries:
         facts.append(("Began", f"{trajectory.entries[0].at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"))
     return facts

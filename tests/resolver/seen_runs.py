@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from resolver.actions import Action, Browse, Finish, Plan, PlanItem, Reported, Result, Think
-from resolver.circumstances import Connected, Prepared
+from resolver.circumstances import Configured, Connected, Prepared
 from resolver.domain import (
     Delivered,
     Issue,
@@ -137,6 +137,10 @@ def whole_run() -> Trajectory:
     noted = Failed(reason="refused", message="Not yet: run the tests.")
     return run_of(
         started(),
+        Configured(
+            version="0.1.0", models={"act": "vendor/model-1"}, steps=100, seconds=3600, usd=Decimal(2),
+            settings={"plan_every": 10}, repository={"test_command": None},
+        ),
         Prepared(commands=("pip install -e .",), warm=False, seconds=12),
         Prompted(system="You mend.", tools=()),
         Told(text="The brief of issue 7", source="brief", pictures=(png(9),)),
