@@ -66,7 +66,10 @@ NOTHING = Attached()
 
 
 async def attachments(thread: Thread, repo: Repo, forge: Forge) -> Attached:
-    """The files whose addresses stand in the thread, where a person reading the page sees them."""
+    """The files whose addresses stand in the thread, where a person reading the page sees them.
+
+    Their names tell them apart, and are the same another time, also when one of them is not to be had then.
+    """
     texts = (thread.body, *(comment.body for comment in thread.comments))
     found = (html.unescape(url).rstrip(".,;:!?") for text in texts for url in _URL.findall(visible(text)[0]))
     urls = tuple(dict.fromkeys(found))[:MOST_URLS]
@@ -87,9 +90,11 @@ async def attachments(thread: Thread, repo: Repo, forge: Forge) -> Attached:
 
     files: list[Attachment] = []
     problems: list[str] = []
+    number = 0
     for url, fetched in zip(urls, await asyncio.gather(*map(fetch, urls)), strict=True):
+        number += fetched is not None
         if isinstance(fetched, bytes):
-            made = _attachment(url, fetched, len(files) + 1)
+            made = _attachment(url, fetched, number)
             if isinstance(made, str):
                 problems.append(made)
             elif len(files) < MOST:

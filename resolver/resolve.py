@@ -80,8 +80,8 @@ async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, rep
         async with kit.workspaces.clone(facts.clone_url, ref, credentials) as workspace:
             if log.trajectory.started is None:
                 await log.append(started(job, thread, workspace, facts.clone_url, facts.default_branch, kit))
-            briefed = bool(log.trajectory.decisions())
-            attached = NOTHING if briefed else await attachments(thread, job.repo, forge)
+            assert log.trajectory.started is not None
+            attached = await attachments(log.trajectory.started.thread, job.repo, forge)
             tried = await attempt(job, workspace, log, kit, attached)
             outcome = await deliver(job, tried, workspace, log.trajectory, forge, kit.settings, kit.secrets)
     await log.append(Settled(outcome=outcome))
@@ -162,8 +162,9 @@ async def attempt(
             test_command=suite.command if suite else None,
             news=ended_meanwhile,
         ) as made:
-            if not log.trajectory.decisions():
-                there = await put(attached, made.sandbox)
+            briefed = bool(log.trajectory.decisions())
+            there = attached if briefed and bench.adopted else await put(attached, made.sandbox)
+            if not briefed:
                 text = await first_message(job, workspace, made.sandbox, log, suite, before, told, there)
                 system = prose.system(
                     made.sandbox.root,

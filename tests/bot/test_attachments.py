@@ -195,7 +195,7 @@ async def test_of_very_many_files_the_first_ones_are_taken(world: World, forge: 
 async def test_a_file_that_is_gone_is_told_and_the_rest_goes_on(world: World, forge: GitHubForge) -> None:
     gone, there = world.attachment("assets/1", status=410), world.attachment("assets/2", png())
     got = await attachments(issue(f"{gone} {there}"), REPO, forge)
-    assert [file.name for file in got.files] == ["1-2.png"]
+    assert [file.name for file in got.files] == ["2-2.png"]
     assert got.problems == (f"{gone}: the forge answered 410.",)
 
 

@@ -1,5 +1,6 @@
 """What a run is told beside the issue: the maintainers' instructions, and what people attached."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from demo.model import Turn
 from resolver.actions import ReadSkill
-from resolver.domain import Delivered
+from resolver.domain import Delivered, Outcome
 from resolver.events import Observed, Told
 from resolver.texts import use_templates
 from runtime.actions import RunShell
@@ -92,6 +93,30 @@ async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scene: Scene) -> 
     assert ran.output.split() == ["1-shot.png", "2-report.pdf"]
     sent = str(scene.endpoint.requests[0]["messages"])
     assert "this model does not see" in sent
+
+
+async def test_what_was_attached_is_there_again_when_a_run_goes_on_in_a_new_sandbox(scene: Scene) -> None:
+    shot = scene.world.attachment("assets/shot", png())
+    scene.issue.body = f"See ![it]({shot})."
+    look = RunShell(command=f"find {scene.data} -path '*/attachments/1-shot.png' -size +0")
+    runs: list[asyncio.Task[Outcome]] = []
+
+    def end(turn: int, body: object) -> None:
+        if turn == 1 and len(runs) == 1:
+            runs[0].get_loop().call_soon_threadsafe(runs[0].cancel)
+
+    await scene.will(Turn("Look.", look), Turn("Look again.", look), *MENDED, on_request=end)
+    while len(runs) < 2:
+        runs.append(asyncio.create_task(scene.resolve()))
+        await asyncio.wait(runs)
+    assert runs[0].cancelled() and isinstance(runs[1].result(), Delivered)
+    resumed = next(
+        event.text for event in scene.trajectory() if isinstance(event, Told) and event.source == "resume"
+    )
+    assert "in a new sandbox" in resumed and "but for what was attached to the issue" in resumed
+    seen = [e.observation for e in scene.trajectory() if isinstance(e, Observed)][:2]
+    first, again = [each.output for each in seen if isinstance(each, Ran)]
+    assert first.endswith("/attachments/1-shot.png\n") and again.endswith("/attachments/1-shot.png\n")
 
 
 @pytest.mark.slow
