@@ -16,6 +16,7 @@ from demo.world.call import News
 from demo.world.contract import Contract
 from demo.world.git import GitServer
 from demo.world.hooks import Delivery, Hook, Hooks
+from demo.world.reviews import answer, begin, news
 from demo.world.server import API, GRAPHQL, Fault, Server
 from demo.world.shapes import Shapes
 from demo.world.state import (
@@ -26,8 +27,12 @@ from demo.world.state import (
     Issue,
     Pull,
     Repository,
+    Review,
+    ReviewState,
+    ReviewThread,
     Role,
     State,
+    Tip,
     User,
 )  # fmt: skip
 
@@ -40,6 +45,8 @@ __all__ = [
     "OffTheDescription",
     "Pull",
     "Repository",
+    "Review",
+    "ReviewThread",
     "User",
     "World",
     "Write",
@@ -115,6 +122,14 @@ class World:
         if files is not None:
             made.bare.commit("main", files, "Begin")
         self._state.repositories.append(made)
+        return made
+
+    def fork(self, repo: Repository, owner: str) -> Repository:
+        """A person's own copy of a repository, which they may push to."""
+        made = self.repository(f"{owner}/{repo.name}", permissions={owner: "admin"})
+        made.owner.kind = "User"
+        made.parent = repo
+        made.bare.git("fetch", "--quiet", str(repo.bare.path), "+refs/heads/*:refs/heads/*")
         return made
 
     def permit(self, repo: Repository, login: str, role: Role) -> None:
@@ -215,6 +230,52 @@ class World:
     def said(self, thread: Issue, body: str, *, by: str) -> Comment:
         """A comment that no hook is told of: one from before."""
         return self._state.comment(thread, body, self.user(by))
+
+    def pull(
+        self,
+        repo: Repository,
+        head: str,
+        *,
+        by: str,
+        title: str = "Add something",
+        body: str | None = None,
+        fork: Repository | None = None,
+        maintainer_can_modify: bool = False,
+    ) -> Pull:
+        """Somebody opens a pull request from a branch that is there. No hook is told."""
+        sha = (fork or repo).bare.sha(head)
+        assert sha is not None, f"there is no branch {head}"
+        made = self._state.pull(
+            repo, title, body, self.user(by), Tip(head, sha), repo.default_branch, False, fork
+        )
+        made.maintainer_can_modify = maintainer_can_modify
+        assert made.head.sha == sha
+        return made
+
+    def reviewed(
+        self,
+        pull: Pull,
+        *comments: tuple[str, int, str],
+        by: str,
+        body: str = "",
+        verdict: ReviewState = "commented",
+    ) -> Review:
+        """A review with inline comments (path, line, text), each of which begins a thread. No hook is told."""
+        made = self._state.review(pull, body, self.user(by), verdict)
+        for path, line, text in comments:
+            begin(self._state, pull, made, path, line, text)
+        return made
+
+    async def tell_review(self, pull: Pull, review: Review) -> list[Delivery]:
+        """Webhooks tell of a review: one delivery for it, and one for each inline comment."""
+        return [await self._hooks.tell(item) for item in news(self._shapes, pull, review)]
+
+    def answered(self, thread: ReviewThread, body: str, *, by: str) -> Review:
+        """Somebody answers in a thread: a review of its own, as GitHub has it. No hook is told."""
+        return answer(self._state, thread, body, self.user(by)).review
+
+    def resolve_thread(self, thread: ReviewThread, *, by: str) -> None:
+        thread.resolved_by = self.user(by)
 
     async def redeliver(self, delivery: Delivery) -> Delivery:
         """The same delivery once more: same GUID, same bytes."""

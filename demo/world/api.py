@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from demo.world import commits, graphql
+from demo.world import commits, graphql, reviews
 from demo.world.access import Refusal, whoever
 from demo.world.call import Answer, Call, News, Request
 from demo.world.contract import Contract
@@ -15,7 +15,7 @@ from demo.world.operations import OPERATIONS, Handler
 from demo.world.shapes import Json, Shapes
 from demo.world.state import App, State, Token
 
-__all__ = ["Api", "Write", "commits", "graphql"]  # these are imported for what they register
+__all__ = ["Api", "Write", "commits", "graphql", "reviews"]  # these are imported for what they register
 
 DOCUMENTATION = "https://docs.github.com/rest"
 SLASHES = {"ref", "path", "branch", "basehead"}  # parameters that may hold slashes

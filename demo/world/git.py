@@ -39,7 +39,7 @@ class GitServer:
             actor = whoever(fields(scope).get("authorization"), self._state)
             repo = visible(actor, self._state.find_repository(owner, name))
             if pushing:
-                allow(actor, repo, PUSH)
+                allow(actor, _whose(repo), PUSH)
         except Refusal as refusal:
             # Without credentials git is asked for some, also where a 404 would tell a person nothing.
             status = 401 if actor is None else refusal.status
@@ -53,6 +53,13 @@ class GitServer:
         if isinstance(actor, Token) and not may_change_workflows(actor):
             environment[WORKFLOWS_VARIABLE] = "no"
         await _serve(environment, receive, send)
+
+
+def _whose(repo: Repository) -> Repository:
+    """The repository whose writers may push here: a fork's owner lets those of its parent in."""
+    pulls = repo.parent.pulls if repo.parent else ()
+    opened = any(one.state == "open" and one.head_repo is repo and one.maintainer_can_modify for one in pulls)
+    return repo.parent if repo.parent and opened else repo
 
 
 def _environment(repo: Repository, service: str, user: str, scope: Message) -> dict[str, str]:

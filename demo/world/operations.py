@@ -284,7 +284,7 @@ def pulls(call: Call) -> Answer:
         pull
         for pull in call.repo.pulls
         if state in ("all", pull.state)
-        and head in (None, f"{pull.repo.owner.login}:{pull.head_ref}")
+        and head in (None, f"{pull.head_repo.owner.login}:{pull.head_ref}")
         and base in (None, pull.base_ref)
     ]
     return call.page([call.shapes.pull_summary(pull) for pull in reversed(chosen)])
@@ -304,7 +304,8 @@ def propose(call: Call) -> Answer:
         raise invalid("PullRequest", "head", f"The {head} branch has no history in common with {base}")
     if repo.bare.count(onto, sha) == 0:
         raise invalid("PullRequest", "head", f"No commits between {base} and {head}")
-    if any(pull.state == "open" and (pull.head_ref, pull.base_ref) == (head, base) for pull in repo.pulls):
+    same = (repo, head, base)
+    if any(p.state == "open" and (p.head_repo, p.head_ref, p.base_ref) == same for p in repo.pulls):
         label = f"{repo.owner.login}:{head}"
         raise invalid("PullRequest", "head", f"A pull request already exists for {label}.")
     pull = call.state.pull(

@@ -48,6 +48,7 @@ REPOSITORY_LINKS = {
     "statuses_url": "/statuses/{sha}", "subscribers_url": "/subscribers", "subscription_url": "/subscription",
     "tags_url": "/tags", "teams_url": "/teams", "trees_url": "/git/trees{/sha}",
 }  # fmt: skip
+EVENTS = ["issues", "issue_comment", "pull_request_review", "pull_request_review_comment"]
 REACTIONS = ("+1", "-1", "laugh", "hooray", "confused", "heart", "rocket", "eyes")
 
 
@@ -86,13 +87,14 @@ class Shapes:
         }  # fmt: skip
 
     def repository(self, repo: Repository) -> Json:
-        url, page = self._api(repo), self._page(repo)
+        url, page = self.place(repo), self._page(repo)
         issues = sum(thread.state == "open" for thread in repo.threads.values())
         return {
             "id": repo.id, "node_id": node_id("Repository", repo.id), "name": repo.name,
             "full_name": repo.full_name,
             "private": repo.private, "visibility": "private" if repo.private else "public",
-            "owner": self.user(repo.owner), "html_url": page, "description": None, "fork": False, "url": url,
+            "owner": self.user(repo.owner), "html_url": page, "description": None,
+            "fork": repo.parent is not None, "url": url,
             **{name: url + path for name, path in REPOSITORY_LINKS.items()},
             "clone_url": f"{page}.git", "git_url": f"{page}.git",
             "ssh_url": f"git@forge.invalid:{repo.full_name}.git",
@@ -111,28 +113,28 @@ class Shapes:
     def label(self, repo: Repository, label: Label) -> Json:
         return {
             "id": label.id, "node_id": node_id("Label", label.id),
-            "url": f"{self._api(repo)}/labels/{quote(label.name, safe='')}",
+            "url": f"{self.place(repo)}/labels/{quote(label.name, safe='')}",
             "name": label.name, "color": label.color, "default": False, "description": None,
         }  # fmt: skip
 
     def issue(self, issue: Issue) -> Json:
-        url, page = f"{self._api(issue.repo)}/issues/{issue.number}", self.thread_page(issue)
+        url, page = f"{self.place(issue.repo)}/issues/{issue.number}", self.thread_page(issue)
         kind = "PullRequest" if isinstance(issue, Pull) else "Issue"
         shape: Json = {
             "id": issue.id, "node_id": node_id(kind, issue.id), "number": issue.number, "title": issue.title,
-            "body": issue.body, "user": self._author(issue.author), "state": issue.state, "state_reason": None,
+            "body": issue.body, "user": self.author(issue.author), "state": issue.state, "state_reason": None,
             "labels": [self.label(issue.repo, label) for label in issue.labels], "locked": issue.locked,
             "active_lock_reason": None, "assignee": None, "assignees": [], "milestone": None,
             "comments": len(issue.comments), "created_at": issue.created, "updated_at": issue.updated,
-            "closed_at": issue.closed, "author_association": self._association(issue.repo, issue.author),
-            "performed_via_github_app": None, "reactions": self._reactions(url, issue.reactions), "url": url,
-            "repository_url": self._api(issue.repo), "labels_url": f"{url}/labels{{/name}}",
+            "closed_at": issue.closed, "author_association": self.association(issue.repo, issue.author),
+            "performed_via_github_app": None, "reactions": self.reactions(url, issue.reactions), "url": url,
+            "repository_url": self.place(issue.repo), "labels_url": f"{url}/labels{{/name}}",
             "comments_url": f"{url}/comments", "events_url": f"{url}/events",
             "timeline_url": f"{url}/timeline",
             "html_url": page,
         }  # fmt: skip
         if isinstance(issue, Pull):
-            pull = f"{self._api(issue.repo)}/pulls/{issue.number}"
+            pull = f"{self.place(issue.repo)}/pulls/{issue.number}"
             shape["pull_request"] = {
                 "url": pull, "html_url": page, "diff_url": f"{page}.diff", "patch_url": f"{page}.patch",
                 "merged_at": None
@@ -141,41 +143,41 @@ class Shapes:
         return shape
 
     def comment(self, thread: Issue, comment: Comment) -> Json:
-        url = f"{self._api(thread.repo)}/issues/comments/{comment.id}"
+        url = f"{self.place(thread.repo)}/issues/comments/{comment.id}"
         return {
             "id": comment.id, "node_id": node_id("IssueComment", comment.id), "url": url,
             "html_url": f"{self.thread_page(thread)}#issuecomment-{comment.id}",
-            "issue_url": f"{self._api(thread.repo)}/issues/{thread.number}",
-            "user": self._author(comment.author),
+            "issue_url": f"{self.place(thread.repo)}/issues/{thread.number}",
+            "user": self.author(comment.author),
             "created_at": comment.created, "updated_at": comment.updated, "body": comment.body,
-            "author_association": self._association(thread.repo, comment.author),
-            "performed_via_github_app": None, "reactions": self._reactions(url, comment.reactions),
+            "author_association": self.association(thread.repo, comment.author),
+            "performed_via_github_app": None, "reactions": self.reactions(url, comment.reactions),
         }  # fmt: skip
 
     def pull_summary(self, pull: Pull) -> Json:
         """A pull request as lists show it."""
         repo, page = pull.repo, self.thread_page(pull)
-        url, issue = f"{self._api(repo)}/pulls/{pull.number}", f"{self._api(repo)}/issues/{pull.number}"
+        url, issue = f"{self.place(repo)}/pulls/{pull.number}", f"{self.place(repo)}/issues/{pull.number}"
         head, base = pull.head, pull.base
         links = {
             "self": url, "html": page, "issue": issue, "comments": f"{issue}/comments",
             "review_comments": f"{url}/comments",
-            "review_comment": f"{self._api(repo)}/pulls/comments{{/number}}",
-            "commits": f"{url}/commits", "statuses": f"{self._api(repo)}/statuses/{head.sha}",
+            "review_comment": f"{self.place(repo)}/pulls/comments{{/number}}",
+            "commits": f"{url}/commits", "statuses": f"{self.place(repo)}/statuses/{head.sha}",
         }  # fmt: skip
         return {
             "id": pull.id, "node_id": node_id("PullRequest", pull.id), "number": pull.number,
             "title": pull.title,
             "body": pull.body, "user": self.user(pull.author), "state": pull.state, "draft": pull.draft,
-            "locked": pull.locked,
+            "locked": pull.locked, "active_lock_reason": None,
             "labels": [self.label(repo, label) | {"description": ""} for label in pull.labels],
             "assignee": None, "assignees": [], "requested_reviewers": [], "requested_teams": [],
             "milestone": None,
             "created_at": pull.created, "updated_at": pull.updated, "closed_at": pull.closed,
             "merged_at": None,
-            "merge_commit_sha": None, "author_association": self._association(repo, pull.author),
+            "merge_commit_sha": None, "author_association": self.association(repo, pull.author),
             "auto_merge": None,
-            "head": self._end(repo, head.ref, head.sha), "base": self._end(repo, base.ref, base.sha),
+            "head": self._end(pull.head_repo, head.ref, head.sha), "base": self._end(repo, base.ref, base.sha),
             "url": url, "html_url": page, "issue_url": issue, "diff_url": f"{page}.diff",
             "patch_url": f"{page}.patch",
             "comments_url": links["comments"], "commits_url": links["commits"],
@@ -190,8 +192,9 @@ class Shapes:
         return {
             **self.pull_summary(pull), "merged": False, "mergeable": True, "mergeable_state": "clean",
             "merged_by": None,
-            "rebaseable": None, "comments": len(pull.comments), "review_comments": 0,
-            "maintainer_can_modify": False,
+            "rebaseable": None, "comments": len(pull.comments),
+            "review_comments": sum(len(thread.comments) for thread in pull.review_threads),
+            "maintainer_can_modify": pull.maintainer_can_modify,
             "commits": pull.repo.bare.count(base, head), "changed_files": len(lines),
             "additions": sum(int(added) for added, _, _ in lines if added != "-"),
             "deletions": sum(int(removed) for _, removed, _ in lines if removed != "-"),
@@ -203,8 +206,8 @@ class Shapes:
             repo.bare.git("show", "-s", f"--format={form}", sha).decode().split("\n", 8)
         )
         author, committer = people[:3], people[3:]
-        url = f"{self._api(repo)}/commits/{sha}"
-        git_url = f"{self._api(repo)}/git/commits/{sha}"
+        url = f"{self.place(repo)}/commits/{sha}"
+        git_url = f"{self.place(repo)}/git/commits/{sha}"
         return {
             "sha": sha, "node_id": f"C_{sha}", "url": url, "html_url": f"{self._page(repo)}/commit/{sha}",
             "comments_url": f"{url}/comments", "author": None, "committer": None,
@@ -212,13 +215,13 @@ class Shapes:
                 "author": dict(zip(("name", "email", "date"), author, strict=True)),
                 "committer": dict(zip(("name", "email", "date"), committer, strict=True)),
                 "message": message.rstrip("\n"), "comment_count": 0, "url": git_url,
-                "tree": {"sha": tree, "url": f"{self._api(repo)}/git/trees/{tree}"},
+                "tree": {"sha": tree, "url": f"{self.place(repo)}/git/trees/{tree}"},
             },
-            "parents": [{"sha": one, "url": f"{self._api(repo)}/commits/{one}"} for one in parents.split()],
+            "parents": [{"sha": one, "url": f"{self.place(repo)}/commits/{one}"} for one in parents.split()],
         }  # fmt: skip
 
     def branch(self, repo: Repository, name: str, sha: str) -> Json:
-        url = f"{self._api(repo)}/branches/{name}"
+        url = f"{self.place(repo)}/branches/{name}"
         return {
             "name": name, "commit": self.commit(repo, sha), "protected": False,
             "protection": {"enabled": False},
@@ -228,13 +231,13 @@ class Shapes:
 
     def ref(self, repo: Repository, name: str, sha: str) -> Json:
         return {
-            "ref": name, "node_id": f"REF_{repo.id}_{name}", "url": f"{self._api(repo)}/git/{name}",
-            "object": {"type": "commit", "sha": sha, "url": f"{self._api(repo)}/git/commits/{sha}"},
+            "ref": name, "node_id": f"REF_{repo.id}_{name}", "url": f"{self.place(repo)}/git/{name}",
+            "object": {"type": "commit", "sha": sha, "url": f"{self.place(repo)}/git/commits/{sha}"},
         }  # fmt: skip
 
     def file(self, repo: Repository, path: str, content: bytes) -> Json:
         sha = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-        url, git_url = f"{self._api(repo)}/contents/{quote(path)}", f"{self._api(repo)}/git/blobs/{sha}"
+        url, git_url = f"{self.place(repo)}/contents/{quote(path)}", f"{self.place(repo)}/git/blobs/{sha}"
         page = f"{self._page(repo)}/blob/{repo.default_branch}/{quote(path)}"
         return {
             "type": "file", "name": path.rsplit("/", 1)[-1], "path": path, "sha": sha, "size": len(content),
@@ -255,7 +258,7 @@ class Shapes:
             "name": app.slug,
             "description": None, "external_url": self.web, "html_url": f"{self.web}/apps/{app.slug}",
             "created_at": app.created, "updated_at": app.created, "permissions": app.permissions,
-            "events": ["issues", "issue_comment"],
+            "events": EVENTS,
         }  # fmt: skip
 
     def installation(self, installation: Installation) -> Json:
@@ -267,7 +270,7 @@ class Shapes:
             "access_tokens_url": f"{url}/access_tokens",
             "repositories_url": f"{self.api}/installation/repositories",
             "html_url": f"{self.web}/settings/installations/{installation.id}",
-            "permissions": installation.app.permissions, "events": ["issues", "issue_comment"],
+            "permissions": installation.app.permissions, "events": EVENTS,
             "created_at": installation.created, "updated_at": installation.created, "single_file_name": None,
             "suspended_by": None, "suspended_at": None,
         }  # fmt: skip
@@ -283,7 +286,8 @@ class Shapes:
         """Where a person reads this issue or pull request."""
         return f"{self._page(thread.repo)}/{'pull' if isinstance(thread, Pull) else 'issues'}/{thread.number}"
 
-    def _api(self, repo: Repository) -> str:
+    def place(self, repo: Repository) -> str:
+        """Where the API has this repository."""
         return f"{self.api}/repos/{repo.full_name}"
 
     def _page(self, repo: Repository) -> str:
@@ -295,14 +299,14 @@ class Shapes:
             "repo": self.repository(repo),
         }  # fmt: skip
 
-    def _author(self, user: User) -> Json | None:
+    def author(self, user: User) -> Json | None:
         return None if user.gone else self.user(user)
 
-    def _association(self, repo: Repository, user: User) -> str:
+    def association(self, repo: Repository, user: User) -> str:
         if user is repo.owner:
             return "OWNER"
         return "COLLABORATOR" if user.id in repo.roles else "NONE"
 
-    def _reactions(self, url: str, given: list[Reaction]) -> Json:
+    def reactions(self, url: str, given: list[Reaction]) -> Json:
         counts = {name: sum(reaction.content == name for reaction in given) for name in REACTIONS}
         return {"url": f"{url}/reactions", "total_count": len(given), **counts}

@@ -80,17 +80,65 @@ class Tip(NamedTuple):
     sha: str
 
 
+ReviewState = Literal["commented", "approved", "changes_requested"]
+
+
+@dataclass(eq=False, kw_only=True)
+class Review:
+    """What somebody said about a pull request at one time."""
+
+    id: int
+    author: User
+    body: str
+    state: ReviewState
+    sha: str
+    """Head at that time."""
+    submitted: str
+
+
+@dataclass(eq=False, kw_only=True)
+class Inline(Comment):
+    """A comment in a thread about one line."""
+
+    review: Review
+
+
+@dataclass(eq=False, kw_only=True)
+class ReviewThread:
+    """A conversation about one line of a pull request."""
+
+    id: int
+    pull: "Pull" = field(repr=False)
+    path: str
+    line: int
+    """In the file as the pull request has it."""
+    hunk: str
+    comments: list[Inline] = field(default_factory=list)
+    resolved_by: User | None = None
+
+
 @dataclass(eq=False, kw_only=True)
 class Pull(Issue):
+    head_repo: "Repository" = field(repr=False)
+    """The repository itself, or a fork of it."""
     head_ref: str
     base_ref: str
     draft: bool
     last_sha: str
     """Head when it was last seen: the branch may be gone by now."""
+    maintainer_can_modify: bool = False
+    reviews: list[Review] = field(default_factory=list)
+    review_threads: list[ReviewThread] = field(default_factory=list)
 
     @property
     def head(self) -> Tip:
-        self.last_sha = self.repo.bare.sha(self.head_ref) or self.last_sha
+        """Its branch's tip, kept here under refs/pull/ too: a fork may be gone tomorrow."""
+        sha = self.head_repo.bare.sha(self.head_ref)
+        own = f"refs/pull/{self.number}/head"
+        if sha is not None and self.repo.bare.resolve(own) != sha:
+            source = str(self.head_repo.bare.path)
+            self.repo.bare.git("fetch", "--quiet", "--no-tags", source, f"+refs/heads/{self.head_ref}:{own}")
+        self.last_sha = sha or self.last_sha
         return Tip(self.head_ref, self.last_sha)
 
     @property
@@ -112,6 +160,8 @@ class Repository:
     threads: dict[int, Issue] = field(default_factory=dict)
     """Issues and pull requests by number: they share one series."""
     labels: dict[str, Label] = field(default_factory=dict)
+    parent: "Repository | None" = None
+    """What it is a fork of."""
     protected: dict[str, str] = field(default_factory=dict)
     """Patterns of branches that nobody may write to, and what is said of it."""
     signed: set[str] = field(default_factory=set)
@@ -246,14 +296,40 @@ class State:
         return made
 
     def pull(
-        self, repo: Repository, title: str, body: str | None, author: User, head: Tip, base: str, draft: bool
+        self,
+        repo: Repository,
+        title: str,
+        body: str | None,
+        author: User,
+        head: Tip,
+        base: str,
+        draft: bool,
+        fork: Repository | None = None,
     ) -> Pull:
         now = self.stamp()
         made = Pull(
             id=self.next_id(), repo=repo, number=len(repo.threads) + 1, title=title, body=body, author=author,
             created=now, updated=now, head_ref=head.ref, base_ref=base, draft=draft, last_sha=head.sha,
+            head_repo=fork or repo,
         )  # fmt: skip
         repo.threads[made.number] = made
+        return made
+
+    def review(self, pull: Pull, body: str, author: User, verdict: ReviewState = "commented") -> Review:
+        now = self.stamp()
+        made = Review(
+            id=self.next_id(), author=author, body=body, state=verdict, sha=pull.head.sha, submitted=now
+        )
+        pull.reviews.append(made)
+        pull.updated = now
+        return made
+
+    def inline(self, thread: ReviewThread, review: Review, body: str) -> Inline:
+        made = Inline(
+            id=self.next_id(), number=thread.pull.number, author=review.author, body=body,
+            created=review.submitted, updated=review.submitted, review=review,
+        )  # fmt: skip
+        thread.comments.append(made)
         return made
 
     def comment(self, thread: Issue, body: str, author: User) -> Comment:
