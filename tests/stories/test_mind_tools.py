@@ -9,8 +9,13 @@ import pytest
 
 from demo.model import Turn, WrittenCall
 from resolver.actions import Called, CallTool
+from resolver.circumstances import Connected
+from resolver.domain import RunId
+from resolver.secrets import Secrets
+from resolver.viewer import view
 from runtime.actions import RunShell
 from runtime.observations import Failed
+from tests.resolver.served_mcp import by_http
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene
 from tests.stories.minds import SEES_IT_FAIL, answers, proposed, says
 
@@ -70,6 +75,30 @@ async def test_an_mcp_server_of_the_settings_and_a_tool_of_another_package_are_u
     assert isinstance(misnamed, Failed) and "`count_files` takes one JSON object" in misnamed.message
     assert isinstance(came[0][0], CallTool)
     assert 'numbers_add {"a": 2, "b": 3}' in body
+
+
+async def test_an_mcp_server_that_the_host_calls_is_named_with_the_hosts_of_the_run(scene: Scene) -> None:
+    async with by_http() as near:
+        servers = {
+            "near": {"url": near.url, "tools": ["add"]},
+            "metadata": {"url": "http://metadata.invalid.test/mcp"},
+        }
+        await says(
+            scene,
+            Turn("Look.", SEES_IT_FAIL),
+            Turn("Add.", calls=(call("near_add", a=2, b=3),)),
+            *MENDED,
+            mcp_servers=json.dumps(servers),
+        )
+        body = await proposed(scene)
+    assert [result for action, result in answers(scene) if action.kind == "call_tool"] == [Called(text="5")]
+    network = next(line for line in body.splitlines() if line.startswith("Network:"))
+    assert "`127.0.0.1` (" in network
+    assert "refused: `metadata.invalid.test` (its name does not resolve)" in network
+    trajectory = scene.trajectory()
+    assert [event.by for event in trajectory if isinstance(event, Connected)] == ["host"]
+    page = view(RunId("run"), trajectory, lambda run: None, Secrets())
+    assert "MCP servers were called" in page and "127.0.0.1:" in page
 
 
 async def test_a_risky_call_is_refused_and_the_run_goes_on_without_it(
