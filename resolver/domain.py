@@ -261,16 +261,15 @@ class Spent(Frozen):
     """Wall time from the first to the last event, without the time in which a killed run waited."""
 
     def plus(self, bill: Bill, *, steps: int = 0, unpriced: bool = False) -> "Spent":
-        """With what something else has cost, but for the time, which may have passed side by side."""
-        return self.model_copy(
-            update={
-                "usd": self.usd + (bill.usd or 0),
-                "unpriced": self.unpriced or unpriced or bill.usd is None,
-                "prompt_tokens": self.prompt_tokens + bill.prompt_tokens,
-                "cached_tokens": self.cached_tokens + bill.cached_tokens,
-                "completion_tokens": self.completion_tokens + bill.completion_tokens,
-                "steps": self.steps + steps,
-            }
+        """With what something else has cost, but for its time, which may have passed side by side."""
+        return Spent(
+            usd=self.usd + (bill.usd or 0),
+            unpriced=self.unpriced or unpriced or bill.usd is None,
+            prompt_tokens=self.prompt_tokens + bill.prompt_tokens,
+            cached_tokens=self.cached_tokens + bill.cached_tokens,
+            completion_tokens=self.completion_tokens + bill.completion_tokens,
+            steps=self.steps + steps,
+            seconds=self.seconds,
         )
 
 

@@ -235,7 +235,6 @@ Event = Annotated[
     | Settled,
     Field(discriminator="kind"),
 ]
-EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 class Entry(Frozen):
@@ -247,36 +246,38 @@ class Entry(Frozen):
     event: Event
 
 
+ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
+
+
 class _Tally(NamedTuple):
     """What every step asks of a run, counted on with each entry: counted anew, it took longer with each step."""
 
     at: datetime | None = None
     """Of the last entry."""
+    seconds: float = 0.0
     spent: Spent = Spent()
+    """Without the time."""
     decisions: tuple[Decided, ...] = ()
     checkpoint: Patch | None = None
 
     def counting(self, entry: Entry) -> "_Tally":
-        event, spent = entry.event, self.spent
-        waited = isinstance(event, Told) and event.source == "resume"
-        seconds = 0.0 if self.at is None or waited else (entry.at - self.at).total_seconds()
-        match event:
+        _, seconds, spent, decisions, checkpoint = self
+        match event := entry.event:
             case Decided(usage=usage):
-                spent = spent.plus(usage, steps=1)
+                spent, decisions = spent.plus(usage, steps=1), (*decisions, event)
             case Consulted(usage=usage):
                 spent = spent.plus(usage)
             case Observed(observation=Reported(spent=report)):
                 spent = spent.plus(report, steps=report.steps, unpriced=report.unpriced)
             case Observed(observation=Called(usd=usd)):
                 spent = spent.plus(Spent(usd=usd))
+            case Checkpointed(patch=patch):
+                checkpoint = patch
             case _:
                 pass
-        return _Tally(
-            at=entry.at,
-            spent=spent.model_copy(update={"seconds": spent.seconds + seconds}),
-            decisions=(*self.decisions, event) if isinstance(event, Decided) else self.decisions,
-            checkpoint=event.patch if isinstance(event, Checkpointed) else self.checkpoint,
-        )
+        if self.at is not None and not (isinstance(event, Told) and event.source == "resume"):
+            seconds += (entry.at - self.at).total_seconds()
+        return _Tally(entry.at, seconds, spent, decisions, checkpoint)
 
 
 class Trajectory:
@@ -395,4 +396,4 @@ class Trajectory:
 
     def spent(self) -> Spent:
         """Dollars, tokens, steps and seconds so far."""
-        return self._tally.spent
+        return self._tally.spent.model_copy(update={"seconds": self._tally.seconds})

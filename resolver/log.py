@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from resolver.domain import RunId
 from resolver.errors import LogError
-from resolver.events import Entry, Event, Trajectory
+from resolver.events import ENTRY, Entry, Event, Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -163,20 +163,18 @@ def _parse(content: bytes, path: Path) -> tuple[tuple[Entry, ...], int]:
     """The entries, and how many bytes they take: less than all when the last line is torn."""
     entries: list[Entry] = []
     size = 0
-    lines = content.splitlines(keepends=True)
+    *lines, rest = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
         try:
-            entry = Entry.model_validate_json(line)
+            entry = ENTRY.validate_json(line)
         except ValidationError as exc:
-            if number == len(lines) and exc.errors()[0]["type"] == "json_invalid":
+            if number == len(lines) and not rest and exc.errors()[0]["type"] == "json_invalid":
                 break
             raise LogError(f"{path}, line {number} is not an event of this version: {_first(exc)}.") from exc
-        if not line.endswith(b"\n"):
-            break
         if entry.seq != len(entries):
             raise LogError(f"{path}, line {number} has number {entry.seq} where {len(entries)} should be.")
         entries.append(entry)
-        size += len(line)
+        size += len(line) + 1
     return tuple(entries), size
 
 
