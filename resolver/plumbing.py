@@ -36,11 +36,13 @@ SETTINGS = {
 class GitFailed(WorkspaceError):
     """git ended with another exit code than 0."""
 
-    def __init__(self, command: str, exit_code: int | None, stderr: str, stdout: str = "") -> None:
+    def __init__(self, command: str, exit_code: int | None, stderr: str, stdout: bytes = b"") -> None:
         self.exit_code = exit_code
         """None: it ran out of its time."""
         self.stderr = stderr
-        self.output = stdout + stderr
+        self.stdout = stdout
+        """At most MAX_OUTPUT bytes."""
+        self.output = stdout[: 1 << 16].decode(errors="replace") + stderr
         self.reason = next(
             (line for line in stderr.splitlines() if line.startswith(("fatal:", "error:", "remote:"))), stderr
         ).strip()[:500]
@@ -94,8 +96,9 @@ async def run_git(
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if exit_code != 0:
-        printed = [stream[: 1 << 16].decode(errors="replace") for stream in (stderr, stdout)]
-        raise GitFailed(arguments[0], exit_code, *printed)
+        raise GitFailed(
+            arguments[0], exit_code, stderr[: 1 << 16].decode(errors="replace"), stdout[:MAX_OUTPUT]
+        )
     if len(stdout) > MAX_OUTPUT:
         raise GitFailed(arguments[0], exit_code, f"it printed more than {MAX_OUTPUT} bytes")
     return stdout

@@ -54,7 +54,14 @@ class Found(Frozen):
 class Workspace:
     """A repository at its base commit, for one run."""
 
-    def __init__(self, git_dir: Path, base: str, base_branch: str | None, dirty: bool) -> None:
+    def __init__(
+        self,
+        git_dir: Path,
+        base: str,
+        base_branch: str | None,
+        dirty: bool,
+        rules: "Workspace | None" = None,
+    ) -> None:
         self.git_dir = git_dir
         """A bare repository, private to this run."""
         self.base = base
@@ -63,6 +70,11 @@ class Workspace:
         """None when the base was given as a commit id."""
         self.dirty = dirty
         """Whether the local repository has changes that are not committed, and so not part of this."""
+        self.rules = rules or self
+        """The same repository at the commit whose settings, instructions and way to test hold.
+
+        Another than base where that is what somebody proposes: they must not write the rules for it.
+        """
 
     async def read(self, path: str, limit: int = MAX_READ) -> str | None:
         """A file at base, decoded with replacement, at most `limit` bytes of it; None when it is no file."""
@@ -80,13 +92,13 @@ class Workspace:
     async def files(self) -> tuple[str, ...]:
         """Paths at base, sorted as git does, at most MAX_FILES; bytes that are not UTF-8 as `\\xNN`."""
         listed = await run_git("ls-tree", "-r", "-z", "--name-only", self.base, git_dir=self.git_dir)
-        return tuple(_shown(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
+        return tuple(shown(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
 
     async def find(self, pattern: re.Pattern[str]) -> tuple[Found, ...]:
         """The files and symbolic links at base whose whole path matches, sorted as git does."""
         listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
         rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-        named = ((facts, _shown(name)) for facts, _, name in rows)
+        named = ((facts, shown(name)) for facts, _, name in rows)
         matching = ((facts.decode().split(), path) for facts, path in named if pattern.fullmatch(path))
         return tuple(
             Found(path=path, mode=mode, id=id) for (mode, _, id), path in matching if mode != GITLINK
@@ -115,7 +127,7 @@ class Workspace:
         wanted = frozenset(paths)
         listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
         rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-        found = {_shown(name): facts.split()[2].decode() for facts, _, name in rows}
+        found = {shown(name): facts.split()[2].decode() for facts, _, name in rows}
         return {path: id for path, id in found.items() if path in wanted}
 
     async def send(self, sandbox: Sandbox, patch: Patch | None = None) -> None:
@@ -155,18 +167,42 @@ class Workspace:
             made = await run_git("write-tree", git_dir=self.git_dir, environment=index)
         return made.decode().strip()
 
+    def at_commit(self, commit: str) -> "Workspace":
+        """The same repository with another base, which has to be in it; the same rules hold."""
+        return Workspace(self.git_dir, commit, self.base_branch, dirty=False, rules=self.rules)
+
     async def commit(
-        self, patch: Patch, message: str, *, author: tuple[str, str], when: datetime | None = None
+        self,
+        patch: Patch,
+        message: str,
+        *,
+        author: tuple[str, str],
+        when: datetime | None = None,
+        parents: tuple[str, ...] = (),
     ) -> str:
         """Commit the patch on top of base; the new commit's id, equal for equal arguments.
 
-        `author` is name and e-mail address, `when` is now unless given. Raises WorkspaceError.
+        `author` is name and e-mail address, `when` is now unless given, the commit's parent is base unless others
+        are named. Raises WorkspaceError.
         """
         tree = await self.tree(patch)
+        return await self.commit_tree(
+            tree,
+            message,
+            author=author,
+            when=when or datetime.now(UTC),
+            parents=parents or (self.base,),
+        )
+
+    async def commit_tree(
+        self, tree: str, message: str, *, author: tuple[str, str], when: datetime, parents: tuple[str, ...]
+    ) -> str:
+        """Commit a tree that is in the repository, see `commit`. Raises WorkspaceError."""
         name, email = author
-        date = f"{int((when or datetime.now(UTC)).timestamp())} +0000"
+        date = f"@{int(when.timestamp())} +0000"
         made = await run_git(
-            *("commit-tree", tree, "-p", self.base, "-F", "-"),
+            *("commit-tree", tree, *(argument for parent in parents for argument in ("-p", parent))),
+            *("-F", "-"),
             git_dir=self.git_dir,
             stdin=message.replace("\0", "").encode(errors="replace"),
             environment={
@@ -190,12 +226,12 @@ class Workspace:
         links = {facts[3]: await self._blob(facts[3]) for facts, _ in rows if facts[1] == SYMLINK}
         return tuple(
             Change(
-                path=_shown(path),
+                path=shown(path),
                 mode=facts[1],
                 old_mode=facts[0],
                 size=sizes.get(facts[3], 0),
                 old_size=sizes.get(facts[2], 0),
-                link=_shown(links[facts[3]][:MAX_LINK]) if facts[3] in links else None,
+                link=shown(links[facts[3]][:MAX_LINK]) if facts[3] in links else None,
             )
             for facts, path in rows
         )
@@ -215,7 +251,7 @@ class Workspace:
             b"%b %b\t%b\0" % (old_mode.lstrip(b":"), old_id, path)
             for facts, path in zip(fields[::2], fields[1::2], strict=False)
             for old_mode, _, old_id, _, _ in [facts.split()]
-            if _shown(path) in paths
+            if shown(path) in paths
         )
         with tempfile.TemporaryDirectory(prefix="index-", dir=self.git_dir) as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
@@ -263,5 +299,6 @@ async def resolved(git_dir: Path, name: str) -> str:
     return (await run_git("rev-parse", "--verify", "--quiet", name, git_dir=git_dir)).decode().strip()
 
 
-def _shown(name: bytes) -> str:
+def shown(name: bytes) -> str:
+    """A path as text; bytes that are not UTF-8 as `\\xNN`."""
     return name.decode(errors="backslashreplace")

@@ -28,20 +28,42 @@ class Workspaces:
         self._ca_bundle = ca_bundle.absolute() if ca_bundle else None
 
     @contextlib.asynccontextmanager
-    async def clone(self, url: str, ref: str, credentials: Credentials | None) -> AsyncIterator[Workspace]:
+    async def clone(
+        self, url: str, ref: str, credentials: Credentials | None, rules: str | None = None
+    ) -> AsyncIterator[Workspace]:
         """The repository at `url` at a branch, a full reference, a commit id, or "HEAD".
 
+        `rules`: where its settings and instructions come from, if that is another place (see `Workspace.rules`).
         Raises Unauthorized, Forbidden or NotFound as the server says, and WorkspaceError for an empty
         repository, an unknown reference or a server that cannot be reached.
         """
-        mirror = self._cache / "mirrors" / hashlib.sha256(url.encode()).hexdigest()[:32]
-        mirror.mkdir(parents=True, exist_ok=True)
+        mirror = self._mirror(url)
         with self._temporary() as place:
             async with _locked(mirror / "patchwright.lock"):
                 branch, commit = await self._refresh(mirror, url, ref, credentials)
                 await _bare(place)
                 await _fetch(place, mirror, commit)
-            yield Workspace(git_dir=place, base=commit, base_branch=branch, dirty=False)
+                beside = None
+                if rules is not None:
+                    named, other = await self._refresh(mirror, url, rules, credentials)
+                    await _fetch(place, mirror, other, name="rules")
+                    beside = Workspace(git_dir=place, base=other, base_branch=named, dirty=False)
+            yield Workspace(git_dir=place, base=commit, base_branch=branch, dirty=False, rules=beside)
+
+    async def fetch(
+        self, workspace: Workspace, url: str, commit: str, credentials: Credentials | None
+    ) -> Workspace:
+        """The same workspace with another commit of the repository as its base. Raises as `clone` does."""
+        mirror = self._mirror(url)
+        async with _locked(mirror / "patchwright.lock"):
+            await self._refresh(mirror, url, commit, credentials)
+            await _fetch(workspace.git_dir, mirror, commit, name="fetched")
+        return workspace.at_commit(commit)
+
+    def _mirror(self, url: str) -> Path:
+        mirror = self._cache / "mirrors" / hashlib.sha256(url.encode()).hexdigest()[:32]
+        mirror.mkdir(parents=True, exist_ok=True)
+        return mirror
 
     async def _refresh(
         self, mirror: Path, url: str, ref: str, credentials: Credentials | None
@@ -187,7 +209,7 @@ async def _bare(place: Path) -> None:
     await run_git("init", "--quiet", "--bare", "--template=", "--initial-branch=base", str(place))
 
 
-async def _fetch(place: Path, source: Path, ref: str) -> None:
+async def _fetch(place: Path, source: Path, ref: str, name: str = "base") -> None:
     """Put `ref` of a repository on this disk into the bare repository `place`. Raises GitFailed.
 
     The other side runs with the configuration of `source`, of which git heeds nothing that starts a program
@@ -196,7 +218,7 @@ async def _fetch(place: Path, source: Path, ref: str) -> None:
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(
         *("fetch", "--quiet", "--no-tags", "--update-shallow", "--upload-pack", serve),
-        *(str(source), f"+{ref}:refs/heads/base"),
+        *(str(source), f"+{ref}:refs/heads/{name}"),
         git_dir=place,
         protocols="file",
         seconds=NETWORK_SECONDS,
