@@ -143,7 +143,9 @@ class Origin(Frozen):
     def of(cls, url: str) -> "Origin":
         """Raises ValueError for anything but http(s)://host[:port][/...], without a user's name."""
         parts = urlsplit(url)
-        if parts.scheme not in ("https", "http") or not parts.hostname or "@" in parts.netloc:
+        if "@" in parts.netloc:  # not shown: it may hold a password
+            raise ValueError("a URL here holds no name and password: put a key into a header")
+        if parts.scheme not in ("https", "http") or not parts.hostname:
             raise ValueError(f"{url} is not an http(s) URL")
         tls = parts.scheme == "https"
         return cls(host=_as_asked(parts.hostname), port=parts.port or (TLS if tls else PLAIN), tls=tls)
