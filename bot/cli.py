@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_resolve, _serve, _action, _demo, _runs, _view, _export, _replay, _probe):
+    for add in (_resolve, _serve, _work, _action, _demo, _runs, _view, _export, _replay, _probe):
         add(commands)
     return top
 
@@ -85,6 +85,22 @@ def _serve(commands: Commands) -> None:
     )
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     command.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
+    _shared(command)
+
+
+def _work(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "work",
+        "do the jobs of a server, on another machine or beside it",
+        "Take jobs from the Redis that REDIS_URL names and do them: start as many as you like, each with a Docker\n"
+        "engine of its own. `patchwright serve` starts one itself. Settings are those of the server.",
+    )
+    command.add_argument(
+        "--alone",
+        action="store_true",
+        help="nobody else works on this Redis: what a killed worker left begins at once",
+    )
     _shared(command)
 
 

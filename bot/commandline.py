@@ -3,18 +3,16 @@
 import argparse
 import asyncio
 import logging
-import re
-import secrets
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from bot import compose
+from bot.errors import WorkerFailed
 from bot.local_files import check_writable, read_issue, write_patch
+from bot.names import issue_url, run_name, safe
 from bot.terminal import LogLine, Narrator, outcome_json, plain, print_json, tests_table
 from resolver.domain import (
     Asked,
@@ -22,7 +20,6 @@ from resolver.domain import (
     Delivered,
     Issue,
     Job,
-    JobId,
     Outcome,
     Refused,
     Repo,
@@ -55,6 +52,12 @@ MENDS = {
     NotFound: "Check the address, and that GITHUB_TOKEN or the App may see the repository.",
 }
 
+SHARED = {
+    "model": "model", "model_base_url": "base-url", "sandbox": "sandbox", "image": "image",
+    "max_steps": "max-steps", "max_usd": "max-usd", "timeout": "timeout", "config": "config",
+}  # fmt: skip
+"""Settings that may stand on the command line, and their options."""
+
 T = TypeVar("T")
 
 
@@ -67,6 +70,7 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
         command: Callable[[argparse.Namespace], Coroutine[Any, Any, int]] = {
             "resolve": resolve,
             "serve": serve,
+            "work": work,
             "action": action,
             "demo": demo,
             "runs": look,
@@ -75,7 +79,9 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "replay": replay,
             "probe": probe,
         }[options.command]
-        return asyncio.run(_until_stopped(command(options)))
+        return _runner(options.command)(_until_stopped(command(options)))
+    except WorkerFailed as exc:
+        return exc.exit_code if exc.exit_code in range(1, 128) else ERROR  # it has said why
     except ForOperators as exc:
         return complain(options, exc, USAGE)
     except (ResolverError, SandboxError) as exc:
@@ -85,6 +91,15 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
         if options.json:
             print_json({"outcome": "interrupted", "exit_code": INTERRUPTED})
         return INTERRUPTED
+
+
+def _runner(command: str) -> Callable[[Coroutine[Any, Any, int]], int]:
+    """The event loop: uvloop halves what a delivery costs (benchmarks/receiver.py), and nothing else would gain."""
+    if command != "serve":
+        return asyncio.run
+    import uvloop
+
+    return uvloop.run
 
 
 async def _until_stopped(work: Coroutine[Any, Any, T]) -> T:
@@ -115,9 +130,7 @@ async def resolve(options: argparse.Namespace) -> int:
         if options.repo or options.issue or options.out:
             raise UsageError("give an issue URL, or --repo with --issue, not both")
         repo, number = issue_url(options.url, settings.github_server_url)
-        job = Job(
-            id=_run_name(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None
-        )
+        job = Job(id=run_name(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None)
         return await _from_forge(job, options, settings)
     if not options.repo or not options.issue:
         raise UsageError(
@@ -127,7 +140,7 @@ async def resolve(options: argparse.Namespace) -> int:
     if options.out:
         check_writable(Path(options.out))
     job = Job(
-        id=_run_name(path.name), repo=Repo(owner="local", name=_safe(path.name)), number=1, requester=None
+        id=run_name(path.name), repo=Repo(owner="local", name=safe(path.name)), number=1, requester=None
     )
     return await _from_path(job, read_issue(Path(options.issue)), path, options, settings)
 
@@ -218,10 +231,31 @@ def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Na
 
 async def serve(options: argparse.Namespace) -> int:
     """The server: receiver, queue and worker in one process tree."""
+    _log_events()
+    settings = _settings(options)
+    command = [sys.executable, "-P", "-m", "bot.cli", "work", *_shared(options)]
+    if settings.redis_url is None:
+        command.append("--alone")
+    interrupted = await compose.serve(settings, command, options.host, options.port)
+    return INTERRUPTED if interrupted else 0
+
+
+async def work(options: argparse.Namespace) -> int:
+    """A worker, for a server here or elsewhere."""
+    _log_events()
+    interrupted = await compose.work(_settings(options), _to_stderr, sole=options.alone)
+    return INTERRUPTED if interrupted else 0
+
+
+def _log_events() -> None:
     for ours in ("bot", "resolver", "runtime"):
         logging.getLogger(ours).setLevel(logging.INFO)
-    interrupted = await compose.serve(_settings(options), options.host, options.port, _to_stderr)
-    return INTERRUPTED if interrupted else 0
+
+
+def _shared(options: argparse.Namespace) -> list[str]:
+    """The settings of this command line, for another one."""
+    given = {name: getattr(options, key) for key, name in SHARED.items()}
+    return [f"--{name}={value}" for name, value in given.items() if value is not None]
 
 
 async def action(options: argparse.Namespace) -> int:
@@ -267,41 +301,13 @@ async def demo(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace, directory: Path | None = Path()) -> Settings:
-    keys = ("model", "model_base_url", "sandbox", "image", "max_steps", "max_usd", "timeout")
-    overrides = {key: getattr(options, key, None) for key in keys}
+    overrides = {key: getattr(options, key, None) for key in SHARED if key != "config"}
     config = Path(options.config) if options.config else None
     return compose.read_settings(overrides, compose.environment(), config, directory and directory.resolve())
 
 
-def issue_url(url: str, server: str) -> tuple[Repo, int]:
-    """Repository and number in an issue's URL. Raises UsageError for anything else."""
-    expected = urlsplit(server.rstrip("/"))
-    given = urlsplit(url if "://" in url else f"https://{url}")
-    match = re.fullmatch(r"/([^/]+)/([^/]+)/issues/([1-9]\d{0,9})/?", given.path.removeprefix(expected.path))
-    if given.netloc.lower() != expected.netloc.lower() or match is None:
-        shown = given._replace(netloc=given.netloc.rpartition("@")[2]).geturl()  # never with a password
-        raise UsageError(
-            f"{shown} is not the URL of an issue: it should look like {server}/OWNER/REPOSITORY/issues/7"
-            + ("" if given.netloc == expected.netloc else " (another server is named by GITHUB_SERVER_URL)")
-        )
-    try:
-        return Repo(owner=match[1], name=match[2]), int(match[3])
-    except ValueError as exc:
-        raise UsageError(f"{url} does not name a repository of {server}") from exc
-
-
 def _absolute(path: str) -> Path:
     return Path(path).resolve()
-
-
-def _run_name(about: str) -> JobId:
-    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    return JobId(f"{_safe(about)[:80]}-{now}-{secrets.token_hex(2)}")
-
-
-def _safe(name: str) -> str:
-    kept = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in name)
-    return kept.strip(".-") or "repository"
 
 
 def _told(outcome: Outcome) -> str:

@@ -6,9 +6,10 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -307,19 +308,27 @@ def _private_key(settings: Settings) -> SecretStr | None:
 # --- the server ---------------------------------------------------------------------------------------------
 
 
-async def serve(settings: Settings, host: str, port: int, say: Callable[[str], object]) -> bool:
-    """Receiver, queue and worker until a signal says stop; whether it was Ctrl-C."""
-    import signal
+async def serve(settings: Settings, worker: Sequence[str], host: str, port: int) -> bool:
+    """The receiver, and a worker process beside it, until a signal says stop; whether it was Ctrl-C.
 
-    from bot import app
+    `worker` is the command of one that calls `work`. Raises WorkerFailed when that could not begin.
+    """
+    from bot.serve import serve as run
+
+    return await run(settings, worker, environment(), host=host, port=port) == signal.SIGINT
+
+
+async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
+    """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
     from bot.progress import apologize, commenting
+    from bot.work import work as run
     from resolver.forge import Masked
     from resolver.llm.litellm import warm
     from resolver.resolve import resolve
     from runtime.reaper import again_and_again
 
-    app.webhook_secret(settings)  # like the forge's: a missing credential is told before an image is built
     async with contextlib.AsyncExitStack() as stack:
+        # First the forge: a missing credential is told before an image is built.
         github = await stack.enter_async_context(forge(settings))
         await greet(github, say)
         made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
@@ -327,12 +336,11 @@ async def serve(settings: Settings, host: str, port: int, say: Callable[[str], o
         reporting = commenting(masked)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
-        stopped = await app.serve(
+        stopped = await run(
             settings,
             lambda job: resolve(job, made, masked, reporting),
-            lambda job, error: apologize(masked, job, error),
-            host=host,
-            port=port,
+            lambda job, error: apologize(masked, job, error, made),
+            sole=sole,
         )
         sweeping.cancel()
         await warming
@@ -368,9 +376,11 @@ async def action(settings: Settings) -> int:
         github = await stack.enter_async_context(forge(settings))
         masked = Masked(github, secrets.mask)
 
+        kits: dict[str, Kit] = {}
+
         async def work(job: Job) -> Outcome:
-            listeners = (Narrator(say),)
-            made = await stack.enter_async_context(kit(settings, trusted=False, say=say, listeners=listeners))
+            opened = kit(settings, trusted=False, say=say, listeners=(Narrator(say),))
+            kits[job.id] = made = await stack.enter_async_context(opened)
             return await resolve(job, made, masked, commenting(masked))
 
         return await run_action(
@@ -378,6 +388,6 @@ async def action(settings: Settings) -> int:
             work,
             rules=Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id),
             spent=lambda job: FileLogs(settings.data / "runs").read(job.id).spent(),
-            apologize=lambda job, error: apologize(masked, job, error),
+            apologize=lambda job, error: apologize(masked, job, error, kits.get(job.id), lasting=False),
             secrets=own_secrets(settings),
         )

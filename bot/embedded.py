@@ -11,13 +11,13 @@ import logging
 import os
 import shutil
 import stat
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from bot.child import dying_with_us, stop
 from resolver.errors import SettingsError
 
 log = logging.getLogger(__name__)
@@ -28,14 +28,6 @@ AGAIN_SECONDS = 0.5  # between two starts of a server that keeps ending
 ANSWER_SECONDS = 2.0
 MOST_JOURNAL = 1024 * 1024  # bytes of its log, looked at when it starts
 MOST_BYTES = 100  # of a Unix socket's path: Linux takes 107, macOS 103
-
-# PR_SET_PDEATHSIG (1) with SIGTERM: when we are killed, the kernel ends the server. In a program that becomes
-# Redis, not in a `preexec_fn`, which may deadlock between fork and exec where threads run. See prctl(2).
-_DIES_WITH_US = """\
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 15)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 @contextlib.asynccontextmanager
@@ -120,10 +112,8 @@ async def _start(binary: str, directory: Path, socket: Path) -> asyncio.subproce
     command += ["--unixsocketperm", "700", "--logfile", str(journal), "--loglevel", "warning"]
     # Every write is in the file before it is answered, on the disk within a second: a kill loses nothing.
     command += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
-    if sys.platform == "linux":
-        command = [sys.executable, "-I", "-S", "-c", _DIES_WITH_US, *command]
     server = await asyncio.create_subprocess_exec(
-        *command,
+        *dying_with_us(command),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C at a terminal is for us: we still have something to store
@@ -134,9 +124,9 @@ async def _start(binary: str, directory: Path, socket: Path) -> asyncio.subproce
             while server.returncode is None and await _ask(socket, "PING") != b"+PONG\r\n":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        await _stop(server)
+        await stop(server, STOP_SECONDS)
     except asyncio.CancelledError:
-        await _stop(server)
+        await stop(server, STOP_SECONDS)
         raise
     if server.returncode is not None:
         raise SettingsError(f"The embedded Redis does not start; {journal} says why. Or set REDIS_URL.")
@@ -155,19 +145,7 @@ async def _keep(server: asyncio.subprocess.Process, binary: str, directory: Path
             except SettingsError as exc:
                 log.error("redis does not start", extra={"reason": str(exc)})
     finally:
-        await _stop(server)
-
-
-async def _stop(server: asyncio.subprocess.Process) -> None:
-    if server.returncode is not None:
-        return
-    server.terminate()
-    try:
-        async with asyncio.timeout(STOP_SECONDS):
-            await server.wait()
-    except TimeoutError:
-        server.kill()
-        await server.wait()
+        await stop(server, STOP_SECONDS)
 
 
 async def _end_orphan(socket: Path) -> None:

@@ -1,7 +1,11 @@
 """
+What goes wrong with the world around a run.
+
 ForgeError (resolver)
 ├── Unanswered     no usable answer came: for a write, whether it happened is not known until it is looked up
 └── Rejected       GitHub understood the request and will not do it; asking again changes nothing
+QueueDown          Redis does not answer
+WorkerFailed       the process that works could not begin; it has said why
 """
 
 from resolver.errors import ForgeError
@@ -15,3 +19,15 @@ class Rejected(ForgeError):
     """The request is well understood and not possible, such as a body that is too long."""
 
     retryable = False
+
+
+class QueueDown(Exception):
+    """Redis does not answer: nothing is stored for sure."""
+
+
+class WorkerFailed(Exception):
+    """The process that works could not begin; what was wrong is on its standard error."""
+
+    def __init__(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(f"The worker ended with {exit_code} before it took a job.")

@@ -13,6 +13,10 @@ from runtime.frozen import Frozen
 log = logging.getLogger(__name__)
 
 
+STOPPED = "somebody asked to stop it"
+"""The message of a handler's cancellation when its job is not to go on; any other is a worker that goes away."""
+
+
 class Failed(Frozen):
     """The machine failed, not the work: somebody must look."""
 
@@ -62,10 +66,6 @@ Handler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, Result | Again]]
 """Does a job. The number says which try this is, from 1; a try that was killed counts."""
 
 
-class QueueDown(Exception):
-    """Redis does not answer: nothing is stored for sure."""
-
-
 class Queue(Protocol):
     """Where jobs wait. A method that asks or changes something may raise QueueDown."""
 
@@ -96,6 +96,11 @@ class InlineQueue:
         self._waiting: asyncio.Queue[JobId] = asyncio.Queue()
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
 
+    @property
+    def known(self) -> frozenset[JobId]:
+        """Every job that was ever put."""
+        return frozenset(self._records)
+
     async def put(self, job: Job) -> bool:
         if job.id in self._records:
             return False
@@ -109,7 +114,7 @@ class InlineQueue:
             return False
         self._records[job] = known.after(Cancelled())
         if job in self._running:
-            self._running[job].cancel()
+            self._running[job].cancel(STOPPED)
         return True
 
     async def state(self, job: JobId) -> Record | None:

@@ -178,7 +178,7 @@ async def _healthy(url: str, process: asyncio.subprocess.Process, output: Path) 
             if process.returncode is not None:
                 raise DemoFailed(f"the server did not start: {_last_line(output)} (all of it: {output})")
             with contextlib.suppress(httpx.TransportError):
-                if (await client.get(f"{url}/healthz")).status_code == httpx.codes.OK:
+                if (await client.get(f"{url}/readyz")).status_code == httpx.codes.OK:
                     return
             await asyncio.sleep(0.1)
     raise DemoFailed(f"the server did not become healthy within 60 s; its output is in {output}")

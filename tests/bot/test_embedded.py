@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from bot.embedded import embedded_redis, redis_server
-from bot.queue import ArqQueue
+from bot.redis.queue import ArqQueue
 from resolver.errors import SettingsError
 from tests.bot.jobs import job
 
@@ -71,7 +71,7 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 from bot.embedded import embedded_redis
-from bot.queue import ArqQueue
+from bot.redis.queue import ArqQueue
 from tests.bot.jobs import job
 
 async def main():

@@ -13,8 +13,9 @@ import pytest
 from arq.constants import in_progress_key_prefix, job_key_prefix
 
 from bot.embedded import embedded_redis
-from bot.jobs import Cancelled, QueueDown, Record
-from bot.queue import OPEN, QUEUE, ArqQueue
+from bot.errors import QueueDown
+from bot.jobs import Cancelled, Record
+from bot.redis.queue import OPEN, QUEUE, ArqQueue
 from resolver.domain import Job
 from resolver.errors import SettingsError
 from tests.bot.jobs import DONE, Handlers, job, settled, working
@@ -78,7 +79,7 @@ async def test_after_its_end_a_job_leaves_its_record_alone(queue: ArqQueue, hand
 
 WORKER = """
 import asyncio, sys
-from bot.queue import ArqQueue
+from bot.redis.queue import ArqQueue
 from tests.bot.jobs import DONE
 
 async def resolve(job, tries):

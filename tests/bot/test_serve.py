@@ -14,16 +14,20 @@ from typing import Any
 import httpx
 import pytest
 
+from bot.serve import serve
+from bot.work import work
+from resolver.errors import SettingsError
+from resolver.settings import Settings
 from tests.bot.deliveries import LABELED, SECRET, signed
 
 pytestmark = pytest.mark.redis
 
 ROOT = Path(__file__).parents[2]
 
-SERVER = """
-import asyncio, sys
+WORKER = """
+import asyncio, os, sys
 from pathlib import Path
-from bot.app import serve
+from bot.work import work
 from resolver.settings import Settings
 from tests.bot.jobs import DONE
 
@@ -42,8 +46,27 @@ async def resolve(job):
 async def apologize(job, error):
     raise AssertionError(error)
 
+if (data / "broken").exists():
+    sys.exit("the worker has no model")
+(data / "pid").write_text(str(os.getpid()))
+settings = Settings(data=data, redis_url=os.environ["REDIS_URL"])
+asyncio.run(work(settings, resolve, apologize, sole=True))
+"""
+
+SERVER = """
+import asyncio, os, sys
+from pathlib import Path
+from bot.errors import WorkerFailed
+from bot.serve import serve
+from resolver.settings import Settings
+
+data = Path(sys.argv[1])
 settings = Settings(data=data, webhook_secret=sys.argv[2], redis_url=sys.argv[3] or None)
-print(repr(asyncio.run(serve(settings, resolve, apologize, host="127.0.0.1", port=0))))
+worker = (sys.executable, "-c", sys.argv[4], str(data))
+try:
+    print(repr(asyncio.run(serve(settings, worker, os.environ, host="127.0.0.1", port=0))))
+except WorkerFailed as exc:
+    print(exc)
 """
 
 
@@ -60,15 +83,15 @@ class Server:
         said: dict[str, str] = answer.json()
         return said
 
-    async def health(self) -> tuple[int, dict[str, Any]]:
+    async def health(self, page: str = "readyz") -> tuple[int, dict[str, Any]]:
         async with httpx.AsyncClient() as http:
-            answer = await http.get(f"{self.url}/healthz")
+            answer = await http.get(f"{self.url}/{page}")
         return answer.status_code, answer.json()
 
 
 @asynccontextmanager
 async def running(data: Path, redis: str = "") -> AsyncIterator[Server]:
-    command = (sys.executable, "-c", SERVER, str(data), SECRET, redis)
+    command = (sys.executable, "-c", SERVER, str(data), SECRET, redis, WORKER)
     process = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True
     )
@@ -96,8 +119,8 @@ async def test_a_server_stopped_in_mid_job_goes_on_when_it_is_started_again(
     short_tmp: Path, number: signal.Signals
 ) -> None:
     async with running(short_tmp) as server:
-        job = (await server.deliver())["job"]
-        await written(short_tmp / "begun", 1)
+        await server.deliver()
+        (job,) = await written(short_tmp / "begun", 1)
         assert (await server.health())[1] | {"version": ""} == {"version": "", "redis": True, "worker": True}
         if number is signal.SIGINT:
             os.killpg(server.process.pid, number)  # as Ctrl-C does
@@ -108,20 +131,55 @@ async def test_a_server_stopped_in_mid_job_goes_on_when_it_is_started_again(
         assert server.process.stdout is not None
         said = (await server.process.stdout.read()).decode()
         assert (left, said) == ((-9, "") if number is signal.SIGKILL else (0, f"{number!r}\n"))
+    await gone(int((short_tmp / "pid").read_text()))
 
     (short_tmp / "go").touch()
     async with running(short_tmp) as server:
         await written(short_tmp / "ended", 1)
-        assert await server.deliver() == {"status": "known", "job": job}
-        await asyncio.sleep(0.6)
+        await server.deliver()
+        await asyncio.sleep(1.0)
     assert (short_tmp / "begun").read_text().splitlines() == [job, job]
     assert (short_tmp / "ended").read_text().splitlines() == [job]
+
+
+async def gone(pid: int) -> None:
+    """Wait until there is no such process."""
+    async with asyncio.timeout(20):
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.05)
+
+
+async def test_a_worker_that_dies_is_replaced_and_what_it_did_goes_on(short_tmp: Path) -> None:
+    async with running(short_tmp) as server:
+        await server.deliver()
+        (job,) = await written(short_tmp / "begun", 1)
+        os.kill(int((short_tmp / "pid").read_text()), signal.SIGKILL)
+        assert await server.deliver() == {"status": "stored"}
+        assert (await server.health("healthz"))[0] == 200
+        (short_tmp / "go").touch()
+        assert await written(short_tmp / "ended", 1) == [job]
+    assert (short_tmp / "begun").read_text().splitlines() == [job, job]
+
+
+async def test_a_worker_that_cannot_begin_ends_the_server(short_tmp: Path) -> None:
+    (short_tmp / "broken").touch()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVER, str(short_tmp), SECRET, "", WORKER),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        said, complained = await process.communicate()
+    assert said.decode() == "The worker ended with 1 before it took a job.\n"
+    assert "the worker has no model" in complained.decode()
 
 
 async def test_a_server_whose_redis_is_away_says_so_and_takes_nothing(short_tmp: Path) -> None:
     async with running(short_tmp, "redis://127.0.0.1:1/0") as server:
         status, said = await server.health()
-        assert (status, said["redis"], said["worker"]) == (503, False, True)
+        assert (status, said["redis"], said["worker"]) == (503, False, False)
+        assert (await server.health("healthz"))[0] == 200
         headers, body = signed("issues", LABELED)
         async with httpx.AsyncClient() as http:
             assert (
@@ -130,6 +188,27 @@ async def test_a_server_whose_redis_is_away_says_so_and_takes_nothing(short_tmp:
         server.process.terminate()
         async with asyncio.timeout(8):
             assert await server.process.wait() == 0
+
+
+async def never(*_: object) -> None:
+    raise AssertionError("nothing was asked")
+
+
+async def test_a_server_without_a_secret_does_not_start(short_tmp: Path) -> None:
+    with pytest.raises(SettingsError, match="PATCHWRIGHT_WEBHOOK_SECRET is not set"):
+        await serve(Settings(data=short_tmp), ("false",), {}, host="127.0.0.1", port=0)
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("203.0.113.1", 0), ("no such host", 0)])
+async def test_an_address_that_is_not_ours_names_the_options(short_tmp: Path, host: str, port: int) -> None:
+    settings = Settings(data=short_tmp, webhook_secret=SECRET)
+    with pytest.raises(SettingsError, match="see --host and --port"):
+        await serve(settings, ("false",), {}, host=host, port=port)
+
+
+async def test_a_worker_alone_needs_to_be_told_whose_it_is(short_tmp: Path) -> None:
+    with pytest.raises(SettingsError, match="REDIS_URL is not set"):
+        await work(Settings(data=short_tmp), never, never)  # type: ignore[arg-type]
 
 
 async def test_connections_that_fall_silent_are_closed(short_tmp: Path) -> None:

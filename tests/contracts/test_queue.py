@@ -8,7 +8,7 @@ import pytest
 
 from bot.embedded import embedded_redis
 from bot.jobs import Again, Cancelled, Failed, InlineQueue, Queue, Record
-from bot.queue import ArqQueue
+from bot.redis.queue import ArqQueue
 from resolver.domain import JobId
 from tests.bot.jobs import DONE, Handlers, job, settled, working
 

@@ -160,7 +160,7 @@ class Served:
 
     async def health(self) -> int:
         async with httpx.AsyncClient(trust_env=False) as client:
-            return (await client.get(self.webhook.replace("/webhook", "/healthz"))).status_code
+            return (await client.get(self.webhook.replace("/webhook", "/readyz"))).status_code
 
 
 def written(delivery: Delivery) -> dict[str, object]:

@@ -4,10 +4,9 @@ A record per job, kept for good, says what became of it; arq carries the job to 
 """
 
 import asyncio
-import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import arq
@@ -15,14 +14,12 @@ from arq.connections import ArqRedis
 from arq.constants import in_progress_key_prefix
 from arq.worker import Worker as ArqWorker
 from pydantic import ValidationError
-from redis.asyncio import ConnectionPool
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import ConnectionError, RedisError, TimeoutError
+from redis.exceptions import RedisError
 
-from bot.jobs import Again, Cancelled, Handler, QueueDown, Record, Result, ending
+from bot.errors import QueueDown
+from bot.jobs import STOPPED, Again, Cancelled, Handler, Record, Result, ending
+from bot.redis.client import redis_errors, redis_pool
 from resolver.domain import Job, JobId
-from resolver.errors import SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +28,6 @@ ATTEND_SECONDS = 1.0  # how often a running job shows that it lives, and looks w
 LEASE_SECONDS = 30.0  # a worker that shows no life for so long has lost its jobs to another
 POLL_SECONDS = 0.2  # how often arq looks for work
 PAUSE_SECONDS = 1.0  # after a Redis error, before the worker goes on
-ANSWER_SECONDS = 5.0  # GitHub gives up on a delivery after 10
 
 # arq's own limits would end a job behind our back (after 300 s, 5 tries, 24 h in the queue), so they are out
 # of reach: the work has limits of its own, and tries are counted in the record.
@@ -61,7 +57,7 @@ class ArqQueue:
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
 
     async def put(self, job: Job) -> bool:
-        with _redis_errors():
+        with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.sadd(OPEN, job.id)
                 pipe.set(_record(job.id), Record(job=job).model_dump_json(), nx=True)
@@ -72,7 +68,7 @@ class ArqQueue:
             return bool(fresh)
 
     async def cancel(self, job: JobId) -> bool:
-        with _redis_errors():
+        with redis_errors():
             known = await self.state(job)
             if known is None or known.state == "ended":
                 return False
@@ -82,7 +78,7 @@ class ArqQueue:
             return True
 
     async def state(self, job: JobId) -> Record | None:
-        with _redis_errors():
+        with redis_errors():
             stored = await self._redis.get(_record(job))
         try:
             return None if stored is None else Record.model_validate_json(stored)
@@ -92,7 +88,7 @@ class ArqQueue:
 
     async def healthy(self) -> bool:
         try:
-            with _redis_errors():
+            with redis_errors():
                 return bool(await self._redis.ping())
         except QueueDown:
             return False
@@ -193,7 +189,7 @@ class ArqQueue:
             except (RedisError, OSError):
                 unwanted = None  # the work goes on without Redis
             if unwanted:
-                task.cancel()
+                task.cancel(STOPPED)
                 return
             await asyncio.sleep(ATTEND_SECONDS)
 
@@ -253,29 +249,10 @@ def _to_json(value: dict[str, Any]) -> bytes:
 
 
 def _client(url: str) -> ArqRedis:
-    try:
-        pool = ConnectionPool.from_url(
-            url,
-            socket_timeout=ANSWER_SECONDS,
-            socket_connect_timeout=ANSWER_SECONDS,
-            # After a restart of Redis every pooled connection fails once.
-            retry=Retry(NoBackoff(), 1),
-            retry_on_error=[ConnectionError, TimeoutError],
-        )
-    except ValueError as exc:
-        raise SettingsError(f"REDIS_URL is not a redis://, rediss:// or unix:// URL: {exc}.") from exc
     return ArqRedis(
-        pool,
+        redis_pool(url),
         job_serializer=_to_json,
         job_deserializer=json.loads,
         default_queue_name=QUEUE,
         expires_extra_ms=EXPIRES_MS,
     )
-
-
-@contextlib.contextmanager
-def _redis_errors() -> Iterator[None]:
-    try:
-        yield
-    except (RedisError, OSError) as exc:
-        raise QueueDown(f"Redis does not answer: {type(exc).__name__}") from exc

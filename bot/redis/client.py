@@ -1,0 +1,43 @@
+"""How Redis is reached, how long it is waited for, and what its errors mean."""
+
+import contextlib
+from collections.abc import Iterator
+
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
+
+from bot.errors import QueueDown
+from resolver.errors import SettingsError
+
+ANSWER_SECONDS = 5.0  # GitHub gives up on a delivery after 10
+
+
+def redis_pool(url: str) -> ConnectionPool:
+    """Connections to a Redis (`redis://`, `rediss://` or `unix://`). Raises SettingsError for what is no such URL."""
+    try:
+        return ConnectionPool.from_url(
+            url,
+            socket_timeout=ANSWER_SECONDS,
+            socket_connect_timeout=ANSWER_SECONDS,
+            # After a restart of Redis every pooled connection fails once.
+            retry=Retry(NoBackoff(), 1),
+            retry_on_error=[ConnectionError, TimeoutError],
+        )
+    except ValueError as exc:
+        raise SettingsError(f"REDIS_URL is not a redis://, rediss:// or unix:// URL: {exc}.") from exc
+
+
+def redis_client(url: str) -> Redis:
+    """A client with connections of its own. Raises SettingsError for what is no URL of a Redis."""
+    return Redis(connection_pool=redis_pool(url))
+
+
+@contextlib.contextmanager
+def redis_errors() -> Iterator[None]:
+    """Whatever goes wrong with Redis in the block is QueueDown."""
+    try:
+        yield
+    except (RedisError, OSError) as exc:
+        raise QueueDown(f"Redis does not answer: {type(exc).__name__}") from exc

@@ -1,0 +1,154 @@
+"""The server on one machine: Redis, the receiver, and a process that works beside them.
+
+The receiver stays small and quick, whatever the work needs; while no worker lives, deliveries are stored all the same.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from bot.child import dying_with_us, stop
+from bot.embedded import embedded_redis
+from bot.errors import QueueDown, WorkerFailed
+from bot.http import Server, listening, url_of
+from bot.receiver import Page, Receiver
+from bot.redis.inbox import Inbox
+from bot.redis.presence import Presence
+from bot.signals import signals
+from bot.work import READY
+from resolver.errors import SettingsError
+from resolver.settings import Settings
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 40.0  # for what runs to be cancelled and put away
+FIRST_PAUSE, LONGEST_PAUSE = (
+    1.0,
+    60.0,
+)  # seconds before a worker that died is started again; doubled each time
+STEADY_SECONDS = 60.0  # a worker that lived so long did not die of its start
+
+
+def webhook_secret(settings: Settings) -> str:
+    """What deliveries are signed with. Raises SettingsError when there is none."""
+    secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
+    if not secret:
+        raise SettingsError("PATCHWRIGHT_WEBHOOK_SECRET is not set: use the secret of the webhook on GitHub.")
+    return secret
+
+
+async def serve(
+    settings: Settings,
+    worker: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    host: str,
+    port: int,
+    announce: Callable[[str], None] = lambda line: print(line, flush=True),
+) -> signal.Signals:
+    """Receiver, Redis (unless `settings.redis_url` names one) and worker until SIGTERM or SIGINT; which it was.
+
+    `worker` is the command of a process that runs `bot.work.work`; it gets the URL of the Redis as REDIS_URL in
+    `environment`. `port` 0 takes a free one; `announce` gets one line with the URL once jobs are taken. Raises
+    SettingsError, and WorkerFailed when the worker could not begin.
+    """
+    secret = webhook_secret(settings)
+    ready = asyncio.Event()
+    with listening(host, port) as socket, signals() as told:
+        async with _redis(settings) as url, _stores(url) as (inbox, presence):
+            server = Server(Receiver(inbox, secret, _pages(inbox, presence)))
+            serving = asyncio.create_task(server.serve(sockets=[socket]))
+            keeping = asyncio.create_task(_keep(worker, {**environment, "REDIS_URL": url}, ready))
+            waiting = asyncio.create_task(ready.wait())
+            try:
+                await asyncio.wait((serving, keeping, waiting, told), return_when=asyncio.FIRST_COMPLETED)
+                if ready.is_set():
+                    announce(f"patchwright listens on {url_of(socket)}/webhook")
+                    await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                server.should_exit = True
+                waiting.cancel()
+                keeping.cancel()
+                await asyncio.gather(serving, keeping, waiting, return_exceptions=True)
+        for task in (keeping, serving):
+            if not task.cancelled():
+                task.result()  # why it ended, if that was not our doing
+        return told.result()
+
+
+@contextlib.asynccontextmanager
+async def _redis(settings: Settings) -> AsyncIterator[str]:
+    if settings.redis_url is not None:
+        yield settings.redis_url
+        return
+    async with embedded_redis(settings.data) as url:
+        yield url
+
+
+@contextlib.asynccontextmanager
+async def _stores(url: str) -> AsyncIterator[tuple[Inbox, Presence]]:
+    inbox, presence = Inbox(url), Presence(url)
+    try:
+        yield inbox, presence
+    finally:
+        await inbox.close()
+        await presence.close()
+
+
+def _pages(inbox: Inbox, presence: Presence) -> dict[str, Page]:
+    async def alive() -> tuple[int, str, bytes]:
+        return _json(200, {"version": _version()})
+
+    async def ready() -> tuple[int, str, bytes]:
+        try:
+            workers = await presence.workers()
+        except QueueDown:
+            workers = 0
+        found = {"redis": await inbox.healthy(), "worker": workers > 0}
+        return _json(200 if all(found.values()) else 503, {"version": _version(), **found})
+
+    return {"/healthz": alive, "/readyz": ready}
+
+
+def _json(status: int, said: Mapping[str, object]) -> tuple[int, str, bytes]:
+    return status, "application/json", json.dumps(said).encode()
+
+
+def _version() -> str:
+    try:
+        return version("patchwright")
+    except PackageNotFoundError:  # from a checkout that was not installed
+        return "unknown"
+
+
+async def _keep(command: Sequence[str], environment: Mapping[str, str], ready: asyncio.Event) -> None:
+    """Until cancelled, a worker runs; then none does. Raises WorkerFailed when the first one could not begin."""
+    pause = FIRST_PAUSE
+    while True:
+        begun = time.monotonic()
+        worker = await asyncio.create_subprocess_exec(
+            *dying_with_us(command),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C at a terminal is for us: we end it when deliveries are put away
+        )
+        try:
+            assert worker.stdout is not None
+            async for line in worker.stdout:
+                if line.startswith(READY.encode()):
+                    ready.set()
+            code = await worker.wait()
+        finally:
+            await stop(worker, STOP_SECONDS)
+        if not ready.is_set():
+            raise WorkerFailed(code)
+        log.error("worker ended", extra={"exit_code": code})
+        pause = FIRST_PAUSE if time.monotonic() - begun > STEADY_SECONDS else min(2 * pause, LONGEST_PAUSE)
+        await asyncio.sleep(pause)
