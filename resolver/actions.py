@@ -23,6 +23,18 @@ class Think(Frozen):
     )
 
 
+class ThreadAnswer(Frozen):
+    """The answer to one review thread."""
+
+    thread: int = Field(ge=1, le=1_000, description="Its number in the first message.")
+    done: bool = Field(description="Whether what it asks for is done now.")
+    text: str = Field(
+        min_length=1,
+        max_length=2_000,
+        description="What was changed for it, or why nothing was; the people in the thread read this.",
+    )
+
+
 class Finish(Frozen):
     """End the work and give an account of it. Call it alone, once the failing behaviour is gone and tests ran.
 
@@ -34,6 +46,11 @@ class Finish(Frozen):
     cause: str = Field(description="What was wrong and where, in one to three sentences.")
     change: str = Field(description="What was changed and why that mends it, in one to three sentences.")
     checked: str = Field(description="How it was checked: the commands and their results, before and after.")
+    answers: tuple[ThreadAnswer, ...] = Field(
+        default=(),
+        max_length=200,
+        description="Only where the first message shows review threads: one answer for each that waits.",
+    )
 
 
 class Malformed(Frozen):

@@ -91,8 +91,11 @@ def asked(action: Action, limit: int, *, failed: bool) -> tuple[Exhibit, ...]:
             return (words("", text, limit),)
         case Plan(items=items):
             return (Checks(items),)
-        case Finish(cause=cause, change=change, checked=checked):
-            told = (("What was wrong", cause), ("What was changed", change), ("How it was checked", checked))
+        case Finish(cause=cause, change=change, checked=checked, answers=answers):
+            told = [("What was wrong", cause), ("What was changed", change), ("How it was checked", checked)]
+            told += [
+                (f"Thread {one.thread}, {'done' if one.done else 'not done'}", one.text) for one in answers
+            ]
             return tuple(words(label, text, limit) for label, text in told)
         case CallTool(arguments=arguments):
             return (printed("arguments", json.dumps(arguments, indent=2, ensure_ascii=False), limit),)

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from resolver.actions import Finish, Plan, PlanItem
-from resolver.domain import Thread
+from resolver.domain import PullRequest, Thread
 from resolver.events import Checkpointed, Decided, Observed, Told, Trajectory
 from resolver.leftovers import leftovers
+from resolver.threads import unanswered
 from runtime.actions import RunPython, RunShell, SendInput
 from runtime.observations import Failed, Ran, RanPython
 
@@ -48,10 +49,16 @@ _WANTED = re.compile(
 
 def missing(trajectory: Trajectory, test_command: str | None) -> tuple[str, ...]:
     """One sentence for each thing that a finished run would have done; empty where nothing was changed."""
-    if (patch := trajectory.checkpoint()) is None or patch.empty:
-        return ()
+    thread = trajectory.started.thread if trajectory.started else None
+    reviewed = thread if isinstance(thread, PullRequest) else None
     found: list[str] = []
-    if not reproduced(trajectory):
+    if reviewed and (silent := unanswered(reviewed, last_account(trajectory))):
+        found.append(
+            f"These review threads wait, and `answers` says nothing of them: {', '.join(map(str, silent))}."
+        )
+    if (patch := trajectory.checkpoint()) is None or patch.empty:
+        return tuple(found)
+    if not reviewed and not reproduced(trajectory):
         found.append(
             "Nothing that was run failed before the last edit, so nothing shows that the failure was reproduced."
         )
@@ -127,6 +134,15 @@ def points(thread: Thread) -> tuple[str, ...]:
             heading = line.lstrip().startswith("#") or line.rstrip().endswith(":")
             wanted = heading and _WANTED.search(line) is not None
     return tuple(found)
+
+
+def last_account(trajectory: Trajectory) -> Finish | None:
+    """The last account that the agent gave, or wants to give."""
+    for decided in reversed(trajectory.decisions()):
+        for call in reversed(decided.calls):
+            if isinstance(call.action, Finish):
+                return call.action
+    return None
 
 
 def plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:

@@ -23,7 +23,7 @@ from resolver.actions import (
 from resolver.circumstances import Configured, Prepared
 from resolver.domain import Spent
 from resolver.events import Call, Decided, Delegated, Observed, Trajectory
-from resolver.gate import plan, reproduced
+from resolver.gate import last_account, plan, reproduced
 from runtime.actions import (
     CreateFile,
     InsertText,
@@ -99,11 +99,11 @@ def summarize(trajectory: Trajectory) -> Summary:
     ended = trajectory.ended
     spoke = (decided.usage.model for decided in trajectory.decisions())
     return Summary(
-        account=account(trajectory),
+        account=last_account(trajectory),
         ending=ended.detail if ended else "The run has not ended.",
+        early=ended is not None and ended.reason not in ("finished", "asked"),
         steps=tuple(steps(trajectory)),
         spent=trajectory.spent(),
-        early=ended is not None and ended.reason not in ("finished", "asked"),
         model=started.model,
         others=tuple(name for name in dict.fromkeys(spoke) if name != started.model),
         sandbox=started.sandbox,
@@ -121,17 +121,6 @@ def _browsed(asked: Delegated, report: Reported | None) -> Browsed:
     if report is None:
         return Browsed(task=asked.task, status="unfinished", steps=0)
     return Browsed(task=asked.task, status=report.status, steps=report.spent.steps)
-
-
-def account(trajectory: Trajectory) -> Finish | None:
-    """The last account that the agent gave."""
-    finishes = (
-        call.action
-        for event in trajectory.decisions()
-        for call in event.calls
-        if isinstance(call.action, Finish)
-    )
-    return next(iter(reversed(list(finishes))), None)
 
 
 def steps(trajectory: Trajectory) -> list[Step]:

@@ -20,10 +20,11 @@ from resolver.domain import (
 )
 from resolver.events import Trajectory
 from resolver.exhibits import Album, Checks, Diff, Text, diff, inert, printed
+from resolver.gate import last_account
 from resolver.redact import without_secrets
 from resolver.secrets import Secrets
 from resolver.spending import HEIGHT, WIDTH, Spending, spending
-from resolver.summary import account, clip
+from resolver.summary import clip
 from resolver.timeline import KINDS, Item, Read, timeline
 from runtime.egress import WHY, Visit
 from runtime.text import clip as shorten
@@ -152,7 +153,7 @@ def _story(run: RunId, trajectory: Trajectory, items: tuple[Item, ...], limit: i
         mark=MARKS[verdict.kind] if verdict else "",
         outcome=shorten(outcome, limit),
         link=_safe(link),
-        account=account(trajectory),
+        account=last_account(trajectory),
         facts=tuple(_facts(trajectory)),
         suites=tuple(_suites(verdict, limit)),
         changed=changes[:MOST_TESTS],
