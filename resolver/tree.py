@@ -15,7 +15,7 @@ CHUNK = 3_000_000  # bytes; one WriteBytes
 PACK_SECONDS = 600
 UNPACK_SECONDS = 1200
 TAKE_SECONDS = 300
-TOO_LARGE = 65  # exit code of TAKE
+NAMED = 5  # paths that are named of a change that is too large
 
 GIT_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -64,20 +64,21 @@ git --git-dir=sent.git index-pack --stdin <pack >/dev/null
 rm -f pack shallow base-index
 """
 
-# Arguments: work tree, directory of ours, base commit, most bytes of the diff.
-# The objects are those of the work tree's repository, or those of `sent.git` when that one is broken; index,
-# configuration and excludes are ours, so nothing that was staged, committed or configured in there counts.
-# `base-index` is the index at base as `send` left it: it knows which files are unchanged since.
+# Arguments: work tree, directory of ours, base commit, and `diff` with its most bytes, or `names` with how many.
+# The repository is ours and new each time: the tree's own configuration, hooks, filters and index do not count,
+# nor what was staged or committed there. Its objects are those of the work tree's repository, or those of
+# `sent.git` when that one is broken. `base-index` is the index at base as `send` left it: it knows which files are
+# unchanged since. As few programs as can be: each costs some milliseconds.
 TAKE = (
     LEFTOVERS
     + r"""
 set -eu
-root=$1 ours=$2 base=$3 most=$4
-mkdir -p "$ours"
-work=$(mktemp -d "$ours/take-XXXXXX")
+root=$1 ours=$2 base=$3 what=$4 most=$5
+work="$ours/take"
+if [ -e "$work" ] || [ -L "$work" ]; then rm -rf "$work"; fi
 trap 'rm -rf "$work"' EXIT
-git init --quiet --bare --template= "$work/git"
-mkdir -p "$work/git/info"
+mkdir -p "$work/git/objects/info" "$work/git/refs" "$work/git/info"
+echo 'ref: refs/heads/none' >"$work/git/HEAD"
 objects="$root/.git/objects"
 if [ -d "$ours/sent.git/objects" ]; then objects="$ours/sent.git/objects"; fi
 printf '%s\n' "$objects" >"$work/git/objects/info/alternates"
@@ -87,31 +88,31 @@ ours_git() {
     -c core.autocrlf=false -c core.quotePath=true -c core.excludesFile=/dev/null "$@"
 }
 cd "$root"
-ours_git cat-file -e "$base^{tree}"
 from_base() {
   rm -f "$work/git/index"
   ours_git read-tree "$base"
 }
 add() { ours_git add --all --ignore-errors . >"$work/said" 2>&1; }
-added_repository() { ours_git diff-index --cached --raw "$base" | grep -q '^:000000 160000 '; }
+difference() { ours_git diff-index --cached --no-renames --no-color "$@" "$base"; }
+added_repository() { difference --raw | grep -q '^:000000 160000 '; }
 cp -p "$ours/base-index" "$work/git/index" 2>/dev/null || from_base
-if ! add || added_repository; then
-  # A repository inside the tree cannot be part of a diff; without it the rest can.
+# git warns of each repository that it finds inside the tree.
+if ! add || { [ -s "$work/said" ] && added_repository; }; then
+  # It cannot be part of a diff; without it the rest can.
   find . -mindepth 2 -name .git -prune -print |
     sed 's|^\.||; s|/\.git$||; s|[][*?\\]|\\&|g' >>"$work/git/info/exclude"
   from_base
   add || true
 fi
-{
-  ours_git diff-index --cached --binary --full-index --no-renames --no-ext-diff --no-textconv --no-color \
-    --src-prefix=a/ --dst-prefix=b/ -p "$base" || echo "$?" >"$work/failed"
-} | head -c "$((most + 1))" >"$work/diff"
-if [ "$(wc -c <"$work/diff")" -gt "$most" ]; then
-  ours_git diff-index --cached --name-only --diff-filter=d "$base" | head -n 5
-  exit 65
+if [ "$what" = names ]; then
+  difference --name-only --diff-filter=d | head -n "$most"
+  exit
 fi
-if [ -e "$work/failed" ]; then exit 1; fi
-cat "$work/diff"
+{
+  difference --binary --full-index --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ -p ||
+    echo "$?" >"$work/failed"
+} | head -c "$((most + 1))"
+[ ! -e "$work/failed" ]
 """
 )
 
@@ -130,24 +131,23 @@ async def send_tree(sandbox: Sandbox, git_dir: Path, *, base: str, tree: str, hi
 
 async def take_diff(sandbox: Sandbox, git_dir: Path, base: str) -> bytes:
     """The difference between the commit `base` and the sandbox's work tree. Raises ChangeTooLarge, WorkspaceError."""
-    arguments = (sandbox.root, _ours(sandbox), base, str(MAX_DIFF))
-    taken = await _execute(sandbox, TAKE, arguments, seconds=TAKE_SECONDS)
-    if taken.exit_code not in (0, None, TOO_LARGE):  # its repository may be gone or broken
-        await _restore(sandbox, git_dir, base)
-        taken = await _execute(sandbox, TAKE, arguments, seconds=TAKE_SECONDS)
-    match taken.exit_code:
-        case 0:
-            return taken.stdout
-        case None:
-            raise WorkspaceError(f"Taking the change out of the sandbox took more than {TAKE_SECONDS} s.")
-        case _ if taken.exit_code == TOO_LARGE:
-            names = ", ".join(taken.stdout.decode(errors="replace").split("\n")[:5]).rstrip(", ")
-            raise ChangeTooLarge(
-                f"The change is larger than {MAX_DIFF // 1_000_000} MB; among what it touches: {names}. "
-                "Keep generated and binary files out of the work tree."
-            )
-        case _:
-            raise WorkspaceError(f"The change could not be taken out of the sandbox: {_said(taken)}")
+    diff = (sandbox.root, _ours(sandbox), base, "diff", str(MAX_DIFF))
+    taken = await _execute(sandbox, TAKE, diff, seconds=TAKE_SECONDS)
+    if taken.exit_code not in (0, None) and len(taken.stdout) <= MAX_DIFF:
+        await _restore(sandbox, git_dir, base)  # its repository may be gone or broken
+        taken = await _execute(sandbox, TAKE, diff, seconds=TAKE_SECONDS)
+    if len(taken.stdout) > MAX_DIFF:
+        names = (*diff[:3], "names", str(NAMED))
+        named = (await _execute(sandbox, TAKE, names, seconds=TAKE_SECONDS)).stdout.decode(errors="replace")
+        raise ChangeTooLarge(
+            f"The change is larger than {MAX_DIFF // 1_000_000} MB; among what it touches: "
+            f"{', '.join(named.splitlines()[:NAMED])}. Keep generated and binary files out of the work tree."
+        )
+    if taken.exit_code is None:
+        raise WorkspaceError(f"Taking the change out of the sandbox took more than {TAKE_SECONDS} s.")
+    if taken.exit_code != 0:
+        raise WorkspaceError(f"The change could not be taken out of the sandbox: {_said(taken)}")
+    return taken.stdout
 
 
 async def mark(sandbox: Sandbox) -> str | None:
