@@ -60,6 +60,7 @@ class IssueAnswer(Answer):
     user: Account | None
     state: str
     html_url: str
+    locked: bool = False
     pull_request: dict[str, object] | None = None
     """None for an issue that is none."""
 

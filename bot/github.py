@@ -18,18 +18,16 @@ from bot.answers import (
     IssueAnswer,
     PermissionAnswer,
     PullAnswer,
-    RefAnswer,
     RepositoryAnswer,
 )
 from bot.attachments import Attachments, is_attachment
 from bot.errors import Rejected, Unanswered
 from bot.graphql import GraphQL
+from bot.publishing import Publishing
 from bot.rest import AppAccess, Pace, Rest, TokenAccess
 from resolver.domain import Comment, Credentials, Issue, Job, Proposal, PullRequest, Repo, Thread, User
-from resolver.errors import Forbidden, ForgeError, NotFound, WorkspaceError
-from resolver.forge import MAX_BODY, MAY_TRIGGER, Permission, RepoFacts
-from resolver.plumbing import GitFailed, run_git
-from resolver.workspace import push
+from resolver.errors import Forbidden, ForgeError, NotFound
+from resolver.forge import MAX_BODY, MAY_TRIGGER, Meanwhile, Permission, Published, RepoFacts
 
 T = TypeVar("T")
 
@@ -61,11 +59,11 @@ class GitHubForge:
         pace: Pace | None = None,
     ) -> None:
         self._rest = Rest(access, api_url, ca_bundle, pace or Pace())
-        self._graphql = GraphQL(self._rest, graphql_url)
         self._server_url = server_url.rstrip("/")
-        self._ca_bundle = ca_bundle
+        self._graphql = GraphQL(self._rest, graphql_url)
         self._attachments = Attachments(self._server_url, ca_bundle)
         self._attempts = (pace or Pace()).attempts
+        self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle, self._attempts)
         self._us: Account | None = None
         self._said: dict[tuple[Repo, int, str], CommentAnswer] = {}
         self._speaking = asyncio.Lock()  # two at once with one tag would make two comments
@@ -100,7 +98,7 @@ class GitHubForge:
             empty = True
         return RepoFacts(
             default_branch=seen.default_branch,
-            clone_url=self._clone_url(repo),
+            clone_url=self._publishing.clone_url(repo),
             private=seen.private,
             empty=empty,
         )
@@ -158,6 +156,18 @@ class GitHubForge:
         """A token for this one repository, good for 15 minutes at least; a personal token is what it is."""
         return await self._rest.credentials(repo)
 
+    async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
+        thread = await self._rest.get(IssueAnswer, repo, *_place(repo), "issues", str(number))
+        return Meanwhile(
+            is_open=thread.state == "open",
+            is_locked=thread.locked,
+            has_base=await self._publishing.holds(repo, branch, base),
+        )
+
+    async def identity(self, repo: Repo) -> User | None:
+        account = await self._ourselves(repo)
+        return account.as_user() if account else None
+
     async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
         pull = await self._open_pull(repo, branch)
         return (
@@ -195,16 +205,8 @@ class GitHubForge:
             self._us = self._us or known.user
             return known.html_url
 
-    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
-        seen = await self._tip(repo, branch)
-        if seen == commit:
-            return
-        if seen is not None and not await _is_ancestor(git_dir, seen, commit):
-            raise Forbidden(f"{branch} of {repo} is at {seen[:12]}, which is not ours to move")
-        credentials = await self._rest.credentials(repo)
-        await push(git_dir, self._clone_url(repo), commit, branch, credentials, seen, self._ca_bundle)
-        if (now := await self._tip(repo, branch)) != commit:
-            raise WorkspaceError(f"{branch} of {repo} was pushed, but GitHub shows {now or 'no such branch'}")
+    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
+        return await self._publishing.publish(repo, git_dir, commit, branch, parent)
 
     async def propose(self, proposal: Proposal) -> PullRequest:
         repo, place = proposal.repo, (*_place(proposal.repo), "pulls")
@@ -249,10 +251,6 @@ class GitHubForge:
 
     # --- helpers --------------------------------------------------------------------------------------------
 
-    def _clone_url(self, repo: Repo) -> str:
-        # Not the one that the API names: our token goes there.
-        return f"{self._server_url}/{repo.owner}/{repo.name}.git"
-
     async def _comments(self, repo: Repo, number: int) -> list[CommentAnswer]:
         return await self._rest.get_all(CommentAnswer, repo, *_place(repo), "issues", str(number), "comments")
 
@@ -261,14 +259,6 @@ class GitHubForge:
         found = await self._rest.get(list[PullAnswer], repo, *_place(repo), "pulls", **query)
         # GitHub answers a head that it does not understand with every pull request there is.
         return next((pull for pull in found if pull.head.ref == branch and pull.same_repository), None)
-
-    async def _tip(self, repo: Repo, branch: str) -> str | None:
-        name = f"heads/{branch}"
-        try:
-            found = await self._rest.get(RefAnswer, repo, *_place(repo), "git", "ref", *name.split("/"))
-        except NotFound:
-            return None
-        return found.object.sha
 
     async def _ourselves(self, repo: Repo) -> Account | None:
         """The account that our comments are by; None while nobody could tell."""
@@ -349,14 +339,6 @@ def _id(account: Account | None) -> int:
 
 def _user(account: Account | None) -> User:
     return (account or GHOST).as_user()
-
-
-async def _is_ancestor(git_dir: Path, old: str, new: str) -> bool:
-    try:
-        await run_git("merge-base", "--is-ancestor", old, new, git_dir=git_dir)
-    except GitFailed:  # it is not, or `old` is not even here
-        return False
-    return True
 
 
 def _pull_request(pull: PullAnswer, *, trusted: bool, comments: tuple[Comment, ...] = ()) -> PullRequest:

@@ -17,7 +17,7 @@ from resolver.domain import (
 )
 from resolver.errors import Forbidden, ForgeError
 from resolver.events import Ended, Trajectory
-from resolver.forge import MAY_TRIGGER, Forge
+from resolver.forge import MAY_TRIGGER, Forge, Published
 from resolver.policy import bounds, check
 from resolver.secrets import HIDDEN, Secrets, masked
 from resolver.settings import Settings
@@ -80,7 +80,7 @@ async def deliver(
     account = masked(story.account, secrets) if story.account else None
     message = prose.commit_message(masked(started.thread, secrets), account)
     commit = await workspace.commit(tried.patch, message, author=AUTHOR, when=trajectory.entries[0].at)
-    branch = await keep(job, commit, workspace, forge, settings)
+    branch, published = await keep(job, commit, workspace, forge, settings)
     if verdict.kind == "regressed":
         return await decline(job, verdict.reason, branch, verdict, story, forge)
     pull = await forge.propose(
@@ -89,7 +89,7 @@ async def deliver(
             number=job.number,
             base=started.base_branch,
             branch=branch,
-            head_sha=commit,
+            head_sha=published.sha,
             title=prose.pull_title(started.thread),
             body=prose.pull_body(
                 started.thread,
@@ -103,7 +103,7 @@ async def deliver(
             draft=verdict.kind != "fixed",
         )
     )
-    check_delivered(pull, commit)
+    check_delivered(pull, published.sha)
     await forge.say(job.repo, job.number, job.id, prose.delivered(pull, verdict, story))
     return Delivered(url=pull.url, number=pull.number, branch=branch, draft=pull.draft, verdict=verdict)
 
@@ -124,18 +124,19 @@ async def leaks(
     return tuple(found)
 
 
-async def keep(job: Job, commit: str, workspace: Workspace, forge: Forge, settings: Settings) -> str:
-    """Push the commit to a branch of ours; its name.
+async def keep(
+    job: Job, commit: str, workspace: Workspace, forge: Forge, settings: Settings
+) -> tuple[str, Published]:
+    """Publish the commit on a branch of ours; its name, and the commit as the forge has it.
 
     When an earlier run's work is on the issue's own branch, this run gets one of its own.
     """
     branch = f"{settings.branch_prefix}issue-{job.number}"
     try:
-        await forge.push(job.repo, workspace.git_dir, commit, branch)
+        return branch, await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
     except Forbidden:
         branch = f"{branch}-{job.id[-8:].strip('-.')}"
-        await forge.push(job.repo, workspace.git_dir, commit, branch)
-    return branch
+        return branch, await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
 
 
 async def decline(

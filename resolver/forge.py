@@ -26,6 +26,27 @@ class RepoFacts(Frozen):
     """True when it has no commit yet."""
 
 
+class Published(Frozen):
+    """A commit on a branch of the forge, read back: its tree and its parents are those of ours."""
+
+    sha: str
+    """As the forge has it: a commit that it signs itself has an id of its own."""
+    verified: bool
+    """Whether the forge shows it as signed."""
+    note: str = ""
+    """Why it is not, in a sentence; empty: it is."""
+
+
+class Meanwhile(Frozen):
+    """What became of the thread and of the base branch while a run went on."""
+
+    is_open: bool
+    is_locked: bool
+    """Whether only members may still comment."""
+    has_base: bool
+    """Whether the base branch still has the commit that the run began with; False: it was rewritten, or is gone."""
+
+
 class Forge(Protocol):
     """Where issues live and pull requests go.
 
@@ -56,11 +77,18 @@ class Forge(Protocol):
         A body over MAX_BODY is clipped, and says so. Somebody else's comment with our tag is not ours.
         """
 
-    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
-        """Make `branch` on the forge point at `commit` of the bare repository `git_dir`, and read it back.
+    async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
+        """How the thread and the commit `base` of the base branch `branch` are now."""
 
-        Nothing happens when it does already. A branch that somebody else has moved is never overwritten:
-        raises Forbidden naming it.
+    async def identity(self, repo: Repo) -> User | None:
+        """The account whose name our writes bear; None: nobody could tell."""
+
+    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
+        """Put `commit` of the bare repository `git_dir` on `branch`, which is at `parent` or not there yet.
+
+        The forge makes and signs a commit of the same tree where it can; else it is pushed as it is. Nothing
+        happens when it is there already. A branch that is anywhere else is never overwritten: raises BranchMoved.
+        Raises Forbidden, WorkspaceError when the forge refuses it either way.
         """
 
     async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
@@ -94,8 +122,14 @@ class _Wrapped:
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
         return await self._forge.say(repo, number, tag, body)
 
-    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
-        await self._forge.push(repo, git_dir, commit, branch)
+    async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
+        return await self._forge.meanwhile(repo, number, branch, base)
+
+    async def identity(self, repo: Repo) -> User | None:
+        return await self._forge.identity(repo)
+
+    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
+        return await self._forge.publish(repo, git_dir, commit, branch, parent)
 
     async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
         return await self._forge.find_pull(repo, branch)
@@ -130,8 +164,9 @@ class DryRun(_Wrapped):
         self._show(f"comment on {repo}#{number}", body)
         return "dry-run"
 
-    async def push(self, repo: Repo, git_dir: Path, commit: str, branch: str) -> None:
-        self._show(f"push {commit[:12]} to {branch}", "")
+    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
+        self._show(f"commit {commit[:12]} to {branch}", "")
+        return Published(sha=commit, verified=False, note="nothing was published")
 
     async def propose(self, proposal: Proposal) -> PullRequest:
         self._show(f"pull request: {proposal.title}", proposal.body)

@@ -1,7 +1,7 @@
 """A stateful stand-in for GitHub over real HTTP on loopback: for the demo and for the tests."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -309,6 +309,10 @@ class World:
     ) -> None:
         """The next such requests do nothing and are answered so."""
         self._server.faults += [Fault(method, path_end, "refused", status, dict(headers or {}))] * times
+
+    def before_next(self, method: str, path_end: str, act: Callable[[], object]) -> None:
+        """Just before the next such request is answered, this is done: somebody was faster."""
+        self._server.faults.append(Fault(method, path_end, "preceded", act=act))
 
     # --- what was seen --------------------------------------------------------------------------------------
 

@@ -37,6 +37,16 @@ def create_reference(call: Call) -> Answer:
     return Answer(call.shapes.ref(repo, name, sha), 201)
 
 
+@operation("DELETE", f"{R}/git/refs/{{ref}}")
+def delete_reference(call: Call) -> Answer:
+    call.allow(PUSH)
+    name = f"refs/{call.path['ref']}"
+    if call.repo.bare.resolve(name) is None:
+        raise Refusal(422, "Reference does not exist")
+    call.repo.bare.git("update-ref", "-d", name)
+    return Answer(None, 204)
+
+
 @operation("GET", f"{R}/git/commits/{{commit_sha}}")
 def git_commit(call: Call) -> Answer:
     repo, sha = call.repo, call.path["commit_sha"]

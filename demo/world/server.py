@@ -1,6 +1,8 @@
 """One HTTP server on loopback for API and git, with faults to order."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -20,9 +22,11 @@ class Fault:
 
     method: str
     path_end: str
-    kind: Literal["lost request", "lost response", "refused"]
+    kind: Literal["lost request", "lost response", "refused", "preceded"]
     status: int = 500
     headers: dict[str, str] = field(default_factory=dict)
+    act: Callable[[], object] = lambda: None
+    """What happens just before it, when it is preceded."""
 
 
 class Server:
@@ -55,6 +59,9 @@ class Server:
             case Fault(kind="lost response"):
                 await self._dispatch(scope, receive, nowhere)
                 await self._loopback.hang_up(scope, at_once=True)
+            case Fault(kind="preceded", act=act):
+                await asyncio.to_thread(act)
+                await self._dispatch(scope, receive, send)
             case Fault(status=status, headers=headers):
                 body = json.dumps({"message": "refused to order", "status": str(status)}).encode()
                 await respond(send, status, {"content-type": "application/json", **headers}, body)

@@ -1,14 +1,19 @@
-"""Every implementation of `Sandbox`, opened the way it is meant to be."""
+"""Every implementation of `Sandbox` and of `Forge`, opened the way it is meant to be."""
 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from bot.github import GitHubForge
+from bot.rest import AppAccess, TokenAccess
+from demo.world import App, Repository, World
+from demo.world.bare import Bare
 from resolver.secrets import Masked, Secrets
 from runtime.docker import DockerSandboxes
 from runtime.local import LocalSandboxes
@@ -17,6 +22,7 @@ from runtime.remote import Door, RemoteSandbox
 from runtime.sandbox import Sandbox, SandboxSpec
 from runtime.server import BOOT
 from runtime.wire import KEY, SOCKET
+from tests.contracts.forges import QUICK
 
 CHECKOUT = Path(__file__).parents[2]
 DOCKER = pytest.param("docker", marks=pytest.mark.docker)
@@ -84,3 +90,56 @@ async def remote(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterat
     """Those behind a wire. The executor and its masked form are left out: no connection could drop."""
     async with opened(request.param, short_tmp) as sandbox:
         yield sandbox
+
+
+# --- forges ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as world:
+        yield world
+
+
+@pytest.fixture
+def repo(world: World) -> Repository:
+    return world.repository(
+        "acme/sample",
+        {"calc.py": "def add(a, b):\n    return a - b\n"},
+        permissions={"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"},
+    )
+
+
+@pytest.fixture
+def app(world: World, repo: Repository) -> App:
+    app = world.app("patchwright-app")
+    world.install(app, repo)
+    return app
+
+
+@pytest.fixture(params=["token", "app"])
+def another(request: pytest.FixtureRequest, world: World, app: App) -> Callable[[], GitHubForge]:
+    """A forge as a process that has just started has it."""
+    access: TokenAccess | AppAccess
+    if request.param == "token":
+        access = TokenAccess(SecretStr(world.token("patchwright")))
+    else:
+        access = AppAccess(str(app.id), SecretStr(app.private_key_pem))
+    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+    return lambda: GitHubForge(access, **urls, pace=QUICK)
+
+
+@pytest.fixture
+async def forge(another: Callable[[], GitHubForge]) -> AsyncIterator[GitHubForge]:
+    async with another() as forge:
+        yield forge
+
+
+@pytest.fixture
+def clone(repo: Repository, tmp_path: Path) -> Bare:
+    """A bare repository of ours with everything that acme/sample has."""
+    clone = Bare.create(tmp_path / "clone.git", "main")
+    clone.git("fetch", "--quiet", str(repo.bare.path), "refs/heads/*:refs/heads/*")
+    clone.git("remote", "add", "origin", str(repo.bare.path))
+    clone.git("branch", "fix", "main")
+    return clone

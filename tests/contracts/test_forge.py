@@ -1,74 +1,20 @@
 """What a `Forge` promises: on the stand-in, with a token, as an app, and behind `DryRun` where nothing is written."""
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 
 import httpx
 import pytest
-from pydantic import SecretStr
 
 from bot.github import GitHubForge
-from bot.rest import AppAccess, Pace, TokenAccess
 from demo.world import App, Repository, World
 from demo.world.bare import Bare
 from resolver.domain import Comment, Credentials, Issue, Job, JobId, Proposal, PullRequest, Repo, User
-from resolver.errors import Forbidden, NotFound, WorkspaceError
+from resolver.errors import Forbidden, NotFound
 from resolver.forge import MAX_BODY, DryRun, Forge, RepoFacts
+from tests.contracts.forges import FIXED, SAMPLE, published
 
-SAMPLE = Repo(owner="acme", name="sample")
-FIXED = "def add(a, b):\n    return a + b\n"
-QUICK = Pace(between_writes=0, first_pause=0.01, timeout=10)
 TAG = "label:1-->2"
 """With what would end an HTML comment."""
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
-def repo(world: World) -> Repository:
-    return world.repository(
-        "acme/sample",
-        {"calc.py": "def add(a, b):\n    return a - b\n"},
-        permissions={"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"},
-    )
-
-
-@pytest.fixture
-def app(world: World, repo: Repository) -> App:
-    app = world.app("patchwright-app")
-    world.install(app, repo)
-    return app
-
-
-@pytest.fixture(params=["token", "app"])
-def another(request: pytest.FixtureRequest, world: World, app: App) -> Callable[[], GitHubForge]:
-    """A forge as a process that has just started has it."""
-    access: TokenAccess | AppAccess
-    if request.param == "token":
-        access = TokenAccess(SecretStr(world.token("patchwright")))
-    else:
-        access = AppAccess(str(app.id), SecretStr(app.private_key_pem))
-    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
-    return lambda: GitHubForge(access, **urls, pace=QUICK)
-
-
-@pytest.fixture
-async def forge(another: Callable[[], GitHubForge]) -> AsyncIterator[GitHubForge]:
-    async with another() as forge:
-        yield forge
-
-
-@pytest.fixture
-def clone(repo: Repository, tmp_path: Path) -> Bare:
-    """A bare repository of ours with everything that acme/sample has."""
-    clone = Bare.create(tmp_path / "clone.git", "main")
-    clone.git("fetch", "--quiet", str(repo.bare.path), "refs/heads/*:refs/heads/*")
-    clone.git("branch", "fix", "main")
-    return clone
 
 
 def us(forge: Forge) -> str:
@@ -142,8 +88,7 @@ async def test_a_thread_is_the_issue_with_its_comments_and_whom_to_trust(
 async def test_a_pull_request_is_a_thread_too(
     world: World, repo: Repository, forge: Forge, clone: Bare
 ) -> None:
-    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
-    await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    commit = await published(forge, clone, {"calc.py": FIXED})
     made = await forge.propose(proposal(commit, draft=True))
     world.said(repo.pulls[0], "Looks good.", by="boss")
     seen = await forge.thread(job(made.number))
@@ -268,24 +213,10 @@ async def test_a_comment_whose_answer_was_lost_is_there_once(
 async def test_a_pull_request_whose_answer_was_lost_is_there_once(
     world: World, repo: Repository, forge: Forge, clone: Bare, lose: str
 ) -> None:
-    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
-    await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    commit = await published(forge, clone, {"calc.py": FIXED})
     getattr(world, lose)("POST", "/pulls")
     made = await forge.propose(proposal(commit))
     assert [pull.number for pull in repo.pulls] == [made.number]
-
-
-@pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
-async def test_a_push_whose_answer_was_lost_is_done_once(
-    world: World, repo: Repository, forge: Forge, clone: Bare, lose: str
-) -> None:
-    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
-    getattr(world, lose)("POST", "/git-receive-pack")
-    try:
-        await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
-    except WorkspaceError:  # the queue tries again
-        await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
-    assert repo.read("patchwright/issue-1", "calc.py") == FIXED
 
 
 # --- proposing ----------------------------------------------------------------------------------------------
@@ -295,8 +226,7 @@ async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
     world: World, repo: Repository, forge: Forge, clone: Bare
 ) -> None:
     assert await forge.find_pull(SAMPLE, "patchwright/issue-1") is None
-    commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
-    await forge.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    commit = await published(forge, clone, {"calc.py": FIXED})
     made = await forge.propose(proposal(commit))
     assert made == PullRequest(
         number=1,
@@ -320,11 +250,9 @@ async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
 async def test_proposing_again_brings_the_open_one_up_to_date(
     world: World, repo: Repository, forge: Forge, clone: Bare
 ) -> None:
-    first = clone.commit("fix", {"calc.py": FIXED}, "Add")
-    await forge.push(SAMPLE, clone.path, first, "patchwright/issue-1")
+    first = await published(forge, clone, {"calc.py": FIXED})
     await forge.propose(proposal(first, draft=True))
-    second = clone.commit("fix", {"test_calc.py": "1\n"}, "Test")
-    await forge.push(SAMPLE, clone.path, second, "patchwright/issue-1")
+    second = await published(forge, clone, {"test_calc.py": "1\n"})
     seen = await forge.propose(proposal(second, title="Add, with a test", body="y" * 70_000))
     [pull] = repo.pulls
     assert (seen.number, seen.head_sha, seen.draft) == (pull.number, second, False)
@@ -334,25 +262,6 @@ async def test_proposing_again_brings_the_open_one_up_to_date(
     before = world.writes
     await forge.propose(proposal(second, draft=True))
     assert world.writes == before  # nothing to change, nothing written
-
-
-async def test_a_branch_of_ours_moves_forward_and_anothers_never(
-    world: World, repo: Repository, forge: Forge, clone: Bare
-) -> None:
-    first = clone.commit("fix", {"calc.py": FIXED}, "Add")
-    await forge.push(SAMPLE, clone.path, first, "patchwright/issue-1")
-    second = clone.commit("fix", {"more.py": "1\n"}, "More")
-    await forge.push(SAMPLE, clone.path, second, "patchwright/issue-1")
-    assert repo.bare.sha("patchwright/issue-1") == second
-    before = world.writes
-    await forge.push(SAMPLE, clone.path, second, "patchwright/issue-1")
-    assert world.writes == before
-
-    theirs = repo.commit("patchwright/issue-1", {"theirs.py": "1\n"})
-    third = clone.commit("fix", {"third.py": "1\n"}, "Third")
-    with pytest.raises(Forbidden, match="patchwright/issue-1"):
-        await forge.push(SAMPLE, clone.path, third, "patchwright/issue-1")
-    assert repo.bare.sha("patchwright/issue-1") == theirs
 
 
 # --- credentials and dry runs -------------------------------------------------------------------------------
@@ -381,17 +290,19 @@ async def test_a_dry_run_shows_and_writes_nothing(
     issue = world.issue(repo, title="T", body="B", by="maintainer")
     shown: list[tuple[str, str]] = []
     dry = DryRun(forge, lambda title, body: shown.append((title, body)))
+    parent = clone.sha("fix")
+    assert parent is not None
     commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
     thread = await dry.thread(job(issue.number))
     await dry.say(SAMPLE, issue.number, TAG, "Working.")
-    await dry.push(SAMPLE, clone.path, commit, "patchwright/issue-1")
+    await dry.publish(SAMPLE, clone.path, commit, "patchwright/issue-1", parent)
     made = await dry.propose(proposal(commit, draft=True))
     assert (thread.trusted, made.draft, made.head_sha) == (True, True, commit)
     assert world.writes == ()
     assert (repo.branches, repo.pulls, repo.comments(issue.number)) == (("main",), (), ())
     assert [title for title, _ in shown] == [
         f"comment on acme/sample#{issue.number}",
-        f"push {commit[:12]} to patchwright/issue-1",
+        f"commit {commit[:12]} to patchwright/issue-1",
         "pull request: Add instead of subtract",
     ]
     await forge.say(SAMPLE, issue.number, TAG, "Working.")

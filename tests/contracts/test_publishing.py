@@ -1,0 +1,353 @@
+"""What `Forge.publish` promises: the tree that was judged, once, where it was wanted, whatever happens on the way."""
+
+from collections.abc import Callable
+
+import pytest
+
+from bot.commit import MAX_FILES
+from bot.github import GitHubForge
+from demo.world import Repository, World
+from demo.world.bare import Bare
+from resolver.errors import BranchMoved, Forbidden, Unauthorized, WorkspaceError
+from resolver.forge import Published
+from tests.contracts.forges import BRANCH, FIXED, SAMPLE, published
+
+SIGNED = "GitHub <noreply@github.com>"
+LOST = ["lose_next_request", "lose_next_response"]
+
+# With a token the same happens: test_forge.py has it publish too.
+pytestmark = pytest.mark.parametrize("another", ["app"], indirect=True)
+
+
+def change(clone: Bare, *stream: bytes) -> tuple[str, str]:
+    """A commit of these fast-import commands on `fix`, and its parent."""
+    parent = clone.sha("fix")
+    assert parent is not None
+    message = b"Add instead of subtract\n\nIt subtracted.\n\nIssue: #1\nCo-authored-by: a <1+a@b>\n"
+    head = b"commit refs/heads/fix\ncommitter Us <us@forge.invalid> 0 +0000\ndata %d\n" % len(message)
+    lines = b"\n".join((head + message + b"from %b" % parent.encode(), *stream)) + b"\n"
+    clone.git("fast-import", "--quiet", stdin=lines)
+    commit = clone.sha("fix")
+    assert commit is not None
+    return commit, parent
+
+
+def plain(clone: Bare) -> tuple[str, str]:
+    return change(clone, file("calc.py", FIXED.encode()))
+
+
+def file(path: str, content: bytes, mode: str = "100644") -> bytes:
+    return b"M %b inline %b\ndata %d\n%b" % (mode.encode(), path.encode(), len(content), content)
+
+
+def tied(bare: Bare, tree: str, *parents: str) -> str:
+    """A commit of this tree with these parents (`-p`, id), on no branch."""
+    us = ("-c", "user.name=Us", "-c", "user.email=us@forge.invalid")
+    return bare.git(*us, "commit-tree", tree, *parents, "-m", "Tied").decode().strip()
+
+
+async def publish(forge: GitHubForge, clone: Bare, commit: str, parent: str) -> Published:
+    return await forge.publish(SAMPLE, clone.path, commit, BRANCH, parent)
+
+
+def shown(repo: Repository, form: str, commit: str) -> str:
+    return repo.bare.git("show", "-s", f"--format={form}", commit).decode().strip()
+
+
+def tree(bare: Bare, commit: str) -> str:
+    return bare.git("rev-parse", f"{commit}^{{tree}}").decode().strip()
+
+
+def count(repo: Repository) -> int:
+    """Commits on BRANCH that main has not."""
+    return repo.bare.count("main", BRANCH)
+
+
+# --- signed by GitHub ---------------------------------------------------------------------------------------
+
+
+async def test_a_plain_change_is_one_verified_commit_of_the_judged_tree(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    commit, parent = plain(clone)
+    made = await publish(forge, clone, commit, parent)
+    assert made == Published(sha=repo.bare.sha(BRANCH) or "", verified=True, note="")
+    assert tree(repo.bare, made.sha) == tree(clone, commit)
+    assert shown(repo, "%P", made.sha) == parent
+    assert shown(repo, "%B", made.sha) == shown_here(clone, commit)
+    assert shown(repo, "%cn <%ce>", made.sha) == SIGNED
+    assert shown(repo, "%an", made.sha) == "patchwright-app[bot]"
+    assert shown(repo, "%(trailers:key=Co-authored-by,valueonly)", made.sha) == "a <1+a@b>"
+    assert not [write for write in world.writes if write.path.endswith("git-receive-pack")]
+
+
+def shown_here(clone: Bare, commit: str) -> str:
+    return clone.git("show", "-s", "--format=%B", commit).decode().strip()
+
+
+async def test_bytes_names_and_renames_arrive_as_they_are(
+    repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    repo.commit("main", {"old/läse mich.txt": "größer\n".encode("latin-1"), "gone.txt": "x\n"})
+    clone.git("fetch", "--quiet", "origin", "+refs/heads/main:refs/heads/fix")
+    commit, parent = change(
+        clone,
+        b'R "old/l\\303\\244se mich.txt" "new/l\\303\\244se mich.txt"',
+        b"D gone.txt",
+        file("logo.bin", bytes(range(256))),
+        file("dos.txt", b"a\r\nb\r\n"),
+        file("no-end.txt", b"no newline"),
+        file("empty.txt", b""),
+        file('"with \\"quotes\\" and \\ttab.txt"', b"odd\n"),
+    )
+    made = await publish(forge, clone, commit, parent)
+    assert made.verified
+    assert tree(repo.bare, made.sha) == tree(clone, commit)
+
+
+async def test_a_commit_goes_on_top_of_the_one_before(
+    repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    first = await published(forge, clone, {"calc.py": FIXED})
+    second = await published(forge, clone, {"more.py": "1\n"})
+    assert shown(repo, "%P", second) == first
+    assert count(repo) == 2
+
+
+# --- once ---------------------------------------------------------------------------------------------------
+
+
+async def test_publishing_again_changes_nothing(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare, another: Callable[[], GitHubForge]
+) -> None:
+    commit, parent = plain(clone)
+    made = await publish(forge, clone, commit, parent)
+    writes = world.writes
+    async with another() as other:
+        assert await publish(other, clone, commit, parent) == made
+    assert world.writes == writes
+
+
+@pytest.mark.parametrize("lose", LOST)
+@pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
+async def test_a_lost_answer_makes_no_second_commit(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare, lose: str, path: str
+) -> None:
+    commit, parent = plain(clone)
+    getattr(world, lose)("POST", path)
+    made = await publish(forge, clone, commit, parent)
+    assert (made.sha, made.verified, count(repo)) == (repo.bare.sha(BRANCH), True, 1)
+
+
+@pytest.mark.parametrize("lose", LOST)
+async def test_a_push_whose_answer_was_lost_is_done_once(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare, lose: str
+) -> None:
+    commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode="100755"))
+    getattr(world, lose)("POST", "/git-receive-pack")
+    try:
+        made = await publish(forge, clone, commit, parent)
+    except WorkspaceError:  # the queue tries again
+        made = await publish(forge, clone, commit, parent)
+    assert (made.sha, count(repo)) == (commit, 1)
+
+
+@pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
+async def test_a_process_that_dies_between_two_effects_is_followed_by_one_that_goes_on(
+    world: World, repo: Repository, clone: Bare, another: Callable[[], GitHubForge], path: str
+) -> None:
+    commit, parent = plain(clone)
+    async with another() as dying:
+        # As good as a kill: nothing is tried after it.
+        world.refuse_next("POST", path, status=401, times=2)
+        with pytest.raises(Unauthorized):
+            await publish(dying, clone, commit, parent)
+    async with another() as following:
+        made = await publish(following, clone, commit, parent)
+    assert (made.verified, count(repo), repo.branches) == (True, 1, ("main", BRANCH))
+
+
+# --- somebody else's ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["100644", "100755"])
+async def test_a_branch_that_somebody_else_moved_is_left_alone(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare, mode: str
+) -> None:
+    theirs = repo.commit(BRANCH, {"theirs.py": "1\n"})
+    commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode))
+    with pytest.raises(BranchMoved, match=BRANCH):
+        await publish(forge, clone, commit, parent)
+    assert (repo.bare.sha(BRANCH), world.writes) == (theirs, ())
+
+
+async def test_a_branch_that_moves_just_before_the_commit_is_left_alone(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    commit, parent = plain(clone)
+    world.before_next("POST", "/graphql", lambda: repo.commit(BRANCH, {"theirs.py": "1\n"}))
+    with pytest.raises(BranchMoved):
+        await publish(forge, clone, commit, parent)
+    assert repo.read(BRANCH, "theirs.py") == "1\n"
+    assert count(repo) == 1
+
+
+# --- by git, and said so ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stream", "why"),
+    [
+        ([file("run.sh", b"#!/bin/sh\n", "100755")], "writes plain files only (`run.sh`"),
+        ([file("link", b"calc.py", "120000")], "writes plain files only (`link`"),
+        ([b"M 160000 " + b"1" * 40 + b" sub"], "writes plain files only (`sub`"),
+        ([file('"gr\\366\\337e.txt"', b"x\n")], r"no file name that is not UTF-8 (`gr\xf6\xdfe.txt`)"),
+        ([file(f"f{n}.txt", b"x\n") for n in range(MAX_FILES + 1)], "known to fail on so many files (101)"),
+        ([file("big.bin", bytes(21_000_000))], "takes no 21 MB"),
+    ],
+    ids=["executable", "symlink", "submodule", "name", "files", "size"],
+)
+async def test_what_the_api_cannot_carry_is_pushed_and_said(
+    repo: Repository, forge: GitHubForge, clone: Bare, stream: list[bytes], why: str
+) -> None:
+    commit, parent = change(clone, *stream)
+    made = await publish(forge, clone, commit, parent)
+    assert (made.sha, made.verified, repo.bare.sha(BRANCH)) == (commit, False, commit)
+    assert made.note.startswith("This commit was pushed by git and is not signed by GitHub")
+    assert why in made.note.replace("\u200b", "")
+
+
+async def test_five_thousand_files_arrive(repo: Repository, forge: GitHubForge, clone: Bare) -> None:
+    commit, parent = change(clone, *(file(f"d{n % 50}/f{n}.txt", b"%d\n" % n) for n in range(5_000)))
+    made = await publish(forge, clone, commit, parent)
+    assert "(5000)" in made.note
+    assert tree(repo.bare, made.sha) == tree(clone, commit)
+
+
+async def test_a_script_that_exists_keeps_its_mode(repo: Repository, forge: GitHubForge, clone: Bare) -> None:
+    clone.git("update-ref", "refs/heads/main", change(clone, file("run.sh", b"a\n", "100755"))[0])
+    clone.git("push", "--quiet", "origin", "main:main")
+    commit, parent = change(clone, file("run.sh", b"b\n", "100755"))
+    made = await publish(forge, clone, commit, parent)
+    assert repo.bare.git("ls-tree", made.sha, "run.sh").startswith(b"100755")
+    assert not made.verified
+
+
+async def test_a_merge_is_pushed_with_both_parents(repo: Repository, forge: GitHubForge, clone: Bare) -> None:
+    other = clone.commit("other", {"other.py": "1\n"}, "Other")
+    commit, parent = plain(clone)
+    merge = tied(clone, f"{commit}^{{tree}}", "-p", parent, "-p", other)
+    made = await publish(forge, clone, merge, parent)
+    assert shown(repo, "%P", made.sha) == f"{parent} {other}"
+    assert "makes no merges" in made.note
+
+
+async def test_when_the_api_fails_for_good_the_commit_is_pushed(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    commit, parent = plain(clone)
+    world.refuse_next("POST", "/graphql", status=502, times=4)
+    made = await publish(forge, clone, commit, parent)
+    assert (made.sha, made.verified, repo.bare.sha(BRANCH)) == (commit, False, commit)
+    assert "did not take it: `POST" in made.note.replace("\u200b", "")
+
+
+async def test_a_parent_that_github_has_lost_is_pushed_along(
+    repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    clone.commit("fix", {"local.py": "1\n"}, "Only here")
+    commit, parent = plain(clone)
+    made = await publish(forge, clone, commit, parent)
+    assert (made.sha, shown(repo, "%P", made.sha)) == (commit, parent)
+
+
+# --- read back ----------------------------------------------------------------------------------------------
+
+
+async def test_what_github_made_of_it_is_compared_with_what_was_judged(
+    repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    repo.spoiled = "planted.txt"
+    commit, parent = plain(clone)
+    made = await publish(forge, clone, commit, parent)
+    assert (made.sha, repo.bare.sha(BRANCH), count(repo)) == (commit, commit, 1)
+    assert repo.bare.read(BRANCH, "planted.txt") is None
+    assert "made something else of the change than was tested" in made.note
+
+
+async def test_a_revoked_token_is_minted_anew_once_in_the_middle(
+    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    await forge.credentials(SAMPLE)
+    world.expire_tokens()
+    assert (await publish(forge, clone, *plain(clone))).verified
+    clone.git("fetch", "--quiet", "origin", f"+refs/heads/{BRANCH}:refs/heads/fix")
+    world.before_next("GET", "/info/refs", world.expire_tokens)
+    commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", "100755"))
+    made = await publish(forge, clone, commit, parent)
+    assert (made.sha, repo.bare.sha(BRANCH)) == (commit, commit)
+
+
+# --- refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["100644", "100755"])
+async def test_a_protected_branch_refuses_and_nothing_of_ours_is_left(
+    repo: Repository, forge: GitHubForge, clone: Bare, mode: str
+) -> None:
+    repo.protect("patchwright/*", "Only people push here.")
+    commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode))
+    with pytest.raises(Forbidden, match="refuses a push"):
+        await publish(forge, clone, commit, parent)
+    assert repo.branches == ("main",)
+
+
+async def test_an_app_without_the_permission_changes_no_workflow_and_leaves_no_branch(
+    repo: Repository, forge: GitHubForge, clone: Bare
+) -> None:
+    commit, parent = change(clone, file(".github/workflows/ci.yml", b"on: push\n"))
+    with pytest.raises(Forbidden, match="workflow"):
+        await publish(forge, clone, commit, parent)
+    assert repo.branches == ("main",)
+
+
+# --- meanwhile ----------------------------------------------------------------------------------------------
+
+
+async def test_a_rewritten_base_is_noticed_and_one_that_went_on_is_none(
+    world: World, repo: Repository, forge: GitHubForge
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    base = repo.bare.sha("main")
+    assert base is not None
+
+    async def has_base(branch: str = "main") -> bool:
+        return (await forge.meanwhile(SAMPLE, issue.number, branch, base)).has_base
+
+    assert await has_base()
+    repo.commit("main", {"more.py": "1\n"})
+    assert await has_base()
+    assert not await has_base("gone/branch")
+    repo.bare.git("update-ref", "refs/heads/main", tied(repo.bare, "main^{tree}"))
+    assert not await has_base()
+
+
+async def test_a_closed_or_locked_thread_is_noticed(
+    world: World, repo: Repository, forge: GitHubForge
+) -> None:
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    base = repo.bare.sha("main") or ""
+    before = await forge.meanwhile(SAMPLE, issue.number, "main", base)
+    world.close(issue)
+    world.lock(issue)
+    after = await forge.meanwhile(SAMPLE, issue.number, "main", base)
+    assert (before.is_open, before.is_locked) == (True, False)
+    assert (after.is_open, after.is_locked) == (False, True)
+
+
+async def test_our_name_is_that_of_the_account_that_writes(
+    world: World, repo: Repository, forge: GitHubForge
+) -> None:
+    us = await forge.identity(SAMPLE)
+    bot = world.user("patchwright-app[bot]")
+    assert us is not None and (us.id, us.login) == (bot.id, bot.login)
