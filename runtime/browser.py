@@ -22,7 +22,8 @@ from runtime.browser_advice import Undone, broken, explain, is_closed
 from runtime.browser_calls import CALLS
 from runtime.browser_code import Call, parse
 from runtime.browser_downloads import Downloads
-from runtime.browser_window import LOAD_SECONDS, OpenTab, Window
+from runtime.browser_tab import OpenTab
+from runtime.browser_window import LOAD_SECONDS, Window
 from runtime.observations import Failed, Look, Page
 from runtime.page import NoAnswer, Seen, look_at
 from runtime.plugins import Plugins
@@ -241,7 +242,10 @@ class Browser:
                 for call in calls:
                     if call is not calls[0]:
                         await window.settle()
-                    await _do(call, actions)
+                    try:
+                        await _do(call, actions)
+                    finally:
+                        window.acted()
                     if actions.ended:
                         return None
         except Undone as undone:

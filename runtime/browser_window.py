@@ -2,16 +2,14 @@
 
 import asyncio
 import contextlib
-import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from runtime.browser_advice import Undone
+from runtime.browser_tab import ANSWER_SECONDS, Fence, OpenTab
+from runtime.devtools import Bids, NoAnswer
 from runtime.observations import Tab
-from runtime.page import Bids, NoAnswer
 
 if TYPE_CHECKING:
     from runtime.browser import (
@@ -20,11 +18,7 @@ if TYPE_CHECKING:
         VendorDownload,
         VendorPage,
         VendorRequest,
-        VendorSession,
     )
-
-Fence = Callable[[], AbstractContextManager[None]]
-"""Makes NoAnswer of the vendor's errors."""
 
 MOST_TABS = 20
 MOST_DIALOGS = 10  # of one page in one turn: more are a loop
@@ -34,53 +28,8 @@ LOAD_SECONDS = 15.0  # for a server to answer, and then for its page to load
 QUIET_SECONDS = 0.03  # without news, after which a page is taken as finished
 BUSY_SECONDS = 0.5  # at most, that a loaded page is waited for
 _POLL_SECONDS = 0.01
-_ANSWER_SECONDS = 2.0  # for a page that is not stuck in a script
 _CLOSE_SECONDS = 3.0
 _LONGEST_TEXT, _LONGEST_TITLE, _LONGEST_URL = 500, 200, 2_000  # characters
-
-
-@dataclass(eq=False)
-class OpenTab:
-    """One tab."""
-
-    page: "VendorPage"
-    fence: Fence
-    bids: Bids
-    ask: "Callable[[str, dict[str, Any]], Awaitable[Any]] | None" = None
-    """Its DevTools session, once it has one."""
-    asked: set["VendorRequest"] = field(default_factory=set)
-    """Requests of this turn that are not answered."""
-    news: float = 0.0
-    """When something last came or was asked for; the loop's clock."""
-    dialogs: int = 0
-    """In this turn."""
-    stopped: bool = False
-    """Its document did not load in time, and nothing more of it is waited for."""
-    numbered: bool = False
-    """The elements of its document have their bids."""
-    left: int = 0
-    """Documents that it has shown since the last were thrown away."""
-
-    async def send(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """One DevTools command. Raises NoAnswer."""
-        with self.fence():
-            if self.ask is None:
-                self.ask = _asking(await self.page.context.new_cdp_session(self.page))
-            answer: dict[str, Any] = await self.ask(method, dict(params))
-            return answer
-
-    def hear(self) -> None:
-        self.news = asyncio.get_running_loop().time()
-
-    def another(self) -> None:
-        """Another document is shown."""
-        self.numbered = False
-        self.left += 1
-        self.hear()
-
-    def loads(self) -> bool:
-        """Whether another document is on its way."""
-        return any(request.is_navigation_request() for request in self.asked)
 
 
 class Window:
@@ -106,6 +55,8 @@ class Window:
         """That have begun, ever."""
         self._download = download
         self._numbers = itertools.count(1)
+        self._let_go: set[str] = set()
+        """Targets that nobody waits for: of closed tabs, and what did not come in time."""
         self._tasks: set[asyncio.Task[None]] = set()
         context.on("page", self._opened)
         context.on("close", self._ended)
@@ -156,12 +107,25 @@ class Window:
                 await tab.page.close()
         await self.focus(self.active)
 
+    def acted(self) -> None:
+        """A call was made: what it has set off may come at once."""
+        if self.tabs:
+            self.tabs[min(self.active, len(self.tabs) - 1)].hear()
+
     async def settle(self) -> None:
-        """Wait until the active tab has loaded and is quiet, for a bounded time."""
+        """Wait until the active tab has loaded and is quiet, and what it opened is there, for a bounded time."""
         loop = asyncio.get_running_loop()
-        tab = await self.tab()
-        tab.hear()
         end = loop.time() + self.load_seconds
+        while True:
+            tab = await self.tab()
+            await asyncio.gather(
+                self._quiet(tab, max(end, loop.time() + ANSWER_SECONDS)), self._opens(tab, end)
+            )
+            if await self.tab() is tab or loop.time() > end:
+                return
+
+    async def _quiet(self, tab: OpenTab, end: float) -> None:
+        loop = asyncio.get_running_loop()
         while loop.time() < end:
             await self._loaded(tab, end)
             busy = min(loop.time() + BUSY_SECONDS, end)
@@ -175,10 +139,30 @@ class Window:
             self.note(f"the page is still loading after {self.load_seconds:g} s: this is what has come")
             await self.stop(tab)
 
+    async def _opens(self, tab: OpenTab, end: float) -> None:
+        """Wait for the tabs that Chromium has opened: it has them when a click ends, we hear with their documents."""
+        loop = asyncio.get_running_loop()
+        while unheard := await self._unheard(tab):
+            if loop.time() > end:
+                self._let_go |= unheard
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _unheard(self, tab: OpenTab) -> set[str]:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                there = (await tab.send("Target.getTargets", {}))["targetInfos"]
+                known = {await each.name() for each in self.tabs}
+        except (NoAnswer, TimeoutError):
+            return set()
+        # What has a subtype is no tab, but prepared for one.
+        pages = {each["targetId"] for each in there if each["type"] == "page" and not each.get("subtype")}
+        return pages - known - self._let_go
+
     async def downloading(self, before: int) -> None:
         """Wait for a download that the browser has announced, as the next after `before`: the news may come late."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 while self.downloads == before:  # noqa: ASYNC110  # a clock may end it too
                     await asyncio.sleep(_POLL_SECONDS)
 
@@ -187,21 +171,21 @@ class Window:
         tab.asked.clear()
         tab.stopped = True
         with contextlib.suppress(NoAnswer, TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 await tab.send("Page.stopLoading", {})
 
     async def responsive(self) -> OpenTab:
         """The active tab, able to answer: a script without end is stopped, what still does not answer is replaced."""
         for _ in range(MOST_TABS):
             tab = await self.tab()
-            if await _answers(tab):
+            if await tab.answers():
                 return tab
             if self.gone:
                 raise NoAnswer("the browser has been closed")
             with contextlib.suppress(NoAnswer, TimeoutError):
-                async with asyncio.timeout(_ANSWER_SECONDS):
+                async with asyncio.timeout(ANSWER_SECONDS):
                     await tab.send("Runtime.terminateExecution", {})
-                if await _answers(tab):
+                if await tab.answers():
                     self.note("a script of the page ran without end and was stopped")
                     return tab
             self.note(
@@ -229,12 +213,12 @@ class Window:
 
     async def _tidy(self, tab: OpenTab) -> None:
         with contextlib.suppress(NoAnswer, TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 await tab.send("HeapProfiler.collectGarbage", {})
 
     async def _shown(self, tab: OpenTab) -> tuple[str, str]:
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(ANSWER_SECONDS):
                 target = (await tab.send("Target.getTargetInfo", {}))["targetInfo"]
         except (NoAnswer, TimeoutError):
             return tab.page.url[:_LONGEST_URL], ""
@@ -261,6 +245,7 @@ class Window:
             self._spawn(self._drop(page))
             return
         tab = OpenTab(page, self.fence, Bids(self._numbers))
+        tab.hear()
         self.tabs.append(tab)
         self.active = len(self.tabs) - 1
         self.note(f"a tab opened and is the active one now: number {self.active}")
@@ -325,6 +310,7 @@ class Window:
     def _forget(self, tab: OpenTab) -> None:
         if tab not in self.tabs:
             return
+        self._let_go.add(tab.target)
         index = self.tabs.index(tab)
         del self.tabs[index]
         if self.active >= index:
@@ -337,26 +323,3 @@ class Window:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _asking(session: "VendorSession") -> "Callable[[str, dict[str, Any]], Awaitable[Any]]":
-    """How a session is asked without the vendor's walk through each answer in search of objects of its own.
-
-    There are none in what DevTools says, and the walk took 65 of the 78 ms for the tree of a page of 200 rows.
-    Where the vendor's insides have changed, it is asked as everybody does.
-    """
-    inner = getattr(session, "_impl_obj", None)
-    known = list(inspect.signature(inner.send).parameters) if inner is not None else []
-    if inner is None or known not in (["method", "params"], ["method", "params", "timeout"]):
-        return session.send
-    more = (None,) * (len(known) - 2)
-    return lambda method, params: inner.send(method, params, *more)
-
-
-async def _answers(tab: OpenTab) -> bool:
-    """Whether the page's renderer runs what it is asked, or fails at once."""
-    with contextlib.suppress(NoAnswer, TimeoutError):
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            await tab.send("Runtime.evaluate", {"expression": "1"})
-            return True
-    return False

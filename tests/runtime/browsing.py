@@ -18,6 +18,7 @@ from runtime.plugins import Plugins
 
 PAGES = Path(__file__).parent / "pages"
 PLENTY = b"x" * (1 << 20)
+LOAD_SECONDS = 3  # that a page gets here
 
 
 @dataclass
@@ -109,7 +110,7 @@ class Web:
                 send(f"<title>Around</title><iframe src='{path.partition('?')[2]}'></iframe>".encode())
             case "late":
                 await asyncio.sleep(0.2)
-                send(b"")
+                send(b"<title>Late</title>")
             case "never":
                 await self.over.wait()
             case "trickle":
@@ -164,7 +165,7 @@ async def browsing(directory: Path, **more: str) -> AsyncIterator[Web]:
     for place in (root, scratch, home):
         place.mkdir(parents=True)
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **more}
-    browser = Browser(root, scratch, env, Plugins(), load_seconds=3)
+    browser = Browser(root, scratch, env, Plugins(), load_seconds=LOAD_SECONDS)
     web = Web(browser, root, scratch)
     server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
     web.port = server.sockets[0].getsockname()[1]

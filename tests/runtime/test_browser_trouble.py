@@ -18,7 +18,7 @@ from runtime.forward import join
 from runtime.observations import Failed, Look
 from runtime.plugins import Plugins
 from runtime.proxy import Proxy
-from tests.runtime.browsing import Web, browsing
+from tests.runtime.browsing import LOAD_SECONDS, Web, browsing
 from tests.runtime.hosts import ALLOWED, PUBLIC, Internet, internet
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -116,14 +116,25 @@ async def test_a_call_on_a_page_that_hangs_is_given_up(web: Web) -> None:
 # --- tabs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("opener", ["button 'Popup'", "link 'New tab'"])
-async def test_what_opens_is_a_tab_and_the_active_one(web: Web, opener: str) -> None:
+@pytest.mark.parametrize(
+    ("opener", "title"),
+    [("button 'Popup'", "The answer"), ("link 'New tab'", "The answer"), ("link 'Late tab'", "Late")],
+)
+async def test_what_opens_is_a_tab_and_the_active_one(web: Web, opener: str, title: str) -> None:
     await web.open("trouble.html")
     await web.do(f"click({{{opener}}})")
-    assert web.page is not None and web.page.title == "The answer"
+    assert web.page is not None and web.page.title == title
     assert [tab.active for tab in web.page.tabs] == [False, True]
     assert notes(web) == "a tab opened and is the active one now: number 1"
     assert (await web.use("tab_close()")).title == "Trouble"
+
+
+async def test_a_tab_that_never_comes_is_waited_for_once(web: Web) -> None:
+    await web.open("trouble.html")
+    assert (await web.use(web.filled("click({link 'No tab'})"))).title == "Trouble"
+    begun = time.monotonic()
+    assert (await web.use("scroll(0, 10)")).title == "Trouble"
+    assert time.monotonic() - begun < LOAD_SECONDS
 
 
 async def test_a_click_opens_no_more_than_one_tab(web: Web) -> None:
