@@ -225,7 +225,7 @@ def _opened(screenshot: bytes) -> "Image.Image":
 
 def _saved(image: "Image.Image") -> Picture:
     out = io.BytesIO()
-    image.save(out, "PNG", compress_level=3)
+    image.save(out, "PNG", compress_level=1)
     if out.tell() <= MOST_BYTES:
         return Picture(media="image/png", data=out.getvalue())
     while True:

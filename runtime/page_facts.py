@@ -1,5 +1,6 @@
 """Accessibility facts about a page: all of them, or where that would be slow those of what the viewport shows."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -41,30 +42,33 @@ async def all_facts(send: Send, layout: Layout) -> Facts:
     answers = await every(send("Accessibility.getFullAXTree", {"frameId": frame}) for frame in layout.frames)
     if answers and isinstance(first := answers[0], NoAnswer):
         raise first
-    nodes: dict[int, Mapping[str, Any]] = {}
-    for answer in answers:
-        if not isinstance(answer, NoAnswer):
-            for node in answer["nodes"]:
-                if (backend := node.get("backendDOMNodeId")) is not None:
-                    nodes.setdefault(backend, node)
-    return Facts(nodes, is_whole=True, unread=sum(isinstance(answer, NoAnswer) for answer in answers))
+    return Facts(
+        _by_backend(answers), is_whole=True, unread=sum(isinstance(answer, NoAnswer) for answer in answers)
+    )
 
 
 async def facts_in_view(send: Send, layout: Layout) -> Facts:
     """The facts of what the viewport shows and of what has the focus; other nodes have none."""
     wanted = _in_view(layout)[:MOST_ASKED]
-    if (focused := layout.index.get(await _focused(send) or 0)) is not None:
-        wanted.append(focused)
     # Never after `Accessibility.enable`: Chromium 156 hangs in it once a frame whose tree was asked for is removed;
     # and it keeps its tree for a moment anyway.
-    answers = await every(send(*question) for question in _questions(layout, wanted))
+    focused, answers = await asyncio.gather(
+        _focused(send), every(send(*question) for question in _questions(layout, wanted))
+    )
+    nodes = _by_backend(answers)
+    if focused not in nodes and (node := layout.index.get(focused or 0)) is not None:
+        nodes |= _by_backend(await every(send(*question) for question in _questions(layout, [node])))
+    return Facts(nodes, is_whole=False)
+
+
+def _by_backend(answers: Iterable[Mapping[str, Any] | NoAnswer]) -> dict[int, Mapping[str, Any]]:
     nodes: dict[int, Mapping[str, Any]] = {}
     for answer in answers:
         if not isinstance(answer, NoAnswer):
             for node in answer["nodes"]:
                 if (backend := node.get("backendDOMNodeId")) is not None:
                     nodes.setdefault(backend, node)
-    return Facts(nodes, is_whole=False)
+    return nodes
 
 
 def _in_view(layout: Layout) -> list[int]:
