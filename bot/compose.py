@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -321,17 +322,23 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
     """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
     from bot.progress import apologize, commenting
+    from bot.redis.log import SharedLogs
+    from bot.work import check
     from bot.work import work as run
     from resolver.forge import Masked
     from resolver.llm.litellm import warm
+    from resolver.log import FileLogs
     from resolver.resolve import resolve
     from runtime.reaper import again_and_again
 
+    check(settings)
     async with contextlib.AsyncExitStack() as stack:
         # First the forge: a missing credential is told before an image is built.
         github = await stack.enter_async_context(forge(settings))
         await greet(github, say)
-        made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
+        logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
+        stack.push_async_callback(logs.close)
+        made = replace(await stack.enter_async_context(kit(settings, trusted=False, say=say)), logs=logs)
         masked = Masked(github, made.secrets.mask)
         reporting = commenting(masked)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for

@@ -22,6 +22,16 @@ READY = "patchwright works"
 """Begins the line that says that jobs are taken."""
 
 
+def check(settings: Settings) -> str:
+    """The URL of the Redis to work for. Raises SettingsError when there is none."""
+    if settings.redis_url is None:
+        raise SettingsError(
+            "REDIS_URL is not set: name the Redis of the server that this worker works for. "
+            "On one machine `patchwright serve` alone does everything."
+        )
+    return settings.redis_url
+
+
 async def work(
     settings: Settings,
     resolve: Resolve,
@@ -35,15 +45,11 @@ async def work(
     `sole`: nobody else works on this Redis. What runs at the end goes back into the queue, and on elsewhere or at
     the next start. Raises SettingsError.
     """
-    if settings.redis_url is None:
-        raise SettingsError(
-            "REDIS_URL is not set: name the Redis of the server that this worker works for. "
-            "On one machine `patchwright serve` alone does everything."
-        )
+    url = check(settings)
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    queue, inbox = ArqQueue(settings.redis_url, sole=sole), Inbox(settings.redis_url)
-    presence = Presence(settings.redis_url)
+    queue, inbox = ArqQueue(url, sole=sole), Inbox(url)
+    presence = Presence(url)
     with signals() as told:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(queue.work(Worker(resolve, apologize).run)),

@@ -118,6 +118,15 @@ class FileLog:
                 hearing.callback(listener, entry)
         return entry
 
+    def hold(self, entries: Sequence[Entry]) -> None:
+        """Make these the run, whatever the file held: another machine has gone on with it. No listener hears them.
+
+        Raises LogError when they could not be written.
+        """
+        self._truncate(0)
+        self._write(b"".join(entry.model_dump_json().encode() + b"\n" for entry in entries))
+        self._trajectory = Trajectory(tuple(entries))
+
     def close(self) -> None:
         """Let go of the file and its lock. Closing twice is once."""
         if self._descriptor >= 0:
@@ -145,6 +154,10 @@ class FileLog:
             _sync_directory(self._path.parent)
         return Trajectory(entries)
 
+    def _truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
     def _write(self, line: bytes) -> None:
         if self._descriptor < 0:
             raise LogError(f"The log {self._path} is closed.")
@@ -154,7 +167,7 @@ class FileLog:
                 rest = rest[os.write(self._descriptor, rest) :]
             os.fdatasync(self._descriptor)
         except OSError as exc:
-            os.ftruncate(self._descriptor, self._size)
+            self._truncate(self._size)
             raise LogError(f"The log {self._path} cannot be written: {exc.strerror}.") from exc
         self._size += len(line)
 

@@ -42,7 +42,7 @@ FENCES = {
     "playwright": {"runtime/browser.py"},
     "pylatexenc": {"runtime/converter.py"},
     "pypdfium2": {"runtime/converter.py"},
-    "redis": {"bot/redis/client.py", "bot/redis/inbox.py", "bot/redis/queue.py"},
+    "redis": {"bot/redis/client.py", "bot/redis/inbox.py", "bot/redis/log.py", "bot/redis/queue.py"},
     "tree_sitter": {"resolver/shell_words.py", "runtime/grammars.py"},
     "tree_sitter_bash": {"resolver/shell_words.py"},
     "uvicorn": {"bot/http.py", "demo/loopback.py"},

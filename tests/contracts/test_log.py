@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.embedded import embedded_redis
+from bot.redis.log import SharedLogs
 from resolver.domain import Patch, RunId
 from resolver.errors import LogError
 from resolver.events import Call, Checkpointed, Decided, Ended, Entry, Event, Observed, Told, Usage
@@ -19,9 +21,16 @@ def told(text: str) -> Told:
     return Told(text=text, source="program")
 
 
-@pytest.fixture(params=["file"])
-async def logs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Logs]:
-    yield FileLogs(tmp_path / "runs")
+@pytest.fixture(params=["file", pytest.param("redis", marks=pytest.mark.redis)])
+async def logs(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[Logs]:
+    files = FileLogs(short_tmp / "runs")
+    if request.param == "file":
+        yield files
+        return
+    async with embedded_redis(short_tmp) as url:
+        shared = SharedLogs(files, url, patience=0)
+        yield shared
+        await shared.close()
 
 
 async def events(logs: Logs) -> list[Event]:
