@@ -15,7 +15,7 @@ def body():
     message = {"role": "assistant", "content": "ok"}
     if calls:
         n = next(numbers)
-        function = {"name": "run_shell", "arguments": json.dumps({"command": f"echo step {n}"})}
+        function = {"name": "run_shell", "arguments": json.dumps({"command": f"{sys.argv[2]} {n}"})}
         message["tool_calls"] = [{"id": f"call_{n}", "type": "function", "function": function}]
     choice = {"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message}
     return json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": usage,
@@ -43,10 +43,10 @@ asyncio.run(main())
 
 
 @contextmanager
-def instant(*, calls: bool) -> Iterator[str]:
-    """The base URL of such a model; `calls`: each reply is another shell command, else it is `ok`."""
-    command = [sys.executable, "-c", _PROGRAM, "calls" if calls else "text"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def instant(*, calls: bool, command: str = "echo step") -> Iterator[str]:
+    """The base URL of such a model; `calls`: each reply is the command with another number, else it is `ok`."""
+    arguments = [sys.executable, "-c", _PROGRAM, "calls" if calls else "text", command]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
