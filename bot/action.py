@@ -3,6 +3,7 @@
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands and .../variables
 """
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,12 +13,15 @@ from typing import TypeAlias, assert_never
 
 from bot.triggers import Triggers, job_for
 from bot.webhook import Delivery, Unreadable, read
-from bot.worker import Apologize, Resolve, cause_of
+from bot.worker import Apologize, Resolve, Stopped, cause_of
 from resolver.domain import Asked, Commented, Delivered, Job, Outcome, Refused, Spent
 from resolver.errors import Forbidden, ModelRefused, NotFound, ResolverError, SettingsError, Unauthorized
 from runtime.errors import SandboxError
 
 Write: TypeAlias = Callable[[str], object]
+
+CANCEL_SECONDS = 7.0
+"""Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancellation"""
 
 OPERATORS = (SettingsError, ModelRefused, NotFound, Unauthorized, Forbidden)
 """Errors that another try does not mend: somebody must change something."""
@@ -51,6 +55,12 @@ async def run_action(
     with _no_commands(write):
         try:
             outcome = await resolve(job)
+        except asyncio.CancelledError:
+            # The runner kills what is left 10 s after its signal. In a task of its own: see Worker.run.
+            stopped = _tell(job, Stopped("The workflow was cancelled."), apologize, write)
+            await asyncio.wait((asyncio.create_task(stopped),), timeout=CANCEL_SECONDS)
+            _report(environ, {"outcome": "cancelled"}, _summary(job, "cancelled", {}))
+            raise
         except (ResolverError, SandboxError, ExceptionGroup) as exc:
             error = cause_of(exc)
             if not isinstance(error, ResolverError | SandboxError):
@@ -111,7 +121,7 @@ def _event(environ: Mapping[str, str]) -> Delivery:
 async def _tell(job: Job, error: Exception, apologize: Apologize, write: Write) -> None:
     try:
         await apologize(job, error)
-    except ResolverError as exc:  # the forge may be what failed
+    except (ResolverError, OSError) as exc:  # the forge may be what failed
         write(f"patchwright: the issue could not be told: {exc}")
 
 

@@ -14,6 +14,7 @@ from bot.errors import WorkerFailed
 from bot.local_files import check_writable, read_issue, write_patch
 from bot.names import issue_url, run_name, safe
 from bot.terminal import LogLine, Narrator, outcome_json, plain, print_json, tests_table
+from bot.unfinished import unfinished
 from resolver.domain import (
     Asked,
     Commented,
@@ -181,7 +182,7 @@ async def _from_forge(job: Job, options: argparse.Namespace, settings: Settings)
             if options.dry_run
             else real
         )
-        with _hint_to_continue(job, settings):
+        with unfinished(job, settings, None, _to_stderr):
             outcome = await resolve_job(job, kit, Masked(forge, kit.secrets.mask), silent)
         trajectory = FileLogs(settings.data / "runs").read(job.id)
     spent = trajectory.spent()
@@ -189,7 +190,7 @@ async def _from_forge(job: Job, options: argparse.Namespace, settings: Settings)
         print_json(outcome_json(job.id, outcome, getattr(outcome, "verdict", None), spent))
     else:
         print(_told(outcome))
-        print(f"log: {settings.data / 'runs' / job.id}")
+        print(f"log: {settings.data / 'runs' / job.id}\nsee it: patchwright view {job.id}")
     return _code(outcome, trajectory)
 
 
@@ -199,7 +200,7 @@ async def _from_path(
     from resolver.resolve import resolve_path
 
     async with compose.kit(settings, trusted=True, say=_to_stderr, listeners=(Narrator(_to_stderr),)) as kit:
-        with _hint_to_continue(job, settings):
+        with unfinished(job, settings, options.out, _to_stderr):
             tried, trajectory = await resolve_path(job, issue, path, kit, options.answer or "")
     if tried.ending.reason == "asked":
         return _asked(job, tried.ending.detail, trajectory, options)
@@ -215,7 +216,7 @@ async def _from_path(
         sys.stdout.buffer.write(diff.encode("utf-8", errors="surrogateescape"))
         if kept:
             _to_stderr(f"patch: {kept}")
-        _to_stderr(f"log: {settings.data / 'runs' / job.id}")
+        _to_stderr(f"log: {settings.data / 'runs' / job.id}\nsee it: patchwright view {job.id}")
     return _code_of_verdict(tried.verdict.kind, trajectory)
 
 
@@ -347,21 +348,6 @@ def _code_of_verdict(kind: VerdictKind, trajectory: Trajectory) -> int:
 
 def _failed_or_nothing(trajectory: Trajectory) -> int:
     return ERROR if trajectory.ended and trajectory.ended.reason == "error" else NOTHING
-
-
-class _hint_to_continue:  # noqa: N801 - reads as the statement that it is
-    """Tells how to go on when the block is interrupted or fails."""
-
-    def __init__(self, job: Job, settings: Settings) -> None:
-        self._job = job
-        self._log = settings.data / "runs" / job.id / "events.jsonl"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self._log.exists() and self._log.stat().st_size:
-            _to_stderr(f"\nThe run is kept. Go on with: patchwright resolve --continue {self._job.id}")
 
 
 def _to_stderr(line: str) -> None:

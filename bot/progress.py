@@ -9,8 +9,9 @@ from resolver import prose
 from resolver.domain import Job
 from resolver.errors import ForgeError
 from resolver.forge import Forge
-from resolver.kit import Reporting
+from resolver.kit import Kit, Reporting
 from resolver.log import Log
+from resolver.salvage import salvage
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,14 @@ async def silent(job: Job, run: Log) -> AsyncIterator[None]:
     yield
 
 
-async def apologize(forge: Forge, job: Job, error: Exception) -> None:
-    """End the status comment of a run that the machine, the forge or the model failed."""
-    await forge.say(job.repo, job.number, job.id, prose.failed(str(error), job.id))
+async def apologize(
+    forge: Forge, job: Job, error: Exception, kit: Kit | None = None, *, lasting: bool = True
+) -> None:
+    """End the status comment of a run that the machine, the forge or the model failed, and keep its work.
+
+    `kit` None: it failed before there was any. `lasting`: this machine keeps the log.
+    """
+    if kit is None:
+        await forge.say(job.repo, job.number, job.id, prose.failed(str(error), job.id))
+    else:
+        await salvage(job, str(error), kit, forge, lasting=lasting)

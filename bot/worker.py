@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from bot.jobs import Again, Failed, Result
+from bot.jobs import STOPPED, Again, Failed, Result
 from resolver.domain import Job, Outcome, Repo
 from resolver.errors import Interrupted, RateLimited, ResolverError
 from runtime.errors import SandboxError
@@ -24,14 +24,21 @@ Resolve: TypeAlias = Callable[[Job], Awaitable[Outcome]]
 Apologize: TypeAlias = Callable[[Job, Exception], Awaitable[object]]
 
 
+APOLOGY_SECONDS = 300.0  # clone, push and comment
+
+
 class GaveUp(Exception):
     """A job that kills its worker in every try, or never ends."""
+
+
+class Stopped(Exception):
+    """Somebody asked to stop the job."""
 
 
 class Worker:
     """Does jobs through `resolve`; `Worker.run` is a handler for `Queue.work`.
 
-    A cancelled job is only cancelled: its log goes on later, or never.
+    A job that is cancelled because its worker goes away is only cancelled: its log goes on later.
     """
 
     def __init__(
@@ -51,7 +58,7 @@ class Worker:
         self._busy: set[tuple[Repo, int]] = set()
 
     async def run(self, job: Job, tries: int) -> Result | Again:
-        """What the job came to; never raises but when cancelled."""
+        """What the job came to; never raises but when cancelled: with STOPPED, its thread is told first."""
         thread = (job.repo, job.number)
         if thread in self._busy:  # two runs on one issue would push to one branch
             return Again(seconds=BUSY_SECONDS, counts=False)
@@ -61,6 +68,11 @@ class Worker:
                 raise GaveUp(f"The work was begun {self._most_tries} times and broke off each time.")
             async with asyncio.timeout(self._limit_seconds) as limit:
                 return await self._resolve(job)
+        except asyncio.CancelledError as exc:
+            if STOPPED in exc.args:
+                # In a task of its own: what waits in a cancelled one may be cancelled once more.
+                await asyncio.wait((asyncio.create_task(self._tell(job, Stopped("Somebody stopped me."))),))
+            raise
         except Exception as exc:
             error = cause_of(exc)
             if isinstance(error, TimeoutError) and limit.expired():
@@ -75,9 +87,9 @@ class Worker:
 
     async def _tell(self, job: Job, error: Exception) -> None:
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(APOLOGY_SECONDS):
                 await self._apologize(job, error)
-        except (ResolverError, TimeoutError, OSError) as exc:  # the forge may be what failed
+        except (ResolverError, SandboxError, TimeoutError, OSError) as exc:  # the forge may be what failed
             log.error("thread not told", extra={"job": job.id, "error": type(exc).__name__})
 
     def _pause(self, error: Exception, tries: int) -> float:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import secrets
+import shlex
 import socket
 import sys
 import time
@@ -83,7 +84,8 @@ async def demo(
         settle(scene, run, trajectory, say, as_json=as_json)
     if not as_json:
         say(
-            f"Done in {time.monotonic() - began:.0f} s. Every step is in {data / 'runs' / run / 'events.jsonl'}"
+            f"Done in {time.monotonic() - began:.0f} s. Every step is in {data / 'runs' / run / 'events.jsonl'}\n"
+            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data))} patchwright view {run} --open"
         )
     return 0
 

@@ -1,13 +1,20 @@
 """What a job has to pass before it is worked on: who may ask, for what; and whether it answers an earlier run."""
 
 import asyncio
+import re
 
-from resolver import prose
+from resolver import prose, salvage_prose
+from resolver.brief import COMMENT_LIMIT
 from resolver.domain import Asked, Issue, Job, JobId, PullRequest, Refused, Thread
 from resolver.errors import LogError
-from resolver.events import Trajectory
+from resolver.events import Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.log import Logs
+from resolver.quotation import quote
+from resolver.rules import was_stopped
+
+RESUME = re.compile(r"\s*resume\b[\s:,.!]*", re.IGNORECASE)
+"""How a comment begins that has a stopped run go on."""
 
 
 async def admit(job: Job, thread: Thread, forge: Forge) -> Refused | None:
@@ -25,7 +32,10 @@ async def admit(job: Job, thread: Thread, forge: Forge) -> Refused | None:
 
 
 async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> JobId | None:
-    """The run that waits for what this trigger says: the last one that reported in the thread, if it asked."""
+    """The run that goes on with what this trigger says: the last one that reported in the thread, if it asked.
+
+    Or if it was stopped, and the trigger says `resume`.
+    """
     if trajectory.resumed:
         return trajectory.resumed.run
     if trajectory.started or not job.command or not isinstance(thread, Issue):
@@ -45,5 +55,21 @@ async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) 
             and work.started.job.number == job.number
             and work.started.job.repo == job.repo
         )
-        return asked if same and isinstance(outcome, Asked) else None
+        goes_on = isinstance(outcome, Asked) or (RESUME.match(job.command) and was_stopped(work))
+        return asked if same and goes_on else None
     return None
+
+
+def going_on(job: Job, trajectory: Trajectory, words: str) -> Told | None:
+    """What the agent of an earlier run is told when somebody has it go on.
+
+    None: it has nothing more to do; proof and delivery may be left, or nothing.
+    """
+    ended = trajectory.ended
+    if ended and ended.reason == "asked":
+        return Told(text=prose.answer(job, quote(words, COMMENT_LIMIT)), source="comment", by=job.id)
+    if not was_stopped(trajectory) or (ended and ended.reason == "finished"):
+        return None
+    stopped = ended.detail if ended else "The program could not go on then."
+    more = quote(RESUME.sub("", words, count=1), COMMENT_LIMIT)
+    return Told(text=salvage_prose.resumed_by(job, stopped, more), source="resume", by=job.id)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from resolver.events import Trajectory
+from resolver.rules import used
 from runtime.actions import RunPython, RunShell, SandboxAction, SendInput
 from runtime.observations import Observation
 from runtime.sandbox import Around, Sandbox
@@ -28,4 +29,4 @@ class InTime(Around):
 def left(trajectory: Trajectory, seconds: float) -> float:
     """How long a run may still work, of so many seconds in all."""
     since = (datetime.now(UTC) - trajectory.entries[-1].at).total_seconds()
-    return seconds - trajectory.spent().seconds - since
+    return seconds - used(trajectory).seconds - since

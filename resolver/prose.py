@@ -43,7 +43,7 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values).strip() + "\n"
 
 
-def _reply(template: str, **values: Any) -> str:
+def reply(template: str, **values: Any) -> str:
     """A text for people; the empty lines that a template's branches leave are folded."""
     return re.sub(r"\n{3,}", "\n\n", render(f"replies/{template}", **values))
 
@@ -65,10 +65,12 @@ def system(
     secrets: Sequence[str] = (),
     *,
     delegates: bool = False,
+    reviewed: bool = False,
 ) -> str:
     """The system prompt. `root` and `scratch` are absolute paths in a sandbox of this kind, network and plugins.
 
-    `secrets` are the names of those that a command may use; `delegates`: questions may be handed to investigators.
+    `secrets` are the names of those that a command may use; `delegates`: questions may be handed to investigators;
+    `reviewed`: the work is on a pull request, and what its reviewers ask for takes the place of an issue.
     """
     return render(
         "prompts/system.md.j2",
@@ -79,6 +81,7 @@ def system(
         plugins=plugins,
         secrets=secrets,
         delegates=delegates,
+        reviewed=reviewed,
         skills=skill_docs() if "kernel" in plugins else (),
     )
 
@@ -274,7 +277,7 @@ def pull_body(
     left_out: tuple[str, ...] = (),
 ) -> str:
     """Body of the pull request; the verdict comes first, the story last."""
-    return _reply(
+    return reply(
         "pull_body.md.j2",
         thread=thread,
         verdict=verdict,
@@ -288,37 +291,37 @@ def pull_body(
 
 def commit_message(thread: Thread, account: Finish | None) -> str:
     """Message of the one commit of a pull request."""
-    return _reply("commit.txt.j2", thread=thread, account=account)
+    return reply("commit.txt.j2", thread=thread, account=account)
 
 
 def working() -> str:
     """The status comment when a run starts."""
-    return _reply("working.md.j2")
+    return reply("working.md.j2")
 
 
 def progress(trajectory: Trajectory) -> str:
     """The status comment in mid-run."""
-    return _reply("progress.md.j2", story=summarize(trajectory))
+    return reply("progress.md.j2", story=summarize(trajectory))
 
 
 def delivered(pull: PullRequest, verdict: Verdict, story: Summary) -> str:
     """The status comment once a pull request is open."""
-    return _reply("delivered.md.j2", pull=pull, verdict=verdict, story=story)
+    return reply("delivered.md.j2", pull=pull, verdict=verdict, story=story)
 
 
 def declined(reason: str, branch: str | None, verdict: Verdict, story: Summary) -> str:
     """The comment that says why there is no pull request, and where the work is."""
-    return _reply("declined.md.j2", reason=reason, branch=branch, verdict=verdict, story=story)
+    return reply("declined.md.j2", reason=reason, branch=branch, verdict=verdict, story=story)
 
 
 def setup_failed(command: str, code: int | None, said: str, refused: Mapping[str, Refusal]) -> str:
     """Why a set-up came to nothing. `code` None: it was stopped; `said` is the end of its output."""
-    return _reply("setup_failed.md.j2", command=command, code=code, said=said, refused=refused).strip()
+    return reply("setup_failed.md.j2", command=command, code=code, said=said, refused=refused).strip()
 
 
 def setup_lacks(programs: Sequence[str]) -> str:
     """That a set-up needs programs that the image does not have."""
-    return _reply("setup_lacks.md.j2", programs=programs).strip()
+    return reply("setup_lacks.md.j2", programs=programs).strip()
 
 
 def answer(job: Job, answer: Quoted) -> str:
@@ -358,17 +361,17 @@ def ask_noted() -> str:
 
 def asked(question: str, story: Summary) -> str:
     """What is said in the thread when the run waits for an answer."""
-    return _reply("asked.md.j2", question=question, story=story).strip()
+    return reply("asked.md.j2", question=question, story=story).strip()
 
 
 def refused(explanation: str) -> str:
     """The answer to a trigger that was not admitted."""
-    return _reply("refused.md.j2", explanation=explanation)
+    return reply("refused.md.j2", explanation=explanation)
 
 
 def failed(sentence: str, run: str) -> str:
     """The comment when the machine, the forge or the model failed us."""
-    return _reply("failed.md.j2", sentence=sentence, run=run)
+    return reply("failed.md.j2", sentence=sentence, run=run)
 
 
 def sent_back(verdict: Verdict) -> str:
@@ -378,14 +381,14 @@ def sent_back(verdict: Verdict) -> str:
 
 def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:
     """Why a job is not admitted, in a sentence or two."""
-    return _reply("refusal.md.j2", why=why, job=job).strip()
+    return reply("refusal.md.j2", why=why, job=job).strip()
 
 
 def nothing_changed(ending: Ended) -> str:
     """Why there is no patch."""
-    return _reply("nothing_changed.md.j2", ending=ending).strip()
+    return reply("nothing_changed.md.j2", ending=ending).strip()
 
 
 def against_policy(refused: tuple[str, ...]) -> str:
     """Which parts of a patch may not be proposed."""
-    return _reply("against_policy.md.j2", refused=refused).strip()
+    return reply("against_policy.md.j2", refused=refused).strip()

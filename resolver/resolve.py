@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from resolver import configuration, prose
-from resolver.admission import admit, waiting
+from resolver.admission import admit, going_on, waiting
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, put
 from resolver.bench import Bench, at_bench
-from resolver.brief import COMMENT_LIMIT
 from resolver.circumstances import Connected
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
@@ -23,7 +22,7 @@ from resolver.domain import (
     Verdict,
 )
 from resolver.errors import UsageError
-from resolver.events import Ended, Judged, Resumed, Settled, Started, Told, Trajectory
+from resolver.events import Ended, Judged, Resumed, Settled, Told, Trajectory
 from resolver.forge import Forge
 from resolver.gate import missing
 from resolver.instructions import instructions
@@ -31,8 +30,9 @@ from resolver.kit import Kit, Reporting
 from resolver.log import Log
 from resolver.outfit import outfit
 from resolver.policy import Permitted, bounds, permitted
-from resolver.preparing import first_message, masked_visits, prepared
-from resolver.quotation import quote
+from resolver.preparing import first_message, masked_visits, prepared, started
+from resolver.pull_seen import PullSeen
+from resolver.rules import was_stopped
 from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.skills import find_skills
 from resolver.suites.find import find_suites
@@ -91,40 +91,30 @@ async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, rep
 async def answered(
     job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting
 ) -> Outcome:
-    """Go on with a run that asked, in its own log; once for each answer."""
+    """Go on with a run that asked or was stopped, in its own log; once for each trigger."""
     told = any(isinstance(event, Told) and event.by == job.id for event in log.trajectory)
-    if told and (settled := log.trajectory.settled):
+    word = None if told else going_on(job, log.trajectory, job.command)
+    if word is None and (settled := log.trajectory.settled):
         return settled.outcome
-    if not told:
-        await log.append(
-            Told(text=prose.answer(job, quote(job.command, COMMENT_LIMIT)), source="comment", by=job.id)
-        )
+    if word is not None:
+        await log.append(word)
     return await settle(job, thread, log, kit, forge, reporting)
 
 
-def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, kit: Kit) -> Started:
-    """The first event of a run: everything that must not change under it."""
-    return Started(
-        job=job,
-        thread=thread,
-        base=workspace.base,
-        base_branch=branch,
-        source=source,
-        model=kit.model.name,
-        sandbox=kit.sandboxes.kind,
-        network=kit.sandboxes.network,
-    )
-
-
 async def attempt(
-    job: Job, workspace: Workspace, log: Log, kit: Kit, attached: Attached = NOTHING
+    job: Job,
+    workspace: Workspace,
+    log: Log,
+    kit: Kit,
+    attached: Attached = NOTHING,
+    pull: PullSeen | None = None,
 ) -> Attempt:
     """A proven (or disproven) patch for a run that has started. It knows no forge."""
     trajectory = log.trajectory
     assert trajectory.started is not None, "the log begins with Started"
-    config = repo_config(await workspace.read(REPO_CONFIG_PATH))
+    config = repo_config(await workspace.rules.read(REPO_CONFIG_PATH))
     seconds = config.test_timeout or kit.settings.test_timeout
-    suite = (await find_suites(workspace, config)).likely
+    suite = (await find_suites(workspace.rules, config)).likely
 
     async def allowed() -> Permitted:
         return await permitted(workspace, _patch(log, workspace), bounds(kit.settings))
@@ -147,7 +137,7 @@ async def attempt(
 
     name = f"{job.id}-agent"
 
-    skills = await find_skills(workspace)
+    skills = await find_skills(workspace.rules)
     told = instructions(skills, trajectory.started.thread, job.command, kit.settings.instructions_tokens)
 
     async def work(bench: Bench) -> Attempt:
@@ -165,7 +155,9 @@ async def attempt(
             briefed = bool(log.trajectory.decisions())
             there = attached if briefed and bench.adopted else await put(attached, made.sandbox)
             if not briefed:
-                text = await first_message(job, workspace, made.sandbox, log, suite, before, told, there)
+                text = await first_message(
+                    job, workspace, made.sandbox, log, suite, before, told, there, pull
+                )
                 system = prose.system(
                     made.sandbox.root,
                     made.sandbox.scratch,
@@ -174,6 +166,7 @@ async def attempt(
                     sandboxes.plugins,
                     made.secrets,
                     delegates=kit.settings.delegate_steps > 0,
+                    reviewed=pull is not None,
                 )
                 await begin(log, system, text, made.agent.tools, there.pictures)
             return await proven(made.agent)
@@ -229,10 +222,11 @@ async def resolve_path(
     `answer`: to the question with which the run ended. Raises UsageError when it ended with none.
     """
     async with kit.logs.open(job.id, kit.listeners) as log:
-        if answer:
-            if (ended := log.trajectory.ended) is None or ended.reason != "asked":
-                raise UsageError(f"the run {job.id} waits for no answer: go on with it without --answer")
-            await log.append(Told(text=prose.answer(job, quote(answer, COMMENT_LIMIT)), source="comment"))
+        if answer and ((ended := log.trajectory.ended) is None or ended.reason != "asked"):
+            raise UsageError(f"the run {job.id} waits for no answer: go on with it without --answer")
+        stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
+        if (answer or stopped) and (word := going_on(job, log.trajectory, answer)):
+            await log.append(word)
         ref = log.trajectory.started.base if log.trajectory.started else "HEAD"
         async with kit.workspaces.local(path, ref) as workspace:
             if log.trajectory.started is None:

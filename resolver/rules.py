@@ -6,10 +6,12 @@ from pydantic import Field
 
 from resolver import stuck
 from resolver.actions import Reported
-from resolver.domain import Spent
+from resolver.domain import Commented, EndingReason, Spent
 from resolver.events import Decided, Ended, Observed, Told, Trajectory
 from runtime.frozen import Frozen
 
+EARLY: frozenset[EndingReason] = frozenset({"limit", "stuck", "cancelled", "error"})
+"""Endings that the agent did not choose."""
 NOTICE = 5
 """The model is told when so many replies are left."""
 
@@ -25,9 +27,29 @@ class Limits(Frozen):
     """Dollars, as far as the price of the model is known."""
 
 
+def used(trajectory: Trajectory) -> Spent:
+    """What counts towards the limits: everything since somebody last had the run go on, if anybody did."""
+    for number in range(len(trajectory) - 1, 0, -1):
+        event = trajectory.entries[number].event
+        if isinstance(event, Told) and event.source == "resume" and event.by:
+            return Trajectory(trajectory.entries[number:]).spent()
+    return trajectory.spent()
+
+
+def was_stopped(trajectory: Trajectory) -> bool:
+    """Whether a run was ended by something else than its agent, so that it can be asked to go on.
+
+    One that came to a pull request is not: that is where more is asked for.
+    """
+    settled, ended = trajectory.settled, trajectory.ended
+    if not trajectory.decisions() or (settled and not isinstance(settled.outcome, Commented)):
+        return False
+    return settled is None or (ended is not None and ended.reason in EARLY)
+
+
 def ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
     """Why the model is not to be asked again, if there is a reason."""
-    spent = trajectory.spent()
+    spent = used(trajectory)
     if spent.steps >= limits.steps:
         return Ended(reason="limit", detail=f"The limit of {limits.steps} replies of the model is reached.")
     if spent.usd >= limits.usd:
@@ -54,7 +76,7 @@ def steps_left(trajectory: Trajectory, limits: Limits) -> int | None:
 
     A run of few steps is not worth the warning: it would come with the brief.
     """
-    left = limits.steps - trajectory.spent().steps
+    left = limits.steps - used(trajectory).steps
     due = 0 < left <= NOTICE < left + _last_cost(trajectory)
     return left if due and limits.steps >= 3 * NOTICE else None
 

@@ -12,7 +12,7 @@ from resolver.domain import RunId
 from resolver.events import Assigned, Call, Delegated, Ended, Role, Trajectory
 from resolver.llm.model import Model
 from resolver.log import Log, Logs
-from resolver.rules import Limits, share
+from resolver.rules import Limits, share, used
 from runtime.observations import Failed
 
 DEEPEST = 2
@@ -34,7 +34,7 @@ class Handover:
     def share(self, steps: int, among: int = 1) -> Limits | Failed:
         """What each of so many agents may use, at most so many steps; or why nothing is handed on."""
         too_deep = self._depth > DEEPEST
-        limits = share(self.limits, self.log.trajectory.spent(), steps, among)
+        limits = share(self.limits, used(self.log.trajectory), steps, among)
         if too_deep or limits is None:
             return Failed(reason="refused", message=prose.not_delegated(too_deep=too_deep, among=among))
         return limits

@@ -99,7 +99,7 @@ async def test_what_does_not_pass_ends_the_run_and_its_work_is_offered_with_the_
     (ended,) = events(quick, "ended")
     assert isinstance(ended, Ended) and ended.reason == "error"
     assert ended.detail in body and reason in ended.detail
-    assert "### How it ended" in body and "The agent gave no account" in body
+    assert body.startswith("**Stopped early:**") and "The agent gave no account" in body
 
 
 async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_counted(quick: Scene) -> None:
