@@ -22,7 +22,7 @@ from resolver.domain import (
     Verdict,
 )
 from resolver.errors import UsageError
-from resolver.events import Ended, Judged, Resumed, Settled, Told, Trajectory
+from resolver.events import Ended, Judged, Resumed, Settled, Started, Told, Trajectory
 from resolver.forge import Forge
 from resolver.gate import missing
 from resolver.instructions import instructions
@@ -30,8 +30,7 @@ from resolver.kit import Kit, Reporting
 from resolver.log import Log
 from resolver.outfit import outfit
 from resolver.policy import Permitted, bounds, permitted
-from resolver.preparing import first_message, masked_visits, prepared, started
-from resolver.pull_seen import PullSeen
+from resolver.preparing import first_message, masked_visits, prepared
 from resolver.rules import was_stopped
 from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.skills import find_skills
@@ -101,20 +100,29 @@ async def answered(
     return await settle(job, thread, log, kit, forge, reporting)
 
 
+def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, kit: Kit) -> Started:
+    """The first event of a run: everything that must not change under it."""
+    return Started(
+        job=job,
+        thread=thread,
+        base=workspace.base,
+        base_branch=branch,
+        source=source,
+        model=kit.model.name,
+        sandbox=kit.sandboxes.kind,
+        network=kit.sandboxes.network,
+    )
+
+
 async def attempt(
-    job: Job,
-    workspace: Workspace,
-    log: Log,
-    kit: Kit,
-    attached: Attached = NOTHING,
-    pull: PullSeen | None = None,
+    job: Job, workspace: Workspace, log: Log, kit: Kit, attached: Attached = NOTHING
 ) -> Attempt:
     """A proven (or disproven) patch for a run that has started. It knows no forge."""
     trajectory = log.trajectory
     assert trajectory.started is not None, "the log begins with Started"
-    config = repo_config(await workspace.rules.read(REPO_CONFIG_PATH))
+    config = repo_config(await workspace.read(REPO_CONFIG_PATH))
     seconds = config.test_timeout or kit.settings.test_timeout
-    suite = (await find_suites(workspace.rules, config)).likely
+    suite = (await find_suites(workspace, config)).likely
 
     async def allowed() -> Permitted:
         return await permitted(workspace, _patch(log, workspace), bounds(kit.settings))
@@ -137,7 +145,7 @@ async def attempt(
 
     name = f"{job.id}-agent"
 
-    skills = await find_skills(workspace.rules)
+    skills = await find_skills(workspace)
     told = instructions(skills, trajectory.started.thread, job.command, kit.settings.instructions_tokens)
 
     async def work(bench: Bench) -> Attempt:
@@ -155,9 +163,7 @@ async def attempt(
             briefed = bool(log.trajectory.decisions())
             there = attached if briefed and bench.adopted else await put(attached, made.sandbox)
             if not briefed:
-                text = await first_message(
-                    job, workspace, made.sandbox, log, suite, before, told, there, pull
-                )
+                text = await first_message(job, workspace, made.sandbox, log, suite, before, told, there)
                 system = prose.system(
                     made.sandbox.root,
                     made.sandbox.scratch,
@@ -166,7 +172,6 @@ async def attempt(
                     sandboxes.plugins,
                     made.secrets,
                     delegates=kit.settings.delegate_steps > 0,
-                    reviewed=pull is not None,
                 )
                 await begin(log, system, text, made.agent.tools, there.pictures)
             return await proven(made.agent)
