@@ -101,8 +101,8 @@ async def _pushed(
     commit = await workspace.commit(allowed.patch, message, author=AUTHOR, when=began)
     branch = f"{kit.settings.branch_prefix}issue-{job.number}-after-{trajectory.spent().steps}-steps"
     try:
-        await forge.push(job.repo, workspace.git_dir, commit, branch)
+        await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
     except Forbidden:  # another run's work is there
         branch = f"{branch}-{job.id[-8:].strip('-.')}"
-        await forge.push(job.repo, workspace.git_dir, commit, branch)
+        await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
     return Salvaged(branch=branch, files=files, left_out=allowed.left_out)
