@@ -1,6 +1,7 @@
 """What becomes of a job, the seam that carries it from receiver to worker, and the queue of one process."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
@@ -52,14 +53,17 @@ class Record(Frozen):
     """How often it was begun, those not counted that had to make way."""
     result: Annotated[Result, Field(discriminator="kind")] | None = None
     """None until it ended."""
+    urgent: bool = True
+    """Whether a person waits for it: then it goes before what nobody waits for."""
 
     def begun(self) -> "Record":
-        return Record(job=self.job, state="running", tries=self.tries + 1)
+        return self.model_copy(update={"state": "running", "tries": self.tries + 1})
 
     def after(self, result: Result | Again) -> "Record":
         if isinstance(result, Again):
-            return Record(job=self.job, tries=self.tries if result.counts else self.tries - 1)
-        return Record(job=self.job, state="ended", tries=self.tries, result=result)
+            tries = self.tries if result.counts else self.tries - 1
+            return self.model_copy(update={"state": "queued", "tries": tries})
+        return self.model_copy(update={"state": "ended", "result": result})
 
 
 Handler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, Result | Again]]
@@ -67,10 +71,16 @@ Handler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, Result | Again]]
 
 
 class Queue(Protocol):
-    """Where jobs wait. A method that asks or changes something may raise QueueDown."""
+    """Where jobs wait: one of an issue or pull request at a time, those that somebody waits for before the others.
 
-    async def put(self, job: Job) -> bool:
-        """Store the job; False: it is known already, whether it waits, runs or has ended."""
+    A method that asks or changes something may raise QueueDown.
+    """
+
+    async def put(self, job: Job, *, urgent: bool = True) -> bool:
+        """Store the job; False: it is known already, whether it waits, runs or has ended.
+
+        `urgent`: a person waits for it.
+        """
 
     async def cancel(self, job: JobId) -> bool:
         """Stop the job within seconds, or never begin it; False: it is unknown or has ended."""
@@ -93,7 +103,8 @@ class InlineQueue:
 
     def __init__(self) -> None:
         self._records: dict[JobId, Record] = {}
-        self._waiting: asyncio.Queue[JobId] = asyncio.Queue()
+        self._waiting: asyncio.PriorityQueue[tuple[bool, int, JobId]] = asyncio.PriorityQueue()
+        self._places = itertools.count()
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
 
     @property
@@ -101,12 +112,15 @@ class InlineQueue:
         """Every job that was ever put."""
         return frozenset(self._records)
 
-    async def put(self, job: Job) -> bool:
+    async def put(self, job: Job, *, urgent: bool = True) -> bool:
         if job.id in self._records:
             return False
-        self._records[job.id] = Record(job=job)
-        self._waiting.put_nowait(job.id)
+        self._records[job.id] = Record(job=job, urgent=urgent)
+        self._line_up(job.id)
         return True
+
+    def _line_up(self, job: JobId) -> None:
+        self._waiting.put_nowait((not self._records[job].urgent, next(self._places), job))
 
     async def cancel(self, job: JobId) -> bool:
         known = self._records.get(job)
@@ -122,7 +136,7 @@ class InlineQueue:
 
     async def work(self, handler: Handler) -> None:
         while True:
-            job = await self._waiting.get()
+            _, _, job = await self._waiting.get()
             if self._records[job].state != "ended":
                 await self._perform(handler, self._records[job].begun())
 
@@ -137,7 +151,7 @@ class InlineQueue:
             await asyncio.wait((task,))
             result = Again(seconds=0, counts=False) if task.cancelled() else ending(job, task)
             self._records[job] = record.after(result)
-            self._waiting.put_nowait(job)
+            self._line_up(job)
             raise
         finally:
             del self._running[job]
@@ -146,7 +160,7 @@ class InlineQueue:
         result = ending(job, task)
         self._records[job] = record.after(result)
         if isinstance(result, Again):
-            asyncio.get_running_loop().call_later(result.seconds, self._waiting.put_nowait, job)
+            asyncio.get_running_loop().call_later(result.seconds, self._line_up, job)
 
     async def healthy(self) -> bool:
         return True

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from bot.jobs import STOPPED, Again, Failed, Result
-from resolver.domain import Job, Outcome, Repo
+from resolver.domain import Job, Outcome
 from resolver.errors import Interrupted, RateLimited, ResolverError
 from runtime.errors import SandboxError
 
@@ -16,7 +16,6 @@ log = logging.getLogger(__name__)
 MOST_TRIES = 5
 FIRST_PAUSE = 10.0  # seconds; doubled with every try
 LONGEST_PAUSE = 300.0
-BUSY_SECONDS = 5.0  # until a job looks again whether its thread is free
 LIMIT_SECONDS = 12 * 3600.0  # of one try. The work has tighter limits of its own; this one frees the worker.
 MOST_TEXT = 500  # characters of an error that are kept in a record
 
@@ -55,14 +54,9 @@ class Worker:
         self._most_tries = most_tries
         self._first_pause = first_pause
         self._limit_seconds = limit_seconds
-        self._busy: set[tuple[Repo, int]] = set()
 
     async def run(self, job: Job, tries: int) -> Result | Again:
         """What the job came to; never raises but when cancelled: with STOPPED, its thread is told first."""
-        thread = (job.repo, job.number)
-        if thread in self._busy:  # two runs on one issue would push to one branch
-            return Again(seconds=BUSY_SECONDS, counts=False)
-        self._busy.add(thread)
         try:
             if tries > self._most_tries:
                 raise GaveUp(f"The work was begun {self._most_tries} times and broke off each time.")
@@ -82,8 +76,6 @@ class Worker:
                 return Again(seconds=self._pause(error, tries))
             await self._tell(job, error)
             return Failed(error=f"{type(error).__name__}: {error}"[:MOST_TEXT])
-        finally:
-            self._busy.discard(thread)
 
     async def _tell(self, job: Job, error: Exception) -> None:
         try:

@@ -4,9 +4,11 @@ A record per job, kept for good, says what became of it; arq carries the job to 
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, cast
 
 import arq
@@ -26,6 +28,8 @@ log = logging.getLogger(__name__)
 
 ATTEND_SECONDS = 1.0  # how often a running job shows that it lives, and looks whether it is wanted
 LEASE_SECONDS = 30.0  # a worker that shows no life for so long has lost its jobs to another
+BUSY_SECONDS = 2.0  # until a job looks again whether its issue is free
+AHEAD = timedelta(days=-1)  # arq does the longest due first
 POLL_SECONDS = 0.2  # how often arq looks for work
 PAUSE_SECONDS = 1.0  # after a Redis error, before the worker goes on
 
@@ -56,15 +60,18 @@ class ArqQueue:
         self._lease_seconds = lease_seconds
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
 
-    async def put(self, job: Job) -> bool:
+    async def put(self, job: Job, *, urgent: bool = True) -> bool:
+        record = Record(job=job, urgent=urgent)
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.sadd(OPEN, job.id)
-                pipe.set(_record(job.id), Record(job=job).model_dump_json(), nx=True)
+                pipe.set(_record(job.id), record.model_dump_json(), nx=True)
                 _, fresh = await pipe.execute()
             known = None if fresh else await self.state(job.id)
             if fresh or (known and known.state != "ended"):
-                await self._enqueue(job)  # also when known: whoever stored it may have died before this line
+                await self._enqueue(
+                    known or record
+                )  # also when known: whoever stored it may have died before this line
             return bool(fresh)
 
     async def cancel(self, job: JobId) -> bool:
@@ -154,10 +161,12 @@ class ArqQueue:
         known = await self.state(job.id)
         if known is None or known.state == "ended":
             return
+        if not await self._has_turn(job):  # two at once on one issue would push to one branch
+            raise arq.Retry(defer=BUSY_SECONDS)
         record = known.begun()
         await self._store(record)
         task = self._running[job.id] = asyncio.create_task(handler(job, record.tries))
-        attendant = asyncio.create_task(self._attend(job.id, task))
+        attendant = asyncio.create_task(self._attend(job, task))
         try:
             await asyncio.wait((task,))
             asked = attendant.done()
@@ -173,19 +182,34 @@ class ArqQueue:
             attendant.cancel()
             await asyncio.gather(attendant, return_exceptions=True)
             del self._running[job.id]
+            await asyncio.create_task(self._pass_turn(job))
         result = Cancelled() if asked and task.cancelled() else ending(job.id, task)
         await self._patiently(lambda: self._store(record.after(result)))
         if isinstance(result, Again):
             raise arq.Retry(defer=result.seconds)
 
-    async def _attend(self, job: JobId, task: asyncio.Task[Result | Again]) -> None:
-        """Keeps the lease while the job runs; ends by cancelling it when somebody asked for that."""
+    async def _has_turn(self, job: Job) -> bool:
+        """Whether this is the one job that may run on its issue or pull request now."""
+        turn, lease = _turn(job), round(self._lease_seconds * 1000)
+        return bool(await self._redis.set(turn, job.id, nx=True, px=lease)) or (
+            await self._redis.get(turn) == job.id.encode()
+        )
+
+    async def _pass_turn(self, job: Job) -> None:
+        with contextlib.suppress(RedisError, OSError):  # then it passes when its lease runs out
+            if await self._redis.get(_turn(job)) == job.id.encode():
+                await self._redis.delete(_turn(job))
+
+    async def _attend(self, job: Job, task: asyncio.Task[Result | Again]) -> None:
+        """Keeps the leases while the job runs; ends by cancelling it when somebody asked for that."""
+        lease = round(self._lease_seconds * 1000)
         while True:
             try:
                 async with self._redis.pipeline(transaction=False) as pipe:
-                    pipe.get(_unwanted(job))
-                    pipe.pexpire(in_progress_key_prefix + job, round(self._lease_seconds * 1000))
-                    unwanted, _ = await pipe.execute()
+                    pipe.get(_unwanted(job.id))
+                    pipe.pexpire(in_progress_key_prefix + job.id, lease)
+                    pipe.set(_turn(job), job.id, px=lease)
+                    unwanted, *_ = await pipe.execute()
             except (RedisError, OSError):
                 unwanted = None  # the work goes on without Redis
             if unwanted:
@@ -205,16 +229,18 @@ class ArqQueue:
             if known is None or known.state == "ended":
                 await cast("Awaitable[int]", self._redis.srem(OPEN, job))
             else:
-                await self._enqueue(known.job)
+                await self._enqueue(known)
 
     async def _open(self) -> list[JobId]:
         return [
             JobId(name.decode()) for name in await cast("Awaitable[set[bytes]]", self._redis.smembers(OPEN))
         ]
 
-    async def _enqueue(self, job: Job) -> None:
+    async def _enqueue(self, record: Record) -> None:
         """Nothing happens when it is there already."""
-        await self._redis.enqueue_job(FUNCTION, job.model_dump_json(), _job_id=job.id)
+        ahead = AHEAD if record.urgent else None
+        job = record.job
+        await self._redis.enqueue_job(FUNCTION, job.model_dump_json(), _job_id=job.id, _defer_by=ahead)
 
     async def _store(self, record: Record, *, keep_unwanted: bool = False) -> None:
         job = record.job.id
@@ -237,6 +263,10 @@ class ArqQueue:
 
 def _record(job: JobId) -> str:
     return f"patchwright:job:{job}"
+
+
+def _turn(job: Job) -> str:
+    return f"patchwright:turn:{str(job.repo).lower()}#{job.number}"
 
 
 def _unwanted(job: JobId) -> str:

@@ -119,5 +119,36 @@ async def test_a_handler_that_raises_ends_its_job_and_no_other(queue: Queue, han
         assert (await settled(queue, other.id)).result == DONE
 
 
+async def test_one_issue_is_worked_on_once_at_a_time_and_others_meanwhile(
+    queue: Queue, handler: Handlers
+) -> None:
+    same, other = job("acme-sample-7-000000000002"), job("acme-sample-8-000000000003", number=8)
+    await queue.put(job())
+    async with working(queue, handler):
+        await handler.running.wait()
+        await queue.put(same)
+        await queue.put(other)
+        await asyncio.sleep(0.8)
+        at_once = isinstance(queue, ArqQueue)
+        assert handler.begun == {job().id: 1} | ({other.id: 1} if at_once else {})
+        handler.go.set()
+        for each in (job(), same, other):
+            assert (await settled(queue, each.id)).result == DONE
+    assert handler.begun == {job().id: 1, same.id: 1, other.id: 1}
+
+
+async def test_what_somebody_waits_for_goes_before_what_nobody_waits_for(
+    queue: Queue, handler: Handlers
+) -> None:
+    handler.go.set()
+    jobs = [job(f"acme-sample-{number}-00000000000{number}", number=number) for number in (1, 2, 3)]
+    for each, urgent in zip(jobs, (False, False, True), strict=True):
+        await queue.put(each, urgent=urgent)
+    async with working(queue, handler):
+        for each in jobs:
+            await settled(queue, each.id)
+    assert list(handler.begun) == [jobs[2].id, jobs[0].id, jobs[1].id]
+
+
 async def test_a_queue_says_that_it_is_well(queue: Queue) -> None:
     assert await queue.healthy() is True
