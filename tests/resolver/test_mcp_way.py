@@ -238,7 +238,9 @@ async def test_the_operators_own_proxy_is_used_and_only_it_hears_its_password(tm
     )
 
 
-@pytest.mark.parametrize("url", ["ftp://x.org", "https://", "https://:secret@x.org/mcp", "http://x.org:99999/"])
+@pytest.mark.parametrize(
+    "url", ["ftp://x.org", "https://", "https://:secret@x.org/mcp", "http://x.org:99999/"]
+)
 def test_a_url_that_names_no_server_is_told_at_once(url: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mcp_servers") as told:
         build(Settings, {"data": tmp_path, "mcp_servers": {"wiki": {"url": url}}}, "the test")

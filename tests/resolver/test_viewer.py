@@ -103,7 +103,8 @@ def test_the_tests_stand_before_and_after_in_a_table(whole: Markup) -> None:
 def test_every_kind_of_event_is_told_in_order(whole: Markup) -> None:
     line = whole.text[whole.text.index("Search") :]
     told = [
-        "The settings of the run", "The repository's set-up was done", "The agent got its brief", "Reproduce it first.", "$ pytest -q",
+        "The settings of the run",
+        "The repository's set-up was done", "The agent got its brief", "Reproduce it first.", "$ pytest -q",
         "✗ exit code 1", "1 failed", "edit calc.py", "The conversation was shortened", "45,000 → 12,000 tokens",
         "browse: What is the answer?", "The other agent's own work", "I open it.", "Screenshot of http://localhost:8000/",
         "think: Hm.", "The sandbox used the network", "evil.test: it is not on the allow-list", "Three steps are left.",
