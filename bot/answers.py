@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from resolver.domain import User
+from resolver.domain import Repo, User
 
 
 class Answer(BaseModel):
@@ -32,6 +32,10 @@ class RepositoryAnswer(Answer):
     default_branch: str
     private: bool
 
+    def name_of(self) -> Repo:
+        owner, _, name = self.full_name.partition("/")
+        return Repo(owner=owner, name=name)
+
 
 class BranchAnswer(Answer):
     name: str
@@ -51,6 +55,7 @@ class CommentAnswer(Answer):
     html_url: str
     body: str | None = None
     user: Account | None
+    created_at: str = ""
 
 
 class IssueAnswer(Answer):
@@ -81,6 +86,8 @@ class PullAnswer(Answer):
     state: str
     draft: bool = False
     html_url: str
+    maintainer_can_modify: bool = False
+    """Only said where one is asked for, not in lists."""
     head: EndAnswer
     base: EndAnswer
 

@@ -25,7 +25,19 @@ from bot.errors import Rejected, Unanswered
 from bot.graphql import GraphQL
 from bot.publishing import Publishing
 from bot.rest import AppAccess, Pace, Rest, TokenAccess
-from resolver.domain import Comment, Credentials, Issue, Job, Proposal, PullRequest, Repo, Thread, User
+from bot.reviews import MARK, Reviews
+from resolver.domain import (
+    Comment,
+    Credentials,
+    Issue,
+    Job,
+    Proposal,
+    PullRequest,
+    Repo,
+    ReviewThread,
+    Thread,
+    User,
+)
 from resolver.errors import Forbidden, ForgeError, NotFound
 from resolver.forge import MAX_BODY, MAY_TRIGGER, Meanwhile, Permission, Published, RepoFacts
 
@@ -64,6 +76,7 @@ class GitHubForge:
         self._attachments = Attachments(self._server_url, ca_bundle)
         self._attempts = (pace or Pace()).attempts
         self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle, self._attempts)
+        self._reviews = Reviews(self._rest, self._graphql, self._ourselves, self._made)
         self._us: Account | None = None
         self._said: dict[tuple[Repo, int, str], CommentAnswer] = {}
         self._speaking = asyncio.Lock()  # two at once with one tag would make two comments
@@ -111,14 +124,18 @@ class GitHubForge:
         us = await self._ourselves(repo)
         ours = [comment for comment in said if _is_report(comment) and _is_by(comment, us)]
         said = [comment for comment in said if comment not in ours]
-        trusted = await self._trusted(repo, [issue.user, *(comment.user for comment in said)])
+        authors = [issue.user, *(comment.user for comment in said)]
+        if issue.pull_request is not None:
+            pull = await self._rest.get(PullAnswer, repo, *_place(repo), "pulls", number)
+            reviewed = await self._reviews.read(repo, job.number)
+            trusted = await self._trusted(repo, [*authors, *reviewed.authors])
+            found = _pull_request(pull, trusted=_id(pull.user) in trusted)
+            return reviewed.told(job, found, said, trusted, tuple(map(_tag, ours)))
+        trusted = await self._trusted(repo, authors)
         comments = tuple(
             Comment(author=_user(one.user), body=one.body or "", trusted=_id(one.user) in trusted)
             for one in said
         )
-        if issue.pull_request is not None:
-            pull = await self._rest.get(PullAnswer, repo, *_place(repo), "pulls", number)
-            return _pull_request(pull, trusted=_id(pull.user) in trusted, comments=comments)
         return Issue(
             number=issue.number,
             title=issue.title,
@@ -177,7 +194,7 @@ class GitHubForge:
     # --- writing --------------------------------------------------------------------------------------------
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
-        marker = f"{_MARK}{quote(tag, safe='')} -->\n"
+        marker = f"{MARK}{quote(tag, safe='')} -->\n"
         text = marker + clipped(body, MAX_BODY - len(marker))
         place = (*_place(repo), "issues")
 
@@ -229,6 +246,12 @@ class GitHubForge:
             await self._set_draft(repo, pull, proposal.draft)
         seen = await self._rest.get(PullAnswer, repo, *place, str(pull.number))
         return _pull_request(seen, trusted=True)
+
+    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+        return await self._reviews.answer(repo, number, thread, tag, body)
+
+    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        await self._reviews.settle(repo, thread)
 
     async def _made(self, make: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]) -> T:
         """What `make` made. A lost answer is looked up; it is made again only if there is nothing."""
@@ -294,9 +317,6 @@ class GitHubForge:
         )
 
 
-_MARK = "<!-- patchwright:"
-
-
 def clipped(body: str, limit: int) -> str:
     """The body within the limit; what is cut off is said, below whatever was left open."""
     if len(body) <= limit:
@@ -322,11 +342,11 @@ def _place(repo: Repo) -> tuple[str, str, str]:
 
 
 def _is_report(comment: CommentAnswer) -> bool:
-    return (comment.body or "").startswith(_MARK)
+    return (comment.body or "").startswith(MARK)
 
 
 def _tag(report: CommentAnswer) -> str:
-    return unquote((report.body or "")[len(_MARK) :].partition(" -->")[0])
+    return unquote((report.body or "")[len(MARK) :].partition(" -->")[0])
 
 
 def _is_by(what: CommentAnswer | PullAnswer, us: Account | None) -> bool:
@@ -341,7 +361,7 @@ def _user(account: Account | None) -> User:
     return (account or GHOST).as_user()
 
 
-def _pull_request(pull: PullAnswer, *, trusted: bool, comments: tuple[Comment, ...] = ()) -> PullRequest:
+def _pull_request(pull: PullAnswer, *, trusted: bool) -> PullRequest:
     return PullRequest(
         number=pull.number,
         title=pull.title,
@@ -350,10 +370,11 @@ def _pull_request(pull: PullAnswer, *, trusted: bool, comments: tuple[Comment, .
         trusted=trusted,
         open=pull.state == "open",
         url=pull.html_url,
-        comments=comments,
         head=pull.head.ref,
         head_sha=pull.head.sha,
         base=pull.base.ref,
         draft=pull.draft,
         same_repository=pull.same_repository,
+        head_repo=pull.head.repo.name_of() if pull.head.repo else None,
+        maintainer_can_modify=pull.maintainer_can_modify,
     )

@@ -7,6 +7,7 @@ from resolver.attachments import Attached
 from resolver.circumstances import Prepared
 from resolver.domain import Comment, SuiteRun, Thread
 from resolver.instructions import Instructions
+from resolver.pull_seen import PullSeen
 from resolver.quotation import Quoted, quote
 from resolver.suites.suite import Suite
 from runtime.frozen import Frozen
@@ -75,6 +76,8 @@ class Brief(Frozen):
     """Comments left out because there are later ones."""
     command: Quoted | None
     """What the person who started the run added."""
+    pull: PullSeen | None
+    """What there is to say of a pull request; None: it is an issue."""
     root: str
     base: str
     count: int
@@ -109,6 +112,7 @@ def brief(
     instructions: Instructions | None = None,
     attached: Attached | None = None,
     attachments: str = "",
+    pull: PullSeen | None = None,
 ) -> Brief:
     """Everything the agent is told before its first step."""
     return Brief(
@@ -120,6 +124,7 @@ def brief(
         ),
         earlier=max(0, len(thread.comments) - COMMENTS),
         command=quote(command, COMMENT_LIMIT) if command.strip() else None,
+        pull=pull,
         root=root,
         base=base,
         count=len(files),

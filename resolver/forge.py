@@ -1,10 +1,10 @@
-"""The seam to the forge: nine verbs in our words, and the wrapper that only shows what it would do."""
+"""The seam to the forge: its verbs in our words, and the wrapper that only shows what it would do."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
-from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, Thread, User
+from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, ReviewThread, Thread, User
 from runtime.frozen import Frozen
 
 MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer comment or pull request body
@@ -97,6 +97,12 @@ class Forge(Protocol):
     async def propose(self, proposal: Proposal) -> PullRequest:
         """Open the pull request, or bring the one that is open for this branch up to date."""
 
+    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+        """Say `body` in a review thread, once for each hidden tag; its URL."""
+
+    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        """Mark a review thread as resolved; nothing happens when it is. Raises Forbidden when we may not."""
+
 
 class _Wrapped:
     """Passes everything on; a wrapper overrides what it changes."""
@@ -137,6 +143,12 @@ class _Wrapped:
     async def propose(self, proposal: Proposal) -> PullRequest:
         return await self._forge.propose(proposal)
 
+    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+        return await self._forge.answer(repo, number, thread, tag, body)
+
+    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        await self._forge.settle_thread(repo, thread)
+
 
 class Masked(_Wrapped):
     """Hides the run's secrets from everything that is written to the forge."""
@@ -151,6 +163,9 @@ class Masked(_Wrapped):
     async def propose(self, proposal: Proposal) -> PullRequest:
         masked = {"title": self._mask(proposal.title), "body": self._mask(proposal.body)}
         return await self._forge.propose(proposal.model_copy(update=masked))
+
+    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+        return await self._forge.answer(repo, number, thread, tag, self._mask(body))
 
 
 class DryRun(_Wrapped):
@@ -167,6 +182,13 @@ class DryRun(_Wrapped):
     async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
         self._show(f"commit {commit[:12]} to {branch}", "")
         return Published(sha=commit, verified=False, note="nothing was published")
+
+    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+        self._show(f"answer at {thread.path} of {repo}#{number}", body)
+        return "dry-run"
+
+    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        self._show(f"resolve the thread at {thread.path}", "")
 
     async def propose(self, proposal: Proposal) -> PullRequest:
         self._show(f"pull request: {proposal.title}", proposal.body)

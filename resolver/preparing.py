@@ -6,10 +6,12 @@ from resolver import prose
 from resolver.attachments import Attached, directory
 from resolver.brief import brief
 from resolver.circumstances import Connected
-from resolver.domain import Job, SuiteRun
+from resolver.domain import Job, SuiteRun, Thread
+from resolver.events import Started
 from resolver.instructions import Instructions
 from resolver.kit import Kit
 from resolver.log import Log
+from resolver.pull_seen import PullSeen
 from resolver.secrets import Secrets
 from resolver.settings import RepoConfig
 from resolver.setup import with_dependencies
@@ -21,6 +23,20 @@ from runtime.observations import Executed
 from runtime.sandbox import Sandbox, Sandboxes
 
 BASELINE_WAIT = 5  # seconds that the first message waits for the tests' result at base; they go on after it
+
+
+def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, kit: Kit) -> Started:
+    """The first event of a run: everything that must not change under it."""
+    return Started(
+        job=job,
+        thread=thread,
+        base=workspace.base,
+        base_branch=branch,
+        source=source,
+        model=kit.model.name,
+        sandbox=kit.sandboxes.kind,
+        network=kit.sandboxes.network,
+    )
 
 
 async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log, kit: Kit) -> Sandboxes:
@@ -56,6 +72,7 @@ async def first_message(
     before: asyncio.Task[SuiteRun | None],
     told: Instructions,
     attached: Attached,
+    pull: PullSeen | None = None,
 ) -> str:
     """What is asked, and what was found out before the agent's first step."""
     done, _ = await asyncio.wait({before}, timeout=BASELINE_WAIT)
@@ -74,6 +91,7 @@ async def first_message(
             instructions=told,
             attached=attached,
             attachments=directory(sandbox),
+            pull=pull,
         )
     )
 
