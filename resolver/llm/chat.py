@@ -31,12 +31,6 @@ def written(messages: Sequence[Message], *, reader: str, sees: bool, marked: boo
 
 def _message(message: Message, reader: str, sees: bool) -> Json:
     match message:
-        case FromUser(text=text, pictures=pictures) if pictures and sees:
-            return {"role": "user", "content": [{"type": "text", "text": text}, *map(_picture, pictures)]}
-        case FromUser(text=text, pictures=pictures) if pictures:
-            return {"role": "user", "content": f"{text}\n{unseen(len(pictures))}"}
-        case System(text=text) | FromUser(text=text):
-            return {"role": message.role, "content": text}
         case FromTool(call=call, text=text):
             return {"role": "tool", "tool_call_id": call, "content": text}
         case FromModel(text=text, calls=calls):
@@ -46,6 +40,12 @@ def _message(message: Message, reader: str, sees: bool) -> Json:
             for block in message.reasoning_for(reader):
                 _reason(sent, block)
             return sent
+        case FromUser(text=text, pictures=pictures) if pictures and sees:
+            return {"role": "user", "content": [{"type": "text", "text": text}, *map(_picture, pictures)]}
+        case FromUser(text=text, pictures=pictures) if pictures:
+            return {"role": "user", "content": f"{text}\n{unseen(len(pictures))}"}
+        case System(text=text) | FromUser(text=text):
+            return {"role": message.role, "content": text}
 
 
 def _picture(picture: Picture) -> Json:
