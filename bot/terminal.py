@@ -96,6 +96,8 @@ class Narrator:
                 return ["the agent has the answer to its question"]
             case Told(source="nudge"):
                 return ["the agent was told that it goes in circles"]
+            case Told(source="proof"):
+                return ["the agent was told what the proof showed, and goes on"]
             case Told(source="program"):
                 return ["the agent was told something (see the log)"]
             case Decided(calls=calls, thought=thought):
@@ -127,7 +129,8 @@ class Narrator:
                     "proving the patch in clean sandboxes",
                 ]
             case Judged(verdict=verdict):
-                return [f"verdict: {verdict.kind}. {verdict.reason}"]
+                about = "verdict on the tests that were run first" if verdict.partial else "verdict"
+                return [f"{about}: {verdict.kind}. {verdict.reason}"]
             case Checkpointed() | Settled():
                 return []
             case _:

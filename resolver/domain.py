@@ -160,6 +160,8 @@ class SuiteRun(Frozen):
     seconds: float
     output: str
     """Tail of what it printed, clipped, masked."""
+    flaky: tuple[str, ...] = ()
+    """Tests that failed and passed when run again, on the same code; they decide nothing."""
     problem: str | None = None
     """Why this is not a test run at all (no tests found, runner absent, killed, report unreadable); else None."""
 

@@ -104,10 +104,10 @@ class Told(Frozen):
 
     kind: Literal["told"] = "told"
     text: str
-    source: Literal["brief", "program", "comment", "resume", "nudge", "planning", "baseline"]
+    source: Literal["brief", "program", "comment", "resume", "nudge", "planning", "baseline", "proof"]
     """resume: the run goes on in a new sandbox; what passed between the entry before and this is not work.
     nudge: the run looks stuck. planning: it is time to look back and ahead.
-    baseline: the tests have ended on the untouched code."""
+    baseline: the tests have ended on the untouched code. proof: the work was judged, and goes on."""
     by: JobId | None = None
     """The trigger that brought it, so that it is told once."""
     pictures: tuple[Picture, ...] = ()

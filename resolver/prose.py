@@ -374,11 +374,6 @@ def failed(sentence: str, run: str) -> str:
     return reply("failed.md.j2", sentence=sentence, run=run)
 
 
-def sent_back(verdict: Verdict) -> str:
-    """What the agent hears when its patch breaks tests that passed before."""
-    return render("prompts/sent_back.md.j2", verdict=verdict)
-
-
 def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:
     """Why a job is not admitted, in a sentence or two."""
     return reply("refusal.md.j2", why=why, job=job).strip()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ from resolver import configuration, prose
 from resolver.admission import admit, going_on, waiting
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, put
+from resolver.baseline import Baselines, Bases
 from resolver.bench import Bench, at_bench
 from resolver.circumstances import Connected
 from resolver.deliver import Attempt, deliver
@@ -22,7 +24,7 @@ from resolver.domain import (
     Verdict,
 )
 from resolver.errors import UsageError
-from resolver.events import Ended, Judged, Resumed, Settled, Started, Told, Trajectory
+from resolver.events import Ended, Resumed, Settled, Started, Told, Trajectory
 from resolver.forge import Forge
 from resolver.gate import missing
 from resolver.instructions import instructions
@@ -31,17 +33,16 @@ from resolver.log import Log
 from resolver.outfit import outfit
 from resolver.policy import Permitted, bounds, permitted
 from resolver.preparing import first_message, masked_visits, prepared
+from resolver.repairs import judged
 from resolver.rules import was_stopped
 from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.skills import find_skills
 from resolver.suites.find import find_suites
-from resolver.suites.run import run_suite
 from resolver.validate import prove
 from resolver.workspace import Workspace
 
 UNJUDGED = Verdict(kind="untested", reason="The run waits for an answer: nothing was tested yet.")
 STILL_RUNNING = "still being run on the untouched code"  # as templates/prompts/brief.md.j2 says it
-REPAIRS = 1  # times a patch that breaks tests goes back to the agent
 
 T = TypeVar("T")
 
@@ -122,7 +123,8 @@ async def attempt(
     assert trajectory.started is not None, "the log begins with Started"
     config = repo_config(await workspace.read(REPO_CONFIG_PATH))
     seconds = config.test_timeout or kit.settings.test_timeout
-    suite = (await find_suites(workspace, config)).likely
+    suites = await find_suites(workspace, config)
+    suite = suites.likely
 
     async def allowed() -> Permitted:
         return await permitted(workspace, _patch(log, workspace), bounds(kit.settings))
@@ -132,16 +134,14 @@ async def attempt(
         kept = await allowed()
         return Attempt(ending, kept.patch, verdict, left_open, kept.left_out)
 
-    if (verdict := trajectory.verdict) and (ending := trajectory.ended):
+    if (verdict := trajectory.verdict) and not verdict.partial and (ending := trajectory.ended):
         return await tried(ending, verdict)  # killed after the proof
 
     await configuration.record(log, kit, config)
     sandboxes = await prepared(job, workspace, config, log, kit)
 
     async def tests_at_base() -> SuiteRun | None:
-        if suite is None:
-            return None
-        return await run_suite(workspace, None, suite, sandboxes, f"{job.id}-base", seconds)
+        return await bases.begin(suite) if suite else None
 
     name = f"{job.id}-agent"
 
@@ -193,14 +193,16 @@ async def attempt(
             if ending.reason == "asked":
                 return await tried(ending, UNJUDGED)
             kept = await allowed()  # what is judged is what can be delivered
-            verdict = await prove(workspace, kept.patch, suite, sandboxes, job.id, seconds, before)
-            await log.append(Judged(verdict=verdict))
-            judged = sum(isinstance(event, Judged) for event in log.trajectory)
-            if verdict.kind != "regressed" or ending.reason != "finished" or judged > REPAIRS:
+            proof = partial(prove, workspace, kept.patch, suites, sandboxes, job.id, seconds, bases)
+            verdict = await judged(log, kit, ending, proof)
+            if verdict is not None:
                 return await tried(ending, verdict)
-            await log.append(Told(text=prose.sent_back(verdict), source="program"))
 
-    async with alongside(tests_at_base()) as before:
+    remembered = Baselines(kit.settings.data / "cache" / "baselines")
+    async with (
+        Bases(workspace, sandboxes, job.id, seconds, remembered) as bases,
+        alongside(tests_at_base()) as before,
+    ):
         return await at_bench(sandboxes, name, work, resumed=bool(trajectory.decisions()))
 
 

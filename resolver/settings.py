@@ -136,6 +136,8 @@ class Settings(ModelSettings):
     """Seconds of one run, proof included."""
     test_timeout: int = Field(default=900, ge=1, le=1800)
     """Seconds of one test run."""
+    repairs: int = Field(default=2, ge=0, le=20)
+    """Times that a patch goes back to the agent because it breaks tests, or fails those that it brings."""
     setup_timeout: int = Field(default=1200, ge=1, le=1800)
     """Seconds of a repository's set-up."""
 

@@ -52,6 +52,8 @@ TOLD = {
     "resume": "The run went on in a new sandbox",
     "nudge": "The run looked stuck, and the agent was told so",
     "planning": "It was time to look back and ahead",
+    "baseline": "The agent was told how the tests ended on the untouched code",
+    "proof": "The agent was told what the proof showed",
 }
 CONSULTED = {
     "senses": "A model looked at something for the agent",
@@ -220,7 +222,8 @@ class _Teller:
                 return Item(id, "end", at, f"The agent's work ended: {reason}", bad=bad,
                             exhibits=(words("", detail, limit),))  # fmt: skip
             case Judged(verdict=verdict):
-                return Item(id, "end", at, f"Verdict: {verdict.kind}", bad=verdict.kind == "regressed",
+                about = "Verdict on the tests that were run first" if verdict.partial else "Verdict"
+                return Item(id, "end", at, f"{about}: {verdict.kind}", bad=verdict.kind == "regressed",
                             exhibits=(words("", verdict.reason, limit),))  # fmt: skip
             case Resumed(run=run):
                 return Item(id, "end", at, f"The work went on in the run {run}")

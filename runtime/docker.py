@@ -125,6 +125,11 @@ class DockerSandboxes:
         derived._transport, derived._ready, derived._is_whole = self._transport, (engine, tag), False
         return derived
 
+    async def contents(self) -> str | None:
+        engine, tag = await self.prepare()
+        found = await engine.image(tag)  # by its id: what a set-up brings may differ under the same tag
+        return found.id if found else None
+
     def visits(self, name: str) -> tuple[Visit, ...]:
         return self._ledgers[name].take() if name in self._ledgers else ()
 

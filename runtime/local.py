@@ -89,6 +89,9 @@ class LocalSandboxes:
     ) -> Sandboxes:
         raise LayerRefused("the local sandbox keeps nothing: what this machine has installed is all there is")
 
+    async def contents(self) -> str | None:
+        return None  # this machine, and whatever is installed on it by now
+
     async def sweep(self) -> None:
         await asyncio.to_thread(_sweep, self._parent)
 

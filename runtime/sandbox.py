@@ -101,6 +101,12 @@ class Sandboxes(Protocol):
         other. Raises LayerRefused where nothing can be kept, SandboxError, and what `fill` raises.
         """
 
+    async def contents(self) -> str | None:
+        """Names what a new sandbox begins with: equal names are equal contents. None: nobody can tell.
+
+        Raises EngineUnavailable or ImageUnavailable.
+        """
+
     def visits(self, name: str) -> tuple[Visit, ...]:
         """What an open sandbox of this name did by the network since the last time this was asked."""
 

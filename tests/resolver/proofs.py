@@ -1,13 +1,13 @@
 """A repository whose patches are to be judged, for the tests of the proof."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from resolver.baseline import Bases
 from resolver.domain import Patch, SuiteRun, Verdict
 from resolver.suites.run import run_suite
-from resolver.suites.suite import Suite
-from resolver.validate import prove
+from resolver.suites.suite import Suite, Suites
+from resolver.validate import Heard, nobody, prove
 from resolver.workspace import Workspace, Workspaces
 from runtime.local import LocalSandboxes
 from tests.resolver.repositories import Repository, changed
@@ -38,9 +38,20 @@ class Proof:
         seconds: int = 60,
     ) -> Verdict:
         """On the patch that writes these files (None: deletes one)."""
-        patch = await changed(self.workspace, self.sandboxes, files, then)
-        before = suite and asyncio.create_task(self.run(suite, seconds=seconds))
-        return await prove(self.workspace, patch, suite, self.sandboxes, "proof", seconds, before)
+        return await self.judged(await self.patch(files, then), suite, seconds)
+
+    async def patch(self, files: dict[str, str | None], then: str = "true") -> Patch:
+        """The one that writes these files (None: deletes one) and runs a command."""
+        return await changed(self.workspace, self.sandboxes, files, then)
+
+    async def judged(
+        self, patch: Patch, suite: Suite | None = PYTEST, seconds: int = 60, heard: Heard = nobody
+    ) -> Verdict:
+        suites = Suites(all=(suite,), likely=suite) if suite else Suites()
+        async with Bases(self.workspace, self.sandboxes, "proof", seconds) as bases:
+            if suite:
+                await bases.begin(suite)
+            return await prove(self.workspace, patch, suites, self.sandboxes, "proof", seconds, bases, heard)
 
 
 Proven = Callable[[Mapping[str, str | bytes]], AbstractAsyncContextManager[Proof]]

@@ -66,36 +66,6 @@ async def test_a_weakened_test_is_no_fix(proven) -> None:
     assert (verdict.kind, verdict.newly_passing) == ("unproven", ())
 
 
-async def test_a_conftest_that_hides_failures_is_no_fix(proven) -> None:
-    hide = (
-        "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n"
-        "    out = yield\n    out.get_result().outcome = 'passed'\n"
-    )
-    async with proven({"calc.py": BUG, "tests/test_calc.py": FAILING}) as proof:
-        verdict = await proof.verdict({"conftest.py": hide})
-        assert verdict.after and verdict.after.failed == 0  # the trap works
-    assert (verdict.kind, verdict.newly_passing) == ("unproven", ())
-
-
-@pytest.mark.parametrize("outcome", ["", "<failure/>"])
-async def test_a_runner_that_the_patch_brings_along_is_no_fix(proven, outcome: str) -> None:
-    fake = f"""
-import os, shlex
-(path,) = [word[11:] for word in shlex.split(os.environ["PYTEST_ADDOPTS"]) if word.startswith("--junitxml=")]
-outcome = "" if "mended" in open("calc.py").read() else "{outcome}"
-tests = "<testcase classname='test_calc' file='test_calc.py' name='%s'>%s</testcase>"
-print("<testsuite>", tests % ("test_one", ""), tests % ("test_add", outcome), "</testsuite>", file=open(path, "w"))
-raise SystemExit(bool(outcome))
-"""
-    async with proven({"calc.py": BUG, "test_calc.py": FAILING}) as proof:
-        verdict = await proof.verdict({"pytest.py": fake, "calc.py": BUG + "# mended\n"})
-    assert verdict.after and verdict.after.failed == 0  # the trap works
-    assert verdict.kind == "unproven"
-    if outcome:
-        assert verdict.newly_passing == ("test_calc.py::test_add",)
-        assert verdict.reason == "The patch adds pytest.py, which can decide what the test runner reports."
-
-
 async def test_a_test_that_breaks_twice_is_a_regression(proven) -> None:
     async with proven({"calc.py": BUG, "tests/test_calc.py": FAILING}) as proof:
         verdict = await proof.verdict({"calc.py": MENDED.replace("return 1", "return 2")})
@@ -156,26 +126,26 @@ async def test_a_patch_that_makes_the_suite_hang_is_a_regression(proven) -> None
     ("base", "patched", "kind", "reason"),
     [
         (
-            "exit 1",
-            "exit 0",
+            "1",
+            "0",
             "fixed",
             "The test command failed without the patch and passed with it, as a whole.",
         ),
         (
-            "exit 0",
-            "exit 1",
+            "0",
+            "1",
             "regressed",
             "The test command passed without the patch and failed with it, twice.",
         ),
         (
-            "exit 0",
-            "exit 0 #",
+            "0",
+            "00",
             "unproven",
             "The test command passed without the patch and with it, and names no",
         ),
         (
-            "exit 2",
-            "exit 1",
+            "2",
+            "1",
             "unproven",
             "The test command failed without the patch and with it, and names no",
         ),
@@ -184,10 +154,9 @@ async def test_a_patch_that_makes_the_suite_hang_is_a_regression(proven) -> None
 async def test_a_command_without_a_report_speaks_by_its_exit_code(
     proven, base, patched, kind, reason
 ) -> None:
-    async with proven({"check.sh": base}) as proof:
-        verdict = await proof.verdict(
-            {"check.sh": patched}, Suite(command="sh check.sh", report="none", why="")
-        )
+    suite = Suite(command='exit "$(cat code)"', report="none", why="")
+    async with proven({"code": base}) as proof:
+        verdict = await proof.verdict({"code": patched}, suite)
     assert verdict.kind == kind and verdict.reason.startswith(reason)
 
 
@@ -197,7 +166,7 @@ async def test_a_command_that_fails_for_a_missing_test_only_is_no_fix(proven) ->
         verdict = await proof.verdict({"a": "changed", "tests/new.txt": "x"}, suite)
     assert (verdict.kind, verdict.reason) == (
         "unproven",
-        "The patch's own tests pass without the rest of it, so they do not show the mend.",
+        "The test command failed without the patch and with it, and names no single tests.",
     )
 
 

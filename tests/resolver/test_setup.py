@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from resolver import prose
+from resolver.baseline import Bases
 from resolver.circumstances import Prepared
 from resolver.settings import RepoConfig, repo_config
 from resolver.setup import Setup, find_setup, with_dependencies
 from resolver.suites.run import run_suite
+from resolver.suites.suite import Suites
 from resolver.validate import prove
 from resolver.workspace import Workspaces
 from runtime.actions import RunShell
@@ -229,7 +231,9 @@ async def test_tests_that_need_a_package_run_and_the_second_issue_starts_warm(he
         before = await run_suite(workspace, None, PYTEST, made, "base", 60)
         assert (before.passed, before.failed) == (1, 1)
         patch = await changed(workspace, made, {"pad.py": mended})
-        verdict = await prove(workspace, patch, PYTEST, made, "proof", 60, before)
+        async with Bases(workspace, made, "proof", 60) as bases:
+            suites = Suites(all=(PYTEST,), likely=PYTEST)
+            verdict = await prove(workspace, patch, suites, made, "proof", 60, bases)
         assert (verdict.kind, verdict.newly_passing) == ("fixed", ("test_pad.py::test_wide",))
 
     repository.commit({"README.md": "another issue\n"})
