@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 
 from resolver.errors import SettingsError
 from resolver.llm.settings import ModelSettings
+from resolver.suites.kind import Kind
 from resolver.tools.mcp_server import McpServer
 from runtime.egress import Network, Upstream, is_host_pattern, network_of_mirrors
 from runtime.frozen import Frozen
@@ -239,11 +240,32 @@ SENSITIVE = frozenset(
 )
 
 
+class ConfiguredSuite(Frozen):
+    """One of several ways to test a repository, or one with more to say than its command."""
+
+    command: str = Field(min_length=1)
+    """Shell command, run in `directory`."""
+    directory: str = ""
+    """Below the repository's root, such as `packages/web`."""
+    report: Kind | None = None
+    """The runner, where the command does not show it; `junit` when it writes to `$PATCHWRIGHT_REPORT`."""
+
+    @field_validator("directory")
+    @classmethod
+    def _below_the_root(cls, directory: str) -> str:
+        parts = directory.strip("/").split("/") if directory else []
+        if directory.startswith("/") or any(part in ("", ".", "..") for part in parts):
+            raise ValueError(
+                f"{directory} is not a directory below the repository's root such as packages/web"
+            )
+        return directory.rstrip("/")
+
+
 class RepoConfig(Frozen):
     """`.github/patchwright.toml` on the base branch: what maintainers say about their repository."""
 
-    test_command: str | None = None
-    """Shell command that runs the tests, at the repository root. None: found out (pytest)."""
+    test_command: str | tuple[ConfiguredSuite, ...] | None = None
+    """Shell command that runs the tests, at the repository root, or tables with one each. None: found out."""
     setup: str | tuple[str, ...] | None = None
     """Shell commands that install what the repository needs. None: `.github/patchwright/setup.sh`, or found out
     from its manifests. Empty: there is nothing to do."""

@@ -15,7 +15,7 @@ MAX_TESTS = 200_000
 MAX_ID = 2_000  # characters
 MAX_MESSAGE = 8_000  # characters; the end of a traceback names the exception
 
-_WORST: tuple[Result, ...] = ("failed", "error", "passed", "skipped")
+WORST: tuple[Result, ...] = ("failed", "error", "passed", "skipped")
 _OUTCOMES: dict[str, Result] = {"failure": "failed", "error": "error", "skipped": "skipped"}
 
 
@@ -29,6 +29,8 @@ class Report(Frozen):
     """What a failure or error said, by the same ids; its end, at most MAX_MESSAGE characters."""
     problem: str | None = None
     """Why this is no report, in one sentence; else None."""
+    output: str | None = None
+    """What the tests printed, where the runner wraps it for its report; else None."""
 
 
 def parse_junit(content: bytes) -> Report:
@@ -131,7 +133,7 @@ class _Reader:
         outcomes: list[Result] = self._outcomes or ["passed"]
         if test in self.results:
             outcomes = [*outcomes, self.results[test]]
-        self.results[test] = min(outcomes, key=_WORST.index)
+        self.results[test] = min(outcomes, key=WORST.index)
         if len(self.results) > MAX_TESTS:
             raise _Unfit(f"the test report holds more than {MAX_TESTS} tests")
         if self._open:

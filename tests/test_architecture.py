@@ -48,7 +48,7 @@ FENCES = {
     "uvicorn": {"bot/http.py", "demo/loopback.py"},
     "uvloop": {"bot/commandline.py"},
     "zmq": {"runtime/kernel_boot.py"},
-    "yaml": {"resolver/skills.py"},
+    "yaml": {"resolver/skills.py", "resolver/suites/workflows.py"},
 }
 """Each vendor and the files that may import it."""
 

@@ -4,23 +4,42 @@ import asyncio
 import re
 import secrets
 import shlex
+from pathlib import Path
 
 from resolver.domain import Patch, SuiteRun
 from resolver.errors import ProofUnavailable
 from resolver.settings import REPO_CONFIG_PATH
-from resolver.suites.suite import REPORT, Suite
-from resolver.testreport import MAX_REPORT, Report, parse_junit
+from resolver.suites.command import judging
+from resolver.suites.reports.collected import Unfit
+from resolver.suites.runners import HELPER, REPORT, RUNNERS, Runner
+from resolver.suites.suite import Suite
+from resolver.testreport import MAX_REPORT, Report
 from resolver.verdict import NOTHING_COLLECTED
 from resolver.workspace import Workspace
-from runtime.actions import MAX_SECONDS, Execute, ReadBytes
+from runtime.actions import MAX_SECONDS, Execute, ReadBytes, WriteBytes
 from runtime.errors import SandboxError
 from runtime.observations import Content, Executed
 from runtime.sandbox import Sandbox, Sandboxes
 
 TAIL = 20_000  # characters of a run's output that are kept
 PAGE = 4 << 20  # bytes; one ReadBytes
-MOST_SELECTED = 300  # tests on one command line; more than that, and everything is run
-PYTEST_OPTIONS = "-o junit_family=xunit1 --continue-on-collection-errors"  # xunit1 names the file of a test
+REPORTERS = Path(__file__).parent / "reporters"
+
+# $1: a directory for the report, $2: the command, $3: where it is run, $4: where its runner leaves reports.
+_BEGIN = 'mkdir -p -- "$1" && cd -- "./$3" && '
+_RUN = {
+    "file": _BEGIN + 'exec bash -c "$2" 2>&1',
+    "output": _BEGIN
+    + f'{{ bash -c "$2" 2>&1 | {{ head -c {MAX_REPORT + 1} >"$1/report"; cat >/dev/null; }}; code=${{PIPESTATUS[0]}}; '
+    + f'tail -c {4 * TAIL} -- "$1/report"; exit $code; }}',
+    # What lies there already was not written by this run.
+    "files": _BEGIN + 'find . -path "$4" -delete && exec bash -c "$2" 2>&1',
+}
+_GATHER = (
+    'cd -- "./$3" && find . -path "$4" -type f -print0 | sort -z | '
+    "while IFS= read -r -d '' file; do cat -- \"$file\"; printf '\\0'; done | "
+    f'head -c {MAX_REPORT + 1} >"$1/report"'
+)
 
 USAGE_ERROR = 4  # pytest's exit code, also for a conftest.py that cannot be imported
 COMPLAINT = re.compile(r"^(?:E  |.*\berror: )(.*)$", re.MULTILINE)
@@ -65,30 +84,38 @@ async def run_with_report(
 async def _run_in(
     sandbox: Sandbox, suite: Suite, seconds: int, only: tuple[str, ...]
 ) -> tuple[SuiteRun, Report]:
-    selected = tuple(map(suite.own, only)) if suite.selects and len(only) <= MOST_SELECTED else ()
-    command = f"{suite.command} {shlex.join(selected)}" if selected else suite.command
+    runner = RUNNERS.get(suite.report)
+    command = judging(suite.command, suite.report, tuple(map(suite.own, only)))
     # Outside of the work tree, and not to be guessed: a planted report is never taken for this run's.
-    directory = f"{sandbox.scratch}/{secrets.token_hex(16)}"
-    path = f"{directory}/report.xml"
-    environment = {
-        REPORT: path,
-        "PYTEST_ADDOPTS": f"--junitxml={shlex.quote(path)} {PYTEST_OPTIONS}",
-        "CI": "true",
-    }
-    script = 'mkdir -p -- "$1" && cd -- "./$3" && exec bash -c "$2" 2>&1'
+    place = f"{sandbox.scratch}/{secrets.token_hex(16)}"
+    path = f"{place}/report"
+    environment = {"CI": "true"}
+    if runner:
+        quoted = {"report": shlex.quote(path), "helper": shlex.quote(place)}
+        environment |= {REPORT: path, HELPER: place}
+        environment |= {name: value.format(**quoted) for name, value in runner.variables.items()}
+        if runner.helper:
+            content = await asyncio.to_thread((REPORTERS / runner.helper).read_bytes)
+            await sandbox.act(WriteBytes(path=f"{place}/{runner.helper}", content=content))
+    source = runner.source if runner else "file"
+    planted = runner.files if runner else ""
     seen = await sandbox.act(
         Execute(
-            argv=("bash", "-c", script, "bash", directory, command, suite.directory),
-            env=environment if suite.report != "none" else {"CI": "true"},
+            argv=("bash", "-c", _RUN[source], "bash", place, command, suite.directory, planted),
+            env=environment,
             timeout=min(seconds, MAX_SECONDS),
         )
     )
     if not isinstance(seen, Executed):
         raise ProofUnavailable(f"The tests' sandbox did not run the command: {seen}")
     report = Report()
-    if suite.report != "none" and seen.exit_code is not None:
-        report = _placed(await _report(sandbox, path), suite)
-    output = seen.stdout.decode(errors="replace")
+    if runner and seen.exit_code is not None:
+        if source == "files":
+            gather = ("bash", "-c", _GATHER, "bash", place, "", suite.directory, planted)
+            await sandbox.act(Execute(argv=gather, timeout=60))
+        report = await _report(sandbox, path, runner, f"{sandbox.root}/{suite.directory}")
+        report = _placed(report, suite)
+    output = report.output or seen.stdout.decode(errors="replace")
     problem = _problem(suite, seen.exit_code, report, output, seconds)
     run = SuiteRun(
         command=command,
@@ -113,7 +140,7 @@ def _placed(report: Report, suite: Suite) -> Report:
     )
 
 
-async def _report(sandbox: Sandbox, path: str) -> Report:
+async def _report(sandbox: Sandbox, path: str, runner: Runner, directory: str) -> Report:
     content = b""
     while True:
         seen = await sandbox.act(ReadBytes(path=path, offset=len(content), limit=PAGE))
@@ -121,7 +148,16 @@ async def _report(sandbox: Sandbox, path: str) -> Report:
             return Report(problem="the command left no test report")
         content += seen.content
         if not seen.content or len(content) >= min(seen.size, MAX_REPORT + 1):
-            return await asyncio.to_thread(parse_junit, content)
+            break
+    if len(content) > MAX_REPORT:
+        return Report(problem=f"the test report is larger than {MAX_REPORT // 1_000_000} MB")
+    try:
+        return await asyncio.to_thread(runner.read, content, directory)
+    except Unfit as exc:
+        return Report(problem=str(exc))
+    except ValueError as exc:
+        said = str(exc).partition("\n")[0][:200]
+        return Report(problem=f"the test report cannot be read ({said})")
 
 
 def _problem(suite: Suite, exit_code: int | None, report: Report, output: str, seconds: int) -> str | None:
@@ -136,12 +172,13 @@ def _problem(suite: Suite, exit_code: int | None, report: Report, output: str, s
             return "the test command was killed, perhaps for its memory"
     if suite.report == "none":
         return None
-    if "No module named pytest" in output and not report.results:
-        return f"pytest is not installed in the sandbox; add it to the image, or {mend}"
-    if suite.report == "pytest" and exit_code == NOTHING_COLLECTED:
-        return f"pytest found no tests; {mend}"
-    if suite.report == "pytest" and exit_code == USAGE_ERROR and (said := COMPLAINT.findall(output)):
-        return f"pytest ended before any test ({said[-1].strip()[:200]}); add what it lacks to the image, or {mend}"
+    if suite.report == "pytest" and not report.results:
+        if "No module named pytest" in output:
+            return f"pytest is not installed in the sandbox; add it to the image, or {mend}"
+        if exit_code == NOTHING_COLLECTED:
+            return f"pytest found no tests; {mend}"
+        if exit_code == USAGE_ERROR and (said := COMPLAINT.findall(output)):
+            return f"pytest ended before any test ({said[-1].strip()[:200]}); add what it lacks to the image, or {mend}"
     if report.problem:
         last = output.strip().rpartition("\n")[2].strip()[:200]
         return f"{report.problem} (exit code {exit_code}{f': {last}' if last else ''})"

@@ -1,16 +1,11 @@
 """A way to test a repository: the command, where it is run, and where the outcomes of its single tests come from."""
 
-import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
+from resolver.suites.command import selects
 from resolver.suites.kind import Kind
 from runtime.frozen import Frozen
-
-REPORT = "PATCHWRIGHT_REPORT"
-"""Variable that names the file where a test command may leave a JUnit XML report."""
-
-SIMPLE = re.compile(r"[^;&|<>()$`\n#]*\bpytest\b[^;&|<>()$`\n#]*")
 
 
 class Suite(Frozen):
@@ -30,7 +25,7 @@ class Suite(Frozen):
     @property
     def selects(self) -> bool:
         """Whether single tests, or test files, can be named."""
-        return self.report == "pytest" and SIMPLE.fullmatch(self.command) is not None
+        return selects(self.command, self.report)
 
     def own(self, test: str) -> str:
         """The test's id, or its file's path, as the runner in `directory` knows it."""
