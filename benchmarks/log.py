@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from benchmarks.context import output
 from benchmarks.measure import Result, report
 from resolver.domain import RunId
-from resolver.events import Call, Decided, Event, Observed, Usage
+from resolver.events import Call, Decided, Event, Observed, Told, Usage
 from resolver.log import FileLogs
 from runtime.actions import RunShell
 from runtime.observations import Ran
@@ -31,8 +31,8 @@ PAPER = "openhands-sdk"
 
 
 def events() -> list[Event]:
-    """Replies and their results in turn; the last call is unanswered, as in a run that was killed."""
-    made: list[Event] = []
+    """A brief, replies and their results in turn; the last call is unanswered, as in a run that was killed."""
+    made: list[Event] = [Told(text="The issue.", source="brief")]
     for step in range(EVENTS // 2):
         call = Call(id=f"c{step}", action=RunShell(command=f"python3 -m pytest tests/test_{step}.py -q"))
         made.append(Decided(thought=f"Step {step}.", calls=(call,), usage=Usage(model="m")))
