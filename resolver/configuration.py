@@ -20,7 +20,7 @@ LEFT_OUT = frozenset(
         # where things are: what the forge is, `Started` says
         *("github_api_url", "github_graphql_url", "github_server_url", "data", "ca_bundle"),
         # what begins a run, and what is said apart
-        *("label", "mention", "warm_pool", "transport", "model", "max_steps", "timeout", "max_usd"),
+        *("label", "warm_pool", "transport", "model", "max_steps", "timeout", "max_usd"),
     }
 )
 """Settings that are not recorded."""

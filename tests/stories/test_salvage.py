@@ -1,0 +1,334 @@
+"""Work that was paid for is never thrown away: however a run stops, its tree is on a branch and somebody can go on."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot import compose
+from bot.jobs import Cancelled, Failed, InlineQueue, Result
+from bot.progress import apologize, commenting
+from bot.rest import Pace
+from bot.worker import Worker
+from demo.model import Fault, Turn
+from resolver.domain import Commented, Delivered, Job, Outcome
+from resolver.events import Told
+from resolver.forge import Masked
+from resolver.kit import Kit
+from resolver.resolve import resolve
+from runtime.actions import CreateFile, RunShell
+from runtime.errors import EngineUnavailable
+from runtime.sandbox import Sandbox, Sandboxes
+from tests.resolver.repositories import Repository
+from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, Scene, written
+from tests.stories.minds import says
+from tests.stories.test_mind_questions import comment
+
+NO_CREDIT = Fault(
+    status=402,
+    body='{"error": {"message": "Your account has no credit left.", "code": "insufficient_quota"}}',
+)
+BRANCH = "patchwright/issue-1-after-1-steps"
+
+
+@dataclass
+class Service:
+    """The server's queue and worker, in this process."""
+
+    queue: InlineQueue
+    worker: Worker
+
+    async def done(self, job: Job) -> Result:
+        """What the job came to."""
+        await self.queue.put(job)
+        async with asyncio.timeout(90):
+            while (
+                (record := await self.queue.state(job.id)) is None
+                or record.state != "ended"
+                or record.result is None
+            ):
+                await asyncio.sleep(0.02)
+        return record.result
+
+
+@asynccontextmanager
+async def service(
+    scene: Scene, sandboxes: Callable[[Sandboxes], Sandboxes] = lambda own: own
+) -> AsyncIterator[Service]:
+    """The jobs of a scene done as `patchwright serve` does them."""
+    settings = compose.read_settings({}, scene.environment, None, None)
+    async with (
+        compose.kit(settings, trusted=False, say=print) as made,
+        compose.forge(settings, Pace(between_writes=0, first_pause=0.01)) as github,
+    ):
+        kit: Kit = replace(made, sandboxes=sandboxes(made.sandboxes))
+        forge = Masked(github, kit.secrets.mask)
+
+        async def work(job: Job) -> Outcome:
+            return await resolve(job, kit, forge, commenting(forge))
+
+        worker = Worker(work, lambda job, error: apologize(forge, job, error, kit), most_tries=1)
+        queue = InlineQueue()
+        task = asyncio.create_task(queue.work(worker.run))
+        try:
+            yield Service(queue, worker)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def broke_off(scene: Scene, *turns: Turn) -> str:
+    """What the thread reads of a run whose provider refuses the account after these turns."""
+    left = [NO_CREDIT]
+
+    def refuse(turn: int, body: dict[str, Any]) -> None:
+        if turn == len(turns) and left:
+            endpoint.fail(left.pop())
+
+    endpoint = await says(scene, *turns, Turn("Done.", DONE), on_request=refuse)
+    async with service(scene) as at_work:
+        assert isinstance(await at_work.done(scene.job()), Failed)
+    (comment,) = scene.comments
+    return comment
+
+
+@pytest.fixture
+def hooked(a_scene: Callable[..., Scene]) -> Scene:
+    scene = a_scene()
+    scene.world.hook("http://127.0.0.1:9/nobody", "none")
+    return scene
+
+
+async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to_go_on(hooked: Scene) -> None:
+    scene = hooked
+    told = await broke_off(scene, Turn("Mend.", FIX))
+    assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
+    first, kept, way, far, *_ = told.split("\n\n")
+    assert first.startswith("I had to stop before I could finish:") and "no credit left" in first
+    assert (
+        kept
+        == f"What was changed until then, 1 file, is on the branch `{BRANCH}`. No tests were run to judge it."
+    )
+    assert way == (
+        "**To go on** where it stopped, comment `@agent resume`. An operator can do it with "
+        f"`patchwright resolve --continue {scene.job().id}`."
+    )
+    assert far.startswith("It got this far: 1 step of `openai/scripted` · cost unknown")
+    assert scene.repo.pulls == ()
+
+
+async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scene) -> None:
+    scene = hooked
+    await broke_off(scene, Turn("Mend.", FIX))
+    asked = len(scene.endpoint.requests)
+    on = await comment(scene, "@agent resume, and test it")
+    endpoint = await says(scene, Turn("Test it.", NEW_TEST), Turn("Done.", DONE), Turn("Done.", DONE))
+    async with service(scene) as at_work:
+        outcome = await at_work.done(on)
+        assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed"
+        assert await at_work.worker.run(on, 1) == outcome, "the same trigger again"
+    assert asked == 2 and len(endpoint.requests) == 3
+    run = scene.trajectory(scene.job().id)
+    (heard,) = [event for event in run if isinstance(event, Told) and event.by == on.id]
+    assert heard.source == "resume" and "> and test it" in heard.text
+    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+
+
+async def test_doing_it_again_changes_nothing(hooked: Scene) -> None:
+    await broke_off(hooked, Turn("Mend.", FIX))
+    commit, comments = hooked.repo.bare.sha(BRANCH), hooked.comments
+    settings = compose.read_settings({}, hooked.environment, None, None)
+    async with compose.kit(settings, trusted=False, say=print) as kit, compose.forge(settings) as github:
+        error = RuntimeError(comments[0].partition(": ")[2].partition("\n")[0])
+        await apologize(Masked(github, kit.secrets.mask), hooked.job(), error, kit)
+    assert (hooked.repo.bare.sha(BRANCH), hooked.comments) == (commit, comments)
+
+
+async def test_who_stops_a_run_finds_its_work_and_how_to_go_on(hooked: Scene) -> None:
+    scene = hooked
+
+    async def stop(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1:
+            assert await at_work.queue.cancel(scene.job().id)
+            await asyncio.sleep(30)  # the model thinks; nobody waits for it
+
+    await says(scene, Turn("Mend.", FIX), Turn("Never.", DONE), on_request=stop)
+    async with service(scene) as at_work:
+        await at_work.queue.put(scene.job())
+        async with asyncio.timeout(120):
+            while not any("Somebody stopped me." in each for each in scene.comments):
+                await asyncio.sleep(0.05)
+        record = await at_work.queue.state(scene.job().id)
+        assert record is not None and record.result == Cancelled()
+    (told,) = scene.comments
+    assert told.startswith("I had to stop before I could finish: Somebody stopped me.")
+    assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
+
+
+class Going:
+    """An engine that goes away when it is told to."""
+
+    gone = False
+
+    def __init__(self, own: Sandboxes) -> None:
+        self._own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    @asynccontextmanager
+    async def open(self, name: str, **how: Any) -> AsyncIterator[Sandbox]:
+        if self.gone:
+            raise EngineUnavailable("The Docker engine does not answer.")
+        async with self._own.open(name, **how) as sandbox:
+            yield sandbox
+
+
+async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_work(hooked: Scene) -> None:
+    scene = hooked
+    engines: list[Going] = []
+
+    def going(own: Sandboxes) -> Sandboxes:
+        engines.append(Going(own))
+        return engines[-1]
+
+    def leave(turn: int, body: dict[str, Any]) -> None:
+        engines[0].gone = turn >= len(MENDED) - 1
+
+    await says(scene, *MENDED, on_request=leave)
+    async with service(scene, going) as at_work:
+        assert isinstance(await at_work.done(scene.job()), Failed)
+    (told,) = scene.comments
+    assert "The Docker engine does not answer." in told
+    assert (
+        "2 files, is on the branch `patchwright/issue-1-after-5-steps`. No tests were run to judge it."
+        in told
+    )
+    asked = len(scene.endpoint.requests)
+    on = await comment(scene, "@agent resume")
+    async with service(scene) as at_work:
+        outcome = await at_work.done(on)
+    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed"
+    assert len(scene.endpoint.requests) == asked, "the agent had nothing more to do"
+
+
+async def test_what_policy_forbids_is_not_on_the_branch_and_that_is_said(hooked: Scene) -> None:
+    workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
+    told = await broke_off(hooked, Turn("Mend.", FIX, workflow))
+    assert "Not put there:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in told
+    assert hooked.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
+
+
+async def test_a_tree_that_holds_a_secret_goes_nowhere_and_that_is_said(
+    hooked: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORY_API_KEY", "sk-story-4711-and-more")
+    reversed_key = CreateFile(path="notes.txt", content="sk-story-4711-and-more"[::-1])
+    told = await broke_off(hooked, Turn("Mend.", FIX, reversed_key))
+    assert "It is on no branch: notes.txt holds a secret of this installation." in told
+    assert hooked.repo.branches == ("main",)
+
+
+@pytest.mark.slow
+async def test_a_branch_that_cannot_be_made_does_not_keep_the_comment_away(hooked: Scene) -> None:
+    scene = hooked
+    left = [NO_CREDIT]
+
+    def refuse(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1 and left:
+            endpoint.fail(left.pop())
+            scene.world.refuse_next("GET", "/repos/acme/calc", status=403)
+
+    endpoint = await says(scene, Turn("Mend.", FIX), Turn("Done.", DONE), on_request=refuse)
+    async with service(scene) as at_work:
+        assert isinstance(await at_work.done(scene.job()), Failed)
+    (told,) = scene.comments
+    assert "It could not be put on a branch:" in told and "is in the run's log." in told
+    assert "comment `@agent resume`" in told
+
+
+async def test_at_a_limit_that_left_nothing_to_propose_resume_counts_anew(hooked: Scene) -> None:
+    scene = hooked
+    scene.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
+    look = RunShell(command="cat calc.py")
+    await says(scene, Turn("Look.", look), Turn("Look.", RunShell(command="ls")))
+    async with service(scene) as at_work:
+        assert isinstance(await at_work.done(scene.job()), Commented)
+    (told,) = scene.comments
+    assert "The limit of 2 replies of the model is reached." in told and "`@agent resume`" in told
+    await says(scene, Turn("Mend.", FIX), Turn("Test it.", NEW_TEST))
+    async with service(scene) as at_work:
+        outcome = await at_work.done(await comment(scene, "@agent resume"))
+    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed"
+    assert scene.trajectory(scene.job().id).spent().steps == 4
+
+
+@pytest.mark.slow
+async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hooked: Scene) -> None:
+    scene = hooked
+    thinking = asyncio.Event()
+
+    async def think(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1:
+            thinking.set()
+            await asyncio.sleep(60)
+
+    await says(scene, Turn("Mend.", FIX), Turn("Never.", DONE), on_request=think)
+    delivery = await scene.world.label(scene.issue, "fix-me", by="maintainer")
+    (scene.data / "event.json").write_text(json.dumps(written(delivery)))
+    process = await scene.cli(
+        "action",
+        environment={
+            "GITHUB_EVENT_NAME": "issues",
+            "GITHUB_EVENT_PATH": str(scene.data / "event.json"),
+            "GITHUB_OUTPUT": str(scene.data / "output"),
+            "GITHUB_STEP_SUMMARY": str(scene.data / "summary.md"),
+        },
+    )
+    async with asyncio.timeout(120):
+        await thinking.wait()
+    process.send_signal(signal.SIGINT)  # as the runner does
+    async with asyncio.timeout(30):
+        await process.communicate()
+    assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
+    (told,) = scene.comments
+    assert "The workflow was cancelled." in told
+    assert "The run's log was on the workflow's machine and is gone with it" in told
+    assert "cancelled" in (scene.data / "output").read_text()
+
+
+@pytest.mark.parametrize("stop", ["a signal", pytest.param("an error", marks=pytest.mark.slow)])
+async def test_at_the_command_line_the_patch_so_far_is_written_where_it_was_wanted(
+    scene: Scene, tmp_path: Path, stop: str
+) -> None:
+    made = Repository(tmp_path / "calc")
+    made.commit({"calc.py": CODE})
+    issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
+    issue.write_text("add() subtracts\n")
+    thinking = asyncio.Event()
+
+    async def think(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1 and stop == "an error":
+            endpoint.fail(NO_CREDIT)
+        elif turn == 1:
+            thinking.set()
+            await asyncio.sleep(60)
+
+    endpoint = await says(scene, Turn("Mend.", FIX), Turn("Never.", DONE), on_request=think)
+    start = ("resolve", "--repo", str(made.path), "--issue", str(issue), "--out", str(fix))
+    process = await scene.cli(*start)
+    async with asyncio.timeout(120):
+        if stop == "a signal":
+            await thinking.wait()
+            process.send_signal(signal.SIGINT)
+        _, error = await process.communicate()
+    (run,) = scene.runs
+    assert "+    return a + b" in fix.read_text()
+    assert f"What was changed so far is in {fix}; no tests were run to judge it." in error.decode()
+    assert f"patchwright resolve --continue {run}" in error.decode()
