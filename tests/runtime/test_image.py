@@ -12,9 +12,9 @@ from packaging.utils import canonicalize_name
 from runtime import VERSION
 from runtime import image as image_module
 from runtime.errors import ImageUnavailable
-from runtime.image import Bundle, Layer, PluginBundle, archive, folder_hash, split_reference
+from runtime.image import UID, Bundle, Layer, PluginBundle, archive, folder_hash, split_reference
 from runtime.plugins import PLUGINS
-from runtime.recipes import make_bundle
+from runtime.recipes import make_browser, make_bundle
 
 LAYER = Layer("debian:bookworm-slim", "sha256:1", "patchwright-bundle:1")
 
@@ -157,6 +157,10 @@ def test_what_the_programs_in_the_container_import_is_there_and_nothing_else_of_
 
 def test_our_interpreter_looks_where_the_plugins_keep_their_libraries() -> None:
     assert make_bundle.PLUGINS == PLUGINS
+
+
+def test_the_browsers_driver_finds_its_code_compiled_for_the_sandboxs_user() -> None:
+    assert make_browser.SANDBOX_USER == UID
 
 
 def test_the_archive_holds_the_folder() -> None:
