@@ -90,8 +90,8 @@ class Settings(ModelSettings):
 
     max_files: int = Field(default=100, ge=1)
     """Files that a patch may change; of one that changes more, nothing is proposed."""
-    max_patch_mb: int = Field(default=4, ge=1, le=50)
-    """Megabytes of a patch, and of what it adds to the tree. GitHub takes no file above 100 MB."""
+    max_patch_mb: float = Field(default=4, gt=0, le=4)
+    """Megabytes of a patch, and of what it adds to the tree; more than 4 do not leave a sandbox."""
     allow_paths: tuple[str, ...] = ()
     """Patterns of paths that are otherwise left to maintainers, such as `.github/workflows/*`. In the environment: with
     commas."""
