@@ -289,6 +289,7 @@ async def probe(options: argparse.Namespace) -> int:
 
 async def demo(options: argparse.Namespace) -> int:
     """The first command of the README."""
+    from bot.sandboxes import sandbox_kind
     from demo.run import demo as play
     from demo.run import fresh_directory
 
@@ -297,7 +298,7 @@ async def demo(options: argparse.Namespace) -> int:
     data = _absolute(options.keep) if options.keep else fresh_directory(kept)
     wanted = {"sandbox": options.sandbox, "data": data, "plugins": "none"}
     settings = compose.read_settings(wanted, compose.only(environ, compose.FOR_IMAGES), None, None)
-    sandbox, why = await compose.sandbox_kind(settings, _to_stderr)
+    sandbox, why = await sandbox_kind(settings, environ, _to_stderr)
     return await play(sandbox, why, data, environ, as_json=options.json)
 
 

@@ -5,21 +5,18 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from bot.terminal import Narrator
 from resolver.errors import ForgeError, SettingsError, Unauthorized
 from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environment, from_machine, from_toml
-from runtime.errors import EngineUnavailable, ImageUnavailable
 
 if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
     from bot.github import GitHubForge
@@ -27,8 +24,6 @@ if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
     from resolver.kit import Kit
     from resolver.log import Listener
     from resolver.secrets import Secrets
-    from runtime.docker import DockerSandboxes
-    from runtime.sandbox import Sandboxes
 
 FILE = "patchwright.toml"
 FOR_IMAGES = ("PATCHWRIGHT_IMAGE", "PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", *STANDARD)
@@ -109,6 +104,7 @@ async def kit(
             "PATCHWRIGHT_MODEL is not set: name the model to use, such as anthropic/claude-sonnet-4-5 (or --model)."
         )
     from bot.models import hearing, models
+    from bot.sandboxes import sandboxes_for
     from resolver.kit import Kit
     from resolver.lending import read_secrets
     from resolver.log import FileLogs
@@ -120,7 +116,7 @@ async def kit(
     secrets = secrets_of(settings, environment())
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))
-    sandboxes = await _sandboxes(settings, trusted=trusted, say=say)
+    sandboxes = await sandboxes_for(settings, environment(), trusted=trusted, say=say)
     by_purpose = models(settings)
     try:
         yield Kit(
@@ -137,101 +133,6 @@ async def kit(
         )
     finally:
         await sandboxes.close()
-
-
-async def _sandboxes(settings: Settings, *, trusted: bool, say: Callable[[str], object]) -> "Sandboxes":
-    if settings.sandbox == "local":
-        return _local(settings)
-    try:
-        return await docker_sandboxes(settings, say, settings.warm_pool)
-    except (EngineUnavailable, ImageUnavailable) as exc:
-        if settings.sandbox == "docker":
-            raise
-        if trusted:
-            say(f"NOTICE: {exc} Using the local sandbox: a directory on this machine, and no wall around it.")
-            return _local(settings)
-        raise type(exc)(
-            f"{exc} To let a model run commands on this machine without a wall, say so: --sandbox local"
-        ) from exc
-
-
-async def docker_sandboxes(
-    settings: Settings, say: Callable[[str], object], warm: int = 0
-) -> "DockerSandboxes":
-    """Docker, reached and with its image built; `warm` sandboxes are started ahead.
-
-    Raises EngineUnavailable or ImageUnavailable.
-    """
-    from bot.network import egress
-    from runtime.docker import DockerSandboxes
-    from runtime.sandbox import SandboxSpec
-
-    spec = SandboxSpec(
-        image=settings.image,
-        memory_mb=settings.memory_mb,
-        cpus=settings.cpus,
-        pids=settings.pids,
-        disk_mb=settings.disk_mb,
-    )
-    building = iter([f"Building the sandbox's image on {settings.image} (once) ..."])
-
-    def progress(_: str) -> None:
-        if line := next(building, None):
-            say(line)
-
-    host = environment().get("DOCKER_HOST", "")
-    sandboxes = DockerSandboxes(
-        spec,
-        engine_url=host if host.startswith("ssh://") else None,  # the others are read by the client itself
-        ca_bundle=settings.ca_bundle,
-        package_index=settings.package_index,
-        progress=progress,
-        logs=settings.data / "builds",
-        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
-        egress=egress(settings),
-        transport=settings.transport,
-        warm=warm,
-        whose=str(settings.data.resolve()),
-        plugins=settings.plugins,
-        notice=say,
-    )
-    await sandboxes.prepare()
-    return sandboxes
-
-
-async def sandbox_kind(
-    settings: Settings, say: Callable[[str], object]
-) -> tuple[Literal["docker", "local"], str | None]:
-    """Which sandbox the demo uses, and why it is not Docker."""
-    if settings.sandbox == "local":
-        return "local", None
-    try:
-        await (await docker_sandboxes(settings, say)).close()
-    except (EngineUnavailable, ImageUnavailable) as exc:
-        if settings.sandbox == "docker":
-            raise
-        return "local", str(exc)
-    return "docker", None
-
-
-def _local(settings: Settings) -> "Sandboxes":
-    from runtime.local import LocalSandboxes
-
-    host = dict(environment())
-    if not _can_run_pytest(host.get("PATH")):
-        # pytest came with us, so that Python tests can be run where the machine has none.
-        host["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), host.get("PATH")]))
-    return LocalSandboxes(
-        settings.data / "sandboxes", host, settings.ca_bundle, settings.package_index, settings.plugins
-    )
-
-
-def _can_run_pytest(path: str | None) -> bool:
-    python = shutil.which("python3", path=path)
-    if python is None:
-        return False
-    asked = subprocess.run([python, "-c", "import pytest"], capture_output=True, timeout=20, check=False)
-    return asked.returncode == 0
 
 
 def own_secrets(settings: Settings) -> list[str]:
@@ -321,10 +222,14 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
 
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
     """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
+    from bot.limits import limited
     from bot.progress import apologize, commenting
+    from bot.redis.ledger import Ledger
     from bot.redis.log import SharedLogs
     from bot.work import check
     from bot.work import work as run
+    from resolver.domain import JobId, Spent
+    from resolver.errors import LogError
     from resolver.forge import Masked
     from resolver.llm.litellm import warm
     from resolver.log import FileLogs
@@ -337,16 +242,26 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         github = await stack.enter_async_context(forge(settings))
         await greet(github, say)
         logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
-        stack.push_async_callback(logs.close)
+        ledger = Ledger(settings.redis_url or "")
+        for store in (logs, ledger):
+            stack.push_async_callback(store.close)
         made = replace(await stack.enter_async_context(kit(settings, trusted=False, say=say)), logs=logs)
         masked = Masked(github, made.secrets.mask)
         reporting = commenting(masked)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
+
+        def spent(job: JobId) -> Spent:
+            try:
+                return logs.read(job).spent()
+            except LogError:  # it has not begun
+                return Spent()
+
         stopped = await run(
             settings,
-            lambda job: resolve(job, made, masked, reporting),
+            limited(lambda job: resolve(job, made, masked, reporting), ledger, masked, settings, spent),
             lambda job, error: apologize(masked, job, error, made),
+            ended=lambda job, result: ledger.end(job, result, spent(job)),
             sole=sole,
         )
         sweeping.cancel()

@@ -44,23 +44,17 @@ Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
 
 
 class Receiver:
-    """The ASGI application; `pages` are what else can be read, by path."""
+    """The ASGI application."""
 
-    def __init__(
-        self,
-        store: Store,
-        secret: str,
-        pages: Mapping[str, Page] | None = None,
-        *,
-        body_seconds: float = BODY_SECONDS,
-    ) -> None:
+    def __init__(self, store: Store, secret: str, *, body_seconds: float = BODY_SECONDS) -> None:
         self._store = store
         self._secret = secret.encode()
-        self._pages = pages or {}
         self._body_seconds = body_seconds
         self._held = 0
         self.counts: dict[str, int] = {}
         """Deliveries by what became of them."""
+        self.pages: Mapping[str, Page] = {}
+        """What else can be read, by path."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,9 +63,9 @@ class Receiver:
         if path == "/webhook" and method == "POST":
             status, said = await self._delivery(dict(scope["headers"]), receive)
             await _answer(send, status, "application/json", json.dumps(said).encode(), hang_up=_cut(status))
-        elif (page := self._pages.get(path)) is not None and method in ("GET", "HEAD"):
+        elif (page := self.pages.get(path)) is not None and method in ("GET", "HEAD"):
             await _answer(send, *await page())
-        elif path == "/webhook" or path in self._pages:
+        elif path == "/webhook" or path in self.pages:
             await _answer(send, 405, "text/plain", b"That is not how this address is asked.\n", hang_up=True)
         else:
             await _answer(send, 404, "text/plain", b"There is nothing here.\n", hang_up=True)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from bot.child import dying_with_us, stop
@@ -19,7 +20,9 @@ from bot.errors import QueueDown, WorkerFailed
 from bot.http import Server, listening, url_of
 from bot.receiver import Page, Receiver
 from bot.redis.inbox import Inbox
+from bot.redis.ledger import Ledger
 from bot.redis.presence import Presence
+from bot.redis.queue import ArqQueue
 from bot.signals import signals
 from bot.work import READY
 from resolver.errors import SettingsError
@@ -61,8 +64,10 @@ async def serve(
     secret = webhook_secret(settings)
     ready = asyncio.Event()
     with listening(host, port) as socket, signals() as told:
-        async with _redis(settings) as url, _stores(url) as (inbox, presence):
-            server = Server(Receiver(inbox, secret, _pages(inbox, presence)))
+        async with _redis(settings) as url, Stores.opened(url) as stores:
+            receiver = Receiver(stores.inbox, secret)
+            receiver.pages = _pages(stores, receiver.counts)
+            server = Server(receiver)
             serving = asyncio.create_task(server.serve(sockets=[socket]))
             keeping = asyncio.create_task(_keep(worker, {**environment, "REDIS_URL": url}, ready))
             waiting = asyncio.create_task(ready.wait())
@@ -91,29 +96,56 @@ async def _redis(settings: Settings) -> AsyncIterator[str]:
         yield url
 
 
-@contextlib.asynccontextmanager
-async def _stores(url: str) -> AsyncIterator[tuple[Inbox, Presence]]:
-    inbox, presence = Inbox(url), Presence(url)
-    try:
-        yield inbox, presence
-    finally:
-        await inbox.close()
-        await presence.close()
+@dataclass(frozen=True)
+class Stores:
+    """What the receiver's pages are read from."""
+
+    inbox: Inbox
+    presence: Presence
+    queue: ArqQueue
+    ledger: Ledger
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(cls, url: str) -> AsyncIterator["Stores"]:
+        stores = cls(Inbox(url), Presence(url), ArqQueue(url), Ledger(url))
+        try:
+            yield stores
+        finally:
+            for store in (stores.inbox, stores.presence, stores.queue, stores.ledger):
+                await store.close()
 
 
-def _pages(inbox: Inbox, presence: Presence) -> dict[str, Page]:
+def _pages(stores: Stores, deliveries: Mapping[str, int]) -> dict[str, Page]:
     async def alive() -> tuple[int, str, bytes]:
         return _json(200, {"version": _version()})
 
     async def ready() -> tuple[int, str, bytes]:
         try:
-            workers = await presence.workers()
+            workers = await stores.presence.workers()
         except QueueDown:
             workers = 0
-        found = {"redis": await inbox.healthy(), "worker": workers > 0}
+        found = {"redis": await stores.inbox.healthy(), "worker": workers > 0}
         return _json(200 if all(found.values()) else 503, {"version": _version(), **found})
 
-    return {"/healthz": alive, "/readyz": ready}
+    async def metrics() -> tuple[int, str, bytes]:
+        from bot.metrics import CONTENT_TYPE, Figures, exposition
+
+        try:
+            jobs, oldest = await stores.queue.waiting()
+            figures = Figures(
+                deliveries=deliveries,
+                counts=await stores.ledger.counts(),
+                inbox=await stores.inbox.size(),
+                jobs=jobs,
+                oldest_seconds=oldest,
+                workers=await stores.presence.workers(),
+            )
+        except QueueDown as exc:
+            return 503, "text/plain; charset=utf-8", f"{exc}\n".encode()
+        return 200, CONTENT_TYPE, exposition(figures)
+
+    return {"/healthz": alive, "/readyz": ready, "/metrics": metrics}
 
 
 def _json(status: int, said: Mapping[str, object]) -> tuple[int, str, bytes]:

@@ -1,20 +1,24 @@
 """The process that works: it deals with deliveries and does jobs, beside any number of others like it."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from bot.errors import QueueDown
 from bot.intake import Intake
+from bot.jobs import STOPPED, Again, Cancelled, Handler, Result
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
 from bot.signals import signals
 from bot.triggers import Triggers
 from bot.worker import Apologize, Resolve, Worker
+from resolver.domain import Job, JobId
 from resolver.errors import SettingsError
 from resolver.settings import Settings
 
@@ -37,22 +41,24 @@ async def work(
     resolve: Resolve,
     apologize: Apologize,
     *,
+    ended: Callable[[JobId, Result], Awaitable[None]] | None = None,
     sole: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Take what is asked for from Redis and do it, until SIGTERM or SIGINT; which it was.
 
-    `sole`: nobody else works on this Redis. What runs at the end goes back into the queue, and on elsewhere or at
+    `ended` hears what a job came to, and may hear it again. `sole`: nobody else works on this Redis.
+    What runs at the end goes back into the queue, and on elsewhere or at
     the next start. Raises SettingsError.
     """
     url = check(settings)
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    queue, inbox = ArqQueue(url, sole=sole), Inbox(url)
+    queue, inbox = ArqQueue(url, sole=sole, at_once=settings.jobs_at_once), Inbox(url)
     presence = Presence(url)
     with signals() as told:
         tasks: list[asyncio.Future[Any]] = [
-            asyncio.create_task(queue.work(Worker(resolve, apologize).run)),
+            asyncio.create_task(queue.work(_telling(Worker(resolve, apologize).run, ended))),
             asyncio.create_task(Intake(inbox, queue, rules, name).run()),
             asyncio.create_task(presence.keep(name)),
         ]
@@ -62,9 +68,28 @@ async def work(
         finally:
             for task in tasks:
                 task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
             for store in (queue, inbox, presence):
                 await store.close()
-    if faults := [end for end in ended if isinstance(end, Exception)]:
+    if faults := [end for end in ends if isinstance(end, Exception)]:
         raise faults[0]  # a fault of ours: let it be seen
     return told.result()
+
+
+def _telling(handler: Handler, ended: Callable[[JobId, Result], Awaitable[None]] | None) -> Handler:
+    if ended is None:
+        return handler
+
+    async def told(job: Job, tries: int) -> Result | Again:
+        try:
+            result = await handler(job, tries)
+        except asyncio.CancelledError as exc:
+            if STOPPED in exc.args:
+                await asyncio.wait((asyncio.ensure_future(ended(job.id, Cancelled())),))
+            raise
+        if not isinstance(result, Again):
+            with contextlib.suppress(QueueDown):  # a figure is lost, and nothing else
+                await ended(job.id, result)
+        return result
+
+    return told

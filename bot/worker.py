@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from bot.errors import QueueDown
 from bot.jobs import STOPPED, Again, Failed, Result
 from resolver.domain import Job, Outcome
 from resolver.errors import Interrupted, RateLimited, ResolverError
@@ -92,7 +93,7 @@ class Worker:
 
 def may_be_retried(error: Exception) -> bool:
     """Whether another try makes sense; what nobody thought of is a fault of ours, and stays one."""
-    return isinstance(error, Interrupted) or (
+    return isinstance(error, Interrupted | QueueDown) or (
         isinstance(error, ResolverError | SandboxError) and error.retryable
     )
 

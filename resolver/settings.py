@@ -133,6 +133,14 @@ class Settings(ModelSettings):
     """Replies of the model for each question that is handed to an investigator; as above. 0: none is handed on."""
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Dollars in one run, where the price of the model is known."""
+    user_runs_per_day: int = Field(default=50, ge=1)
+    """Runs that one person may ask a server for in a day (UTC)."""
+    repository_runs_per_day: int = Field(default=100, ge=1)
+    """Runs that may be asked of a server for one repository in a day."""
+    usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
+    """Dollars that all runs of a server may cost in a day: none is begun beyond it."""
+    jobs_at_once: int = Field(default=2, ge=1, le=64)
+    """Runs that one worker does at a time; each has a sandbox of its own."""
     timeout: int = Field(default=3600, ge=10)
     """Seconds of one run, proof included."""
     test_timeout: int = Field(default=900, ge=1, le=1800)

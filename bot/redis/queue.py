@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, cast
@@ -92,6 +94,17 @@ class ArqQueue:
         except ValidationError as exc:  # of another version of ours
             log.error("a job's record is unreadable", extra={"job": job, "faults": exc.error_count()})
             return None
+
+    async def waiting(self) -> tuple[dict[str, int], float]:
+        """Jobs that have not ended by their state, and how many seconds the next one waits for a worker."""
+        with redis_errors():
+            names = await self._open()
+            stored = await self._redis.mget([_record(name) for name in names]) if names else []
+            first = await self._redis.zrange(QUEUE, 0, 0, withscores=True)
+        states: Counter[str] = Counter(Record.model_validate_json(text).state for text in stored if text)
+        due = first[0][1] / 1000 if first else time.time()
+        ahead = -AHEAD.total_seconds() if due < time.time() + AHEAD.total_seconds() / 2 else 0.0
+        return dict(states), max(0.0, time.time() - due - ahead)
 
     async def healthy(self) -> bool:
         try:

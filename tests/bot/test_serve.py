@@ -190,6 +190,18 @@ async def test_a_server_whose_redis_is_away_says_so_and_takes_nothing(short_tmp:
             assert await server.process.wait() == 0
 
 
+async def test_the_figures_of_a_server_can_be_scraped(short_tmp: Path) -> None:
+    async with running(short_tmp) as server:
+        await server.deliver()
+        await written(short_tmp / "begun", 1)
+        async with httpx.AsyncClient() as http:
+            answer = await http.get(f"{server.url}/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        lines = set(answer.text.splitlines())
+        assert {'patchwright_deliveries_total{came_to="stored"} 1.0', "patchwright_workers 1.0"} <= lines
+        assert 'patchwright_jobs{state="running"} 1.0' in lines
+
+
 async def never(*_: object) -> None:
     raise AssertionError("nothing was asked")
 

@@ -1,0 +1,14 @@
+"""What the bot says beyond a run's own words; the sentences are in `templates/`."""
+
+from decimal import Decimal
+from typing import Literal
+
+from resolver.prose import reply
+
+OverLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day"]
+"""A setting whose limit is reached."""
+
+
+def over_limit(reason: OverLimit, asked: int, limit: int | Decimal) -> str:
+    """Why a run is not begun today."""
+    return reply("over_limit.md.j2", reason=reason, asked=asked, limit=limit).strip().replace("\n", " ")

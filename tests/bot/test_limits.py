@@ -1,0 +1,123 @@
+"""What may be asked for in a day is limited, what has begun goes on, and everything is counted once."""
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from bot.embedded import embedded_redis
+from bot.jobs import Failed
+from bot.limits import limited
+from bot.metrics import Figures, exposition
+from bot.redis.ledger import Ledger
+from resolver.domain import Job, JobId, Outcome, Refused, Spent, User
+from resolver.settings import Settings
+from tests.bot.jobs import DONE, job
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+async def ledger(short_tmp: Path) -> AsyncIterator[Ledger]:
+    async with embedded_redis(short_tmp) as url:
+        made = Ledger(url)
+        yield made
+        await made.close()
+
+
+class Said:
+    """A forge of which only the words are wanted."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    async def say(self, repo: object, number: int, tag: str, body: str) -> str:
+        self.words.append(body)
+        return "url"
+
+
+class Asked:
+    """What gets through the limits, and what it costs."""
+
+    def __init__(self, ledger: Ledger, settings: Settings) -> None:
+        self.said, self.done = Said(), list[JobId]()
+        self.costs: dict[JobId, Spent] = {}
+        self.ask = limited(self._resolve, ledger, self.said, settings, self._spent)  # type: ignore[arg-type]
+
+    async def _resolve(self, asked: Job) -> Outcome:
+        self.done.append(asked.id)
+        self.costs[asked.id] = Spent(usd=Decimal("0.60"), steps=3)
+        return DONE
+
+    def _spent(self, run: JobId) -> Spent:
+        return self.costs.get(run, Spent())
+
+
+def named(number: int, **but: object) -> Job:
+    return job(f"acme-sample-{number}-00000000000{number}", number=number, **but)
+
+
+async def test_a_person_may_ask_so_often_in_a_day_and_is_told_when_it_is_enough(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, user_runs_per_day=2))
+    for number in (1, 2):
+        assert await asked.ask(named(number)) == DONE
+    assert await asked.ask(named(2)) == DONE  # the same one again, as after a kill
+    refused = await asked.ask(named(3))
+    assert isinstance(refused, Refused)
+    assert await asked.ask(named(4, requester=User(id=6, login="other"))) == DONE
+    assert asked.said.words == [
+        "I did not start on this: you have asked for 3 runs today, and 2 are the limit (setting "
+        "`user_runs_per_day`). Ask again after midnight (UTC), or ask whoever runs me for more.\n"
+    ]
+
+
+async def test_a_repository_has_a_limit_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, repository_runs_per_day=1))
+    assert await asked.ask(named(1)) == DONE
+    refused = await asked.ask(named(2, requester=User(id=6, login="other")))
+    assert isinstance(refused, Refused)
+    assert "2 runs were asked for in this repository today" in refused.explanation
+
+
+async def test_the_days_dollars_are_a_limit_and_what_has_begun_goes_on(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, usd_per_day=Decimal("1.00")))
+    assert [await asked.ask(named(number)) for number in (1, 2)] == [DONE, DONE]  # 0.60, then 1.20
+    refused = await asked.ask(named(3))
+    assert isinstance(refused, Refused)
+    assert refused.explanation.startswith("what I may spend in a day is spent (setting `usd_per_day`: 1.00).")
+    assert await asked.ask(named(2)) == DONE
+
+
+async def test_what_a_job_came_to_is_counted_once_and_can_be_scraped(ledger: Ledger) -> None:
+    spent = Spent(usd=Decimal("0.25"), prompt_tokens=1000, completion_tokens=50, steps=4)
+    for _ in range(2):
+        await ledger.end(named(1).id, DONE, spent)
+    await ledger.end(named(2).id, Failed(error="the engine is gone"), Spent())
+    figures = Figures(
+        deliveries={"stored": 3, "forged": 1},
+        counts=await ledger.counts(),
+        inbox=2,
+        jobs={"queued": 1},
+        oldest_seconds=12.5,
+        workers=1,
+    )
+    lines = exposition(figures).decode().splitlines()
+    assert {
+        'patchwright_deliveries_total{came_to="stored"} 3.0',
+        'patchwright_deliveries_total{came_to="forged"} 1.0',
+        "patchwright_inbox_deliveries 2.0",
+        'patchwright_jobs{state="queued"} 1.0',
+        "patchwright_queue_oldest_seconds 12.5",
+        "patchwright_workers 1.0",
+        'patchwright_job_endings_total{ending="refused"} 1.0',
+        'patchwright_job_endings_total{ending="failed"} 1.0',
+        "patchwright_spent_dollars_total 0.25",
+        'patchwright_tokens_total{kind="prompt"} 1000.0',
+        "patchwright_steps_total 4.0",
+        "patchwright_infrastructure_success_ratio 0.5",
+    } <= set(lines)
