@@ -25,7 +25,7 @@ from runtime.sandbox import Sandbox, Sandboxes
 logger = logging.getLogger(__name__)
 
 SCRIPT = ".github/patchwright/setup.sh"
-TAIL = 600  # characters of a failed command's output
+TAIL = 300  # characters of a failed command's output; the reply that tells of it takes no more
 READ = 1 << 20  # bytes of a manifest
 
 # What decides which dependencies there are. A change in any of them makes a new layer.
@@ -274,4 +274,12 @@ class _Run:
             said = seen.stdout.decode(errors="replace") if isinstance(seen, Executed) else str(seen)
             self.visits += self._sandboxes.visits(self._name)
             refused = {visit.host: visit.refused for visit in self.visits if visit.refused}
-            raise SetupFailed(prose.setup_failed(step.command, code, said.strip()[-TAIL:], refused))
+            raise SetupFailed(prose.setup_failed(step.command, code, last_lines(said.strip()), refused))
+
+
+def last_lines(said: str) -> str:
+    """At most TAIL characters from the end of what a command said, from the start of a line, or else of a word."""
+    if len(said) <= TAIL:
+        return said
+    end = said[-TAIL:]
+    return end.partition("\n")[2] or end.partition(" ")[2] or end

@@ -20,6 +20,7 @@ WINDOW = 400  # lines
 LARGEST = 5 << 20  # bytes of a file that can be viewed or edited
 REMEMBERED = 32 << 20  # bytes of former contents kept for undo
 _SEARCHED = 20_000  # lines looked through for something similar
+_COUNTED = 1_000  # places of a text that is to be replaced, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,10 @@ class Editor:
             raise Unfit("not_found", _nearest(text.body, old, action.path))
         if len(found) > 1:
             at = ", ".join(str(text.body.count("\n", 0, start) + 1) for start in found[:20])
+            least = "at least " if len(found) == _COUNTED else ""
             raise Unfit(
                 "ambiguous",
-                f"old occurs {len(found)} times in {action.path}, at lines {at}: "
+                f"old occurs {least}{len(found):,} times in {action.path}, at lines {at}: "
                 "include more of the lines around the one you mean",
             )
         body = text.body[: found[0]] + new + text.body[found[0] + len(old) :]
@@ -234,7 +236,7 @@ def _occurrences(body: str, part: str) -> list[int]:
     """Where a text occurs, overlapping ones too: "aa" is twice in "aaa"."""
     found: list[int] = []
     at = body.find(part)
-    while at >= 0 and len(found) < 1000:
+    while at >= 0 and len(found) < _COUNTED:
         found.append(at)
         at = body.find(part, at + 1)
     return found

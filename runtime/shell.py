@@ -142,7 +142,7 @@ class Shell:
         except TimeoutError:
             if not going.interactive:
                 killed = True
-                notes.append(f"killed at its timeout of {timeout:g} s, with everything it had started")
+                notes.append(_killed(timeout))
                 await bash.interrupt(ended, going.older)
         finally:
             self._going = None
@@ -203,6 +203,14 @@ def _occupied(command: str) -> str:
     return (
         f"the shell still runs the interactive command `{line}`: give it input or wait for it with send_input, "
         'or end it with send_input and the key "ctrl-c", or "kill"'
+    )
+
+
+def _killed(timeout: float) -> str:
+    longer = f"give it a longer timeout (up to {MAX_SECONDS:,} s), " if timeout < MAX_SECONDS else ""
+    return (
+        f"killed at its timeout of {timeout:g} s, with everything it had started: {longer}narrow it, "
+        "or start it in the background (&, output to a file) and look later"
     )
 
 

@@ -12,7 +12,7 @@ from resolver import prose
 from resolver.baseline import Bases
 from resolver.circumstances import Prepared
 from resolver.settings import RepoConfig, repo_config
-from resolver.setup import Setup, find_setup, with_dependencies
+from resolver.setup import TAIL, Setup, find_setup, last_lines, with_dependencies
 from resolver.suites.run import run_suite
 from resolver.suites.suite import Suites
 from resolver.validate import prove
@@ -323,3 +323,11 @@ async def test_what_the_image_lacks_is_left_out_and_said(here: Here) -> None:
 
 def test_the_failure_is_told_in_one_sentence() -> None:
     assert prose.setup_failed("make", 2, "a\nb", {}) == "`make` ended with exit code 2 (a b)."
+
+
+def test_of_a_long_output_the_last_whole_lines_are_told() -> None:
+    error = "ERROR: No matching distribution found for nothing"
+    assert last_lines(f"Looking in links: {'x' * 400}\n{error}") == error
+    assert last_lines(f"{'word ' * 200}{error}").startswith("word word")
+    assert last_lines("x" * 400) == "x" * TAIL
+    assert last_lines(error) == error
