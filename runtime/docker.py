@@ -27,6 +27,7 @@ from runtime.sandbox import Sandbox, SandboxSpec
 log = logging.getLogger(__name__)
 
 FIRST_DIAL = 20.0  # seconds for a server to come by a shared socket, as long as none ever came
+REFILL = 0.25  # seconds that a warm sandbox has for itself before the next one is started
 
 
 class DockerSandboxes:
@@ -77,7 +78,7 @@ class DockerSandboxes:
         self._egress = egress
         self._transport: Transport | None = None if transport == "auto" else transport
         self._reaper = Reaper()
-        self._pool = Pool(warm, self._start_ahead)
+        self._pool = Pool(warm, self._start_ahead, pause=REFILL)
         self._ledgers: dict[str, Ledger] = {}
         self._ready: tuple[Engine, str] | None = None
         self._is_whole = True  # else it borrows the engine of another, and its image cannot be made again

@@ -23,7 +23,7 @@ from runtime.errors import EngineUnavailable, OutOfMemory, SandboxError, Sandbox
 from runtime.exec_transport import BRIDGE, BRIDGE_USER, ExecDoor
 from runtime.forward import BRIDGES, EGRESS, ENVIRONMENT
 from runtime.image import APP, OURS, PYTHON, ROOT, SCRATCH
-from runtime.observations import Executed
+from runtime.observations import Noted
 from runtime.place import Place
 from runtime.proxy import Egress, Proxy
 from runtime.reaper import DEADLINE, KEPT, OWNER, PLACE, RUN
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 Transport = Literal["socket", "exec"]
 DIAL_IN = 60.0  # seconds from the start of a container to its first word; 0.3 on an idle machine
 IN_FLIGHT = 3.0  # seconds that a command may still run for which the process that asked is gone
+ALIVE = 5.0  # seconds for an idle server to answer
 HEIR = 10.0  # seconds for a server to come back to a process that takes over; then it is started anew
 
 
@@ -76,10 +77,11 @@ class Machine:
 
     async def alive(self) -> bool:
         try:
-            seen = await self.sandbox.act(Execute(argv=("true",), timeout=5))
-        except SandboxError:
+            # Of an idle sandbox this asks nothing but an answer; to start a program would take 5 ms.
+            async with asyncio.timeout(ALIVE):
+                return isinstance(await self.sandbox.act(Interrupt()), Noted)
+        except (SandboxError, TimeoutError):
             return False
-        return isinstance(seen, Executed) and seen.exit_code == 0
 
     async def end(self) -> None:
         """Remove the container and all that belongs to it."""

@@ -26,10 +26,18 @@ _Item = TypeVar("_Item", bound=Startable)
 class Pool(Generic[_Item]):
     """Keeps `size` items ready; the next is started when one is taken."""
 
-    def __init__(self, size: int, start: Callable[[], Awaitable[_Item]], oldest: float = OLDEST) -> None:
+    def __init__(
+        self,
+        size: int,
+        start: Callable[[], Awaitable[_Item]],
+        oldest: float = OLDEST,
+        pause: float = 0.0,
+    ) -> None:
+        """`pause`: seconds until what was taken is replaced, so that its first work goes before."""
         self._size = size
         self._start = start
         self._oldest = oldest
+        self._pause = pause
         self._ready: list[tuple[float, _Item]] = []
         self._starting: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -52,7 +60,7 @@ class Pool(Generic[_Item]):
                 await self._end(item)
             return None
         finally:
-            self.fill()
+            asyncio.get_running_loop().call_later(self._pause, self.fill)
 
     async def close(self) -> None:
         """End all that nobody took."""
