@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot.terminal import plain, print_json
-from resolver import prose
+from resolver import wording
 from resolver.domain import Delivered, JobId, RunId
 from resolver.errors import LogError, SettingsError, UsageError
 from resolver.events import Decided, Event, Trajectory
@@ -225,7 +225,7 @@ def _columns(runs: list[Listed]) -> Iterator[str]:
     for one in runs:
         about = f"{one.repository}#{one.number} {clip(one.title, 60)}" if one.repository else ""
         cost = "?" if one.cost_usd is None else f"${one.cost_usd:.2f}"
-        age = prose.duration(max(0.0, (now - one.changed).total_seconds()))
+        age = wording.duration(max(0.0, (now - one.changed).total_seconds()))
         rows.append((one.run, one.state, one.verdict or "", cost, age, about))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

@@ -3,7 +3,7 @@
 import json
 from typing import Literal
 
-from resolver import prose
+from resolver import wording
 from resolver.actions import (
     Action,
     Ask,
@@ -170,9 +170,9 @@ def took(seen: Result) -> str:
     """What a call took, where that is known."""
     match seen:
         case Ran(seconds=seconds) | RanPython(seconds=seconds):
-            return prose.duration(seconds)
+            return wording.duration(seconds)
         case Reported(spent=spent):
-            return "" if spent.unpriced else prose.money(spent)
+            return "" if spent.unpriced else wording.money(spent)
         case _:
             return ""
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from resolver import texts
-from resolver.domain import Job, PullRequest, Spent, SuiteRun, Thread, Verdict
+from resolver import texts, wording
+from resolver.domain import Job, PullRequest, SuiteRun, Thread, Verdict
 from resolver.events import Ended, Trajectory
 from resolver.llm.model import Message, ToolSpec
 from resolver.skill_docs import skill_docs
@@ -30,13 +30,14 @@ def render(template: str, **values: Any) -> str:
     environment = texts.environment()
     if "quiet" not in environment.filters:
         environment.filters.update(
-            quiet=quiet,
-            fenced=fenced,
-            coded=coded,
-            money=money,
-            duration=duration,
+            quiet=wording.quiet,
+            fenced=wording.fenced,
+            coded=wording.coded,
+            literal=wording.literal,
+            money=wording.money,
+            duration=wording.duration,
             clip=clip,
-            size=size,
+            size=wording.size,
             shortened=shortened,
         )
         environment.globals["why"] = WHY
@@ -207,64 +208,10 @@ def reported(report: Reported) -> str:
 
 # --- what people read on the forge --------------------------------------------------------------------------
 
-_ZERO_WIDTH = "\u200b"
-_LIVE = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")
-_CLOSING = re.compile(
-    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)(?=:?\s+(?:#|GH-|https?://|[\w.-]+/))", re.I
-)
-
-
-def quiet(text: str) -> str:
-    """Text of a model or a stranger that mentions nobody, closes nothing and loads nothing when shown.
-
-    A zero-width space is put after what would make it live (`@name`, `#12`, `<tag`, `![`, a closing keyword):
-    it works inside and outside of code alike, where escapes would show.
-    """
-    return _CLOSING.sub(
-        lambda word: word[0] + _ZERO_WIDTH, _LIVE.sub(lambda mark: mark[0] + _ZERO_WIDTH, text)
-    )
-
-
-def fenced(text: str, language: str = "") -> str:
-    """A code block that nothing in the text can end."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def coded(text: str) -> str:
-    """One line of code that nothing in the text can end."""
-    return f"`{clip(text).replace('`', chr(39))}`"
-
-
-def money(spent: Spent) -> str:
-    """What a run cost, in words that are true when a price is unknown."""
-    known = f"${spent.usd:.4f}" if spent.usd < 1 else f"${spent.usd:.2f}"
-    if not spent.unpriced:
-        return known
-    return "cost unknown (no price is known for this model)" if not spent.usd else f"more than {known}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for a reader: `42 s`, `3 min 20 s`, `1 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s" if seconds >= 10 else f"{seconds:.1f} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def size(count: int) -> str:
-    """Bytes for a reader: `512 B`, `12 kB`, `3.4 MB`."""
-    if count < 1000:
-        return f"{count} B"
-    return f"{count / 1000:.0f} kB" if count < 999_500 else f"{count / 1e6:.1f} MB"
-
 
 def pull_title(thread: Thread) -> str:
     """Title of the pull request: one quiet line."""
-    return f"Fix: {clip(quiet(thread.title), 100)} (#{thread.number})"
+    return f"Fix: {clip(wording.quiet(thread.title), 100)} (#{thread.number})"
 
 
 def pull_body(
@@ -275,8 +222,13 @@ def pull_body(
     notes: tuple[str, ...],
     left_open: tuple[str, ...] = (),
     left_out: tuple[str, ...] = (),
+    unsigned: str = "",
+    form: str = "",
 ) -> str:
-    """Body of the pull request; the verdict comes first, the story last."""
+    """Body of the pull request; the verdict comes first, the story last, the repository's own `form` at the end.
+
+    `unsigned`: why the forge has not signed the commit.
+    """
     return reply(
         "pull_body.md.j2",
         thread=thread,
@@ -286,12 +238,14 @@ def pull_body(
         notes=notes,
         left_open=left_open,
         left_out=left_out,
+        unsigned=unsigned,
+        form=form,
     )
 
 
-def commit_message(thread: Thread, account: Finish | None) -> str:
-    """Message of the one commit of a pull request."""
-    return reply("commit.txt.j2", thread=thread, account=account)
+def commit_message(thread: Thread, account: Finish | None, requester: str = "") -> str:
+    """Message of the one commit of a pull request; `requester`: name and address of who asked for it."""
+    return reply("commit.txt.j2", thread=thread, account=account, requester=requester)
 
 
 def working() -> str:
@@ -309,9 +263,11 @@ def delivered(pull: PullRequest, verdict: Verdict, story: Summary) -> str:
     return reply("delivered.md.j2", pull=pull, verdict=verdict, story=story)
 
 
-def declined(reason: str, branch: str | None, verdict: Verdict, story: Summary) -> str:
-    """The comment that says why there is no pull request, and where the work is."""
-    return reply("declined.md.j2", reason=reason, branch=branch, verdict=verdict, story=story)
+def declined(reason: str, branch: str | None, verdict: Verdict, story: Summary, attached: str = "") -> str:
+    """The comment that says why there is no pull request, and where the work is: on a branch, or `attached`."""
+    return reply(
+        "declined.md.j2", reason=reason, branch=branch, verdict=verdict, story=story, attached=attached
+    )
 
 
 def setup_failed(command: str, code: int | None, said: str, refused: Mapping[str, Refusal]) -> str:
@@ -374,7 +330,7 @@ def failed(sentence: str, run: str) -> str:
     return reply("failed.md.j2", sentence=sentence, run=run)
 
 
-def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:
+def refusal(why: Literal["permission", "closed", "closed_pull", "nothing_asked"], job: Job) -> str:
     """Why a job is not admitted, in a sentence or two."""
     return reply("refusal.md.j2", why=why, job=job).strip()
 

@@ -26,7 +26,7 @@ def environment() -> Environment:
 
 
 def _is_html(name: str | None) -> bool:
-    """Markdown is not: there `prose.quiet` and `prose.fenced` make a stranger's words harmless."""
+    """Markdown is not: there `quiet` and `fenced` make a stranger's words harmless."""
     return name is not None and name.endswith(".html.j2")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from resolver import prose
+from resolver import wording
 from resolver.calls_shown import Kind, answered, asked, came_of, caption, head, is_bad, kind, took
 from resolver.circumstances import Configured, Connected, Prepared
 from resolver.domain import RunId, Spent
@@ -185,7 +185,7 @@ class _Teller:
                     id, "program", at, "The settings of the run", f"Patchwright {version}", exhibits=(under,)
                 )
             case Prepared() as event:
-                lasted = "" if event.warm or event.problem else prose.duration(event.seconds)
+                lasted = "" if event.warm or event.problem else wording.duration(event.seconds)
                 return Item(id, "program", at, _prepared(event), bad=event.problem is not None, facts=lasted,
                             exhibits=self._setup(event))  # fmt: skip
             case Told(text=text, source=source, pictures=pictures):
@@ -241,13 +241,13 @@ class _Teller:
 def _usage(usage: Usage) -> str:
     """What one request cost, for a reader."""
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-    price = prose.money(Spent(usd=usage.usd)) if usage.usd is not None else ""
+    price = wording.money(Spent(usd=usage.usd)) if usage.usd is not None else ""
     return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
 
 
 def _settings(event: Configured) -> Iterator[str]:
     """A line each, as the operator or the repository's maintainers could write it."""
-    yield f"at most {event.steps} steps, ${event.usd}, {prose.duration(event.seconds)}"
+    yield f"at most {event.steps} steps, ${event.usd}, {wording.duration(event.seconds)}"
     yield from (f"model to {purpose}: {name}" for purpose, name in event.models.items())
     yield from (f"{key} = {json.dumps(value)}" for key, value in sorted(event.settings.items()))
     yield from (f"repository: {key} = {json.dumps(value)}" for key, value in sorted(event.repository.items()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Literal
 
-from resolver import prose, texts
+from resolver import texts, wording
 from resolver.actions import Finish, Plan
 from resolver.domain import (
     Asked,
@@ -122,7 +122,7 @@ def _page(story: Story, album: Album) -> str:
         style_digest=_digest(style),
         script_digest=_digest(script),
         elapsed=elapsed,
-        size=prose.size,
+        size=wording.size,
         why=WHY,
         width=WIDTH,
         height=HEIGHT,
@@ -199,8 +199,8 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     spent = trajectory.spent()
     cached = f", {spent.cached_tokens:,} of them cached" if spent.cached_tokens else ""
     facts = [
-        ("Cost", prose.money(spent)),
-        ("Time", prose.duration(spent.seconds)),
+        ("Cost", wording.money(spent)),
+        ("Time", wording.duration(spent.seconds)),
         ("Steps", f"{spent.steps}"),
         ("Tokens", f"{spent.prompt_tokens:,} read{cached}, {spent.completion_tokens:,} written"),
     ]
@@ -214,7 +214,7 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     elif assigned := trajectory.assigned:
         facts += [("Model", assigned.model), ("Asked for by", f"the run {assigned.parent}")]
     if under := trajectory.configured:
-        most = f"{under.steps} steps, ${under.usd}, {prose.duration(under.seconds)}"
+        most = f"{under.steps} steps, ${under.usd}, {wording.duration(under.seconds)}"
         facts += [("At most", most), ("Patchwright", under.version)]
     if trajectory.entries:
         facts.append(("Began", f"{trajectory.entries[0].at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from resolver import prose
+from resolver import prose, wording
 from resolver.actions import Finish
 from resolver.brief import brief
-from resolver.domain import Issue, Spent, SuiteRun, User, Verdict
+from resolver.domain import Issue, Opinion, Spent, SuiteRun, User, Verdict
 from resolver.errors import SettingsError
 from resolver.summary import Step, Summary
 from resolver.texts import use_templates
@@ -22,18 +22,18 @@ from resolver.texts import use_templates
      "![](http://x)", "fix o/r#1"],
 )  # fmt: skip
 def test_foreign_text_is_made_quiet_and_stays_readable(loud: str) -> None:
-    quiet = prose.quiet(loud)
+    quiet = wording.quiet(loud)
     assert quiet != loud
     assert quiet.replace("\u200b", "") == loud
 
 
 def test_ordinary_text_is_left_alone() -> None:
     text = "Round first: `a < b`, see tests (3 of 4) and user@"
-    assert prose.quiet(text) == text
+    assert wording.quiet(text) == text
 
 
 def test_a_code_block_cannot_be_ended_by_its_content() -> None:
-    assert prose.fenced("a\n```\nb\n`````", "diff").splitlines()[0] == "``````diff"
+    assert wording.fenced("a\n```\nb\n`````", "diff").splitlines()[0] == "``````diff"
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_a_code_block_cannot_be_ended_by_its_content() -> None:
     ],
 )
 def test_money_is_told_as_far_as_it_is_known(spent: Spent, words: str) -> None:
-    assert prose.money(spent) == words
+    assert wording.money(spent) == words
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.42, "0.4 s"), (42, "42 s"), (200, "3 min 20 s"), (3900, "1 h 5 min")]
 )
 def test_durations_are_told_as_people_do(seconds: float, words: str) -> None:
-    assert prose.duration(seconds) == words
+    assert wording.duration(seconds) == words
 
 
 def test_a_pull_request_shows_the_verdict_first_and_closes_its_issue_alone() -> None:
@@ -151,3 +151,48 @@ def test_a_text_that_replaces_none_is_an_error_that_names_the_nearest(own: Path)
         use_templates(own)
     with pytest.raises(SettingsError, match="there is no directory"):
         use_templates(own / "none")
+
+
+def test_a_sentence_of_the_programs_shows_names_as_they_are_written() -> None:
+    assert (
+        wording.literal("a/__init__.py, line 2: `x_y*`; *.lock")
+        == r"a/\_\_init\_\_.py, line 2: `x_y*`; \*.lock"
+    )
+
+
+def test_many_names_are_folded_and_few_are_not() -> None:
+    thread = Issue(
+        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
+    )
+    story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
+    few, many = tuple(f"{n}.py" for n in range(8)), tuple(f"{n}.py" for n in range(9))
+    untested = Verdict(kind="untested", reason="No tests.")
+    assert "### Files\n- `0.py`" in prose.pull_body(thread, untested, story, few, ())
+    assert "<details><summary>9 files</summary>\n\n- `0.py`" in prose.pull_body(
+        thread, untested, story, many, ()
+    )
+
+
+def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
+    thread = Issue(
+        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
+    )
+    story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
+    run = SuiteRun(command="pytest", results={"t::a": "passed"}, exit_code=0, seconds=1, output="")
+    opinion = Opinion(approves=False, words="It misses floats, says @team.", model="second")
+    verdict = Verdict(
+        kind="unproven", reason="None shows it.", before=run, after=run, weakened=("test_a.py asks less.",),
+        deleted=("test_old.py",), set_aside=("conftest.py",), still_failing=("t::new",), rewritten=("t::a",),
+        opinion=opinion,
+    )  # fmt: skip
+    body, _, _ = prose.pull_body(thread, verdict, story, ("a.py",), ()).partition("###")
+    for expected in (
+        "Added by this change, and failing:\n- `t::new`",
+        "as they were, they passed before and fail now:\n- `t::a`",
+        "Files of tests that this change deletes:\n- `test_old.py`",
+        "asks less of tests than they asked before:\n- test\\_a.py asks less.",
+        "The tests were run without this change's version of `conftest.py`, which decide how tests run.",
+        "A second model (`second`), which decides nothing here, read the issue and the change and would **not** take "
+        "it: It misses floats, says @\u200bteam.",
+    ):
+        assert expected in body

@@ -1,0 +1,65 @@
+"""Small parts of what people read: foreign text that does nothing, money, durations and sizes. Pure."""
+
+import re
+
+from resolver.domain import Spent
+from resolver.summary import clip
+
+_ZERO_WIDTH = "\u200b"
+_LIVE = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")
+_CLOSING = re.compile(
+    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)(?=:?\s+(?:#|GH-|https?://|[\w.-]+/))", re.I
+)
+
+
+def quiet(text: str) -> str:
+    """Text of a model or a stranger that mentions nobody, closes nothing and loads nothing when shown.
+
+    A zero-width space is put after what would make it live (`@name`, `#12`, `<tag`, `![`, a closing keyword):
+    it works inside and outside of code alike, where escapes would show.
+    """
+    return _CLOSING.sub(
+        lambda word: word[0] + _ZERO_WIDTH, _LIVE.sub(lambda mark: mark[0] + _ZERO_WIDTH, text)
+    )
+
+
+def literal(text: str) -> str:
+    """A sentence of the program's, quiet, in which `__init__.py` and `*.lock` are read as they are written."""
+    return re.sub(r"(`[^`]*`)|([*_~<])", lambda found: found[1] or chr(92) + found[2], quiet(text))
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block that nothing in the text can end."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def coded(text: str) -> str:
+    """One line of code that nothing in the text can end."""
+    return f"`{clip(text).replace('`', chr(39))}`"
+
+
+def money(spent: Spent) -> str:
+    """What a run cost, in words that are true when a price is unknown."""
+    known = f"${spent.usd:.4f}" if spent.usd < 1 else f"${spent.usd:.2f}"
+    if not spent.unpriced:
+        return known
+    return "cost unknown (no price is known for this model)" if not spent.usd else f"more than {known}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for a reader: `42 s`, `3 min 20 s`, `1 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes for a reader: `512 B`, `12 kB`, `3.4 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1000:.0f} kB" if count < 999_500 else f"{count / 1e6:.1f} MB"
