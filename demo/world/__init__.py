@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,7 @@ from demo.world.bare import Bare
 from demo.world.call import News
 from demo.world.contract import Contract
 from demo.world.git import GitServer
-from demo.world.hooks import Delivery, Hook, Hooks
+from demo.world.hooks import Hooks
 from demo.world.reviews import answer, begin, news
 from demo.world.server import API, GRAPHQL, Fault, Server
 from demo.world.shapes import Shapes
@@ -35,6 +35,7 @@ from demo.world.state import (
     Tip,
     User,
 )  # fmt: skip
+from demo.world.told import Delivery, Hook
 
 __all__ = [
     "App",
@@ -181,9 +182,16 @@ class World:
             if token.expires is not None:
                 token.expires = datetime.now(UTC)
 
-    def hook(self, url: str, secret: str) -> Hook:
-        """From now on this URL is told what happens."""
-        return self._hooks.add(url, secret)
+    def hook(self, url: str, secret: str, repo: Repository | None = None) -> Hook:
+        """From now on this URL is told what happens: everywhere, as an App's is, or in this repository."""
+        return self._hooks.add(url, secret, repo)
+
+    def pass_time(self, **units: float) -> None:
+        """From now on it is later there, by so many `days`, `hours` or `seconds`."""
+        self._state.passed += timedelta(**units)
+
+    def now(self) -> datetime:
+        return self._state.now()
 
     def attachment(
         self, name: str, body: bytes = b"", *, status: int = 200, headers: Mapping[str, str] | None = None
@@ -206,18 +214,22 @@ class World:
 
     async def label(self, thread: Issue, name: str, *, by: str) -> Delivery:
         """Somebody puts a label on it in the browser; the delivery that tells so."""
-        shape = self._shapes.label(thread.repo, self._state.label(thread, name))
+        shape = self._shapes.label(thread.repo, self._state.label(thread, name, self.user(by)))
         return await self._hooks.tell(
             News(_about(thread), "labeled", thread, self.user(by), {"label": shape})
         )
 
     async def unlabel(self, thread: Issue, name: str, *, by: str) -> Delivery:
         label = thread.repo.labels[name.lower()]
-        self._state.unlabel(thread, label)
+        self._state.unlabel(thread, label, self.user(by))
         shape = self._shapes.label(thread.repo, label)
         return await self._hooks.tell(
             News(_about(thread), "unlabeled", thread, self.user(by), {"label": shape})
         )
+
+    def labelled(self, thread: Issue, name: str, *, by: str) -> None:
+        """A label that no hook is told of."""
+        self._state.label(thread, name, self.user(by))
 
     async def comment(self, thread: Issue, body: str, *, by: str) -> Delivery:
         """Somebody comments in the browser; the delivery that tells so."""
@@ -230,6 +242,10 @@ class World:
     def said(self, thread: Issue, body: str, *, by: str) -> Comment:
         """A comment that no hook is told of: one from before."""
         return self._state.comment(thread, body, self.user(by))
+
+    def edit(self, thread: Issue, comment: Comment, body: str) -> None:
+        """Its author writes something else in its place. No hook is told."""
+        self._state.edit(thread, comment, body)
 
     def pull(
         self,
@@ -329,7 +345,7 @@ class World:
     @property
     def deliveries(self) -> tuple[Delivery, ...]:
         """Every attempt at every hook, in order."""
-        return tuple(self._hooks.deliveries)
+        return tuple(self._state.deliveries)
 
     @property
     def violations(self) -> tuple[str, ...]:

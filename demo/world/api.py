@@ -1,21 +1,30 @@
 """The REST half of the stand-in: finds the operation, asks who calls, answers, judges all by the contract."""
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from demo.world import commits, graphql, reviews
+from demo.world import commits, graphql, looking, reviews
 from demo.world.access import Refusal, whoever
 from demo.world.call import Answer, Call, News, Request
 from demo.world.contract import Contract
 from demo.world.operations import OPERATIONS, Handler
 from demo.world.shapes import Json, Shapes
 from demo.world.state import App, State, Token
+from demo.world.told import Delivery
 
-__all__ = ["Api", "Write", "commits", "graphql", "reviews"]  # these are imported for what they register
+__all__ = [
+    "Api",
+    "Write",
+    "commits",
+    "graphql",
+    "looking",
+    "reviews",
+]  # these are imported for what they register
 
 DOCUMENTATION = "https://docs.github.com/rest"
 SLASHES = {"ref", "path", "branch", "basehead"}  # parameters that may hold slashes
@@ -35,7 +44,10 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\{(\w+)\}", group, template))
 
 
-ROUTES = [Route(method, path, _pattern(path), handler) for (method, path), handler in OPERATIONS.items()]
+ROUTES = sorted(
+    (Route(method, path, _pattern(path), handler) for (method, path), handler in OPERATIONS.items()),
+    key=lambda route: route.template.count("{"),  # `issues/comments` is no issue
+)
 
 
 class Write(NamedTuple):
@@ -60,7 +72,7 @@ class Api:
         shapes: Shapes,
         contract: Contract,
         writes: list[Write],
-        announce: Callable[[News], None],
+        announce: Callable[[News | Delivery], None],
     ) -> None:
         self._state = state
         self._shapes = shapes
@@ -80,10 +92,14 @@ class Api:
         else:
             media, body = "application/json; charset=utf-8", json.dumps(answer.body).encode()
         headers = answer.headers if answer.body is None else answer.headers | {"content-type": media}
+        if request.method == "GET" and answer.status == 200:
+            headers["etag"] = f'W/"{hashlib.sha256(body).hexdigest()}"'
+            if headers["etag"] == request.if_none_match:
+                return 304, headers, b""
         return answer.status, headers, b"" if answer.body is None else body
 
-    def _answer(self, request: Request) -> tuple[Answer, list[News]]:
-        actor, news = None, list[News]()
+    def _answer(self, request: Request) -> tuple[Answer, list[News | Delivery]]:
+        actor, news = None, list[News | Delivery]()
         route, values = _route(request.method, request.path)
         template = route.template if route else request.path
         try:

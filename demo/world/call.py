@@ -7,14 +7,16 @@ from typing import NamedTuple, TypeVar
 from demo.world.access import Need, Refusal, allow, visible
 from demo.world.shapes import Json, Shapes
 from demo.world.state import App, Comment, Issue, Pull, Repository, State, Token, User
+from demo.world.told import Delivery
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Issue | Comment)
 
 MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer one
 
 
 class News(NamedTuple):
-    """Something that a webhook tells."""
+    """Something that a webhook tells; an earlier delivery may be told once more in its place."""
 
     event: str
     action: str
@@ -41,6 +43,7 @@ class Request:
     authorization: str | None
     accept: str
     body: bytes
+    if_none_match: str = ""
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Call:
     path: Mapping[str, str]
     """The parameters in it."""
     body: Json
-    news: list[News]
+    news: list[News | Delivery]
     violations: list[str]
     """What was off GitHub's description, where a handler is the one to see it."""
 
@@ -103,6 +106,15 @@ class Call:
         if len(text) > MAX_BODY:
             raise invalid("Issue", name, f"{name} is too long (maximum is {MAX_BODY} characters)")
         return text
+
+    def sorted(self, items: Sequence[S]) -> list[S]:
+        """In the order that is asked for; GitHub begins with the newest."""
+        key = self.query.get("sort", "created")
+        return sorted(
+            items,
+            key=lambda one: (one.updated if key == "updated" else one.created, one.id),
+            reverse=self.query.get("direction", "desc") == "desc",
+        )
 
     def page(self, items: Sequence[Json]) -> Answer:
         """One page, with a Link header when there is another."""

@@ -5,60 +5,39 @@ import hashlib
 import hmac
 import json
 import uuid
-from dataclasses import dataclass, field
 
 import httpx
 
 from demo.world.call import News
 from demo.world.contract import Contract
 from demo.world.shapes import Json, Shapes, node_id
-from demo.world.state import Pull, State
+from demo.world.state import Pull, Repository, State
+from demo.world.told import Delivery, Hook
 
 PATIENCE = 10  # seconds; GitHub waits no longer for an answer
 
 
-@dataclass(frozen=True)
-class Hook:
-    id: int
-    url: str
-    secret: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """One attempt to tell one hook something."""
-
-    hook: Hook
-    guid: str
-    """The same for every attempt."""
-    event: str
-    action: str
-    body: bytes = field(repr=False)
-    status: int | None
-    """None when the receiver did not answer in time, or at all."""
-    redelivery: bool = False
-
-
 class Hooks:
-    """Every hook hears of every repository."""
+    """An App's hook hears of every repository, a repository's own of that one."""
 
     def __init__(self, state: State, shapes: Shapes, contract: Contract) -> None:
         self._state = state
         self._shapes = shapes
         self._contract = contract
         self._hooks: list[Hook] = []
-        self._under_way: set[asyncio.Task[tuple[Delivery, ...]]] = set()
-        self.deliveries: list[Delivery] = []
+        self._under_way: set[asyncio.Task[object]] = set()
         self._client = httpx.AsyncClient(timeout=PATIENCE, trust_env=False)
 
-    def add(self, url: str, secret: str) -> Hook:
-        hook = Hook(self._state.next_id(), url, secret)
+    def add(self, url: str, secret: str, repo: Repository | None = None) -> Hook:
+        hook = Hook(self._state.next_id(), url, secret, repo)
         self._hooks.append(hook)
         return hook
 
-    def soon(self, news: News) -> None:
+    def soon(self, news: News | Delivery) -> None:
         """Sends it when the loop gets to it, as GitHub does after a request."""
-        task = asyncio.create_task(self._send(self._hooks, self._payload(news), news))
+        task: asyncio.Task[object] = asyncio.create_task(
+            self.again(news) if isinstance(news, Delivery) else self._send(news)
+        )
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
@@ -66,7 +45,7 @@ class Hooks:
         """Sends it now; what came of it at the first hook. Raises LookupError if there is no hook."""
         if not self._hooks:
             raise LookupError("nobody listens: add a hook to the world first")
-        return (await self._send(self._hooks, self._payload(news), news))[0]
+        return (await self._send(news))[0]
 
     async def again(self, delivery: Delivery) -> Delivery:
         """The same bytes under the same GUID, to the same hook."""
@@ -80,9 +59,15 @@ class Hooks:
         await asyncio.gather(*self._under_way, return_exceptions=True)
         await self._client.aclose()
 
-    async def _send(self, hooks: list[Hook], body: bytes, news: News) -> tuple[Delivery, ...]:
-        guid = str(uuid.uuid4())
-        return tuple([await self._post(hook, guid, news.event, news.action, body) for hook in hooks])
+    async def _send(self, news: News) -> tuple[Delivery, ...]:
+        guid, payloads = str(uuid.uuid4()), {whole: self._payload(news, whole) for whole in (False, True)}
+        return tuple(
+            [
+                await self._post(hook, guid, news.event, news.action, payloads[hook.repo is None])
+                for hook in self._hooks
+                if hook.repo in (None, news.thread.repo)
+            ]
+        )
 
     async def _post(
         self, hook: Hook, guid: str, event: str, action: str, body: bytes, *, redelivery: bool = False
@@ -103,11 +88,15 @@ class Hooks:
             ).status_code
         except httpx.TransportError:
             status = None
-        delivery = Delivery(hook, guid, event, action, body, status, redelivery)
-        self.deliveries.append(delivery)
+        at = self._state.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        delivery = Delivery(
+            hook, guid, event, action, body, status, redelivery, id=self._state.next_id(), at=at
+        )
+        self._state.deliveries.append(delivery)
         return delivery
 
-    def _payload(self, news: News) -> bytes:
+    def _payload(self, news: News, installed: bool) -> bytes:
+        """`installed`: as an App hears it."""
         repo = news.thread.repo
         payload: Json = {
             "action": news.action,
@@ -117,7 +106,7 @@ class Hooks:
             "sender": self._shapes.user(news.sender),
         }
         for installation in self._state.installations:
-            if repo in installation.repositories:
+            if installed and repo in installation.repositories:
                 payload["installation"] = {
                     "id": installation.id,
                     "node_id": node_id("Installation", installation.id),

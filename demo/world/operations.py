@@ -170,8 +170,9 @@ def issues(call: Call) -> Answer:
         issue
         for issue in call.repo.threads.values()
         if state in ("all", issue.state) and labels <= {label.name for label in issue.labels}
+        if issue.updated >= call.query.get("since", "")
     ]
-    return call.page([call.shapes.issue(issue) for issue in reversed(chosen)])
+    return call.page([call.shapes.issue(issue) for issue in call.sorted(chosen)])
 
 
 @operation("GET", f"{R}/issues/{{issue_number}}")
@@ -236,7 +237,7 @@ def add_labels(call: Call) -> Answer:
     sender, thread = call.allow(TRIAGE), call.issue(call.path["issue_number"])
     names = call.body.get("labels")
     for name in names if isinstance(names, list) else ():
-        label = call.state.label(thread, str(name))
+        label = call.state.label(thread, str(name), sender)
         call.tell("issues", "labeled", thread, sender, label=call.shapes.label(thread.repo, label))
     return _labels(call, thread)
 
@@ -247,7 +248,7 @@ def remove_label(call: Call) -> Answer:
     label = next((label for label in thread.labels if label.name.lower() == call.path["name"].lower()), None)
     if label is None:
         raise Refusal(404, "Label does not exist")
-    call.state.unlabel(thread, label)
+    call.state.unlabel(thread, label, sender)
     call.tell("issues", "unlabeled", thread, sender, label=call.shapes.label(thread.repo, label))
     return _labels(call, thread)
 

@@ -79,6 +79,7 @@ class Server:
                 headers.get("authorization"),
                 headers.get("accept", ""),
                 await whole_body(receive),
+                headers.get("if-none-match", ""),
             )
             await respond(send, *await self.api.respond(request))
             return

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from demo.world.bare import Bare
+from demo.world.told import Delivery, Happening
 
 Role = Literal["admin", "maintain", "write", "triage", "read", "none"]
 ROLES: tuple[Role, ...] = ("none", "read", "triage", "write", "maintain", "admin")  # weakest first
@@ -67,6 +68,7 @@ class Issue:
     reactions: list[Reaction] = field(default_factory=list)
     closed: str | None = None
     locked: bool = False
+    happened: list[Happening] = field(default_factory=list)
 
     @property
     def state(self) -> Literal["open", "closed"]:
@@ -256,15 +258,22 @@ class State:
     apps: list[App] = field(default_factory=list)
     installations: list[Installation] = field(default_factory=list)
     tokens: dict[str, Token] = field(default_factory=dict)
+    deliveries: list[Delivery] = field(default_factory=list)
+    """Every attempt at every hook, in order."""
+    passed: timedelta = timedelta()
+    """How far our clock is ahead of this machine's."""
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))
     _last: datetime = datetime(2020, 1, 1, tzinfo=UTC)
 
     def next_id(self) -> int:
         return next(self._ids)
 
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.passed
+
     def stamp(self) -> str:
         """The time in GitHub's form, whole seconds, later than any given before: a change shows."""
-        self._last = max(datetime.now(UTC).replace(microsecond=0), self._last + timedelta(seconds=1))
+        self._last = max(self.now().replace(microsecond=0), self._last + timedelta(seconds=1))
         return self._last.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def user(self, login: str, kind: Literal["User", "Bot", "Organization"] = "User") -> User:
@@ -345,17 +354,19 @@ class State:
         comment.body = body
         comment.updated = thread.updated = self.stamp()
 
-    def label(self, thread: Issue, name: str) -> Label:
+    def label(self, thread: Issue, name: str, by: User) -> Label:
         """Puts the label on the thread, made if new: GitHub does so too."""
         label = thread.repo.labels.setdefault(name.lower(), Label(self.next_id(), name))
         if label not in thread.labels:
             thread.labels.append(label)
         thread.updated = self.stamp()
+        thread.happened.append(Happening(self.next_id(), "labeled", label, by, thread.updated))
         return label
 
-    def unlabel(self, thread: Issue, label: Label) -> None:
+    def unlabel(self, thread: Issue, label: Label, by: User) -> None:
         thread.labels.remove(label)
         thread.updated = self.stamp()
+        thread.happened.append(Happening(self.next_id(), "unlabeled", label, by, thread.updated))
 
     def react(self, to: Issue | Comment, content: str, user: User) -> Reaction:
         made = Reaction(self.next_id(), user, content, self.stamp())

@@ -1,0 +1,102 @@
+"""Whoever looks what has happened is told, a page at a time, and not twice what has not changed."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import httpx
+import jwt
+
+from demo.world import App, Repository, World
+
+Client = Callable[..., httpx.AsyncClient]
+
+NOBODY = "http://127.0.0.1:1/webhook"
+
+
+def signed(app: App) -> str:
+    now = int(time.time())
+    return jwt.encode({"iat": now - 5, "exp": now + 300, "iss": str(app.id)}, app.private_key_pem, "RS256")
+
+
+async def test_an_installation_lists_its_repositories(world: World, repo: Repository, client: Client) -> None:
+    app = world.app()
+    place = world.install(app, repo)
+    async with client(world, signed(app)) as http:
+        (seen,) = (await http.get("/app/installations")).json()
+    assert seen["id"] == place.id
+    async with client(world, world.installation_token(place)) as http:
+        seen = (await http.get("/installation/repositories")).json()
+        assert (seen["total_count"], seen["repositories"][0]["id"]) == (1, repo.id)
+        assert (await http.get("/app/installations")).status_code == 401
+
+
+async def test_what_has_changed_since_is_told_and_nothing_else(
+    world: World, repo: Repository, client: Client
+) -> None:
+    old = world.issue(repo, title="Old", body="B", by="stranger")
+    new = world.issue(repo, title="New", body="B", by="stranger")
+    world.said(old, "Before.", by="stranger")
+    world.labelled(new, "fix-me", by="maintainer")
+    since = {"since": new.updated}
+    said = world.said(new, "After.", by="stranger")
+    async with client(world, world.token("maintainer")) as http:
+        place = f"/repos/{repo.full_name}"
+        assert [one["number"] for one in (await http.get(f"{place}/issues", params=since)).json()] == [2]
+        (event,) = (await http.get(f"{place}/issues/2/events")).json()
+        assert (event["event"], event["label"]["name"], event["actor"]["login"], event["created_at"]) == (
+            "labeled", "fix-me", "maintainer", since["since"],
+        )  # fmt: skip
+        answer = await http.get(f"{place}/issues/comments", params=since)
+        assert [one["id"] for one in answer.json()] == [said.id]
+        assert (await http.get(f"{place}/pulls/comments", params=since)).json() == []
+        same = await http.get(
+            f"{place}/issues/comments", params=since, headers={"if-none-match": answer.headers["etag"]}
+        )
+        assert (same.status_code, same.content) == (304, b"")
+
+
+async def test_failed_deliveries_are_listed_by_cursor_and_sent_again(
+    world: World, repo: Repository, client: Client
+) -> None:
+    app = world.app()
+    world.install(app, repo)
+    world.hook(NOBODY, secret="s3cret")
+    issue = world.issue(repo, title="T", body="B", by="stranger")
+    sent = [await world.label(issue, name, by="maintainer") for name in ("a", "b", "c")]
+    world.pass_time(days=2)
+    async with client(world, signed(app)) as http:
+        first = await http.get("/app/hook/deliveries", params={"per_page": "2"})
+        rest = await http.get(first.links["next"]["url"])
+        listed = [*first.json(), *rest.json()]
+        assert [one["guid"] for one in listed] == [one.guid for one in reversed(sent)]
+        assert urlsplit(first.links["next"]["url"]).query.endswith(f"cursor={sent[1].id}")
+        assert {one["status_code"] for one in listed} == {502}
+        asked = await http.post(f"/app/hook/deliveries/{sent[0].id}/attempts")
+        assert (asked.status_code, asked.json()) == (202, {})
+        async with asyncio.timeout(5):
+            while len(world.deliveries) < 4:
+                await asyncio.sleep(0.01)
+        again = (await http.get("/app/hook/deliveries")).json()[0]
+    assert (again["guid"], again["redelivery"]) == (sent[0].guid, True)
+    assert again["delivered_at"] > listed[0]["delivered_at"]
+
+
+async def test_a_repositorys_own_webhook_hears_of_it_alone(
+    world: World, repo: Repository, client: Client
+) -> None:
+    other = world.repository("acme/other", permissions={"maintainer": "admin"})
+    world.permit(repo, "maintainer", "admin")
+    hook = world.hook(NOBODY, "s3cret", repo)
+    world.hook(NOBODY, "s3cret", other)
+    sent = await world.label(world.issue(repo, title="T", body="B", by="stranger"), "fix-me", by="maintainer")
+    assert [one.hook for one in world.deliveries] == [hook]
+    async with client(world, world.token("maintainer")) as http:
+        (seen,) = (await http.get(f"/repos/{repo.full_name}/hooks")).json()
+        (attempt,) = (await http.get(f"/repos/{repo.full_name}/hooks/{seen['id']}/deliveries")).json()
+        assert (seen["config"]["url"], attempt["id"]) == (NOBODY, sent.id)
+        place = f"/repos/{repo.full_name}/hooks/{hook.id}/deliveries/{sent.id}/attempts"
+        assert (await http.post(place)).status_code == 202
+    async with client(world, world.token("triager")) as http:
+        assert (await http.get(f"/repos/{repo.full_name}/hooks")).status_code == 403
