@@ -353,11 +353,11 @@ class Trajectory:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict on the last ending; None when there is none yet."""
+        """The verdict on the last ending, and on the tree as it stands; None when there is none yet."""
         for entry in reversed(self.entries):
             if isinstance(entry.event, Judged):
                 return entry.event.verdict
-            if isinstance(entry.event, Ended):
+            if isinstance(entry.event, Ended | Checkpointed):
                 return None
         return None
 

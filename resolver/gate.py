@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from resolver.actions import Finish, Plan, PlanItem
 from resolver.domain import PullRequest, Thread
-from resolver.events import Checkpointed, Decided, Observed, Told, Trajectory
+from resolver.events import Checkpointed, Decided, Judged, Observed, Told, Trajectory
 from resolver.leftovers import leftovers
 from resolver.threads import unanswered
 from runtime.actions import RunPython, RunShell, SendInput
@@ -137,8 +137,12 @@ def points(thread: Thread) -> tuple[str, ...]:
 
 
 def last_account(trajectory: Trajectory) -> Finish | None:
-    """The last account that the agent gave, or wants to give."""
-    for decided in reversed(trajectory.decisions()):
+    """The last account that the agent gave, or wants to give, of the attempt that the run came to."""
+    judged = (
+        n for n, e in enumerate(trajectory) if isinstance(e, Judged) and e.verdict == trajectory.verdict
+    )
+    until = Trajectory(trajectory.entries[: next(judged, len(trajectory))])
+    for decided in reversed(until.decisions()):
         for call in reversed(decided.calls):
             if isinstance(call.action, Finish):
                 return call.action

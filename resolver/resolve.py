@@ -1,7 +1,7 @@
 """THE WAY OF AN ISSUE, top to bottom: resolve, admit, attempt; what becomes of it is in deliver.py."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from resolver.log import Log
 from resolver.outfit import outfit
 from resolver.policy import Permitted, bounds, permitted
 from resolver.preparing import first_message, masked_visits, prepared
+from resolver.putting_back import put_back
 from resolver.repairs import judged
 from resolver.rules import was_stopped
 from resolver.settings import REPO_CONFIG_PATH, repo_config
@@ -174,7 +175,8 @@ async def attempt(
                     delegates=kit.settings.delegate_steps > 0,
                 )
                 await begin(log, system, text, made.agent.tools, there.pictures)
-            return await proven(made.agent)
+            start_over = partial(put_back, made.sandbox, workspace, log)
+            return await proven(made.agent, start_over)
 
     def ended_meanwhile() -> Told | None:
         """How the tests ended at base, if the first message could not say it yet."""
@@ -183,7 +185,7 @@ async def attempt(
             return None
         return Told(text=prose.baseline(run), source="baseline") if (run := before.result()) else None
 
-    async def proven(agent: Agent) -> Attempt:
+    async def proven(agent: Agent, start_over: Callable[[], Awaitable[bool]]) -> Attempt:
         while True:
             try:
                 ending = await agent.run(log)
@@ -194,7 +196,7 @@ async def attempt(
                 return await tried(ending, UNJUDGED)
             kept = await allowed()  # what is judged is what can be delivered
             proof = partial(prove, workspace, kept.patch, suites, sandboxes, job.id, seconds, bases)
-            verdict = await judged(log, kit, ending, proof)
+            verdict = await judged(log, kit, ending, kept.patch, proof, start_over)
             if verdict is not None:
                 return await tried(ending, verdict)
 

@@ -147,6 +147,11 @@ class Settings(ModelSettings):
     """Seconds of one test run."""
     repairs: int = Field(default=2, ge=0, le=20)
     """Times that a patch goes back to the agent because it breaks tests, or fails those that it brings."""
+    candidates: int = Field(default=1, ge=1, le=10)
+    """Attempts at an issue, each from the untouched code, until one is proven; the best one is delivered."""
+    second_opinion: bool = False
+    """Ask a second model (`model_judge`) what it thinks of issue and patch. Its words are for reviewers; where it
+    rejects a patch that no test has proven, the agent gets to hear them once."""
     setup_timeout: int = Field(default=1200, ge=1, le=1800)
     """Seconds of a repository's set-up."""
 

@@ -39,8 +39,9 @@ async def test_the_default_branch_may_have_any_name(scene: Scene) -> None:
 
 
 async def test_a_patch_that_breaks_a_test_is_kept_on_a_branch_and_only_told(scene: Scene) -> None:
-    # Sent back once, the model insists.
-    await scene.will(Turn("Mend.", FIX, BREAK), Turn("Done.", DONE), Turn("It is right.", DONE))
+    # Sent back twice, the model insists.
+    insists = Turn("It is right.", DONE)
+    await scene.will(Turn("Mend.", FIX, BREAK), Turn("Done.", DONE), insists, insists)
     outcome = await scene.resolve()
     assert isinstance(outcome, Commented)
     assert outcome.verdict.newly_failing == ("tests/test_calc.py::test_double",)
