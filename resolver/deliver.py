@@ -1,8 +1,11 @@
 """What becomes of an attempt: a pull request, or a comment that says why not; what is claimed was read back."""
 
+import logging
 from dataclasses import dataclass
 
-from resolver import prose
+from resolver import delivery_prose, prose
+from resolver.branches import branch_names
+from resolver.delivery_prose import Unproposed
 from resolver.domain import (
     Asked,
     Commented,
@@ -15,16 +18,21 @@ from resolver.domain import (
     Refused,
     Verdict,
 )
-from resolver.errors import Forbidden, ForgeError
+from resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
 from resolver.events import Ended, Trajectory
-from resolver.forge import MAY_TRIGGER, Forge, Published
+from resolver.forge import MAY_TRIGGER, Forge
+from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
 from resolver.policy import bounds, check
+from resolver.pull_form import filled, pull_form
 from resolver.secrets import HIDDEN, Secrets, masked
-from resolver.settings import Settings
+from resolver.settings import REPO_CONFIG_PATH, Settings, repo_config
 from resolver.summary import Summary, summarize
 from resolver.workspace import Workspace
 
-AUTHOR = ("Patchwright", "patchwright@users.noreply.github.com")
+logger = logging.getLogger(__name__)
+
+AUTHOR = ("Patchwright", "patchwright@noreply.invalid")
+"""Of a commit when nobody can tell which account is ours."""
 
 
 @dataclass(frozen=True)
@@ -76,36 +84,85 @@ async def deliver(
     if refused:
         return await decline(job, prose.against_policy(refused), None, verdict, story, forge)
 
-    # The forge masks what it is told, but not what is pushed; and a line's end must not cut a secret in two.
-    account = masked(story.account, secrets) if story.account else None
-    message = prose.commit_message(masked(started.thread, secrets), account)
-    commit = await workspace.commit(tried.patch, message, author=AUTHOR, when=trajectory.entries[0].at)
-    branch, published = await keep(job, commit, workspace, forge, settings)
-    if verdict.kind == "regressed":
-        return await decline(job, verdict.reason, branch, verdict, story, forge)
-    pull = await forge.propose(
-        Proposal(
-            repo=job.repo,
-            number=job.number,
-            base=started.base_branch,
-            branch=branch,
-            head_sha=published.sha,
-            title=prose.pull_title(started.thread),
-            body=prose.pull_body(
-                started.thread,
-                verdict,
-                story,
-                content.files,
-                content.notes,
-                tried.left_open,
-                tried.left_out,
-            ),
-            draft=verdict.kind != "fixed",
-        )
+    commit = await committed(job, tried.patch, workspace, trajectory, forge, settings, secrets)
+    branches = branch_names(
+        repo_config(await workspace.rules.read(REPO_CONFIG_PATH)).branch or settings.branch,
+        settings.branch_prefix,
+        job.number,
+        started.thread.title,
+        job.id,
     )
-    check_delivered(pull, published.sha)
-    await forge.say(job.repo, job.number, job.id, prose.delivered(pull, verdict, story))
-    return Delivered(url=pull.url, number=pull.number, branch=branch, draft=pull.draft, verdict=verdict)
+    place = run_directory(settings, started.job.id)
+    kept = await publish_or_attach(
+        job.repo, workspace.git_dir, commit, branches, workspace.base, forge, place
+    )
+    if verdict.kind == "regressed":
+        return await decline(job, verdict.reason, kept, verdict, story, forge)
+    if isinstance(kept, InComment):
+        return await decline(job, delivery_prose.unproposed("nowhere", kept.why), kept, verdict, story, forge)
+    now = await forge.meanwhile(job.repo, job.number, started.base_branch, started.base)
+    if not now.is_open or not now.has_base:
+        why: Unproposed = "rewritten" if now.is_open else "closed"
+        reason = delivery_prose.unproposed(why, started.base_branch)
+        return await decline(job, reason, kept, verdict, story, forge)
+    proposal = Proposal(
+        repo=job.repo,
+        number=job.number,
+        base=started.base_branch,
+        branch=kept.name,
+        head_sha=kept.published.sha,
+        title=prose.pull_title(started.thread),
+        body=prose.pull_body(
+            started.thread,
+            verdict,
+            story,
+            content.files,
+            content.notes,
+            tried.left_open,
+            tried.left_out,
+            kept.published.note,
+            filled(await pull_form(workspace), story.account),
+        ),
+        draft=verdict.kind != "fixed",
+    )
+    try:
+        pull = await forge.propose(proposal)
+    except ForgeError as exc:
+        if exc.retryable or isinstance(exc, Unauthorized):
+            raise
+        reason = delivery_prose.unproposed("refused", str(exc))
+        return await decline(job, reason, kept, verdict, story, forge)
+    check_delivered(pull, kept.published.sha)
+    await tell(job, forge, prose.delivered(pull, verdict, story))
+    return Delivered(url=pull.url, number=pull.number, branch=kept.name, draft=pull.draft, verdict=verdict)
+
+
+async def committed(
+    job: Job,
+    patch: Patch,
+    workspace: Workspace,
+    trajectory: Trajectory,
+    forge: Forge,
+    settings: Settings,
+    secrets: Secrets,
+) -> str:
+    """The patch as a commit in our repository, by our account, with the requester as its co-author; its id."""
+    started = trajectory.started
+    assert started is not None
+    # The forge masks what it is told, but not what is pushed; and a line's end must not cut a secret in two.
+    story = summarize(trajectory).account
+    account = masked(story, secrets) if story else None
+    asked = signature(job.requester, settings.github_server_url) if job.requester else None
+    message = prose.commit_message(
+        masked(started.thread, secrets), account, "{} <{}>".format(*asked) if asked else ""
+    )
+    us = await forge.identity(job.repo)
+    return await workspace.commit(
+        patch,
+        message,
+        author=signature(us, settings.github_server_url) if us else AUTHOR,
+        when=trajectory.entries[0].at,
+    )
 
 
 async def leaks(
@@ -113,38 +170,31 @@ async def leaks(
 ) -> tuple[str, ...]:
     """One sentence for each file of the patch that holds a secret of ours, in whatever spelling."""
     found: list[str] = []
-    for path in files:
-        content = await workspace.content(patch, path)
-        if content is None:
-            continue
+    for path, (before, after) in (await workspace.written(patch)).items():
         # What the sandbox printed was masked already, a diff in plain text among it.
-        masked_before = (await workspace.read(path) or "").count(HIDDEN)
-        if secrets.mask(content).count(HIDDEN.encode()) > masked_before:
+        hidden = before.count(HIDDEN.encode())
+        if path in files and secrets.mask(after).count(HIDDEN.encode()) > hidden:
             found.append(f"{path} holds a secret of this installation.")
     return tuple(found)
 
 
-async def keep(
-    job: Job, commit: str, workspace: Workspace, forge: Forge, settings: Settings
-) -> tuple[str, Published]:
-    """Publish the commit on a branch of ours; its name, and the commit as the forge has it.
-
-    When an earlier run's work is on the issue's own branch, this run gets one of its own.
-    """
-    branch = f"{settings.branch_prefix}issue-{job.number}"
-    try:
-        return branch, await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
-    except Forbidden:
-        branch = f"{branch}-{job.id[-8:].strip('-.')}"
-        return branch, await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
-
-
 async def decline(
-    job: Job, reason: str, branch: str | None, verdict: Verdict, story: Summary, forge: Forge
+    job: Job, reason: str, kept: OnBranch | InComment | None, verdict: Verdict, story: Summary, forge: Forge
 ) -> Commented:
-    """Say in the thread why there is no pull request."""
-    url = await forge.say(job.repo, job.number, job.id, prose.declined(reason, branch, verdict, story))
+    """Say in the thread why there is no pull request, and where the work is; None: there is none to keep."""
+    branch = kept.name if isinstance(kept, OnBranch) else None
+    attached = kept.text if isinstance(kept, InComment) else ""
+    url = await tell(job, forge, prose.declined(reason, branch, verdict, story, attached))
     return Commented(url=url, branch=branch, reason=reason, verdict=verdict)
+
+
+async def tell(job: Job, forge: Forge, body: str) -> str:
+    """Say it in the thread; the comment's URL, empty when the thread was locked or deleted in the meantime."""
+    try:
+        return await forge.say(job.repo, job.number, job.id, body)
+    except (Forbidden, NotFound) as exc:
+        logger.warning("thread not told", extra={"job": job.id, "error": str(exc)})
+        return ""
 
 
 def check_delivered(pull: PullRequest, commit: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resolver.domain import Patch
 from resolver.errors import WorkspaceError
-from resolver.plumbing import GitFailed, run_git
+from resolver.plumbing import MAX_OUTPUT, GitFailed, run_git
 from resolver.tree import send_tree, take_diff
 from runtime.frozen import Frozen
 from runtime.sandbox import Sandbox
@@ -70,6 +70,8 @@ class Workspace:
         """None when the base was given as a commit id."""
         self.dirty = dirty
         """Whether the local repository has changes that are not committed, and so not part of this."""
+        self._made: tuple[Patch, str] | None = None
+        """The patch of which the tree was asked for last, and that tree."""
         self.rules = rules or self
         """The same repository at the commit whose settings, instructions and way to test hold.
 
@@ -118,7 +120,7 @@ class Workspace:
         """The contents by their ids, whole; its size in bytes instead of one with more than `limit`."""
         sizes = await self._sizes(list(dict.fromkeys(ids))) if ids else {}
         large: dict[str, bytes | int] = {id: size for id, size in sizes.items() if size > limit}
-        return large | {id: await self._blob(id) for id in sizes if id not in large}
+        return large | await self._blobs({id: size for id, size in sizes.items() if id not in large})
 
     async def ids(self, paths: tuple[str, ...]) -> dict[str, str]:
         """The ids of the contents of these files at base; equal ids are equal contents."""
@@ -150,6 +152,11 @@ class Workspace:
         """The id of the tree that the patch makes of base. Raises WorkspaceError when it does not apply."""
         if patch.base != self.base:
             raise WorkspaceError(f"The change was made against {patch.base[:12]}, not {self.base[:12]}.")
+        if self._made is None or self._made[0] != patch:
+            self._made = patch, await self._make(patch)
+        return self._made[1]
+
+    async def _make(self, patch: Patch) -> str:
         with tempfile.TemporaryDirectory(prefix="index-", dir=self.git_dir) as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
             await run_git("read-tree", self.base, git_dir=self.git_dir, environment=index)
@@ -277,6 +284,43 @@ class Workspace:
         listed = await run_git("ls-tree", "-z", await self.tree(patch), "--", path, git_dir=self.git_dir)
         facts = listed.partition(b"\t")[0].decode().split()
         return await self._blob(facts[2]) if facts and facts[0].startswith("100") else None
+
+    async def written(self, patch: Patch) -> dict[str, tuple[bytes, bytes]]:
+        """The files that the patch adds or changes: their contents at base (empty if new) and with it, by path."""
+        tree = await self.tree(patch)
+        raw = await run_git(
+            *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, tree), git_dir=self.git_dir
+        )
+        fields = raw.split(b"\0")
+        rows = [
+            (*facts.decode().lstrip(":").split()[:4], shown(path))
+            for facts, path in zip(fields[::2], fields[1::2], strict=False)
+        ]
+        sizes = await self._sizes([id for _, _, *ids, _ in rows for id in ids])
+        found = await self._blobs(sizes)
+        return {
+            path: (found[old] if old_mode.startswith("100") else b"", found[new])
+            for old_mode, mode, old, new, path in rows
+            if mode.startswith("100")
+        }
+
+    async def _blobs(self, sizes: dict[str, int]) -> dict[str, bytes]:
+        """The contents by their ids, given how large they are: a few programs for any number of them."""
+        found: dict[str, bytes] = {}
+        chunk: list[str] = []
+        for id, size in [*sizes.items(), ("", MAX_OUTPUT)]:
+            if chunk and sum(sizes[each] + 100 for each in chunk) + size > MAX_OUTPUT // 2:
+                printed = await run_git(
+                    "cat-file", "--batch", git_dir=self.git_dir, stdin="\n".join(chunk).encode() + b"\n"
+                )
+                at = 0
+                for each in chunk:  # a line of facts, the content, a line break
+                    begin = printed.index(b"\n", at) + 1
+                    at = begin + sizes[each] + 1
+                    found[each] = printed[begin : at - 1]
+                chunk = []
+            chunk.append(id)
+        return found
 
     async def _blob(self, object_id: str) -> bytes:
         return await run_git("cat-file", "blob", object_id, git_dir=self.git_dir)

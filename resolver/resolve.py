@@ -11,6 +11,7 @@ from resolver import configuration, prose
 from resolver.admission import admit, going_on, waiting
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, put
+from resolver.base import at_base
 from resolver.baseline import Baselines, Bases
 from resolver.bench import Bench, at_bench
 from resolver.circumstances import Connected
@@ -77,10 +78,10 @@ async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, rep
     async with reporting(job, log):
         credentials = await forge.credentials(job.repo)
         kit.secrets.add(credentials.token)
-        ref = log.trajectory.started.base if log.trajectory.started else facts.default_branch
-        async with kit.workspaces.clone(facts.clone_url, ref, credentials) as workspace:
+        async with at_base(job, thread, log.trajectory, facts, kit.workspaces, credentials) as workspace:
             if log.trajectory.started is None:
-                await log.append(started(job, thread, workspace, facts.clone_url, facts.default_branch, kit))
+                branch = workspace.base_branch or facts.default_branch
+                await log.append(started(job, thread, workspace, facts.clone_url, branch, kit))
             assert log.trajectory.started is not None
             attached = await attachments(log.trajectory.started.thread, job.repo, forge)
             tried = await attempt(job, workspace, log, kit, attached)

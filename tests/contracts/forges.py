@@ -22,3 +22,20 @@ async def published(forge: Forge, clone: Bare, files: Mapping[str, str | bytes |
     clone.git("fetch", "--quiet", "origin", f"+refs/heads/{BRANCH}:refs/heads/fix")
     assert clone.sha("fix") == made.sha
     return made.sha
+
+
+def change(clone: Bare, *stream: bytes) -> tuple[str, str]:
+    """A commit of these fast-import commands on `fix`, and its parent."""
+    parent = clone.sha("fix")
+    assert parent is not None
+    message = b"Add instead of subtract\n\nIt subtracted.\n\nIssue: #1\nCo-authored-by: a <1+a@b>\n"
+    head = b"commit refs/heads/fix\ncommitter Us <us@forge.invalid> 0 +0000\ndata %d\n" % len(message)
+    lines = b"\n".join((head + message + b"from %b" % parent.encode(), *stream)) + b"\n"
+    clone.git("fast-import", "--quiet", stdin=lines)
+    commit = clone.sha("fix")
+    assert commit is not None
+    return commit, parent
+
+
+def file(path: str, content: bytes, mode: str = "100644") -> bytes:
+    return b"M %b inline %b\ndata %d\n%b" % (mode.encode(), path.encode(), len(content), content)

@@ -10,7 +10,7 @@ from demo.world import Repository, World
 from demo.world.bare import Bare
 from resolver.errors import BranchMoved, Forbidden, Unauthorized, WorkspaceError
 from resolver.forge import Published
-from tests.contracts.forges import BRANCH, FIXED, SAMPLE, published
+from tests.contracts.forges import BRANCH, FIXED, SAMPLE, change, file, published
 
 SIGNED = "GitHub <noreply@github.com>"
 LOST = ["lose_next_request", "lose_next_response"]
@@ -19,25 +19,8 @@ LOST = ["lose_next_request", "lose_next_response"]
 pytestmark = pytest.mark.parametrize("another", ["app"], indirect=True)
 
 
-def change(clone: Bare, *stream: bytes) -> tuple[str, str]:
-    """A commit of these fast-import commands on `fix`, and its parent."""
-    parent = clone.sha("fix")
-    assert parent is not None
-    message = b"Add instead of subtract\n\nIt subtracted.\n\nIssue: #1\nCo-authored-by: a <1+a@b>\n"
-    head = b"commit refs/heads/fix\ncommitter Us <us@forge.invalid> 0 +0000\ndata %d\n" % len(message)
-    lines = b"\n".join((head + message + b"from %b" % parent.encode(), *stream)) + b"\n"
-    clone.git("fast-import", "--quiet", stdin=lines)
-    commit = clone.sha("fix")
-    assert commit is not None
-    return commit, parent
-
-
 def plain(clone: Bare) -> tuple[str, str]:
     return change(clone, file("calc.py", FIXED.encode()))
-
-
-def file(path: str, content: bytes, mode: str = "100644") -> bytes:
-    return b"M %b inline %b\ndata %d\n%b" % (mode.encode(), path.encode(), len(content), content)
 
 
 def tied(bare: Bare, tree: str, *parents: str) -> str:

@@ -1,0 +1,54 @@
+"""Which branch a run begins from, and its pull request goes to."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from resolver.branches import is_branch_name
+from resolver.domain import Credentials, Job, Thread
+from resolver.events import Trajectory
+from resolver.forge import RepoFacts
+from resolver.settings import REPO_CONFIG_PATH, repo_config
+from resolver.workspace import Workspace, Workspaces
+
+NAMED = re.compile(r"(?:^|\s)base=([^\s`'\"<>()]+)")
+
+
+def named_base(job: Job, thread: Thread) -> str | None:
+    """The branch that the command names by `base=`, else the issue of somebody who may write.
+
+    A stranger's word would choose whose configuration and tests judge the change.
+    """
+    for text in (job.command, thread.body if thread.trusted else ""):
+        for name in NAMED.findall(text):
+            if is_branch_name(name := name.rstrip(".,;:!")):
+                return str(name)
+    return None
+
+
+@asynccontextmanager
+async def at_base(
+    job: Job,
+    thread: Thread,
+    trajectory: Trajectory,
+    facts: RepoFacts,
+    workspaces: Workspaces,
+    credentials: Credentials,
+) -> AsyncIterator[Workspace]:
+    """The repository where the run began, or begins.
+
+    That is the branch named for it, else `base_branch` of the configuration on the default branch, else that.
+    Raises WorkspaceError when there is no such branch, and SettingsError for a configuration that cannot be read.
+    """
+    if trajectory.started is not None:
+        async with workspaces.clone(facts.clone_url, trajectory.started.base, credentials) as workspace:
+            yield workspace
+        return
+    ref = named_base(job, thread) or facts.default_branch
+    async with workspaces.clone(facts.clone_url, ref, credentials) as workspace:
+        configured = repo_config(await workspace.read(REPO_CONFIG_PATH)).base_branch
+        if ref != facts.default_branch or configured in (None, ref):
+            yield workspace
+            return
+    async with workspaces.clone(facts.clone_url, configured, credentials) as workspace:
+        yield workspace

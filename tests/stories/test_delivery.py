@@ -1,0 +1,380 @@
+"""What becomes of a run's work on the forge: once, where it was wanted, as it was judged, and never lost."""
+
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from demo.world import World
+from demo.world.bare import GIT_ENVIRONMENT
+from resolver.domain import Commented, Delivered, VerdictKind
+from resolver.errors import ForgeError, SettingsError, WorkspaceError
+from tests.contracts.forges import FIXED, file
+from tests.stories.parcels import BRANCH, RUN, SHORT, Depot
+
+CODE = "def add(a, b):\n    return a - b\n"
+
+
+@pytest.fixture
+async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
+    async with World() as world:
+        repo = world.repository("acme/calc", {"calc.py": CODE}, permissions={"maintainer": "write"})
+        app = world.app()
+        world.install(app, repo)
+        issue = world.issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
+        yield Depot(world, repo, app, issue, tmp_path)
+
+
+# --- every verdict ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "draft"), [("fixed", False), ("unproven", True), ("untested", True)])
+async def test_a_verdict_without_a_regression_becomes_a_pull_request(
+    depot: Depot, kind: VerdictKind, draft: bool
+) -> None:
+    outcome = await depot.deliver(kind=kind)
+    assert isinstance(outcome, Delivered)
+    (pull,) = depot.pulls
+    assert (pull.draft, pull.head.ref, pull.base.ref) == (draft, BRANCH, "main")
+    assert pull.body.rstrip().endswith("Fixes #1")
+    assert outcome.url.endswith(f"/pull/{pull.number}")
+
+
+async def test_a_regression_is_a_comment_and_its_work_on_a_branch(depot: Depot) -> None:
+    outcome = await depot.deliver(kind="regressed")
+    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
+    assert depot.pulls == ()
+    assert depot.repo.read(BRANCH, "calc.py") == FIXED
+    (comment,) = depot.comments
+    assert comment.startswith("I opened no pull request: A test that passed before fails now.")
+    assert f"The work is kept on the branch `{BRANCH}`." in comment
+
+
+async def test_no_change_is_a_comment_and_no_branch(depot: Depot) -> None:
+    outcome = await depot.deliver(kind="empty")
+    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert (depot.pulls, depot.repo.branches) == ((), ("main",))
+    (comment,) = depot.comments
+    assert comment.startswith("I opened no pull request: the work ended without a change to the code.")
+
+
+# --- the complaints of the field ----------------------------------------------------------------------------
+
+
+async def test_success_with_nothing_pushed_cannot_be_claimed(depot: Depot) -> None:
+    """Complaint 5: what is called delivered was read back, tree and pull request."""
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Delivered)
+    (pull,) = depot.pulls
+    assert depot.repo.bare.read(pull.head.sha, "calc.py") == FIXED.encode()
+
+
+async def test_success_is_not_claimed_when_the_pull_request_shows_another_commit(depot: Depot) -> None:
+    """Complaint 5, and the positive control: here somebody is faster, and nobody is told of success."""
+    depot.world.before_next("POST", "/pulls", lambda: depot.repo.commit(BRANCH, {"theirs.py": "1\n"}))
+    with pytest.raises(ForgeError, match="which was pushed"):
+        await depot.deliver()
+    assert depot.comments == []
+
+
+async def test_nobody_has_to_open_the_pull_request_by_hand(depot: Depot) -> None:
+    """Complaint 7."""
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert (pull.state, pull.author.login) == ("open", "patchwright[bot]")
+    assert depot.comments[0].startswith(f"I opened pull request #{pull.number}.")
+
+
+async def test_a_commit_is_verified_ours_and_shared_with_who_asked(depot: Depot) -> None:
+    """Complaint 10: signed by GitHub, in the app's own name, the requester as its co-author."""
+    await depot.deliver()
+    (pull,) = depot.pulls
+    sha = pull.head.sha
+    person, bot = depot.world.user("maintainer"), depot.world.user("patchwright[bot]")
+    shown = depot.repo.bare.git("show", "-s", "--format=%an <%ae>%n%B", sha).decode()
+    assert sha in depot.repo.signed
+    assert shown.startswith(f"{bot.login} <{bot.id}+{bot.login}@users.noreply.github.com>\n")
+    trailers = depot.repo.bare.git("show", "-s", "--format=%(trailers:only)", sha).decode().split("\n")
+    host = "127.0.0.1"  # of the stand-in, where github.com would stand
+    assert trailers[:2] == [
+        "Issue: #1",
+        f"Co-authored-by: maintainer <{person.id}+maintainer@users.noreply.{host}>",
+    ]
+    assert "not signed" not in pull.body
+
+
+async def test_a_commit_that_could_not_be_signed_is_said_so_and_is_ours_all_the_same(depot: Depot) -> None:
+    await depot.deliver(file("run.sh", b"#!/bin/sh\n", "100755"))
+    (pull,) = depot.pulls
+    assert "This commit was pushed by git and is not signed by GitHub" in pull.body
+    assert "`run.sh` is, or was, something else" in pull.body
+    bot = depot.world.user("patchwright[bot]")
+    shown = depot.repo.bare.git("show", "-s", "--format=%an %ae", pull.head.sha).decode().strip()
+    assert shown == f"{bot.login} {bot.id}+{bot.login}@users.noreply.127.0.0.1"
+
+
+async def test_the_branch_and_the_base_are_those_of_their_choosing(depot: Depot) -> None:
+    """Complaint 17: by the operator, by the repository, and by a word of the requester."""
+    depot.repo.commit("release/1.x", {"old.py": "1\n"})
+    depot.settings = {"branch_prefix": "bot/", "branch": "{slug}-{number}"}
+    depot.command = "please, base=release/1.x."
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert (pull.base.ref, pull.head.ref) == ("release/1.x", "bot/add-2-3-gives-1-1")
+    assert "old.py" not in depot.repo.diff(pull)
+
+    config = 'base_branch = "develop"\nbranch = "fix/{number}/{run}"\n'
+    depot.repo.commit("main", {".github/patchwright.toml": config})
+    depot.repo.commit("develop", {".github/patchwright.toml": config})
+    depot.command = ""
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Delivered)
+    assert outcome.branch == f"bot/fix/1/{SHORT}"
+    assert depot.pulls[1].base.ref == "develop"
+
+
+# --- the base -----------------------------------------------------------------------------------------------
+
+
+async def test_a_base_in_the_issue_counts_only_by_somebody_who_may_write(depot: Depot) -> None:
+    depot.repo.commit("old", {"calc.py": CODE})
+    depot.issue.body = "base=old"
+    await depot.deliver()
+    assert depot.pulls[0].base.ref == "main"
+    depot.issue.author = depot.world.user("maintainer")
+    await depot.deliver()
+    assert depot.pulls[1].base.ref == "old"
+
+
+async def test_a_base_that_is_not_there_is_one_clear_error(depot: Depot) -> None:
+    depot.command = "base=nowhere"
+    with pytest.raises(WorkspaceError, match="has no branch 'nowhere'"):
+        await depot.deliver()
+    assert depot.world.writes == ()
+
+
+async def test_a_configuration_that_names_no_branch_is_refused_by_name(depot: Depot) -> None:
+    depot.repo.commit("main", {".github/patchwright.toml": 'branch = "always-the-same"\n'})
+    with pytest.raises(SettingsError, match=r"branch in \.github/patchwright\.toml"):
+        await depot.deliver()
+
+
+async def test_a_base_that_was_force_pushed_in_mid_run_gets_no_pull_request_of_strangers_commits(
+    depot: Depot,
+) -> None:
+    def rewrite() -> None:
+        depot.repo.bare.git("update-ref", "-d", "refs/heads/main")
+        depot.repo.commit("main", {"calc.py": "# begun anew\n"})
+
+    depot.meanwhile = rewrite
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
+    assert depot.repo.read(BRANCH, "calc.py") == FIXED
+    assert depot.pulls == ()
+    assert "the branch `main` no longer has the commit that I began from" in depot.comments[0]
+    assert f"The work is kept on the branch `{BRANCH}`." in depot.comments[0]
+
+
+async def test_a_base_that_went_on_in_mid_run_is_no_obstacle(depot: Depot) -> None:
+    depot.meanwhile = lambda: depot.repo.commit("main", {"other.py": "1\n"})
+    assert isinstance(await depot.deliver(), Delivered)
+
+
+# --- the thread ---------------------------------------------------------------------------------------------
+
+
+async def test_an_issue_closed_in_mid_run_gets_a_comment_and_keeps_the_work(depot: Depot) -> None:
+    depot.meanwhile = lambda: depot.world.close(depot.issue)
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
+    assert depot.pulls == ()
+    assert depot.comments[0].startswith(
+        "I opened no pull request: the issue was closed while I worked on it."
+    )
+
+
+async def test_an_issue_locked_in_mid_run_still_gets_its_pull_request(depot: Depot) -> None:
+    depot.meanwhile = lambda: depot.world.lock(depot.issue)
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Delivered)
+    assert (len(depot.pulls), depot.comments) == (1, [])
+
+
+# --- once ---------------------------------------------------------------------------------------------------
+
+WRITES = ["/git/refs", "/graphql", "/pulls", "/comments"]
+
+
+@pytest.mark.parametrize("path", WRITES)
+async def test_a_lost_answer_to_any_write_doubles_nothing(depot: Depot, path: str) -> None:
+    depot.world.lose_next_response("POST", path)
+    assert isinstance(await depot.deliver(), Delivered)
+    assert_once(depot)
+
+
+@pytest.mark.parametrize("path", WRITES)
+async def test_a_worker_that_dies_at_any_write_is_followed_by_one_that_doubles_nothing(
+    depot: Depot, path: str
+) -> None:
+    depot.world.refuse_next("POST", path, status=401, times=2)  # nothing is tried after it
+    with pytest.raises(ForgeError):
+        await depot.deliver()
+    assert isinstance(await depot.deliver(), Delivered)
+    assert_once(depot)
+    before = depot.world.writes
+    assert isinstance(await depot.deliver(), Delivered)
+    assert depot.world.writes == before
+
+
+def assert_once(depot: Depot) -> None:
+    assert depot.repo.branches == ("main", BRANCH)
+    assert depot.repo.bare.count("main", BRANCH) == 1
+    assert (len(depot.pulls), len(depot.comments)) == (1, 1)
+
+
+async def test_a_token_that_expired_in_mid_run_is_minted_anew(depot: Depot) -> None:
+    depot.meanwhile = depot.world.expire_tokens
+    before = len(depot.world.tokens)
+    assert isinstance(await depot.deliver(), Delivered)
+    assert len(depot.world.tokens) == before + 2  # one for the run's beginning, one after it expired
+    depot.repo.protect(BRANCH, "No more.")
+    await depot.deliver(file("run.sh", b"#!/bin/sh\n", "100755"))  # the way by git, too
+    assert len(depot.world.tokens) == before + 4
+
+
+# --- refused ------------------------------------------------------------------------------------------------
+
+
+async def test_work_on_a_branch_that_is_somebody_elses_goes_to_one_of_its_own(depot: Depot) -> None:
+    theirs = depot.repo.commit(BRANCH, {"theirs.py": "1\n"})
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Delivered)
+    assert outcome.branch == f"{BRANCH}-{SHORT}"
+    assert depot.repo.bare.sha(BRANCH) == theirs
+
+
+async def test_a_protected_name_sends_the_work_to_another_branch(depot: Depot) -> None:
+    depot.repo.protect(BRANCH, "Only people push here.")
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Delivered)
+    assert depot.repo.branches == ("main", f"{BRANCH}-{SHORT}")
+
+
+async def test_where_no_branch_is_to_be_had_the_whole_patch_is_in_the_comment(
+    depot: Depot, tmp_path: Path
+) -> None:
+    odd = "größe `x` ```\n".encode()
+    depot.repo.commit("main", {"blank.txt": "a\n\n \n\nb\n", "gone.txt": "1\n"})
+    depot.repo.protect("*", "Only people push here.")
+    outcome = await depot.deliver(
+        file("blank.txt", b"a\n\n \n\nc\n"), file("new/odd.md", odd), file("run.sh", b"1\n", "100755"),
+        b"D gone.txt",
+    )  # fmt: skip
+    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert depot.repo.branches == ("main",)
+    (comment,) = depot.comments
+    assert comment.startswith("I opened no pull request: GitHub takes the change on no branch of mine (`")
+    applied = apply(depot, comment, tmp_path / "tree")
+    assert (applied / "blank.txt").read_text() == "a\n\n \n\nc\n"
+    assert (applied / "new/odd.md").read_bytes() == odd
+    assert (applied / "run.sh").stat().st_mode & 0o100
+    assert not (applied / "gone.txt").exists()
+
+
+async def test_a_patch_in_a_comment_carries_bytes_that_no_comment_could(depot: Depot, tmp_path: Path) -> None:
+    depot.repo.commit("main", {"dos.txt": "a\r\nb\r\n"})
+    depot.repo.protect("*", "No.")
+    latin = "größer\n".encode("latin-1")
+    await depot.deliver(
+        file("dos.txt", b"a\r\nc\r\n"), file("latin.txt", latin), file("logo.bin", bytes(range(256)))
+    )
+    (comment,) = depot.comments
+    assert "\r" not in comment and "\ufffd" not in comment
+    applied = apply(depot, comment, tmp_path / "tree")
+    assert (applied / "dos.txt").read_bytes() == b"a\r\nc\r\n"
+    assert (applied / "latin.txt").read_bytes() == latin
+    assert (applied / "logo.bin").read_bytes() == bytes(range(256))
+
+
+def apply(depot: Depot, comment: str, tree: Path) -> Path:
+    """A fresh clone with the comment's patch, as a person would apply it."""
+    _, _, rest = comment.partition("diff\n")
+    fence = comment[: comment.index("diff\n")].rpartition("\n")[2]
+    patch, end, _ = rest.partition(f"\n{fence}\n")
+    assert end and set(fence) == {"`"}
+
+    def git(*arguments: str, stdin: str = "") -> None:
+        subprocess.run(
+            ["git", *arguments], input=stdin.encode(), env=GIT_ENVIRONMENT, check=True, capture_output=True
+        )
+
+    git("clone", "--quiet", str(depot.repo.bare.path), str(tree))
+    git("-C", str(tree), "apply", "-", stdin=patch)
+    return tree
+
+
+async def test_a_patch_too_large_for_a_comment_is_kept_and_the_comment_says_where(depot: Depot) -> None:
+    depot.repo.protect("*", "No.")
+    await depot.deliver(file("big.txt", b"".join(b"%d\n" % n for n in range(20_000))))
+    (comment,) = depot.comments
+    assert f"`patch.diff` in the directory of the run `{RUN}`" in comment
+    patch = (depot.data / "runs" / RUN / "patch.diff").read_text()
+    assert patch.startswith("diff --git a/big.txt b/big.txt") and "\n+19999\n" in patch
+
+
+async def test_a_workflow_that_the_app_may_not_change_is_never_lost(depot: Depot) -> None:
+    depot.settings = {"allow_paths": (".github/workflows/*",)}
+    outcome = await depot.deliver(file(".github/workflows/ci.yml", b"on: push\n"))
+    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert depot.repo.branches == ("main",)
+    (comment,) = depot.comments
+    assert "without 'workflows' permission" in comment.replace("\u200b", "")
+    assert "+on: push\n" in comment
+
+
+async def test_where_github_takes_no_pull_request_the_branch_is_named(depot: Depot) -> None:
+    depot.world.refuse_next("POST", "/pulls", status=403)
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
+    assert depot.comments[0].startswith("I opened no pull request: GitHub takes no pull request from me here")
+    assert f"The work is kept on the branch `{BRANCH}`." in depot.comments[0]
+
+
+async def test_a_change_of_five_thousand_files_is_delivered_where_the_operator_allows_it(
+    depot: Depot,
+) -> None:
+    depot.settings = {"max_files": 10_000}
+    outcome = await depot.deliver(*(file(f"d{n % 50}/f{n}.txt", b"%d\n" % n) for n in range(5_000)))
+    assert isinstance(outcome, Delivered)
+    (pull,) = depot.pulls
+    assert "so many files (5000)" in pull.body
+    assert depot.repo.bare.git("ls-tree", "-r", "--name-only", pull.head.sha).count(b"\n") == 5_001
+
+
+# --- the repository's own form ------------------------------------------------------------------------------
+
+FORM = """<!-- Thanks! Fill this in. -->
+## What does this change?
+
+## How was it tested?
+<!-- commands, please -->
+
+## Checklist
+- [ ] I have read CONTRIBUTING.md
+"""
+
+
+async def test_the_repositorys_own_form_is_respected(depot: Depot) -> None:
+    depot.repo.commit(
+        "main", {".github/PULL_REQUEST_TEMPLATE.md": FORM, "docs/pull_request_template.md": "x"}
+    )
+    await depot.deliver()
+    (pull,) = depot.pulls
+    above, _, form = pull.body.partition("\n---\n")
+    assert above.startswith("**Fixed:**")
+    assert form.strip() == (
+        "## What does this change?\n\nIt adds now.\n\n"
+        "## How was it tested?\n\npython3 -m pytest: all pass.\n\n"
+        "## Checklist\n- [ ] I have read CONTRIBUTING.md\n\nFixes #1"
+    )
