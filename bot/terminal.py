@@ -92,6 +92,8 @@ class Narrator:
                 return [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
             case Told(source="brief"):
                 return ["the agent has its brief"]
+            case Told(source="resume", by=str()):
+                return ["the run goes on, and its limits count anew"]
             case Told(source="comment"):
                 return ["the agent has the answer to its question"]
             case Told(source="nudge"):

@@ -188,6 +188,10 @@ class _Teller:
                 lasted = "" if event.warm or event.problem else wording.duration(event.seconds)
                 return Item(id, "program", at, _prepared(event), bad=event.problem is not None, facts=lasted,
                             exhibits=self._setup(event))  # fmt: skip
+            case Told(text=text, source="resume", by=str()):
+                return Item(
+                    id, "program", at, "Somebody had the run go on", exhibits=(words("", text, limit),)
+                )
             case Told(text=text, source=source, pictures=pictures):
                 shots = tuple(self._album.add(each, "Picture of the issue", id) for each in pictures)
                 said = words("text" if source == "brief" else "", text, limit, fold=source == "brief")

@@ -70,6 +70,8 @@ class Story:
     changed: tuple[Changed, ...]
     more_tests: int
     """Changed tests that are not listed."""
+    remarks: tuple[str, ...]
+    """What the change does to tests, and what a second model thinks of it, a sentence each."""
     plan: Checks | None
     patch: Diff | None
     curve: Spending | None
@@ -158,6 +160,7 @@ def _story(run: RunId, trajectory: Trajectory, items: tuple[Item, ...], limit: i
         suites=tuple(_suites(verdict, limit)),
         changed=changes[:MOST_TESTS],
         more_tests=len(changes[MOST_TESTS:]),
+        remarks=tuple(shorten(each, limit) for each in remarks(verdict)) if verdict else (),
         plan=_plan(trajectory),
         patch=_patch(patch.diff, limit) if patch and not patch.empty else None,
         curve=spending(trajectory),
@@ -236,6 +239,8 @@ def changed_tests(verdict: Verdict) -> tuple[Changed, ...]:
     after = verdict.after.results if verdict.after else {}
     lists: tuple[tuple[str, tuple[str, ...], Literal["bad", "doubt", "good"]], ...] = (
         ("fails now", verdict.newly_failing, "bad"),
+        ("is new, and fails", verdict.still_failing, "bad"),
+        ("fails as it was", verdict.rewritten, "bad"),
         ("not run any more", verdict.missing, "bad"),
         ("flaky", verdict.flaky, "doubt"),
         ("passes now", verdict.newly_passing, "good"),
@@ -245,6 +250,19 @@ def changed_tests(verdict: Verdict) -> tuple[Changed, ...]:
         for told, names, tone in lists
         for name in names
     )
+
+
+def remarks(verdict: Verdict) -> list[str]:
+    """What the lists of tests do not say, a sentence each."""
+    said = [
+        *verdict.weakened,
+        *(f"{path}, which held tests, was deleted." for path in verdict.deleted),
+        *(f"The tests were run without the change to {path}." for path in verdict.set_aside),
+    ][:MOST_TESTS]
+    if opinion := verdict.opinion:
+        would = "would take it" if opinion.approves else "would not take it"
+        said.append(f"A second model ({opinion.model}), which decides nothing here, {would}: {opinion.words}")
+    return said
 
 
 def tool_counts(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]:

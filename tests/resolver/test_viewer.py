@@ -7,14 +7,15 @@ import struct
 import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import templates
 from resolver import texts
 from resolver.actions import Browse, CallTool, Delegate, Malformed, Plan, PlanItem, Think
-from resolver.domain import Refused, RunId
-from resolver.events import Delegated, Event, Resumed, Settled, Told, Trajectory
+from resolver.domain import JobId, Opinion, Refused, RunId
+from resolver.events import Delegated, Event, Judged, Resumed, Settled, Told, Trajectory
 from resolver.exhibits import Album, diff, inert
 from resolver.secrets import HIDDEN, Secrets
 from resolver.spending import spending
@@ -33,6 +34,7 @@ from tests.resolver.seen_runs import (
     run_of,
     started,
     step,
+    verdict,
     whole_run,
 )
 
@@ -100,6 +102,24 @@ def test_the_tests_stand_before_and_after_in_a_table(whole: Markup) -> None:
     assert "tests/test_calc.py::test_add failed passed passes now" in whole.text
 
 
+def test_what_the_change_does_to_tests_is_told_with_them() -> None:
+    harmed = verdict().model_copy(
+        update={
+            "still_failing": ("tests/test_new.py::test_it",), "weakened": ("test_a.py asks less.",),
+            "deleted": ("test_old.py",), "set_aside": ("conftest.py",),
+            "opinion": Opinion(approves=False, words="It misses <floats>.", model="second"),
+        }
+    )  # fmt: skip
+    text = shown(Judged(verdict=harmed)).text
+    for told in (
+        "tests/test_new.py::test_it not there not there is new, and fails",
+        "test_a.py asks less. test_old.py, which held tests, was deleted. "
+        "The tests were run without the change to conftest.py.",
+        "A second model (second), which decides nothing here, would not take it: It misses <floats>.",
+    ):
+        assert told in text
+
+
 def test_every_kind_of_event_is_told_in_order(whole: Markup) -> None:
     line = whole.text[whole.text.index("Search") :]
     told = [
@@ -118,6 +138,13 @@ def test_a_plan_is_a_list_of_boxes_that_also_have_names(whole: Markup) -> None:
     boxes = [span["aria-label"] for span in whole.all("span") if "aria-label" in span]
     assert boxes == ["done", "open"] * 2  # at the top, and where it was written down
     assert "☑ Reproduce it" in whole.text and "☐ Mend it" in whole.text
+
+
+def test_every_kind_of_word_to_the_agent_has_a_line() -> None:
+    sources = get_args(Told.model_fields["source"].annotation)
+    told = shown(*(Told(text=f"words of {source}", source=source) for source in sources)).text
+    assert [source for source in sources if f"words of {source}" not in told] == []
+    assert "Somebody had the run go on" in shown(Told(text="t", source="resume", by=JobId("next"))).text
 
 
 def test_an_edit_is_a_diff_whose_lines_keep_their_signs() -> None:
