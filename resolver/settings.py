@@ -277,8 +277,10 @@ class ConfiguredSuite(Frozen):
 class RepoConfig(Frozen):
     """`.github/patchwright.toml` on the base branch: what maintainers say about their repository."""
 
-    test_command: str | tuple[ConfiguredSuite, ...] | None = None
-    """Shell command that runs the tests, at the repository root, or tables with one each. None: found out."""
+    test_command: str | None = None
+    """Shell command that runs the tests, at the repository root. None: what `tests` says, else found out."""
+    tests: tuple[ConfiguredSuite, ...] = Field(default=(), max_length=50)
+    """Tables with a command each, for a repository of several parts; the first is run while the agent works."""
     setup: str | tuple[str, ...] | None = None
     """Shell commands that install what the repository needs. None: `.github/patchwright/setup.sh`, or found out
     from its manifests. Empty: there is nothing to do."""

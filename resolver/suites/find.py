@@ -48,10 +48,9 @@ async def find_suites(workspace: Workspace, config: RepoConfig) -> Suites:
 
 def suites_in(files: Sequence[str], texts: Mapping[str, str], config: RepoConfig) -> Suites:
     """The same for a listing of files, and the contents of some."""
-    if config.test_command:
-        given = config.test_command
-        commands = (ConfiguredSuite(command=given),) if isinstance(given, str) else given
-        configured = tuple(_configured(command, files, texts) for command in commands)
+    first = (ConfiguredSuite(command=config.test_command),) if config.test_command else ()
+    if given := (*first, *config.tests):
+        configured = tuple(_configured(each, files, texts) for each in given)
         return Suites(all=configured, likely=configured[0])
     said = _said(texts)
     names: dict[str, list[str]] = {}
@@ -130,6 +129,8 @@ def _of_family(
 
 def _shares(files: Iterable[str], directories: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Of each directory the files that are not below a nearer one, as paths from there."""
+    if len(directories) == 1:
+        return {directories[0]: tuple(files)}
     shares: dict[str, list[str]] = {directory: [] for directory in directories}
     nearest = {directory: directory for directory in directories}
 

@@ -10,7 +10,7 @@ from resolver.suites.suite import Suite
 
 NAMES = ("GNUmakefile", "makefile", "Makefile")
 TARGETS = ("test", "tests", "check")
-_RULE = re.compile(r"^([\w. -]+?)\s*::?(?!=)\s*([^#\n]*)$")
+_RULE = re.compile(r"([\w. -]+?)\s*::?(?!=)\s*(.*)")
 
 
 def find(part: Part) -> Suite | None:
@@ -50,7 +50,7 @@ def _rules(part: Part) -> tuple[str, dict[str, tuple[list[str], list[str]]]]:
         if line.startswith("\t"):
             if recipe is not None:
                 recipe.append(line.strip().lstrip("@-+ ")[:MOST_CHARACTERS])
-        elif len(line) < MOST_CHARACTERS and (rule := _RULE.fullmatch(line)):
+        elif len(line) < MOST_CHARACTERS and (rule := _RULE.fullmatch(line.partition("#")[0].rstrip())):
             needs, recipe = rule[2].partition(";")[0].split(), []
             for target in rule[1].split():
                 rules.setdefault(target, (needs, recipe))

@@ -12,6 +12,7 @@ from resolver.suites.runners import kind_of
 PATHS = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
 MOST_FILES = 20
 MOST_BYTES = 100_000  # of one workflow; PyYAML reads some 50 kB a second without its C library
+DEEPEST = 40  # collections in collections
 MOST_JOBS, MOST_STEPS, MOST_LINES = 50, 100, 100
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # strings, lists and mappings, nothing else
 _SIMPLE = re.compile(r"[^;&|<>()$`{}#*?~]{1,500}")
@@ -22,6 +23,8 @@ def said_in(path: str, text: str) -> Iterator[tuple[str, Said]]:
     if len(text) > MOST_BYTES:
         return
     try:
+        if not _is_plain(text):
+            return
         workflow = yaml.load(text, Loader=_LOADER)  # noqa: S506 (a base loader makes no objects)
     except (yaml.YAMLError, RecursionError, ValueError):
         return
@@ -42,6 +45,16 @@ def said_in(path: str, text: str) -> Iterator[tuple[str, Said]]:
             for line in run.replace("\\\n", " ").splitlines()[:MOST_LINES]:
                 if (said := _said(line, f"{path} ({which} of job {_word(str(name))})")) is not None:
                     yield directory, said
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it is nested no deeper than a workflow: PyYAML's C part recurses on its own stack."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            return False
+    return True
 
 
 def _said(line: str, where: str) -> Said | None:

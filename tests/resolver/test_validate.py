@@ -32,23 +32,6 @@ async def test_a_repository_without_tests_has_no_suite(proven) -> None:
         assert await find_suites(proof.workspace, RepoConfig()) == Suites()
 
 
-@pytest.mark.parametrize(
-    ("command", "report", "selects"),
-    [
-        ("pytest -q tests", "pytest", True),
-        ("cd sub && py.test", "pytest", False),
-        ("make test", "none", False),
-        ("npx jest --outputFile=$PATCHWRIGHT_REPORT", "junit", False),
-    ],
-)
-async def test_the_repository_s_own_command_comes_first(proven, command, report, selects) -> None:
-    async with proven({"tests/test_calc.py": TESTS}) as proof:
-        suite = (await find_suites(proof.workspace, RepoConfig(test_command=command))).likely
-    assert suite is not None
-    assert (suite.command, suite.report, suite.selects) == (command, report, selects)
-    assert suite.why == ".github/patchwright.toml names this command."
-
-
 # --- one run ------------------------------------------------------------------------------------------------
 
 
