@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 
+from resolver.branches import checked, is_branch_name
 from resolver.errors import SettingsError
 from resolver.llm.settings import ModelSettings
 from resolver.suites.kind import Kind
@@ -86,7 +87,9 @@ class Settings(ModelSettings):
     mention: str = Field(default="@agent", min_length=2)
     """The mention that starts a run, as a whole word."""
     branch_prefix: str = Field(default="patchwright/", min_length=1)
-    """Branches are named by this and the issue: the only branches that are ever pushed."""
+    """How the name of every branch begins that is pushed for an issue."""
+    branch: str = "issue-{number}"
+    """What follows it: `{number}` of the issue, `{slug}` of its title, `{run}`, a short name of the run."""
 
     max_files: int = Field(default=100, ge=1)
     """Files that a patch may change; of one that changes more, nothing is proposed."""
@@ -198,6 +201,11 @@ class Settings(ModelSettings):
             Upstream.of(proxy.get_secret_value())
         return proxy
 
+    @field_validator("branch")
+    @classmethod
+    def _names_branches(cls, template: str) -> str:
+        return checked(template)
+
     @field_validator("ca_bundle", "private_key_file")
     @classmethod
     def _readable(cls, path: Path | None) -> Path | None:
@@ -286,6 +294,22 @@ class RepoConfig(Frozen):
     from its manifests. Empty: there is nothing to do."""
     test_timeout: int | None = Field(default=None, ge=1, le=1800)
     """Seconds of one test run. None: the operator's."""
+    base_branch: str | None = None
+    """The branch that work begins from, and pull requests go to. None: the default branch."""
+    branch: str | None = None
+    """How branches are named, below the operator's prefix. None: the operator's `branch`."""
+
+    @field_validator("branch")
+    @classmethod
+    def _names_branches(cls, template: str | None) -> str | None:
+        return template and checked(template)
+
+    @field_validator("base_branch")
+    @classmethod
+    def _is_a_branch(cls, name: str | None) -> str | None:
+        if name is not None and not is_branch_name(name):
+            raise ValueError(f"git takes no branch of the name {name}")
+        return name
 
 
 _Model = TypeVar("_Model", bound=Frozen)
