@@ -125,17 +125,17 @@ async def test_kinds_trouble_and_words_are_filters(opened: Opened, tmp_path: Pat
     await opened.show(whole_run(), tmp_path / "view.html")
     everything = await opened.visible()
     await opened.page.click("text=Edits")
-    assert await opened.visible() == ["e8.1"]
+    assert await opened.visible() == ["e9.1"]
     await opened.page.click("text=Commands")
-    assert await opened.visible() == ["e6.1", "e8.1"]
+    assert await opened.visible() == ["e7.1", "e9.1"]
     await opened.page.click("text=Trouble")
-    assert await opened.visible() == ["e6.1"]
+    assert await opened.visible() == ["e7.1"]
     await opened.page.keyboard.press("Escape")
     assert await opened.visible() == everything
     await opened.page.fill("#search", "i OPEN it")
     await expect(opened.page.locator("#found")).to_have_text(re.compile("^2 of"))
     # A word of a delegate opens the call in which it stands.
-    assert await opened.visible() == ["e12.1", "e12.1-1"]
+    assert await opened.visible() == ["e13.1", "e13.1-1"]
     await opened.page.keyboard.press("Escape")
     assert await opened.visible() == everything
 
@@ -146,15 +146,15 @@ async def test_the_keyboard_leads_through_it(opened: Opened, tmp_path: Path) -> 
         ("j", "e1"),
         ("j", "e2"),
         ("k", "e1"),
-        ("n", "e4"),
-        ("n", "e6"),
-        ("p", "e4"),
-        ("k", "e3"),
+        ("n", "e5"),
+        ("n", "e7"),
+        ("p", "e5"),
+        ("k", "e4"),
     ):
         await opened.page.keyboard.press(key)
         assert await opened.here() == there, key
     await opened.page.keyboard.press("o")
-    assert await opened.page.locator("#e3 details").get_attribute("open") is not None
+    assert await opened.page.locator("#e4 details").get_attribute("open") is not None
     await opened.page.keyboard.press("/")
     assert await opened.here() == "search"
     await opened.page.keyboard.type("j?")
@@ -168,9 +168,9 @@ async def test_the_keyboard_leads_through_it(opened: Opened, tmp_path: Path) -> 
 
 async def test_an_address_of_a_delegates_step_opens_it(opened: Opened, tmp_path: Path) -> None:
     address = await opened.show(whole_run(), tmp_path / "view.html")
-    await opened.page.goto(f"{address}#e12.1-3")
+    await opened.page.goto(f"{address}#e13.1-3")
     await opened.page.reload()
-    assert await opened.page.is_visible("#e12\\.1-3")
+    assert await opened.page.is_visible("#e13\\.1-3")
 
 
 async def test_it_is_read_without_scripts_and_on_a_phone(browser: Browser, tmp_path: Path) -> None:
@@ -181,10 +181,10 @@ async def test_it_is_read_without_scripts_and_on_a_phone(browser: Browser, tmp_p
         opened = Opened(await context.new_page())
         await opened.show(run_of(*whole_run(), *EVERYWHERE), tmp_path / "view.html")
         assert not await opened.page.is_visible("#search")
-        for selector in ("h1", "#tests", "#e8\\.1 ins", "#e8\\.1 del"):
+        for selector in ("h1", "#tests", "#e9\\.1 ins", "#e9\\.1 del"):
             assert await opened.page.is_visible(selector), selector
-        await opened.page.click("#e12\\.1 .nested > summary")
-        assert await opened.page.is_visible("#e12\\.1-1")
+        await opened.page.click("#e13\\.1 .nested > summary")
+        assert await opened.page.is_visible("#e13\\.1-1")
         boxes = [await each.bounding_box() for each in await opened.page.locator("section").all()]
         assert boxes and all(box and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
         tree = await opened.page.locator("body").aria_snapshot()
