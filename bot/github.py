@@ -222,7 +222,17 @@ class GitHubForge:
             self._us = self._us or known.user
             return known.html_url
 
-    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
+    async def publish(
+        self,
+        repo: Repo,
+        git_dir: Path,
+        commit: str,
+        branch: str,
+        parent: str,
+        into: Repo | None = None,
+    ) -> Published:
+        if into is not None:
+            return await self._publishing.push_into(into, repo, git_dir, commit, branch, parent)
         return await self._publishing.publish(repo, git_dir, commit, branch, parent)
 
     async def propose(self, proposal: Proposal) -> PullRequest:

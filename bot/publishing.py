@@ -44,10 +44,11 @@ class Publishing:
         # Not the one that the API names: our token goes there.
         return f"{self._server_url}/{repo.owner}/{repo.name}.git"
 
-    async def tip(self, repo: Repo, branch: str) -> str | None:
+    async def tip(self, repo: Repo, branch: str, fork: Repo | None = None) -> str | None:
         name = f"heads/{branch}"
         try:
-            found = await self._rest.get(RefAnswer, repo, *_place(repo), "git", "ref", *name.split("/"))
+            place = (*_place(fork or repo), "git", "ref", *name.split("/"))
+            found = await self._rest.get(RefAnswer, repo, *place)
         except NotFound:
             return None
         return found.object.sha
@@ -85,6 +86,24 @@ class Publishing:
                 if (tip := await self.tip(repo, branch)) not in (None, parent):
                     return await self._ours(repo, branch, tip, made, change)
         return await self._by_git(repo, git_dir, branch, tip, made, change)
+
+    async def push_into(
+        self, fork: Repo, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str
+    ) -> Published:
+        """Push to a fork in the name that we have in `repo`: its owner lets those in who may write there."""
+        tip = await self.tip(repo, branch, fork)
+        if tip not in (commit, parent):
+            raise BranchMoved(
+                f"{branch} of {fork} is at {tip[:12] if tip else 'no commit'}, not at {parent[:12]}"
+            )
+        if tip != commit:
+            credentials = await self._rest.credentials(repo)
+            await push(git_dir, self.clone_url(fork), commit, branch, credentials, parent, self._ca_bundle)
+            if (now := await self.tip(repo, branch, fork)) != commit:
+                raise WorkspaceError(
+                    f"{branch} of {fork} was pushed, but GitHub shows {now or 'no such branch'}"
+                )
+        return Published(sha=commit, verified=False, note=by_git("fork"))
 
     # --- by the API -----------------------------------------------------------------------------------------
 

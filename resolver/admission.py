@@ -5,13 +5,14 @@ import re
 
 from resolver import prose, salvage_prose
 from resolver.brief import COMMENT_LIMIT
-from resolver.domain import Asked, Issue, Job, JobId, PullRequest, Refused, Thread
+from resolver.domain import Asked, Job, JobId, PullRequest, Refused, Thread
 from resolver.errors import LogError
 from resolver.events import Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.log import Logs
 from resolver.quotation import quote
 from resolver.rules import was_stopped
+from resolver.threads import open_threads
 
 RESUME = re.compile(r"\s*resume\b[\s:,.!]*", re.IGNORECASE)
 """How a comment begins that has a stopped run go on."""
@@ -22,12 +23,13 @@ async def admit(job: Job, thread: Thread, forge: Forge) -> Refused | None:
 
     The requester's permission is asked of the forge by numeric id: a label proves no more than triage rights.
     """
-    if isinstance(thread, PullRequest):
-        return Refused(explanation=prose.refusal("pull_request", job))
+    is_pull = isinstance(thread, PullRequest)
     if not thread.open:
-        return Refused(explanation=prose.refusal("closed", job))
+        return Refused(explanation=prose.refusal("closed_pull" if is_pull else "closed", job))
     if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
         return Refused(explanation=prose.refusal("permission", job))
+    if isinstance(thread, PullRequest) and not job.command and not open_threads(thread):
+        return Refused(explanation=prose.refusal("nothing_asked", job))
     return None
 
 
@@ -38,7 +40,7 @@ async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) 
     """
     if trajectory.resumed:
         return trajectory.resumed.run
-    if trajectory.started or not job.command or not isinstance(thread, Issue):
+    if trajectory.started or not job.command:
         return None
     for run in reversed(thread.reports):
         try:

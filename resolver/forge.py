@@ -83,12 +83,21 @@ class Forge(Protocol):
     async def identity(self, repo: Repo) -> User | None:
         """The account whose name our writes bear; None: nobody could tell."""
 
-    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
+    async def publish(
+        self,
+        repo: Repo,
+        git_dir: Path,
+        commit: str,
+        branch: str,
+        parent: str,
+        into: Repo | None = None,
+    ) -> Published:
         """Put `commit` of the bare repository `git_dir` on `branch`, which is at `parent` or not there yet.
 
         The forge makes and signs a commit of the same tree where it can; else it is pushed as it is. Nothing
         happens when it is there already. A branch that is anywhere else is never overwritten: raises BranchMoved.
-        Raises Forbidden, WorkspaceError when the forge refuses it either way.
+        `into`: the branch is one of this fork of `repo`. Raises Forbidden, WorkspaceError when the forge refuses it
+        either way.
         """
 
     async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
@@ -134,8 +143,16 @@ class _Wrapped:
     async def identity(self, repo: Repo) -> User | None:
         return await self._forge.identity(repo)
 
-    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
-        return await self._forge.publish(repo, git_dir, commit, branch, parent)
+    async def publish(
+        self,
+        repo: Repo,
+        git_dir: Path,
+        commit: str,
+        branch: str,
+        parent: str,
+        into: Repo | None = None,
+    ) -> Published:
+        return await self._forge.publish(repo, git_dir, commit, branch, parent, into)
 
     async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
         return await self._forge.find_pull(repo, branch)
@@ -179,8 +196,16 @@ class DryRun(_Wrapped):
         self._show(f"comment on {repo}#{number}", body)
         return "dry-run"
 
-    async def publish(self, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str) -> Published:
-        self._show(f"commit {commit[:12]} to {branch}", "")
+    async def publish(
+        self,
+        repo: Repo,
+        git_dir: Path,
+        commit: str,
+        branch: str,
+        parent: str,
+        into: Repo | None = None,
+    ) -> Published:
+        self._show(f"commit {commit[:12]} to {branch}{f' of {into}' if into else ''}", "")
         return Published(sha=commit, verified=False, note="nothing was published")
 
     async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:

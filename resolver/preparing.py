@@ -6,7 +6,7 @@ from resolver import prose
 from resolver.attachments import Attached, directory
 from resolver.brief import brief
 from resolver.circumstances import Connected
-from resolver.domain import Job, SuiteRun, Thread
+from resolver.domain import Job, PullRequest, SuiteRun, Thread
 from resolver.events import Started
 from resolver.instructions import Instructions
 from resolver.kit import Kit
@@ -47,7 +47,7 @@ async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log,
         config,
         kit.sandboxes,
         name=f"{job.id}-setup",
-        source=log.trajectory.started.source,
+        source=_whose(log.trajectory.started),
         seconds=kit.settings.setup_timeout,
     )
     if event is not None:
@@ -56,6 +56,14 @@ async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log,
     if visits:
         await log.append(Connected(visits=masked_visits(visits, kit.secrets)))
     return sandboxes
+
+
+def _whose(started: Started) -> str:
+    """Whose dependencies they are: what a stranger's fork installs must not be found by runs on anything else."""
+    thread = started.thread
+    if isinstance(thread, PullRequest) and not thread.same_repository:
+        return f"{started.source}#{thread.head_repo}"
+    return started.source
 
 
 def masked_visits(visits: tuple[Visit, ...], secrets: Secrets) -> tuple[Visit, ...]:

@@ -330,7 +330,7 @@ def failed(sentence: str, run: str) -> str:
     return reply("failed.md.j2", sentence=sentence, run=run)
 
 
-def refusal(why: Literal["permission", "closed", "pull_request"], job: Job) -> str:
+def refusal(why: Literal["permission", "closed", "closed_pull", "nothing_asked"], job: Job) -> str:
     """Why a job is not admitted, in a sentence or two."""
     return reply("refusal.md.j2", why=why, job=job).strip()
 

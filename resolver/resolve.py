@@ -20,20 +20,25 @@ from resolver.domain import (
     Job,
     Outcome,
     Patch,
+    PullRequest,
     SuiteRun,
     Thread,
     Verdict,
 )
 from resolver.errors import UsageError
-from resolver.events import Ended, Resumed, Settled, Started, Told, Trajectory
+from resolver.events import Ended, Resumed, Settled, Told, Trajectory
+from resolver.follow_up import follow_up
 from resolver.forge import Forge
 from resolver.gate import missing
 from resolver.instructions import instructions
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
+from resolver.merge_proof import prove_merge
+from resolver.merging import Merge
 from resolver.outfit import outfit
 from resolver.policy import Permitted, bounds, permitted
-from resolver.preparing import first_message, masked_visits, prepared
+from resolver.preparing import first_message, masked_visits, prepared, started
+from resolver.pull_seen import PullSeen
 from resolver.putting_back import put_back
 from resolver.repairs import judged
 from resolver.rules import was_stopped
@@ -74,6 +79,8 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
 
 async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting) -> Outcome:
     """Work on an admitted job to its end, and publish what came of it."""
+    if isinstance(thread, PullRequest):
+        return await follow_up(job, thread, log, kit, forge, reporting, attempt)
     facts = await forge.facts(job.repo)
     async with reporting(job, log):
         credentials = await forge.credentials(job.repo)
@@ -103,29 +110,24 @@ async def answered(
     return await settle(job, thread, log, kit, forge, reporting)
 
 
-def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch: str, kit: Kit) -> Started:
-    """The first event of a run: everything that must not change under it."""
-    return Started(
-        job=job,
-        thread=thread,
-        base=workspace.base,
-        base_branch=branch,
-        source=source,
-        model=kit.model.name,
-        sandbox=kit.sandboxes.kind,
-        network=kit.sandboxes.network,
-    )
-
-
 async def attempt(
-    job: Job, workspace: Workspace, log: Log, kit: Kit, attached: Attached = NOTHING
+    job: Job,
+    workspace: Workspace,
+    log: Log,
+    kit: Kit,
+    attached: Attached = NOTHING,
+    pull: PullSeen | None = None,
+    merge: Merge | None = None,
 ) -> Attempt:
-    """A proven (or disproven) patch for a run that has started. It knows no forge."""
+    """A proven (or disproven) patch for a run that has started. It knows no forge.
+
+    `pull` is what the agent is shown where the work is on a pull request, `merge` where its commit is one.
+    """
     trajectory = log.trajectory
     assert trajectory.started is not None, "the log begins with Started"
-    config = repo_config(await workspace.read(REPO_CONFIG_PATH))
+    config = repo_config(await workspace.rules.read(REPO_CONFIG_PATH))
     seconds = config.test_timeout or kit.settings.test_timeout
-    suites = await find_suites(workspace, config)
+    suites = await find_suites(workspace.rules, config)
     suite = suites.likely
 
     async def allowed() -> Permitted:
@@ -147,7 +149,7 @@ async def attempt(
 
     name = f"{job.id}-agent"
 
-    skills = await find_skills(workspace)
+    skills = await find_skills(workspace.rules)
     told = instructions(skills, trajectory.started.thread, job.command, kit.settings.instructions_tokens)
 
     async def work(bench: Bench) -> Attempt:
@@ -165,7 +167,9 @@ async def attempt(
             briefed = bool(log.trajectory.decisions())
             there = attached if briefed and bench.adopted else await put(attached, made.sandbox)
             if not briefed:
-                text = await first_message(job, workspace, made.sandbox, log, suite, before, told, there)
+                text = await first_message(
+                    job, workspace, made.sandbox, log, suite, before, told, there, pull
+                )
                 system = prose.system(
                     made.sandbox.root,
                     made.sandbox.scratch,
@@ -174,6 +178,7 @@ async def attempt(
                     sandboxes.plugins,
                     made.secrets,
                     delegates=kit.settings.delegate_steps > 0,
+                    reviewed=pull is not None,
                 )
                 await begin(log, system, text, made.agent.tools, there.pictures)
             start_over = partial(put_back, made.sandbox, workspace, log)
@@ -196,14 +201,16 @@ async def attempt(
             if ending.reason == "asked":
                 return await tried(ending, UNJUDGED)
             kept = await allowed()  # what is judged is what can be delivered
-            proof = partial(prove, workspace, kept.patch, suites, sandboxes, job.id, seconds, bases)
+            judging = partial(prove_merge, merge, remembered) if merge else prove
+            proof = partial(judging, workspace, kept.patch, suites, sandboxes, job.id, seconds, bases)
             verdict = await judged(log, kit, ending, kept.patch, proof, start_over)
             if verdict is not None:
                 return await tried(ending, verdict)
 
+    untouched = workspace.at_commit(merge.into) if merge else workspace
     remembered = Baselines(kit.settings.data / "cache" / "baselines")
     async with (
-        Bases(workspace, sandboxes, job.id, seconds, remembered) as bases,
+        Bases(untouched, sandboxes, job.id, seconds, remembered) as bases,
         alongside(tests_at_base()) as before,
     ):
         return await at_bench(sandboxes, name, work, resumed=bool(trajectory.decisions()))

@@ -51,7 +51,7 @@ async def test_a_mention_carries_what_was_asked_to_the_agent(scene: Scene) -> No
     assert not scene.pull.draft
 
 
-async def test_a_label_on_a_pull_request_is_answered_not_yet(scene: Scene) -> None:
+async def test_a_label_on_a_pull_request_without_a_review_hears_what_is_missing(scene: Scene) -> None:
     await scene.will(*MENDED)
     async with scene.serving() as served:
         scene.world.hook(served.webhook, "story-webhook-secret")
@@ -62,7 +62,7 @@ async def test_a_label_on_a_pull_request_is_answered_not_yet(scene: Scene) -> No
         assert (told.event, told.status) == ("pull_request", 202)
         await scene.settled(runs=2)
     assert len(scene.endpoint.requests) == asked
-    assert "I work on issues so far, not on pull requests." in scene.pull.comments[-1].body
+    assert "there is no open review thread here" in scene.pull.comments[-1].body
 
 
 async def test_strangers_start_nothing_and_hear_why(scene: Scene) -> None:

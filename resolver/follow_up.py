@@ -1,0 +1,176 @@
+"""THE WAY OF A PULL REQUEST, top to bottom: a review, a mention or a label on it becomes a commit on its branch."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from resolver import configuration, follow_up_prose
+from resolver.attachments import attachments
+from resolver.baseline import Baselines, Bases
+from resolver.deliver import Attempt
+from resolver.domain import Commented, Issue, Job, Outcome, Patch, PullRequest, Verdict
+from resolver.errors import ForgeError
+from resolver.events import Ended, Judged, Settled
+from resolver.forge import Forge
+from resolver.handing_over import Work, hand_over
+from resolver.kit import Kit, Reporting
+from resolver.log import Log
+from resolver.merge_proof import prove_merge
+from resolver.merging import Merge, merge
+from resolver.preparing import prepared, started
+from resolver.pull_seen import ANSWERS, PullSeen, earlier_runs, pull_seen, runs_of
+from resolver.settings import REPO_CONFIG_PATH, repo_config
+from resolver.suites.find import find_suites
+from resolver.suites.suite import Suites
+from resolver.validate import prove
+from resolver.workspace import Workspace
+from runtime.sandbox import Sandboxes
+
+Attempting = Callable[..., Awaitable[Attempt]]
+"""`resolve.attempt`."""
+
+BY_GIT = "The base branch was merged by git alone: no agent was needed."
+
+# As people ask for it: "@agent rebase", "resolve the merge conflicts", "bring this up to date with main".
+MERGES = re.compile(
+    r"\brebase\b|\b(resolve|fix|solve|mend)\b[^.\n]{0,40}\bconflicts?\b|\bmerge (in )?(the )?(base|main|master)\b"
+    r"|\bupdate (the|this|my) branch\b|\bbring\b[^.\n]{0,40}\bup to date\b",
+    re.IGNORECASE,
+)
+
+
+async def follow_up(
+    job: Job,
+    thread: PullRequest,
+    log: Log,
+    kit: Kit,
+    forge: Forge,
+    reporting: Reporting,
+    attempt: Attempting,
+) -> Outcome:
+    """Work on an admitted pull request to its end: its head is pinned, and its base branch says how it is done."""
+    facts = await forge.facts(job.repo)
+    async with reporting(job, log):
+        credentials = await forge.credentials(job.repo)
+        kit.secrets.add(credentials.token)
+        if log.trajectory.started is not None:
+            assert isinstance(log.trajectory.started.thread, PullRequest)
+            thread = log.trajectory.started.thread
+        rules = thread.base_sha or thread.base
+        async with kit.workspaces.clone(facts.clone_url, thread.head_sha, credentials, rules) as workspace:
+            if log.trajectory.started is None:
+                thread = thread.model_copy(update={"base_sha": workspace.rules.base})
+                await log.append(started(job, thread, workspace, facts.clone_url, thread.base, kit))
+            assert log.trajectory.started is not None
+            merging = asks_to_merge(log.trajectory.started.job, thread)
+            merged = await merge(workspace, workspace.rules.base) if merging else None
+            if merging and merged is None:
+                outcome: Outcome = await _nothing_to_merge(job, thread, forge)
+            else:
+                tried, work = await _tried(job, thread, workspace, merged, log, kit, forge, attempt)
+
+                async def again(at: Workspace, patch: Patch) -> Verdict:
+                    return await _prove_again(job, at, patch, log, kit)
+
+                outcome = await hand_over(job, thread, tried, work, facts, log, kit, forge, again)
+    await log.append(Settled(outcome=outcome))
+    return outcome
+
+
+def asks_to_merge(job: Job, pull: PullRequest) -> bool:
+    """Whether the base branch is to be merged in: the command says so, or the review that is the trigger."""
+    said = pull.review.body if pull.review and pull.review.trusted else ""
+    return MERGES.search(f"{job.command}\n{said}") is not None
+
+
+async def _tried(
+    job: Job,
+    pull: PullRequest,
+    workspace: Workspace,
+    merged: Merge | None,
+    log: Log,
+    kit: Kit,
+    forge: Forge,
+    attempt: Attempting,
+) -> tuple[Attempt, Work]:
+    """The work, by the agent unless git could do it alone; judged."""
+    if merged is not None and not merged.conflicts:
+        tried = await _plain_merge(job, workspace, merged, log, kit)
+        return tried, Work(workspace.at_commit(merged.commit), tried.patch, tried.verdict, merged)
+    at = workspace.at_commit(merged.commit) if merged else workspace
+    attached = await attachments(pull, job.repo, forge)
+    seen = None if log.trajectory.decisions() else await _seen(job, pull, workspace, merged, kit, forge)
+    tried = await attempt(job, at, log, kit, attached, seen, merged)
+    return tried, Work(at, tried.patch, tried.verdict, merged)
+
+
+async def _seen(
+    job: Job, pull: PullRequest, workspace: Workspace, merged: Merge | None, kit: Kit, forge: Forge
+) -> PullSeen:
+    """What the agent is shown of the pull request, with what earlier runs of ours say of it."""
+    reports: tuple[str, ...] = ()
+    if named := ANSWERS.findall(pull.body):
+        try:
+            issue = await forge.thread(job.model_copy(update={"number": int(named[-1])}))
+            reports = issue.reports if isinstance(issue, Issue) else ()
+        except ForgeError as exc:
+            if exc.retryable:
+                raise
+    earlier = await earlier_runs(job, runs_of(pull, reports), kit.logs)
+    return await pull_seen(pull, workspace, earlier, merged)
+
+
+async def _nothing_to_merge(job: Job, pull: PullRequest, forge: Forge) -> Commented:
+    reason = follow_up_prose.up_to_date(pull)
+    url = await forge.say(job.repo, job.number, job.id, reason)
+    return Commented(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
+
+
+# --- what needs no agent ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tests:
+    """How the repository is tested, as its base branch says."""
+
+    suites: Suites
+    sandboxes: Sandboxes
+    seconds: int
+    remembered: Baselines
+
+
+async def _tests(job: Job, workspace: Workspace, log: Log, kit: Kit) -> _Tests:
+    config = repo_config(await workspace.rules.read(REPO_CONFIG_PATH))
+    await configuration.record(log, kit, config)
+    return _Tests(
+        suites=await find_suites(workspace.rules, config),
+        sandboxes=await prepared(job, workspace, config, log, kit),
+        seconds=config.test_timeout or kit.settings.test_timeout,
+        remembered=Baselines(kit.settings.data / "cache" / "baselines"),
+    )
+
+
+async def _plain_merge(job: Job, workspace: Workspace, merged: Merge, log: Log, kit: Kit) -> Attempt:
+    """A merge in which nothing is in conflict, proven like any other change."""
+    nothing = Patch(base=merged.commit, diff=b"")
+    if log.trajectory.ended is None:
+        await log.append(Ended(reason="finished", detail=BY_GIT))
+    ended = log.trajectory.ended
+    assert ended is not None
+    if verdict := log.trajectory.verdict:
+        return Attempt(ended, nothing, verdict)
+    at = workspace.at_commit(merged.commit)
+    tests = await _tests(job, at, log, kit)
+    async with Bases(workspace, tests.sandboxes, job.id, tests.seconds, tests.remembered) as head:
+        verdict = await prove_merge(
+            merged, tests.remembered, at, nothing, tests.suites, tests.sandboxes, job.id, tests.seconds, head
+        )
+    await log.append(Judged(verdict=verdict))
+    return Attempt(ended, nothing, verdict)
+
+
+async def _prove_again(job: Job, at: Workspace, patch: Patch, log: Log, kit: Kit) -> Verdict:
+    """The verdict on a patch that was put on top of another head."""
+    tests, name = await _tests(job, at, log, kit), f"{job.id}-moved"
+    async with Bases(at, tests.sandboxes, name, tests.seconds, tests.remembered) as bases:
+        return await prove(at, patch, tests.suites, tests.sandboxes, name, tests.seconds, bases)

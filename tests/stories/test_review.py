@@ -1,0 +1,244 @@
+"""A review is one job: one commit on the same branch, and an answer in each of its threads."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from demo.model import Turn
+from demo.world import Delivery
+from resolver.domain import Commented, Delivered
+from runtime.actions import ReplaceText
+from tests.stories.conftest import CODE, DONE, RUN_TESTS, Scene
+from tests.stories.reviews import (
+    LINES,
+    MUL,
+    NEG,
+    TEST_MUL,
+    THREADS,
+    WIP,
+    WORK,
+    asked,
+    brief,
+    done,
+    proposed,
+    said,
+    told,
+)
+
+
+@pytest.fixture
+def untested(a_scene: Callable[..., Scene]) -> Scene:
+    """acme/calc without a test: nothing is run to prove anything."""
+    return a_scene({"calc.py": CODE})
+
+
+async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_what_is_done_resolved(
+    scene: Scene,
+) -> None:
+    pull = proposed(scene)
+    scene.world.reviewed(pull, ("calc.py", LINES["tmp"], "Typo."), by="maintainer")
+    scene.world.resolve_thread(pull.review_threads[0], by="contributor")
+    review = scene.world.reviewed(pull, *THREADS, by="maintainer", body="@agent please mend these")
+    before = pull.head.sha
+    await scene.will(*WORK)
+    outcome = await scene.resolve(asked(scene, pull, review, "please mend these"))
+    assert isinstance(outcome, Delivered)
+    assert (outcome.number, outcome.branch, outcome.verdict.kind) == (pull.number, "topic", "fixed")
+    assert outcome.verdict.newly_passing == ("tests/test_calc.py::test_mul",)
+    assert scene.repo.bare.git("rev-list", f"{before}..topic").decode().split() == [pull.head.sha]
+    assert scene.repo.read("topic", "calc.py") == WIP.replace(
+        "a + b\n\n\ndef neg", "a * b\n\n\ndef neg"
+    ).replace("return a\n", "return -a\n").replace("\n\nTMP = 1\n", "")
+    sha = pull.head.sha[:12]
+    assert said(pull) == [
+        [],
+        [f"Done in {sha}. It multiplies now."],
+        [f"Done in {sha}. It negates now."],
+        [f"Done in {sha}. Taken out."],
+        ["Left as it is. `mul` is what operator.mul is called."],
+    ]
+    assert [thread.resolved_by is not None for thread in pull.review_threads] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert scene.repo.branches == ("main", "topic")
+    assert len(scene.repo.pulls) == 1
+    comment = told(pull)
+    assert comment.startswith(
+        f"I pushed {sha} to `topic`.\n\n**Fixed:** 1 test that failed before passes now"
+    )
+    assert "| passed | 1 | 2 |" in comment
+    assert "| `calc.py:9` | left as it is |" in comment
+
+
+async def test_the_first_message_has_the_whole_review_the_conversation_and_the_change(scene: Scene) -> None:
+    """Complaint 18: answers inside the review threads, the whole thread read."""
+    pull = proposed(scene, body="Two small functions.")
+    old = scene.world.reviewed(pull, THREADS[0], by="stranger", body="I am not sure about this.")
+    scene.world.answered(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
+    scene.world.said(pull, "Please keep it small.", by="maintainer")
+    review = scene.world.reviewed(pull, THREADS[1], by="maintainer", body="@agent mend neg")
+    await scene.will(
+        Turn("Mend.", NEG), Turn("Run.", RUN_TESTS), Turn("Done.", done((2, True, "It negates.")))
+    )
+    assert old.body and isinstance(await scene.resolve(asked(scene, pull, review, "mend neg")), Delivered)
+    text = brief(scene)
+    for line in (
+        "# The pull request to work on: #2",
+        "> Two small functions.",
+        "> I am not sure about this.",
+        "> Please keep it small.",
+        "> +def neg(a):",
+        "## Thread 1: calc.py:10, for your information",
+        "stranger (may not write to the repository):\n> This adds.",
+        "maintainer (may write to the repository):\n> Agreed: it must multiply.",
+        "## Thread 2: calc.py:14\n",
+        "wrote in the review that started you:\n> @agent mend neg",
+        "Work through thread 2.",
+    ):
+        assert line in text, line
+    assert said(pull) == [[], [f"Done in {pull.head.sha[:12]}. It negates."]]
+
+
+@pytest.mark.redis
+async def test_whatever_order_its_deliveries_come_in_and_however_often_a_review_is_one_job(
+    scene: Scene,
+) -> None:
+    pull = proposed(scene)
+    threads = (THREADS[0], (THREADS[1][0], THREADS[1][1], "@agent this must negate"), *THREADS[2:])
+    review = scene.world.reviewed(pull, *threads, by="maintainer", body="A few things, @agent")
+    await scene.will(*WORK, delay=0.1)
+    async with scene.serving() as served:
+        scene.world.hook(served.webhook, "story-webhook-secret")
+        deliveries = await scene.world.tell_review(pull, review)
+        again = [scene.world.redeliver(one) for one in reversed(deliveries)]
+        seen: list[Delivery] = [*deliveries, *await asyncio.gather(*again)]
+        assert {one.status for one in seen} == {202}
+        await scene.settled()
+        await asyncio.sleep(1)
+    assert len(scene.runs) == 1
+    assert [len(answers) for answers in said(pull)] == [1, 1, 1, 1]
+    assert scene.repo.bare.count("main", "topic") == 2
+
+
+async def test_a_thread_that_the_account_leaves_out_is_sent_back_and_then_said_to_have_no_answer(
+    scene: Scene,
+) -> None:
+    pull = proposed(scene)
+    review = scene.world.reviewed(pull, *THREADS[:2], by="maintainer", body="@agent")
+    silent = done((1, True, "It multiplies now."))
+    await scene.will(
+        Turn("Mend.", MUL, TEST_MUL), Turn("Run.", RUN_TESTS), Turn("Done.", silent), Turn("So.", silent)
+    )
+    assert isinstance(await scene.resolve(asked(scene, pull, review)), Delivered)
+    assert "`answers` says nothing of them: 2." in str(scene.endpoint.requests[-1]["messages"])
+    assert said(pull)[1] == ["I have no answer to this: the work ended without one."]
+    assert pull.review_threads[1].resolved_by is None
+
+
+async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called_done(scene: Scene) -> None:
+    pull = proposed(scene)
+    review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body="@agent")
+    before, broken = pull.head.sha, ReplaceText(path="calc.py", old="a * 2", new="a * 3")
+    answer = done((1, True, "It multiplies now."))
+    await scene.will(Turn("Mend.", MUL, broken), Turn("Run.", RUN_TESTS), *[Turn("Done.", answer)] * 4)
+    outcome = await scene.resolve(asked(scene, pull, review))
+    assert isinstance(outcome, Commented)
+    assert pull.head.sha == before
+    assert outcome.branch is not None and "a * 3" in scene.repo.read(outcome.branch, "calc.py")
+    assert said(pull)[0][0].startswith("Not on this pull request yet. it would break what works.")
+    assert pull.review_threads[0].resolved_by is None
+    assert told(pull).startswith("I pushed nothing to this pull request: it would break what works.")
+
+
+async def test_when_nothing_is_to_be_changed_every_thread_hears_why(scene: Scene) -> None:
+    pull = proposed(scene)
+    review = scene.world.reviewed(pull, THREADS[3], by="maintainer", body="@agent")
+    await scene.will(Turn("No.", done((1, False, "It is called so elsewhere."))))
+    outcome = await scene.resolve(asked(scene, pull, review))
+    assert isinstance(outcome, Commented) and outcome.verdict.kind == "empty"
+    assert said(pull) == [["Left as it is. It is called so elsewhere."]]
+    assert told(pull).startswith("I pushed nothing to this pull request: no change to the code came of it.")
+
+
+async def test_a_lost_response_makes_nothing_twice(scene: Scene) -> None:
+    pull = proposed(scene)
+    review = scene.world.reviewed(pull, *THREADS, by="maintainer", body="@agent")
+
+    def lose(turn: int, body: object) -> None:
+        if turn == 2:
+            for lost in ("/graphql", "/graphql", "/replies", "/replies", "/comments"):
+                scene.world.lose_next_response("POST", lost)
+
+    await scene.will(*WORK, on_request=lose)
+    assert isinstance(await scene.resolve(asked(scene, pull, review)), Delivered)
+    assert scene.repo.bare.count("main", "topic") == 2
+    assert [len(answers) for answers in said(pull)] == [1, 1, 1, 1]
+    assert [thread.resolved_by is not None for thread in pull.review_threads] == [True, True, True, False]
+    assert told(pull)
+
+
+async def test_work_that_was_handed_over_before_a_crash_is_not_handed_over_again(untested: Scene) -> None:
+    scene = untested
+    pull = proposed(scene)
+    review = scene.world.reviewed(pull, *THREADS[:2], by="maintainer", body="@agent")
+    job = asked(scene, pull, review)
+    await scene.will(
+        Turn("Mend.", MUL, NEG), *[Turn("Done.", done((1, True, "Yes."), (2, True, "Yes.")))] * 2
+    )
+    assert isinstance(await scene.resolve(job), Delivered)
+    head = pull.head.sha
+    scene.repo.commit("topic", {"more.txt": "somebody's push behind it\n"})
+    pull.review_threads[1].comments.pop()
+    log = scene.data / "runs" / job.id / "events.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(line for line in lines if '"event":{"kind":"settled"' not in line))
+    assert isinstance(await scene.resolve(job), Delivered)
+    assert scene.repo.bare.git("rev-list", "--count", f"{head}..topic") == b"1\n"
+    assert said(pull) == [[f"Done in {head[:12]}. Yes."]] * 2
+    assert scene.repo.branches == ("main", "topic")
+
+
+async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(untested: Scene) -> None:
+    scene = untested
+    account = DONE.model_copy(update={"cause": "The sign was wrong in add()."})
+    await scene.will(
+        Turn("Mend.", ReplaceText(path="calc.py", old="a - b", new="a + b")), *[Turn("Done.", account)] * 2
+    )
+    first = scene.job()
+    assert isinstance(await scene.resolve(first), Delivered)
+    pull = scene.pull
+    review = scene.world.reviewed(
+        pull, ("calc.py", 2, "Put the larger one first."), by="maintainer", body="@agent"
+    )
+    swap = ReplaceText(path="calc.py", old="return a + b", new="return b + a")
+    await scene.will(Turn("Swap.", swap), *[Turn("Done.", done((1, True, "Swapped.")))] * 2)
+    job = asked(scene, pull, review)
+    outcome = await scene.resolve(job)
+    assert isinstance(outcome, Delivered) and outcome.number == pull.number
+    text = brief(scene)
+    assert "A run of this program opened this pull request. Its tests said: untested." in text
+    assert "> The sign was wrong in add()." in text
+    assert scene.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
+    assert len(scene.repo.pulls) == 1
+    again = scene.world.reviewed(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")
+    await scene.will(Turn("No.", done((1, False, "It does not matter."))))
+    await scene.resolve(asked(scene, pull, again))
+    assert "A run of this program worked on this pull request." in brief(scene)
+
+
+async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Scene) -> None:
+    scene = untested
+    await scene.will(
+        Turn("Mend.", ReplaceText(path="calc.py", old="a - b", new="a + b")), *[Turn("Done.", DONE)] * 2
+    )
+    assert isinstance(await scene.resolve(), Delivered)
+    pull = proposed(scene, body="Fixes #1")
+    review = scene.world.reviewed(pull, THREADS[3], by="maintainer", body="@agent")
+    await scene.will(Turn("No.", done((1, False, "No."))))
+    await scene.resolve(asked(scene, pull, review))
+    assert "What was done here before" not in brief(scene)
