@@ -153,6 +153,9 @@ class SuiteRun(Frozen):
     """What one run of a test command showed."""
 
     command: str
+    """As it is typed at the repository's root."""
+    why: str = ""
+    """How this command was chosen, in one sentence; empty in logs of before that was kept."""
     results: dict[str, Result]
     """Outcome per test. Empty when the runner gives no report; then `exit_code` alone speaks."""
     exit_code: int | None

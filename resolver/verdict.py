@@ -346,6 +346,7 @@ def _as_one(runs: Sequence[SuiteRun | None]) -> SuiteRun | None:
     )
     return SuiteRun(
         command="; ".join(run.command for run in had),
+        why=" ".join(dict.fromkeys(run.why for run in had)),
         results={test: result for run in had for test, result in run.results.items()},
         exit_code=worst.exit_code,
         seconds=sum(run.seconds for run in had),

@@ -19,22 +19,32 @@ def selects(command: str, kind: Kind) -> bool:
     return _prefix(command, kind) is not None
 
 
-def judging(command: str, kind: Kind, only: tuple[str, ...] = ()) -> str:
-    """The command with what makes the runner tell each outcome; `only` is left out where it cannot be named."""
+def narrowed(command: str, kind: Kind, only: tuple[str, ...]) -> str:
+    """The command for these tests or files alone; as it is, where they cannot be named."""
+    runner = RUNNERS.get(kind)
+    if not only or len(only) > MOST_SELECTED or runner is None or runner.select is None:
+        return command
+    words, prefix = runner.select(only), _prefix(command, kind)
+    if words is None or prefix is None:
+        return command
+    handed_on = " --" if (manager := _MANAGER.fullmatch(command)) and manager["name"] == "npm" else ""
+    return f"{prefix.strip()}{handed_on} {words}"
+
+
+def judging(command: str, kind: Kind) -> str:
+    """The command with what makes the runner tell each outcome."""
     runner = RUNNERS.get(kind)
     if runner is None:
         return command
-    words = runner.select(only) if runner.select and only and len(only) <= MOST_SELECTED else None
-    prefix = _prefix(command, kind) if words is not None else None
-    if prefix is not None:
-        command = prefix
     if start := runner.pattern.search(command):
         told = start["words"] if runner.instead is None else f"{start['python']}{runner.instead}"
         options = f" {runner.options}" if runner.options else ""
         command = f"{command[: start.start('words')]}{told}{options}{command[start.end('words') :]}"
-    elif runner.forward and (manager := _MANAGER.fullmatch(command)):
-        command = f"{command.strip()}{' --' if manager['name'] == 'npm' else ''} {runner.options}"
-    return command if prefix is None else f"{command} {words}"
+    elif runner.forward and (manager := _MANAGER.match(command)):
+        handed_on = "--" if manager["name"] == "npm" else ""
+        rest = command[manager.end() :].strip().removeprefix(handed_on)
+        command = " ".join(filter(None, (manager[0].strip(), handed_on, runner.options, rest)))
+    return command
 
 
 def _prefix(command: str, kind: Kind) -> str | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from resolver.domain import Patch, SuiteRun
 from resolver.errors import ProofUnavailable
 from resolver.settings import REPO_CONFIG_PATH
-from resolver.suites.command import judging
+from resolver.suites.command import judging, narrowed
 from resolver.suites.reports.collected import Unfit
 from resolver.suites.runners import HELPER, REPORT, RUNNERS, Runner
-from resolver.suites.suite import Suite
+from resolver.suites.suite import Suite, at_root
 from resolver.testreport import MAX_REPORT, Report
 from resolver.verdict import NOTHING_COLLECTED
 from resolver.workspace import Workspace
@@ -85,7 +85,8 @@ async def _run_in(
     sandbox: Sandbox, suite: Suite, seconds: int, only: tuple[str, ...]
 ) -> tuple[SuiteRun, Report]:
     runner = RUNNERS.get(suite.report)
-    command = judging(suite.command, suite.report, tuple(map(suite.own, only)))
+    wanted = narrowed(suite.command, suite.report, tuple(map(suite.own, only)))
+    command = judging(wanted, suite.report)
     # Outside of the work tree, and not to be guessed: a planted report is never taken for this run's.
     place = f"{sandbox.scratch}/{secrets.token_hex(16)}"
     path = f"{place}/report"
@@ -118,7 +119,8 @@ async def _run_in(
     output = report.output or seen.stdout.decode(errors="replace")
     problem = _problem(suite, seen.exit_code, report, output, seconds)
     run = SuiteRun(
-        command=command,
+        command=at_root(suite.directory, wanted),
+        why=suite.why,
         results={} if problem else report.results,
         exit_code=seen.exit_code,
         seconds=seen.seconds,

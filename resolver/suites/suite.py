@@ -1,5 +1,6 @@
 """A way to test a repository: the command, where it is run, and where the outcomes of its single tests come from."""
 
+import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
@@ -23,6 +24,11 @@ class Suite(Frozen):
     """The names' endings of the files that these tests are about, such as `.py`. Empty: all."""
 
     @property
+    def typed(self) -> str:
+        """The command as it is typed at the repository's root."""
+        return at_root(self.directory, self.command)
+
+    @property
     def selects(self) -> bool:
         """Whether single tests, or test files, can be named."""
         return selects(self.command, self.report)
@@ -38,6 +44,10 @@ class Suite(Frozen):
     def is_over(self, path: str) -> bool:
         """Whether the path lies in the suite's part of the repository."""
         return not self.directory or path.startswith(f"{self.directory}/")
+
+
+def at_root(directory: str, command: str) -> str:
+    return f"cd {shlex.quote(directory)} && {command}" if directory else command
 
 
 class Suites(Frozen):

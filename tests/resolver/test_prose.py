@@ -178,7 +178,9 @@ def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
         number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
     )
     story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
-    run = SuiteRun(command="pytest", results={"t::a": "passed"}, exit_code=0, seconds=1, output="")
+    run = SuiteRun(
+        command="pytest", results={"t::a": "passed"}, exit_code=0, seconds=1, output="", why="ci.yml (step @x) runs it."
+    )
     opinion = Opinion(approves=False, words="It misses floats, says @team.", model="second")
     verdict = Verdict(
         kind="unproven", reason="None shows it.", before=run, after=run, weakened=("test_a.py asks less.",),
@@ -187,6 +189,7 @@ def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
     )  # fmt: skip
     body, _, _ = prose.pull_body(thread, verdict, story, ("a.py",), ()).partition("###")
     for expected in (
+        "\nWhy this command: ci.yml (step @\u200bx) runs it.\n",
         "Added by this change, and failing:\n- `t::new`",
         "as they were, they passed before and fail now:\n- `t::a`",
         "Files of tests that this change deletes:\n- `test_old.py`",

@@ -24,7 +24,8 @@ async def test_code_below_src_is_made_importable(proven) -> None:
         suite = (await find_suites(proof.workspace, RepoConfig())).likely
         assert suite is not None
         run = await proof.run(suite)
-    assert (suite.command, run.problem, run.passed) == ("PYTHONPATH=src python3 -m pytest", None, 2)
+    assert (run.command, run.problem, run.passed) == ("PYTHONPATH=src python3 -m pytest", None, 2)
+    assert run.why == suite.why == "Nothing is configured, and tests/test_calc.py can be run by pytest."
 
 
 async def test_a_repository_without_tests_has_no_suite(proven) -> None:
@@ -107,6 +108,7 @@ async def test_a_suite_in_a_directory_runs_there_and_its_tests_are_named_by_it(p
     files = {"packages/a/calc.py": BUG, "packages/a/test_calc.py": FAILING, "test_other.py": TESTS}
     async with proven(files) as proof:
         run = await proof.run(suite)
+    assert run.command == "cd packages/a && python3 -m pytest"
     name = "packages/a/test_calc.py::test_"
     assert run.results == {f"{name}one": "passed", f"{name}add": "failed"}
 
