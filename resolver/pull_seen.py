@@ -19,6 +19,7 @@ from runtime.frozen import Frozen
 DIFF_LIMIT = 30_000  # characters of the diff so far; whole files, the small ones first
 STAT_FILES = 100
 COMMENT_LIMIT = 4_000  # characters of one comment in a thread
+HUNK_LINES = 8  # the last ones; the whole change stands above
 HUNK_LIMIT = 2_000
 THREADS = 60  # shown whole; more than that is no review but a mistake
 THREAD_COMMENTS = 12  # the latest of one thread
@@ -109,7 +110,7 @@ def _thread(number: int, thread: ReviewThread, *, waits: bool) -> ThreadSeen:
         waits=waits,
         path=thread.path if thread.path.isprintable() else ascii(thread.path),
         line=thread.line,
-        hunk=quote(thread.hunk, HUNK_LIMIT) if thread.hunk else None,
+        hunk=quote("\n".join(thread.hunk.splitlines()[-HUNK_LINES:]), HUNK_LIMIT) if thread.hunk else None,
         earlier=max(0, len(thread.comments) - THREAD_COMMENTS),
         comments=tuple(
             (comment, quote(comment.body, COMMENT_LIMIT)) for comment in thread.comments[-THREAD_COMMENTS:]

@@ -15,7 +15,7 @@ from resolver.errors import ResolverError
 from resolver.pytest_plugins import CONFIGURATIONS, plugins_wanted
 from resolver.settings import RepoConfig
 from resolver.workspace import Workspace
-from runtime.actions import MAX_SECONDS, Execute
+from runtime.actions import MAX_SECONDS, Execute, WriteBytes
 from runtime.egress import Visit
 from runtime.errors import SandboxError
 from runtime.frozen import Frozen
@@ -65,18 +65,24 @@ class SetupFailed(ResolverError):
 
 
 async def find_setup(workspace: Workspace, config: RepoConfig) -> Setup | None:
-    """The set-up at base: as its maintainers say, else as its manifests do; None: it needs none."""
+    """The set-up at base: as its maintainers say, else as its manifests do; None: it needs none.
+
+    What the maintainers say stands where the rules are (`Workspace.rules`); the manifests are those at base.
+    """
     files = await workspace.files()
+    script = await workspace.rules.at(SCRIPT)
     if config.setup is not None:
         lines = (config.setup,) if isinstance(config.setup, str) else config.setup
         steps = tuple(Step(command=line) for line in lines if line.strip())
-    elif SCRIPT in files:
+    elif script is not None:
         steps = (Step(command=f"bash {SCRIPT}"),)
     else:
         steps = tuple(await _from_manifests(workspace, frozenset(files)))
     if not steps:
         return None
     manifests = await workspace.ids(tuple(path for path in files if MANIFESTS.fullmatch(path)))
+    if script is not None:
+        manifests[SCRIPT] = script.id
     lines = (*(step.command for step in steps), *(f"{path} {id}" for path, id in sorted(manifests.items())))
     return Setup(steps=steps, key=hashlib.sha256("\0".join(lines).encode()).hexdigest())
 
@@ -248,6 +254,7 @@ class _Run:
         self.begun = True
         try:
             await self._workspace.send(sandbox)
+            await self._send_script(sandbox)
             for step in self._setup.steps:
                 await self._step(sandbox, step)
             if len(self.skipped) == len(self._setup.steps):
@@ -257,6 +264,16 @@ class _Run:
                 raise SetupFailed(f"what the set-up left in the work tree could not be sorted ({left})")
         finally:
             self.visits += self._sandboxes.visits(self._name)
+
+    async def _send_script(self, sandbox: Sandbox) -> None:
+        """The maintainers' script in place of the one that somebody proposes."""
+        rules = self._workspace.rules
+        if rules is self._workspace or (script := await rules.at(SCRIPT)) is None:
+            return
+        content = (await rules.contents((script.id,), READ))[script.id]
+        if isinstance(content, int):
+            raise SetupFailed(f"{SCRIPT} has {content} bytes; {READ} are the limit")
+        await sandbox.act(WriteBytes(path=f"{sandbox.root}/{SCRIPT}", content=content))
 
     async def _step(self, sandbox: Sandbox, step: Step) -> None:
         if step.needs is not None:

@@ -3,8 +3,9 @@
 import os
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -12,15 +13,15 @@ from resolver import prose
 from resolver.baseline import Bases
 from resolver.circumstances import Prepared
 from resolver.settings import RepoConfig, repo_config
-from resolver.setup import TAIL, Setup, find_setup, last_lines, with_dependencies
+from resolver.setup import SCRIPT, TAIL, Setup, find_setup, last_lines, with_dependencies
 from resolver.suites.run import run_suite
 from resolver.suites.suite import Suites
 from resolver.validate import prove
-from resolver.workspace import Workspaces
+from resolver.workspace import Workspace, Workspaces
 from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
 from runtime.local import LocalSandboxes
-from runtime.sandbox import SandboxSpec
+from runtime.sandbox import Sandbox, SandboxSpec
 from tests.resolver.proofs import PYTEST
 from tests.resolver.repositories import Repository, changed, shell
 from tests.runtime.hosts import indexes
@@ -142,6 +143,41 @@ async def test_the_key_changes_with_commands_and_manifests_and_with_nothing_else
 
 
 # --- running it -------------------------------------------------------------------------------------------------
+
+
+async def test_somebodys_proposal_brings_its_manifests_but_no_word_on_how_they_are_set_up(
+    workspaces: Workspaces, repository: Repository, tmp_path: Path
+) -> None:
+    """The script is the base branch's, whatever the head under review made of it."""
+    said = tmp_path / "said"
+    begun = repository.commit({"calc.py": ""})
+    base = repository.commit({SCRIPT: f"echo base >>{said}\n"})
+    head = repository.commit({SCRIPT: f"echo head >>{said}\n", "requirements.txt": "wcwidth\n"})
+    other = repository.commit({SCRIPT: f"echo head again >>{said}\n"})
+
+    class Deriving(LocalSandboxes):
+        async def derived(
+            self, name: str, repository: str, key: str, fill: Callable[[Sandbox], Awaitable[None]]
+        ) -> Self:
+            async with self.open(name) as sandbox:
+                await fill(sandbox)
+            return self
+
+    async with workspaces.local(repository.path) as workspace:
+        rules = workspace.at_commit(base)
+        proposed = Workspace(workspace.git_dir, head, None, dirty=False, rules=rules)
+        again = Workspace(workspace.git_dir, other, None, dirty=False, rules=rules)
+        one, two = await find_setup(proposed, RepoConfig()), await find_setup(again, RepoConfig())
+        assert commands_of(one) == [f"bash {SCRIPT}"]
+        assert one == two
+        none = Workspace(workspace.git_dir, head, None, dirty=False, rules=workspace.at_commit(begun))
+        assert commands_of(await find_setup(none, RepoConfig())) == [f"{INSTALL} -r requirements.txt"]
+        sandboxes = Deriving(tmp_path / "boxes", dict(os.environ))
+        made = await with_dependencies(
+            proposed, RepoConfig(), sandboxes, name="set-up", source="here", seconds=60
+        )
+    assert made[1] is not None and made[1].problem is None
+    assert said.read_text() == "base\n"
 
 
 async def test_the_local_sandbox_has_none_and_says_so(
