@@ -4,11 +4,13 @@ import asyncio
 import logging
 
 from resolver import prose, salvage_prose
-from resolver.deliver import AUTHOR, leaks
+from resolver.branches import branch_names
+from resolver.deliver import AUTHOR, leaks, tell
 from resolver.domain import Job, Patch
-from resolver.errors import Forbidden, LogError, ResolverError
+from resolver.errors import LogError, ResolverError
 from resolver.events import Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
+from resolver.keeping import OnBranch, publish_or_attach, run_directory
 from resolver.kit import Kit
 from resolver.policy import bounds, check, permitted
 from resolver.secrets import masked
@@ -32,6 +34,8 @@ class Salvaged(Frozen):
     """What policy forbids and is not on the branch, a sentence each."""
     problem: str = ""
     """Why there is no branch although there was work, in a sentence; it is in the log."""
+    attached: str = ""
+    """Markdown with the patch, where the forge takes no branch."""
 
 
 async def salvage(job: Job, why: str, kit: Kit, forge: Forge, *, lasting: bool = True) -> None:
@@ -42,19 +46,17 @@ async def salvage(job: Job, why: str, kit: Kit, forge: Forge, *, lasting: bool =
     """
     run, trajectory = await asyncio.to_thread(_work, job, kit)
     if trajectory.started is None:
-        await forge.say(job.repo, job.number, job.id, prose.failed(why, run))
+        await tell(job, forge, prose.failed(why, run))
         return
     if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
-        await forge.say(job.repo, job.number, job.id, prose.refused(prose.refusal("permission", job)))
+        await tell(job, forge, prose.refused(prose.refusal("permission", job)))
         return
     kept = await _kept(job, trajectory, kit, forge)
-    await forge.say(
-        job.repo,
-        job.number,
-        job.id,
-        salvage_prose.salvaged(
-            why, kept, trajectory.verdict, summarize(trajectory), run, kit.settings.mention, lasting=lasting
-        ),
+    story, mention = summarize(trajectory), kit.settings.mention
+    await tell(
+        job,
+        forge,
+        salvage_prose.salvaged(why, kept, trajectory.verdict, story, run, mention, lasting=lasting),
     )
 
 
@@ -99,10 +101,14 @@ async def _pushed(
     message = salvage_prose.commit_so_far(masked(trajectory.started.thread, kit.secrets))
     began = trajectory.entries[0].at  # so that the same tree is the same commit, however often it is made
     commit = await workspace.commit(allowed.patch, message, author=AUTHOR, when=began)
-    branch = f"{kit.settings.branch_prefix}issue-{job.number}-after-{trajectory.spent().steps}-steps"
-    try:
-        await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
-    except Forbidden:  # another run's work is there
-        branch = f"{branch}-{job.id[-8:].strip('-.')}"
-        await forge.publish(job.repo, workspace.git_dir, commit, branch, workspace.base)
-    return Salvaged(branch=branch, files=files, left_out=allowed.left_out)
+    title, steps = trajectory.started.thread.title, trajectory.spent().steps
+    names = branch_names(kit.settings.branch, kit.settings.branch_prefix, job.number, title, job.id)
+    branches = tuple(f"{name}-after-{steps}-steps" for name in names)
+    place = run_directory(kit.settings, trajectory.started.job.id)
+    kept = await publish_or_attach(
+        job.repo, workspace.git_dir, commit, branches, workspace.base, forge, place
+    )
+    if isinstance(kept, OnBranch):
+        return Salvaged(branch=kept.name, files=files, left_out=allowed.left_out)
+    problem = f"It could not be put on a branch: {kept.why.rstrip('.')}."
+    return Salvaged(files=files, left_out=allowed.left_out, problem=problem, attached=kept.text)

@@ -145,7 +145,8 @@ async def test_doing_it_again_changes_nothing(hooked: Scene) -> None:
     commit, comments = hooked.repo.bare.sha(BRANCH), hooked.comments
     settings = compose.read_settings({}, hooked.environment, None, None)
     async with compose.kit(settings, trusted=False, say=print) as kit, compose.forge(settings) as github:
-        error = RuntimeError(comments[0].partition(": ")[2].partition("\n")[0])
+        why = "The account behind PATCHWRIGHT_MODEL_API_KEY has no credit: Your account has no credit left."
+        error = RuntimeError(why)
         await apologize(Masked(github, kit.secrets.mask), hooked.job(), error, kit)
     assert (hooked.repo.bare.sha(BRANCH), hooked.comments) == (commit, comments)
 
@@ -232,6 +233,14 @@ async def test_a_tree_that_holds_a_secret_goes_nowhere_and_that_is_said(
     reversed_key = CreateFile(path="notes.txt", content="sk-story-4711-and-more"[::-1])
     told = await broke_off(hooked, Turn("Mend.", FIX, reversed_key))
     assert "It is on no branch: notes.txt holds a secret of this installation." in told
+    assert hooked.repo.branches == ("main",)
+
+
+async def test_where_no_branch_is_taken_the_patch_stands_in_the_comment(hooked: Scene) -> None:
+    hooked.repo.protect("*", "Only people push here.")
+    told = await broke_off(hooked, Turn("Mend.", FIX))
+    assert "It could not be put on a branch:" in told and "is in the run's log, and here:" in told
+    assert "+    return a + b\n" in told and "comment `@agent resume`" in told
     assert hooked.repo.branches == ("main",)
 
 
