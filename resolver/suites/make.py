@@ -10,7 +10,7 @@ from resolver.suites.suite import Suite
 
 NAMES = ("GNUmakefile", "makefile", "Makefile")
 TARGETS = ("test", "tests", "check")
-_RULE = re.compile(r"([\w. -]+?)\s*::?(?!=)\s*(.*)")
+_NAMES = re.compile(r"[\w. -]+")
 
 
 def find(part: Part) -> Suite | None:
@@ -50,13 +50,21 @@ def _rules(part: Part) -> tuple[str, dict[str, tuple[list[str], list[str]]]]:
         if line.startswith("\t"):
             if recipe is not None:
                 recipe.append(line.strip().lstrip("@-+ ")[:MOST_CHARACTERS])
-        elif len(line) < MOST_CHARACTERS and (rule := _RULE.fullmatch(line.partition("#")[0].rstrip())):
-            needs, recipe = rule[2].partition(";")[0].split(), []
-            for target in rule[1].split():
+        elif (rule := _rule(line)) is not None:
+            needs, recipe = rule[1], []
+            for target in rule[0]:
                 rules.setdefault(target, (needs, recipe))
         elif line.strip() and not line.startswith("#"):
             recipe = None
     return name, rules
+
+
+def _rule(line: str) -> tuple[list[str], list[str]] | None:
+    """The targets that a line is the rule of, and what they need."""
+    targets, colon, needs = line[:MOST_CHARACTERS].partition("#")[0].partition(":")
+    if not colon or needs.startswith(("=", ":=")) or not _NAMES.fullmatch(targets):
+        return None
+    return targets.split(), needs.lstrip(":").partition(";")[0].split()
 
 
 def _lines(rules: dict[str, tuple[list[str], list[str]]], target: str, depth: int) -> Iterator[str]:

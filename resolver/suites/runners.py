@@ -21,12 +21,12 @@ HELPER = "PATCHWRIGHT_HELPER"
 """Variable that names the directory of a runner's `helper`."""
 MOST_SELECTED = 300  # tests on one command line; more than that, and everything is run
 
-# What may stand before a command without changing what is run.
+# What may stand before a command without changing what is run; possessive, for many would match in many ways.
 _BEFORE = (
     r"(?P<before>(?:^|&&|\|\||[;(\n])\s*(?:\w+=\S*\s+|(?:time|exec|env|npx|bunx)\s+(?:-\S+\s+)*"
     r"|(?:bundle|pnpm|yarn|npm)\s+exec\s+(?:--\s+)?|yarn\s+(?:run\s+)?|pnpm\s+"
     r"|(?:c8|nyc|cross-env|dotenv)\s+(?:-\S+\s+|\w+=\S*\s+)*(?:--\s+)?"
-    r"|(?:poetry|uv|pdm|hatch|pipenv|rye)\s+run\s+(?:-\S+\s+)*|xvfb-run\s+(?:-\S+\s+)*)*(?:\S*/)?)"
+    r"|(?:poetry|uv|pdm|hatch|pipenv|rye)\s+run\s+(?:-\S+\s+)*|xvfb-run\s+(?:-\S+\s+)*)*+(?:\S*/)?)"
 )
 _ENDS = r"(?=$|[\s;&|)])"
 _PYTHON = r"python(?:[\d.]+)?(?:\s+-[bBEuW]\w*)*\s+"

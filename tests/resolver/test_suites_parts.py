@@ -135,6 +135,9 @@ def test_a_directory_outside_of_the_repository_is_refused(directory: str) -> Non
         {"Makefile": "test: test\n\t$(MAKE) test\n" + "a" * 100_000 + ": b"},
         {"Cargo.toml": "[[[["},
         {"tox.ini": "[testenv]\ncommands = " + "pytest " * 100_000},
+        {"Makefile": "test:\n" + "\t" + "cross-env A=1 A=1 " * 100 + "\n" + (" " * 1_900 + "\n") * 200},
+        {"package.json": package(test="pnpm exec " * 150 + "x", unit="ruby -I " * 200)},
+        {"noxfile.py": "def t(s):\n s.run('" + "python -W0 " * 150 + "', '" + "a/" * 900 + "')\n"},
     ],
 )
 def test_hostile_manifests_are_no_error(tree: dict[str, str]) -> None:
