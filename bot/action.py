@@ -15,7 +15,15 @@ from bot.triggers import Triggers, job_for
 from bot.webhook import Delivery, Unreadable, read
 from bot.worker import Apologize, Resolve, Stopped, cause_of
 from resolver.domain import Asked, Commented, Delivered, Job, Outcome, Refused, Spent
-from resolver.errors import Forbidden, ModelRefused, NotFound, ResolverError, SettingsError, Unauthorized
+from resolver.errors import (
+    Forbidden,
+    LogError,
+    ModelRefused,
+    NotFound,
+    ResolverError,
+    SettingsError,
+    Unauthorized,
+)
 from runtime.errors import SandboxError
 
 Write: TypeAlias = Callable[[str], object]
@@ -59,7 +67,7 @@ async def run_action(
             # The runner kills what is left 10 s after its signal. In a task of its own: see Worker.run.
             stopped = _tell(job, Stopped("The workflow was cancelled."), apologize, write)
             await asyncio.wait((asyncio.create_task(stopped),), timeout=CANCEL_SECONDS)
-            _report(environ, {"outcome": "cancelled"}, _summary(job, "cancelled", {}))
+            _report(environ, {"outcome": "cancelled", **_cost(job, spent)}, _summary(job, "cancelled", {}))
             raise
         except (ResolverError, SandboxError, ExceptionGroup) as exc:
             error = cause_of(exc)
@@ -67,7 +75,8 @@ async def run_action(
                 raise
             write(f"patchwright: {error}")
             await _tell(job, error, apologize, write)
-            _report(environ, {"outcome": "error"}, _summary(job, "error", {"Error": escaped(str(error))}))
+            values = {"outcome": "error", **_cost(job, spent)}
+            _report(environ, values, _summary(job, "error", {"Error": escaped(str(error))}))
             return 2 if isinstance(error, OPERATORS) else 1
         values = outputs(outcome, spent(job))
         _report(environ, values, _summary(job, outcome.kind, _rows(outcome, values)))
@@ -89,6 +98,22 @@ def exit_code(outcome: Outcome) -> int:
             assert_never(outcome)
 
 
+def _cost(job: Job, spent: Callable[[Job], Spent]) -> dict[str, str]:
+    """What a run had cost when it broke off; nothing when there is no log of it."""
+    try:
+        return counted(spent(job))
+    except LogError:
+        return {}
+
+
+def counted(spent: Spent) -> dict[str, str]:
+    """The outputs that say what a run cost; "" is a price that is not known."""
+    return {
+        "cost-usd": "" if spent.unpriced else str(spent.usd),
+        "tokens": str(spent.prompt_tokens + spent.completion_tokens),
+    }
+
+
 def outputs(outcome: Outcome, spent: Spent) -> dict[str, str]:
     """The step's outputs, as action.yml names them; "" is "there is none"."""
     return {
@@ -96,8 +121,7 @@ def outputs(outcome: Outcome, spent: Spent) -> dict[str, str]:
         "pull-request": outcome.url if isinstance(outcome, Delivered) else "",
         "branch": outcome.branch or "" if isinstance(outcome, Delivered | Commented) else "",
         "verdict": outcome.verdict.kind if isinstance(outcome, Delivered | Commented) else "",
-        "cost-usd": "" if spent.unpriced else str(spent.usd),
-        "tokens": str(spent.prompt_tokens + spent.completion_tokens),
+        **counted(spent),
     }
 
 

@@ -1,0 +1,129 @@
+"""What people complain of with bots of this kind, and what is told here instead: ends, costs, tests, status."""
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from demo.model import Turn
+from resolver.actions import Ask, Finish
+from resolver.domain import Asked, Commented, Delivered
+from runtime.actions import ReplaceText, RunShell
+from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene, written
+from tests.stories.minds import PRICES, says
+
+BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
+BOAST = Finish(cause="add() subtracted.", change="It adds.", checked="All 214 tests pass, I ran them twice.")
+
+
+@pytest.fixture
+def quick(a_scene: Callable[..., Scene]) -> Scene:
+    """Without tests, so that a run is over soon."""
+    return a_scene(files={"calc.py": CODE})
+
+
+@pytest.mark.parametrize(
+    ("cap", "said"),
+    [
+        ({"max_steps": 1}, "The limit of 1 replies of the model is reached."),
+        pytest.param({"max_usd": "0.001"}, "The budget of $0.001 is spent", marks=pytest.mark.slow),
+        pytest.param({"timeout": 10}, "The time limit of 2 s is reached.", marks=pytest.mark.slow),
+    ],
+    ids=["steps", "dollars", "seconds"],
+)
+async def test_at_a_cap_the_work_is_offered_and_the_cap_is_said_first(
+    quick: Scene, cap: dict[str, Any], said: str
+) -> None:
+    # Complaint 1: work thrown away at a turn or time cap.
+    wait = (RunShell(command="sleep 3"),) if "timeout" in cap else ()
+    await says(
+        quick, Turn("Mend.", FIX, *wait), Turn("More.", RunShell(command="ls")), model_prices=PRICES, **cap
+    )
+    outcome = await quick.resolve(**({"timeout": 2} if "timeout" in cap else {}))
+    assert isinstance(outcome, Delivered) and outcome.draft
+    assert quick.repo.read(outcome.branch, "calc.py") == CODE.replace("a - b", "a + b")
+    (comment,) = quick.comments
+    for told in (str(quick.pull.body), comment):
+        assert told.startswith(f"**Stopped early:** {said}")
+
+
+async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -> None:
+    # Complaint 9: cost and tokens are hidden; outputs are not for machines.
+    quick.world.hook("http://127.0.0.1:9/nobody", "none")
+    await says(quick, Turn("Mend.", FIX), Turn("Done.", DONE), model_prices=PRICES)
+    delivery = await quick.world.label(quick.issue, "fix-me", by="maintainer")
+    (quick.data / "event.json").write_text(json.dumps(written(delivery)))
+    event = {"GITHUB_EVENT_NAME": "issues", "GITHUB_EVENT_PATH": str(quick.data / "event.json")}
+    code, out, error = await quick.command(
+        "action", environment=event | {"GITHUB_OUTPUT": str(quick.data / "out")}
+    )
+    assert code == 0, out + error
+    spent = quick.trajectory().spent()
+    tokens = spent.prompt_tokens + spent.completion_tokens
+    assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
+    (comment,) = quick.comments
+    for told in (str(quick.pull.body), comment):
+        assert f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · " in told
+    lines = (quick.data / "out").read_text().splitlines()
+    assert str(spent.usd) in lines and str(tokens) in lines
+
+
+async def test_an_agent_that_says_the_tests_pass_is_not_believed(scene: Scene) -> None:
+    # Complaint 12: it says that the tests pass.
+    await says(scene, Turn("Mend.", FIX, BREAK), Turn("Done.", BOAST))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Commented) and outcome.verdict.kind == "regressed"
+    assert scene.repo.pulls == ()
+    (comment,) = scene.comments
+    verdict, boast = comment.index("**Regressed:** 1 test"), comment.index("All 214 tests pass")
+    assert verdict < boast and "What the agent found" in comment[verdict:boast]
+    assert "| passed | 1 | 0 |\n| failed | 0 | 1 |" in comment
+
+
+async def test_tests_that_cannot_be_run_are_no_success_and_the_reason_is_told(
+    a_scene: Callable[..., Scene],
+) -> None:
+    # Complaint 12: it cannot run the tests.
+    config = 'test_command = "no-such-runner --all"\n'
+    scene = a_scene(files={"calc.py": CODE, ".github/patchwright.toml": config})
+    await says(scene, Turn("Mend.", FIX), Turn("Done.", BOAST))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered)
+    assert (outcome.verdict.kind, outcome.draft) == ("untested", True)
+    body = str(scene.pull.body)
+    assert body.startswith("**Untested:** no test run could be had, so nothing is known about this change")
+    assert "was not found or cannot be run" in body.partition("###")[0]
+    assert "The program could get no run of the repository's tests. The agent's own words:" in body
+
+
+LOOK = (Turn("Look.", RunShell(command="ls")), Turn("Done.", DONE))
+ENDINGS: dict[str, tuple[tuple[Turn, ...], type[Delivered | Commented | Asked], str]] = {
+    "delivered": (MENDED, Delivered, "I opened pull request #2. **Fixed:**"),
+    "nothing done": (LOOK, Commented, "I opened no pull request: "),
+    "asked": ((Turn("Unclear.", Ask(question="Floats too?")),), Asked, "I cannot go on without an answer:"),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_a_status_says_what_is_so_from_the_first_word_to_the_last(scene: Scene, ending: str) -> None:
+    # Complaint 19: status messages that mislead.
+    turns, kind, last = ENDINGS[ending]
+    while_working: list[str] = []
+
+    def look(turn: int, body: dict[str, Any]) -> None:
+        while_working.extend(scene.comments)
+        assert scene.repo.pulls == (), "nothing is announced, so nothing is there"
+
+    await says(scene, *turns, on_request=look)
+    assert isinstance(await scene.resolve(), kind)
+    assert while_working and all(each.startswith("I am working on this.") for each in while_working)
+    (comment,) = scene.comments
+    assert comment.startswith(last) and "I am working" not in comment
+    made = [write.path.rpartition("/")[2] for write in scene.world.writes]
+    if kind is Delivered:  # told last, when it had been seen
+        assert made.index("pulls") < len(made) - 1 and scene.world.writes[-1].method == "PATCH"
+        assert "pull request" not in "".join(while_working).replace("open a pull request", "")
+    else:
+        assert "pulls" not in made
