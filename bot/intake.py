@@ -6,7 +6,7 @@ import logging
 from bot.errors import QueueDown
 from bot.jobs import Queue
 from bot.redis.inbox import Inbox, Letter
-from bot.triggers import Triggers, job_for
+from bot.triggers import Triggers, job_for, names_of
 from bot.webhook import Unreadable, read
 
 log = logging.getLogger(__name__)
@@ -44,5 +44,8 @@ class Intake:
             return
         if (job := job_for(delivery, self._rules)) is None:
             return
+        for name in names_of(delivery, job)[1:]:
+            if await self._queue.state(name) is not None:  # found before its delivery came
+                return
         fresh = await self._queue.put(job)
         log.info("job queued" if fresh else "job known", extra={"delivery": letter.guid, "job": job.id})

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import githubkit
 import httpx
@@ -22,7 +22,8 @@ from githubkit.exception import RateLimitExceeded, RequestError, RequestFailed
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from bot.answers import InstallationAnswer, TokenAnswer
-from bot.errors import Rejected, Unanswered
+from bot.errors import Unanswered
+from bot.meanings import meaning
 from resolver.domain import Credentials, Repo
 from resolver.errors import Forbidden, ForgeError, NotFound, RateLimited, SettingsError, Unauthorized
 
@@ -31,7 +32,6 @@ T = TypeVar("T")
 # Asked for by name, so that a token never has more of what the app was given.
 PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
 FRESH = timedelta(minutes=15)  # a token must last through a clone or push; GitHub's live an hour
-A_MINUTE = timedelta(minutes=1)  # what GitHub asks for when a limit comes without a time
 PER_PAGE = 100  # GitHub's most
 MOST_PAGES = 100
 
@@ -96,6 +96,22 @@ class _Request:
     """Relative to the API's, or whole."""
     params: Mapping[str, str] = field(default_factory=dict)
     json: Mapping[str, object] | None = None
+    etag: str = ""
+    """Of the answer that we know; the same one is not sent again, and counts against no limit."""
+
+
+Who: TypeAlias = Repo | Credentials | None
+"""In whose name we ask: with a token for this repository, with this very one, or as the App itself."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """A page of a list."""
+
+    found: T
+    etag: str
+    following: Mapping[str, str] | None
+    """The query of the next page; None: it is the last."""
 
 
 class Rest:
@@ -124,6 +140,11 @@ class Rest:
     def is_app(self) -> bool:
         return self._as_app is not None
 
+    @property
+    def between_writes(self) -> float:
+        """Seconds to leave between two requests that change something."""
+        return self._pace.between_writes
+
     async def aclose(self) -> None:
         await self._plain.aclose()
         if self._as_app is not None:
@@ -146,24 +167,41 @@ class Rest:
         """What is there, in the shape wanted. Raises ForgeError."""
         return _read(shape, await self._patient(repo, _Request("GET", join(*path), params=query)))
 
-    async def get_all(self, shape: type[T], repo: Repo, *path: str) -> list[T]:
+    async def get_all(self, shape: type[T], who: Who, *path: str, **query: str) -> list[T]:
         """All pages, at most 10,000 items. Raises ForgeError."""
-        found: list[T] = []
-        for number in range(1, MOST_PAGES + 1):
-            query = {"per_page": str(PER_PAGE), "page": str(number)}
-            answer = await self._patient(repo, _Request("GET", join(*path), params=query))
-            found += _read(list[shape], answer)  # type: ignore[valid-type]
-            if "next" not in answer.links:
-                break
-        return found
+        pages = self.pages(list[shape], who, *path, **query)  # type: ignore[valid-type]
+        return [item async for found in pages for item in found]
+
+    async def pages(self, shape: type[T], who: Who, *path: str, **query: str) -> AsyncIterator[T]:
+        """Page after page, at most 100. Raises ForgeError."""
+        wanted: Mapping[str, str] | None = {"per_page": str(PER_PAGE), **query}
+        for _ in range(MOST_PAGES):
+            if wanted is None or (page := await self.page(shape, who, *path, **wanted)) is None:
+                return
+            yield page.found
+            wanted = page.following
+
+    async def page(
+        self, shape: type[T], who: Who, *path: str, etag: str = "", **query: str
+    ) -> Page[T] | None:
+        """One page; None: it is still what it was when it had this `etag`. Raises ForgeError."""
+        answer = await self._patient(who, _Request("GET", join(*path), params=query, etag=etag))
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        following = answer.links.get("next", {}).get("url")
+        return Page(
+            _read(shape, answer),
+            answer.headers.get("etag", ""),
+            dict(parse_qsl(urlsplit(following).query)) if following else None,
+        )
 
     async def patch(self, shape: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
         """A change to what is there: doing it twice does no more than once. Raises ForgeError."""
         return _read(shape, await self._patient(repo, _Request("PATCH", join(*path), json=body)))
 
-    async def post(self, shape: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
+    async def post(self, shape: type[T], who: Who, *path: str, body: Mapping[str, object] | None = None) -> T:
         """Something new. Raises Unanswered when it may or may not be there: look before you ask again."""
-        return _read(shape, await self._patient(repo, _Request("POST", join(*path), json=body), again=False))
+        return _read(shape, await self._patient(who, _Request("POST", join(*path), json=body), again=False))
 
     async def post_query(
         self, shape: type[T], repo: Repo, url: str, body: Mapping[str, object], *, again: bool = True
@@ -208,18 +246,21 @@ class Rest:
             )
         except NotFound as exc:
             raise Forbidden(f"the app is not installed on {repo}: its owner must install it there") from exc
-        path = join("app", "installations", str(installation.id), "access_tokens")
-        wanted = {"repositories": [repo.name], "permissions": PERMISSIONS}
+        return await self.mint(installation.id, repositories=[repo.name], permissions=PERMISSIONS)
+
+    async def mint(self, installation: int, **wanted: object) -> Credentials:
+        """A token of this installation, with no more than what is wanted. Raises ForgeError."""
+        path = join("app", "installations", str(installation), "access_tokens")
         made = _read(TokenAnswer, await self._patient(None, _Request("POST", path, json=wanted)))
         return Credentials(token=made.token, expires=made.expires_at)
 
     # --- patience -------------------------------------------------------------------------------------------
 
-    async def _patient(self, repo: Repo | None, request: _Request, *, again: bool = True) -> httpx.Response:
+    async def _patient(self, who: Who, request: _Request, *, again: bool = True) -> httpx.Response:
         """The answer. `again=False`: it is asked again only when it was surely not carried out."""
         for attempt in range(1, self._pace.attempts + 1):
             try:
-                return await self._in_our_name(repo, request)
+                return await self._in_our_name(who, request)
             except RateLimited as exc:
                 wait = (exc.until - datetime.now(UTC)).total_seconds()
                 if attempt == self._pace.attempts or wait > self._pace.longest_wait:
@@ -236,20 +277,22 @@ class Rest:
         doubled: float = self._pace.first_pause * 2 ** (attempt - 1)
         return doubled * random.uniform(0.5, 1.5)
 
-    async def _in_our_name(self, repo: Repo | None, request: _Request) -> httpx.Response:
-        if repo is None:
+    async def _in_our_name(self, who: Who, request: _Request) -> httpx.Response:
+        if isinstance(who, Credentials):
+            return await self._paced(request, who)
+        if who is None:
             if self._as_app is None:
                 raise SettingsError(
                     "only a GitHub App can ask that: set PATCHWRIGHT_APP_ID and its private key"
                 )
             return await _ask(self._as_app, request, {})
-        credentials = await self.credentials(repo)
+        credentials = await self.credentials(who)
         try:
             return await self._paced(request, credentials)
         except Unauthorized:
             # Revoked or expired before its time; githubkit would go on using it for an hour.
-            self.forget(repo, credentials)
-            renewed = await self.credentials(repo)
+            self.forget(who, credentials)
+            renewed = await self.credentials(who)
             if renewed == credentials:
                 raise
             return await self._paced(request, renewed)
@@ -300,7 +343,8 @@ def _client(auth: Any, api_url: str, trust: ssl.SSLContext, pace: Pace) -> _Clie
     )
 
 
-async def _ask(client: _Client, request: _Request, headers: Mapping[str, str]) -> httpx.Response:
+async def _ask(client: _Client, request: _Request, authorization: Mapping[str, str]) -> httpx.Response:
+    headers = authorization if not request.etag else {**authorization, "If-None-Match": request.etag}
     with _translated(f"{request.method} {request.url}"):
         answer = await client.arequest(
             request.method, request.url, params=dict(request.params), json=request.json, headers=dict(headers)
@@ -315,7 +359,7 @@ def _translated(what: str) -> Iterator[None]:
     except RateLimitExceeded as exc:
         raise RateLimited(f"GitHub asks us to wait: {what}", datetime.now(UTC) + exc.retry_after) from exc
     except RequestFailed as exc:
-        raise _meaning(exc.response.raw_response, what) from exc
+        raise meaning(exc.response.raw_response, what) from exc
     except ValueError as exc:  # a header that should be a number, such as a proxy's own retry-after
         raise Unanswered(f"no usable answer from GitHub: {what}") from exc
     except RequestError as exc:
@@ -324,36 +368,6 @@ def _translated(what: str) -> Iterator[None]:
                 "GitHub's certificate is not trusted here: name its authority in PATCHWRIGHT_CA_BUNDLE"
             ) from exc
         raise Unanswered(f"no answer from GitHub: {what}: {exc.exc!r}") from exc
-
-
-def _meaning(response: httpx.Response, what: str) -> ForgeError:
-    said = _message(response)
-    why = f"{what}: GitHub answered {response.status_code}: {said}"
-    match response.status_code:
-        case 429:
-            return RateLimited(why, datetime.now(UTC) + A_MINUTE)
-        case 403 if "rate limit" in said.lower():
-            return RateLimited(why, datetime.now(UTC) + A_MINUTE)
-        case 401:
-            return Unauthorized(why)
-        case 403 | 451:
-            return Forbidden(why)
-        case 404 | 410:
-            return NotFound(why)
-        case status if status >= 500:
-            return Unanswered(why)
-        case _:
-            return Rejected(why)
-
-
-def _message(response: httpx.Response) -> str:
-    """GitHub's own words, clipped: an answer that is not GitHub's may be a whole page."""
-    try:
-        said = response.json()
-        parts = [said["message"], *(str(error.get("message", error)) for error in said.get("errors") or ())]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        parts = [response.text]
-    return "; ".join(map(str, parts))[:500]
 
 
 def _read(shape: type[T], response: httpx.Response) -> T:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from bot.commands import find_command
@@ -76,6 +77,23 @@ def _job(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str, command: 
         command=command,
         installation=delivery.installation,
     )
+
+
+def names_of(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
+    """The names under which this very trigger may be known: its own first.
+
+    A delivery dates a label by its thread's last change, the list of events by the event itself: the same second, or
+    one beside it when the two were written around its end.
+    """
+    if not isinstance(delivery, Labelled):
+        return (job.id,)
+    try:
+        at = datetime.fromisoformat(delivery.at).astimezone(UTC)
+    except ValueError:
+        return (job.id,)
+    beside = (at + timedelta(seconds=one) for one in (-1, 1))
+    stamps = (one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in beside)
+    return job.id, *(identity(delivery, "label", delivery.label, stamp) for stamp in stamps)
 
 
 def identity(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str) -> JobId:

@@ -232,7 +232,9 @@ class _Thread(_Part):
     updated_at: str
 
 
-class _App(_Part):
+class ThroughApp(_Part):
+    """The App that somebody wrote through."""
+
     id: int
     client_id: str | None = None
     slug: str | None = None
@@ -244,7 +246,7 @@ class _App(_Part):
 class _Comment(_Part):
     id: int
     body: str | None
-    performed_via_github_app: _App | None = None
+    performed_via_github_app: ThroughApp | None = None
 
 
 class _InRepository(_Part):

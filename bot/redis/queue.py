@@ -179,7 +179,7 @@ class ArqQueue:
         record = known.begun()
         await self._store(record)
         task = self._running[job.id] = asyncio.create_task(handler(job, record.tries))
-        attendant = asyncio.create_task(self._attend(job, task))
+        attendant = asyncio.create_task(self._attend(record, task))
         try:
             await asyncio.wait((task,))
             asked = attendant.done()
@@ -213,22 +213,34 @@ class ArqQueue:
             if await self._redis.get(_turn(job)) == job.id.encode():
                 await self._redis.delete(_turn(job))
 
-    async def _attend(self, job: Job, task: asyncio.Task[Result | Again]) -> None:
+    async def _attend(self, record: Record, task: asyncio.Task[Result | Again]) -> None:
         """Keeps the leases while the job runs; ends by cancelling it when somebody asked for that."""
-        lease = round(self._lease_seconds * 1000)
+        job, lease = record.job, round(self._lease_seconds * 1000)
         while True:
             try:
                 async with self._redis.pipeline(transaction=False) as pipe:
                     pipe.get(_unwanted(job.id))
                     pipe.pexpire(in_progress_key_prefix + job.id, lease)
                     pipe.set(_turn(job), job.id, px=lease)
-                    unwanted, *_ = await pipe.execute()
+                    unwanted, held, _ = await pipe.execute()
+                if not held:  # Redis was wiped, or away for long
+                    await self._say_again(record)
             except (RedisError, OSError):
                 unwanted = None  # the work goes on without Redis
             if unwanted:
                 task.cancel(STOPPED)
                 return
             await asyncio.sleep(ATTEND_SECONDS)
+
+    async def _say_again(self, record: Record) -> None:
+        """What runs here is known again, and begun nowhere else."""
+        lease = round(self._lease_seconds * 1000)
+        if await self._redis.set(in_progress_key_prefix + record.job.id, b"1", nx=True, px=lease):
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.sadd(OPEN, record.job.id)
+                pipe.set(_record(record.job.id), record.model_dump_json())
+                await pipe.execute()
+            await self._enqueue(record)  # in its lease; another worker begins it when that runs out
 
     async def _free(self) -> None:
         """Nobody else can be running these: what a killed worker left begins at once."""

@@ -1,0 +1,290 @@
+"""What GitHub itself knows of labels, comments and reviews, told as the deliveries that should have told of it."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from bot.answers import GHOST, Account, Answer, AppAnswer, RepositoryAnswer
+from bot.rest import FRESH, PER_PAGE, Rest
+from bot.triggers import OWN_TAG
+from bot.webhook import CommentMade, Labelled, ReviewSaid, Sender, ThroughApp
+from resolver.domain import Credentials, Repo
+
+READING = {"issues": "read", "pull_requests": "read"}
+PLACES = timedelta(minutes=10)  # how long a list of repositories is good
+MOMENT = timedelta(
+    seconds=5
+)  # an inline comment is dated when it is drafted, and changed when it is published
+
+Told: TypeAlias = Labelled | CommentMade | ReviewSaid
+
+
+class Place(NamedTuple):
+    """A repository that is ours to look at, and by which right."""
+
+    repo: Repo
+    id: int
+    installation: int | None
+    token: Credentials
+
+    @property
+    def path(self) -> tuple[str, str, str]:
+        return "repos", self.repo.owner, self.repo.name
+
+
+class Happened(NamedTuple):
+    """Something that a delivery should have told."""
+
+    told: Told
+    at: datetime
+
+
+@dataclass
+class Seen:
+    """What one look at a repository has shown."""
+
+    until: datetime
+    """When the last thread changed that it has shown."""
+    etag: str
+    happened: list[Happened] = field(default_factory=list)
+    ours: dict[str, str] = field(default_factory=dict)
+    """The text of each of our own comments, by its tag."""
+
+
+class ThreadAnswer(Answer):
+    number: int
+    updated_at: datetime
+    labels: tuple["LabelAnswer", ...] = ()
+    pull_request: dict[str, object] | None = None
+
+
+class LabelAnswer(Answer):
+    name: str
+
+
+class EventAnswer(Answer):
+    event: str
+    created_at: str
+    actor: Account | None = None
+    label: LabelAnswer | None = None
+
+
+class SaidAnswer(Answer):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    created_at: datetime
+    updated_at: datetime
+    issue_url: str
+    performed_via_github_app: ThroughApp | None = None
+
+
+class InlineAnswer(Answer):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    created_at: datetime
+    updated_at: datetime
+    pull_request_url: str
+    pull_request_review_id: int | None = None
+
+
+class ReviewAnswer(Answer):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    submitted_at: datetime | None = None
+    """None: it is a draft that only its author sees."""
+
+
+class HomeAnswer(Answer):
+    """One of an App's installations."""
+
+    id: int
+    suspended_at: str | None = None
+
+
+class Reachable(Answer):
+    repositories: tuple["OfInstallation", ...]
+
+
+class OfInstallation(Answer):
+    id: int
+    full_name: str
+    archived: bool = False
+
+
+class Looking:
+    """Looks with the rights of the App, or with a token at the repositories that an operator names."""
+
+    def __init__(self, rest: Rest, repositories: Sequence[Repo] = ()) -> None:
+        self._rest = rest
+        self._repositories = repositories
+        self._places: tuple[Place, ...] = ()
+        self._listed: datetime | None = None
+        self._us: str | None = None
+
+    async def places(self) -> tuple[Place, ...]:
+        """The repositories to look at, listed again every ten minutes. Raises ForgeError."""
+        now = datetime.now(UTC)
+        if self._listed is None or now - self._listed > PLACES:
+            self._places = tuple([place async for place in self._reachable()])
+            self._listed = now
+        return self._places
+
+    async def _reachable(self) -> AsyncIterator[Place]:
+        if not self._rest.is_app:
+            for repo in self._repositories:
+                token = await self._rest.credentials(repo)
+                seen = await self._rest.get(RepositoryAnswer, repo, "repos", repo.owner, repo.name)
+                yield Place(repo, seen.id, None, token)
+            return
+        for home in await self._rest.get_all(HomeAnswer, None, "app", "installations"):
+            if home.suspended_at is not None:
+                continue
+            token = await self._token(home.id)
+            async for page in self._rest.pages(Reachable, token, "installation", "repositories"):
+                for one in page.repositories:
+                    if not one.archived:
+                        owner, _, name = one.full_name.partition("/")
+                        yield Place(Repo(owner=owner, name=name), one.id, home.id, token)
+
+    async def _token(self, installation: int) -> Credentials:
+        """One that may read all of the installation's repositories, for longer than a list of them is good."""
+        known = next((place.token for place in self._places if place.installation == installation), None)
+        if known and known.expires and known.expires > datetime.now(UTC) + FRESH + PLACES:
+            return known
+        return await self._rest.mint(installation, permissions=READING)
+
+    async def look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
+        """What has happened since in open threads; None: nothing at all since the answer with this `etag`.
+
+        Raises ForgeError.
+        """
+        query = {"state": "open", "sort": "updated", "direction": "desc", "per_page": str(PER_PAGE)}
+        query["since"] = _stamp(since)
+        page = await self._rest.page(
+            list[ThreadAnswer], place.token, *place.path, "issues", etag=etag, **query
+        )
+        if page is None:
+            return None
+        threads = page.found
+        if page.following:
+            rest = self._rest.pages(list[ThreadAnswer], place.token, *place.path, "issues", **page.following)
+            threads += [thread async for found in rest for thread in found]
+        seen = Seen(max([since, *(thread.updated_at for thread in threads)]), page.etag)
+        for thread in threads:
+            if any(one.name == label for one in thread.labels):
+                seen.happened += await self._labelled(place, thread, label)
+        if threads:
+            await self._said(place, since, {thread.number for thread in threads}, seen)
+        if pulls := {thread.number for thread in threads if thread.pull_request is not None}:
+            await self._reviewed(place, since, pulls, seen)
+        seen.happened = [one for one in seen.happened if one.at >= since]
+        return seen
+
+    async def _labelled(self, place: Place, thread: ThreadAnswer, label: str) -> list[Happened]:
+        """The last time that somebody put the label there."""
+        events = await self._rest.get_all(
+            EventAnswer, place.token, *place.path, "issues", str(thread.number), "events"
+        )
+        put = [one for one in events if one.event == "labeled" and one.label and one.label.name == label]
+        return [
+            Happened(
+                Labelled(
+                    repo=place.repo,
+                    repo_id=place.id,
+                    number=thread.number,
+                    label=label,
+                    at=event.created_at,
+                    sender=_sender(event.actor),
+                    installation=place.installation,
+                ),
+                datetime.fromisoformat(event.created_at),
+            )
+            for event in put[-1:]
+        ]
+
+    async def _said(self, place: Place, since: datetime, threads: set[int], seen: Seen) -> None:
+        us = await self._ourselves(place)
+        query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
+        for said in await self._rest.get_all(
+            SaidAnswer, place.token, *place.path, "issues", "comments", **query
+        ):
+            body, number = said.body or "", _number(said.issue_url)
+            if said.user is not None and said.user.login == us and body.startswith(OWN_TAG):
+                tag, _, text = body.removeprefix(OWN_TAG).partition(" -->")
+                seen.ours[unquote(tag)] = text.strip()
+            if number not in threads or said.updated_at != said.created_at:
+                continue  # what is written into an old comment is said to nobody
+            app = said.performed_via_github_app
+            told = CommentMade(
+                repo=place.repo,
+                repo_id=place.id,
+                number=number,
+                comment_id=said.id,
+                body=body,
+                sender=_sender(said.user),
+                through_app=app.names() if app else frozenset(),
+                installation=place.installation,
+            )
+            seen.happened.append(Happened(told, said.created_at))
+
+    async def _reviewed(self, place: Place, since: datetime, pulls: set[int], seen: Seen) -> None:
+        published: dict[int, datetime] = {}
+        for number in sorted(pulls):
+            for review in await self._rest.get_all(
+                ReviewAnswer, place.token, *place.path, "pulls", str(number), "reviews"
+            ):
+                if review.submitted_at is not None:
+                    published[review.id] = review.submitted_at
+                    told = _review(place, number, review.id, None, review.body, review.user)
+                    seen.happened.append(Happened(told, review.submitted_at))
+        query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
+        for said in await self._rest.get_all(
+            InlineAnswer, place.token, *place.path, "pulls", "comments", **query
+        ):
+            number, review_id = _number(said.pull_request_url), said.pull_request_review_id
+            at = said.created_at if review_id is None else published.get(review_id)
+            if number in pulls and at is not None and said.updated_at <= at + MOMENT:
+                told = _review(place, number, review_id, said.id, said.body, said.user)
+                seen.happened.append(Happened(told, at))
+
+    async def _ourselves(self, place: Place) -> str:
+        """The login that our comments are by."""
+        if self._us is None:
+            if self._rest.is_app:
+                self._us = f"{(await self._rest.get_as_app(AppAnswer, 'app')).slug}[bot]"
+            else:
+                self._us = (await self._rest.get(Account, place.repo, "user")).login
+        return self._us
+
+
+def _review(
+    place: Place, number: int, review: int | None, inline: int | None, body: str | None, by: Account | None
+) -> ReviewSaid:
+    return ReviewSaid(
+        repo=place.repo,
+        repo_id=place.id,
+        number=number,
+        review=review,
+        inline=inline,
+        body=body or "",
+        sender=_sender(by),
+        installation=place.installation,
+    )
+
+
+def _sender(account: Account | None) -> Sender:
+    known = account or GHOST
+    return Sender(id=known.id, login=known.login, bot=known.type == "Bot")
+
+
+def _number(url: str) -> int:
+    return int(url.rpartition("/")[2])
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

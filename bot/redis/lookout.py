@@ -1,0 +1,49 @@
+"""Who looks at GitHub for all workers, and up to when each repository was looked at."""
+
+from collections.abc import Awaitable
+from datetime import datetime
+from typing import cast
+
+from bot.redis.client import redis_client, redis_errors
+
+HOLDER = "patchwright:looking"
+SEEN = "patchwright:seen"
+LEASE_SECONDS = 120.0  # a worker that has not looked for so long has left it to another
+
+
+class Lookout:
+    """Shared by the workers of a Redis. Every method may raise QueueDown."""
+
+    def __init__(self, url: str, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        """Raises SettingsError for what is no URL of a Redis."""
+        self._redis = redis_client(url)
+        self._lease_ms = round(lease_seconds * 1000)
+
+    async def is_mine(self, name: str) -> bool:
+        """Whether this worker is the one that looks; being asked keeps it so."""
+        with redis_errors():
+            if await self._redis.set(HOLDER, name, nx=True, px=self._lease_ms):
+                return True
+            if await self._redis.get(HOLDER) != name.encode():
+                return False
+            return bool(await self._redis.pexpire(HOLDER, self._lease_ms))
+
+    async def leave(self, name: str) -> None:
+        """Let another worker look."""
+        with redis_errors():
+            if await self._redis.get(HOLDER) == name.encode():
+                await self._redis.delete(HOLDER)
+
+    async def seen(self) -> dict[str, datetime]:
+        """Up to when each repository was looked at; empty when Redis is new, or was wiped."""
+        with redis_errors():
+            found = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(SEEN))
+        return {name.decode(): datetime.fromisoformat(at.decode()) for name, at in found.items()}
+
+    async def see(self, repository: str, until: datetime) -> None:
+        """All that happened there until then was dealt with."""
+        with redis_errors():
+            await cast("Awaitable[int]", self._redis.hset(SEEN, repository, until.isoformat()))
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
