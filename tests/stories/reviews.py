@@ -39,6 +39,8 @@ FOUR = done(
     (4, False, "`mul` is what operator.mul is called."),
 )
 WORK = (Turn("Mend.", MUL, NEG, TMP, TEST_MUL), Turn("Run.", RUN_TESTS), Turn("Done.", FOUR))
+QUICK = (Turn("Mend.", MUL, NEG, TMP), Turn("Done.", FOUR), Turn("Done.", FOUR))
+"""The same where there are no tests; its finish is sent back once."""
 
 
 def proposed(scene: Scene, files: dict[str, Any] | None = None, **how: Any) -> Pull:

@@ -7,14 +7,15 @@ import pytest
 
 from demo.model import Turn
 from demo.world import Delivery
-from resolver.domain import Commented, Delivered
+from resolver.actions import Ask
+from resolver.domain import Asked, Commented, Delivered
 from runtime.actions import ReplaceText
 from tests.stories.conftest import CODE, DONE, RUN_TESTS, Scene
 from tests.stories.reviews import (
     LINES,
     MUL,
     NEG,
-    TEST_MUL,
+    QUICK,
     THREADS,
     WIP,
     WORK,
@@ -75,16 +76,17 @@ async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_wh
     assert "| `calc.py:9` | left as it is |" in comment
 
 
-async def test_the_first_message_has_the_whole_review_the_conversation_and_the_change(scene: Scene) -> None:
+async def test_the_first_message_has_the_whole_review_the_conversation_and_the_change(
+    untested: Scene,
+) -> None:
     """Complaint 18: answers inside the review threads, the whole thread read."""
+    scene = untested
     pull = proposed(scene, body="Two small functions.")
     old = scene.world.reviewed(pull, THREADS[0], by="stranger", body="I am not sure about this.")
     scene.world.answered(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
     scene.world.said(pull, "Please keep it small.", by="maintainer")
     review = scene.world.reviewed(pull, THREADS[1], by="maintainer", body="@agent mend neg")
-    await scene.will(
-        Turn("Mend.", NEG), Turn("Run.", RUN_TESTS), Turn("Done.", done((2, True, "It negates.")))
-    )
+    await scene.will(Turn("Mend.", NEG), *[Turn("Done.", done((2, True, "It negates.")))] * 2)
     assert old.body and isinstance(await scene.resolve(asked(scene, pull, review, "mend neg")), Delivered)
     text = brief(scene)
     for line in (
@@ -106,12 +108,13 @@ async def test_the_first_message_has_the_whole_review_the_conversation_and_the_c
 
 @pytest.mark.redis
 async def test_whatever_order_its_deliveries_come_in_and_however_often_a_review_is_one_job(
-    scene: Scene,
+    untested: Scene,
 ) -> None:
+    scene = untested
     pull = proposed(scene)
     threads = (THREADS[0], (THREADS[1][0], THREADS[1][1], "@agent this must negate"), *THREADS[2:])
     review = scene.world.reviewed(pull, *threads, by="maintainer", body="A few things, @agent")
-    await scene.will(*WORK, delay=0.1)
+    await scene.will(*QUICK, delay=0.1)
     async with scene.serving() as served:
         scene.world.hook(served.webhook, "story-webhook-secret")
         deliveries = await scene.world.tell_review(pull, review)
@@ -126,14 +129,13 @@ async def test_whatever_order_its_deliveries_come_in_and_however_often_a_review_
 
 
 async def test_a_thread_that_the_account_leaves_out_is_sent_back_and_then_said_to_have_no_answer(
-    scene: Scene,
+    untested: Scene,
 ) -> None:
+    scene = untested
     pull = proposed(scene)
     review = scene.world.reviewed(pull, *THREADS[:2], by="maintainer", body="@agent")
     silent = done((1, True, "It multiplies now."))
-    await scene.will(
-        Turn("Mend.", MUL, TEST_MUL), Turn("Run.", RUN_TESTS), Turn("Done.", silent), Turn("So.", silent)
-    )
+    await scene.will(Turn("Mend.", MUL), Turn("Done.", silent), Turn("So.", silent))
     assert isinstance(await scene.resolve(asked(scene, pull, review)), Delivered)
     assert "`answers` says nothing of them: 2." in str(scene.endpoint.requests[-1]["messages"])
     assert said(pull)[1] == ["I have no answer to this: the work ended without one."]
@@ -155,7 +157,8 @@ async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called
     assert told(pull).startswith("I pushed nothing to this pull request: it would break what works.")
 
 
-async def test_when_nothing_is_to_be_changed_every_thread_hears_why(scene: Scene) -> None:
+async def test_when_nothing_is_to_be_changed_every_thread_hears_why(untested: Scene) -> None:
+    scene = untested
     pull = proposed(scene)
     review = scene.world.reviewed(pull, THREADS[3], by="maintainer", body="@agent")
     await scene.will(Turn("No.", done((1, False, "It is called so elsewhere."))))
@@ -165,7 +168,8 @@ async def test_when_nothing_is_to_be_changed_every_thread_hears_why(scene: Scene
     assert told(pull).startswith("I pushed nothing to this pull request: no change to the code came of it.")
 
 
-async def test_a_lost_response_makes_nothing_twice(scene: Scene) -> None:
+async def test_a_lost_response_makes_nothing_twice(untested: Scene) -> None:
+    scene = untested
     pull = proposed(scene)
     review = scene.world.reviewed(pull, *THREADS, by="maintainer", body="@agent")
 
@@ -174,7 +178,7 @@ async def test_a_lost_response_makes_nothing_twice(scene: Scene) -> None:
             for lost in ("/graphql", "/graphql", "/replies", "/replies", "/comments"):
                 scene.world.lose_next_response("POST", lost)
 
-    await scene.will(*WORK, on_request=lose)
+    await scene.will(*QUICK, on_request=lose)
     assert isinstance(await scene.resolve(asked(scene, pull, review)), Delivered)
     assert scene.repo.bare.count("main", "topic") == 2
     assert [len(answers) for answers in said(pull)] == [1, 1, 1, 1]
@@ -242,3 +246,21 @@ async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Sce
     await scene.will(Turn("No.", done((1, False, "No."))))
     await scene.resolve(asked(scene, pull, review))
     assert "What was done here before" not in brief(scene)
+
+
+async def test_a_question_on_a_pull_request_waits_for_its_answer_and_goes_on_with_it(untested: Scene) -> None:
+    scene = untested
+    pull = proposed(scene)
+    review = scene.world.reviewed(pull, THREADS[3], by="maintainer", body="@agent")
+    rename = ReplaceText(path="calc.py", old="def mul", new="def times")
+    await scene.will(
+        Turn("Ask.", Ask(question="Times or product?")),
+        Turn("Rename.", rename),
+        *[Turn("Done.", done((1, True, "It is `times`.")))] * 2,
+    )
+    assert isinstance(await scene.resolve(asked(scene, pull, review)), Asked)
+    assert "Times or product?" in told(pull)
+    outcome = await scene.resolve(asked(scene, pull, command="times"))
+    assert isinstance(outcome, Delivered)
+    assert "def times" in scene.repo.read("topic", "calc.py")
+    assert said(pull) == [[f"Done in {pull.head.sha[:12]}. It is `times`."]]

@@ -100,6 +100,22 @@ async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(unteste
     assert "which I never write to" in told(pull)
 
 
+async def test_a_branch_that_github_protects_is_left_alone_and_the_work_kept_elsewhere(
+    untested: Scene,
+) -> None:
+    scene = untested
+    pull = proposed(scene)
+    scene.repo.protect("topic", "Changes must be made through a pull request.")
+    review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body="@agent")
+    before = pull.head.sha
+    await scene.will(Turn("Mend.", MUL), *[Turn("Done.", done((1, True, "Yes.")))] * 2)
+    outcome = await scene.resolve(asked(scene, pull, review))
+    assert isinstance(outcome, Commented) and outcome.branch is not None
+    assert pull.head.sha == before
+    assert "a * b" in scene.repo.read(outcome.branch, "calc.py")
+    assert "GitHub did not take it" in told(pull)
+
+
 # --- forks ------------------------------------------------------------------------------------------------------
 
 
