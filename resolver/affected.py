@@ -28,14 +28,10 @@ async def affected(
     if not tests or not names:
         return ()
     called = {path for path in tests if _subject(path) in names}
-    beside = {
-        path
-        for change in product
-        for path in tests
-        if PurePosixPath(path).parent == PurePosixPath(change.path).parent
-    }
-    mentioning = await mentions(workspace, tests, names)
-    ranked = [*sorted(brought & tests), *sorted(called), *mentioning, *sorted(beside)]
+    ranked = [*sorted(brought & tests), *sorted(called), *await mentions(workspace, tests, names)]
+    if not ranked:
+        places = {PurePosixPath(change.path).parent for change in product}
+        ranked = sorted(path for path in tests if PurePosixPath(path).parent in places)
     found = tuple(dict.fromkeys(ranked))[:MOST]
     return found if len(found) <= SHARE * len(tests) else ()
 

@@ -14,7 +14,7 @@ from resolver.canaries import Canary
 from resolver.domain import Patch, SuiteRun, Verdict
 from resolver.infrastructure import set_aside
 from resolver.missing_feature import added, counted
-from resolver.proof_files import is_about_tests, is_test_file
+from resolver.proof_files import decides_how_tests_run, is_about_tests, is_test_file
 from resolver.suites.run import run_suite, run_with_report
 from resolver.suites.suite import Suite, Suites
 from resolver.verdict import (
@@ -97,9 +97,11 @@ class _Parts:
 async def _parts(
     workspace: Workspace, patch: Patch, changes: tuple[Change, ...], aside: frozenset[str]
 ) -> _Parts:
-    tests = tuple(change for change in changes if change.path not in aside and is_about_tests(change.path))
+    rest = tuple(change for change in changes if change.path not in aside)
+    # A manifest that is not set aside says nothing new of tests: it is the product's.
+    tests = tuple(each for each in rest if is_about_tests(each.path) and not decides_how_tests_run(each.path))
     tested = frozenset(change.path for change in tests)
-    product = tuple(change for change in changes if change.path not in aside | tested)
+    product = tuple(change for change in rest if change.path not in tested)
     code = frozenset(change.path for change in product)
 
     async def without(paths: frozenset[str]) -> Patch:

@@ -44,7 +44,7 @@ async def weakened(workspace: Workspace, patch: Patch, changes: tuple[Change, ..
 def compared(path: str, old: str, new: bytes) -> str | None:
     """What the new text of a test file checks less than the old one; None: nothing that is seen."""
     text = new.decode(errors="replace")
-    before, after = _checks(path, old), _checks(path, text)
+    before, after = _checks(path, old, text)
     lost = {
         name: before[name] - after[name] for name in before if name in after and before[name] > after[name]
     }
@@ -58,16 +58,20 @@ def compared(path: str, old: str, new: bytes) -> str | None:
     return f"{path} has {' and '.join(parts)}." if parts else None
 
 
-def _checks(path: str, text: str) -> Counter[str]:
-    """Checks by the name of their test; under no name where tests cannot be told apart."""
+def _checks(path: str, old: str, new: str) -> tuple[Counter[str], Counter[str]]:
+    """Checks by the name of their test, before and after; under no name where tests cannot be told apart."""
     if path.endswith(".py"):
         try:
-            tree = ast.parse(text)
+            trees = ast.parse(old), ast.parse(new)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            tree = None
-        if tree is not None:
-            return Counter({name: _of_function(node) for name, node in _tests(tree)})
-    return Counter({"": len(_CHECKS.findall(_COMMENTS.sub("", text)))})
+            pass
+        else:
+            before, after = (
+                Counter({name: _of_function(node) for name, node in _tests(tree)}) for tree in trees
+            )
+            return before, after
+    before, after = (Counter({"": len(_CHECKS.findall(_COMMENTS.sub("", text)))}) for text in (old, new))
+    return before, after
 
 
 def _tests(tree: ast.Module) -> list[tuple[str, ast.AST]]:
