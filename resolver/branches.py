@@ -19,13 +19,15 @@ def is_branch_name(name: str) -> bool:
 def checked(template: str) -> str:
     """The template itself. Raises ValueError when it could name no branch, or one for all issues."""
     try:
-        fields = {name for _, name, *rest in string.Formatter().parse(template) if name is not None}
-        named = template.format(**dict.fromkeys(PLACEHOLDERS, "1"))
-    except (ValueError, KeyError, IndexError, AttributeError) as exc:
-        raise ValueError("it may name {number}, {slug} and {run} and nothing else in braces") from exc
+        parts = list(string.Formatter().parse(template))
+    except ValueError:
+        parts = [("", "", None, None)]
+    fields = {name for _, name, *_ in parts if name is not None}
+    if fields - set(PLACEHOLDERS) or any(form or convert for *_, form, convert in parts):
+        raise ValueError("it may name {number}, {slug} and {run} and nothing else in braces")
     if not fields & {"number", "run"}:
         raise ValueError("it must name {number} or {run}: every issue needs a branch of its own")
-    if not is_branch_name(named):
+    if not is_branch_name(named := template.format(**dict.fromkeys(PLACEHOLDERS, "1"))):
         raise ValueError(f"git takes no branch of the name {named}")
     return template
 

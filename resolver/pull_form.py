@@ -39,18 +39,14 @@ def filled(form: str, account: Finish | None) -> str:
     form = HIDDEN.sub("", form.replace("\r\n", "\n")).strip()
     if account is None or not form:
         return form
-    parts: list[str] = []
     headings = list(HEADING.finditer(form))
-    ends = [one.start() for one in headings[1:]] + [len(form)]
-    parts.append(form[: headings[0].start()] if headings else form)
-    told: set[str] = set()
-    for heading, end in zip(headings, ends, strict=True):
+    begins = [*(heading.start() for heading in headings), len(form)]
+    parts, told = [form[: begins[0]]], set[str]()
+    for heading, end in zip(headings, begins[1:], strict=True):
         section = form[heading.end() : end]
-        parts.append(form[heading.start() : heading.end()])
         field = next((field for words, field in ABOUT if words.search(heading["title"])), None)
-        if field is None or field in told or section.strip():
-            parts.append(section)
-            continue
-        told.add(field)
-        parts.append(f"\n\n{quiet(getattr(account, field))}\n\n")
+        if field is not None and field not in told and not section.strip():
+            told.add(field)
+            section = f"\n\n{quiet(getattr(account, field))}\n\n"
+        parts += [heading[0], section]
     return re.sub(r"\n{3,}", "\n\n", "".join(parts)).strip()

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -321,10 +322,12 @@ class World:
         *,
         status: int,
         headers: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
         times: int = 1,
     ) -> None:
         """The next such requests do nothing and are answered so."""
-        self._server.faults += [Fault(method, path_end, "refused", status, dict(headers or {}))] * times
+        fault = Fault(method, path_end, "refused", status, dict(headers or {}))
+        self._server.faults += [replace(fault, body=body) if body else fault] * times
 
     def before_next(self, method: str, path_end: str, act: Callable[[], object]) -> None:
         """Just before the next such request is answered, this is done: somebody was faster."""

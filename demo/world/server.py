@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -25,6 +25,7 @@ class Fault:
     kind: Literal["lost request", "lost response", "refused", "preceded"]
     status: int = 500
     headers: dict[str, str] = field(default_factory=dict)
+    body: Mapping[str, object] = field(default_factory=lambda: {"message": "refused to order"})
     act: Callable[[], object] = lambda: None
     """What happens just before it, when it is preceded."""
 
@@ -62,8 +63,8 @@ class Server:
             case Fault(kind="preceded", act=act):
                 await asyncio.to_thread(act)
                 await self._dispatch(scope, receive, send)
-            case Fault(status=status, headers=headers):
-                body = json.dumps({"message": "refused to order", "status": str(status)}).encode()
+            case Fault(status=status, headers=headers, body=said):
+                body = json.dumps({"status": str(status), **said}).encode()
                 await respond(send, status, {"content-type": "application/json", **headers}, body)
             case None:
                 await self._dispatch(scope, receive, send)
