@@ -205,15 +205,17 @@ class Reviews:
 
 def _thread(thread: _Thread, job: Job, trusted: frozenset[int]) -> ReviewThread:
     first = thread.said[0]
-    asked = any(one.id == job.inline or (job.review and one.review == job.review) for one in thread.said)
+    asking = [one for one in thread.said if one.id == job.inline or (job.review and one.review == job.review)]
+    # Who mentions us in a thread that is resolved opens it again, for us.
+    again = bool(asking) and first not in asking
     return ReviewThread(
         id=thread.id,
         first=first.id,
         path=thread.path,
         line=thread.line,
         hunk="\n".join(first.hunk.splitlines()[-HUNK_LINES:]),
-        resolved=thread.resolved,
-        asked=asked,
+        resolved=thread.resolved and not again,
+        asked=bool(asking),
         comments=tuple(_comment(one.body, one.account, trusted) for one in thread.said),
     )
 

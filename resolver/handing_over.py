@@ -173,6 +173,8 @@ async def _objection(job: Job, pull: PullRequest, work: Work, facts: RepoFacts, 
     """Why this work does not go on the pull request's branch as it is now, in a sentence; empty: it may."""
     if work.verdict.kind == "regressed":
         return follow_up_prose.not_here("regressed", work.verdict.reason)
+    if work.verdict.still_failing:
+        return follow_up_prose.not_here("failing", ", ".join(work.verdict.still_failing[:3]))
     if pull.head_repo is None:
         return follow_up_prose.not_here("gone")
     if pull.same_repository and pull.head == facts.default_branch:

@@ -6,7 +6,7 @@ import logging
 from resolver import prose, salvage_prose
 from resolver.branches import branch_names
 from resolver.deliver import AUTHOR, leaks, tell
-from resolver.domain import Job, Patch
+from resolver.domain import Job, Patch, PullRequest
 from resolver.errors import LogError, ResolverError
 from resolver.events import Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
@@ -104,6 +104,8 @@ async def _pushed(
     title, steps = trajectory.started.thread.title, trajectory.spent().steps
     names = branch_names(kit.settings.branch, kit.settings.branch_prefix, job.number, title, job.id)
     branches = tuple(f"{name}-after-{steps}-steps" for name in names)
+    if isinstance(thread := trajectory.started.thread, PullRequest) and not thread.same_repository:
+        branches = ()  # a branch here would run the repository's workflows on a stranger's code
     place = run_directory(kit.settings, trajectory.started.job.id)
     kept = await publish_or_attach(
         job.repo, workspace.git_dir, commit, branches, workspace.base, forge, place

@@ -89,6 +89,18 @@ async def test_a_pull_request_is_read_with_every_thread_and_whom_to_trust(
     assert [one.asked for one in (await thread(forge, job(inline=inline))).threads] == [False, True]
 
 
+async def test_a_thread_is_open_again_for_whoever_mentions_us_in_it_after_it_was_resolved(
+    world: World, pull: Pull, forge: GitHubForge
+) -> None:
+    first = world.reviewed(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    world.resolve_thread(pull.review_threads[0], by="boss")
+    again = world.answered(pull.review_threads[0], "@agent it still subtracts", by="maintainer")
+    (minus,) = (await thread(forge, job(again.id))).threads
+    assert (minus.asked, minus.resolved) == (True, False)
+    (minus,) = (await thread(forge, job(first.id))).threads
+    assert (minus.asked, minus.resolved) == (True, True)
+
+
 async def test_all_pages_of_threads_are_read(world: World, pull: Pull, forge: GitHubForge) -> None:
     for number in range(61):
         world.reviewed(pull, ("calc.py", 2, f"Point {number}"), by="maintainer")

@@ -157,6 +157,21 @@ async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called
     assert told(pull).startswith("I pushed nothing to this pull request: it would break what works.")
 
 
+@pytest.mark.slow
+async def test_a_change_whose_own_test_fails_is_not_pushed(scene: Scene) -> None:
+    scene.environment["PATCHWRIGHT_REPAIRS"] = "0"
+    pull = proposed(scene)
+    review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body="@agent")
+    before = pull.head.sha
+    await scene.will(
+        Turn("Test.", TEST_MUL, NEG), Turn("Run.", RUN_TESTS), Turn("Done.", done((1, True, "Yes.")))
+    )
+    outcome = await scene.resolve(asked(scene, pull, review))
+    assert isinstance(outcome, Commented)
+    assert pull.head.sha == before
+    assert "tests that it brings fail: tests/test_calc.py::test_mul." in told(pull)
+
+
 async def test_when_nothing_is_to_be_changed_every_thread_hears_why(untested: Scene) -> None:
     scene = untested
     pull = proposed(scene)

@@ -4,13 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
+from bot.jobs import Failed
 from demo.model import Turn
 from demo.world.bare import Bare
 from resolver.domain import Commented, Delivered, Refused
 from resolver.events import Judged
 from runtime.actions import CreateFile
 from tests.stories.conftest import CODE, DONE, MENDED, RUN_TESTS, TESTS, Scene
+from tests.stories.minds import says
 from tests.stories.reviews import MUL, NEG, TEST_MUL, THREADS, WIP, asked, brief, done, proposed, said, told
+from tests.stories.test_salvage import NO_CREDIT, service
 
 
 @pytest.fixture
@@ -132,7 +135,44 @@ async def test_a_fork_that_lets_maintainers_in_gets_the_commit(untested: Scene) 
     assert pull.head.sha == fork.bare.sha("topic")
     assert (scene.repo.branches, fork.branches) == (("main",), ("main", "topic"))
     assert said(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
-    assert "whose API for signed commits writes to no fork" in told(pull)
+    assert "This commit was pushed to a fork by git, and is not signed by GitHub." in told(pull)
+
+
+async def test_a_fork_that_promises_to_let_us_in_and_does_not_gets_the_patch_in_a_comment(
+    untested: Scene,
+) -> None:
+    """GitHub shows the promise of a fork that an organization owns, and refuses the push."""
+    scene = untested
+    fork = scene.world.fork(scene.repo, "contributor")
+    pull = proposed(scene, fork=fork, maintainer_can_modify=True)
+    fork.protect("topic", "Not for you.")
+    review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body="@agent")
+    await scene.will(Turn("Mend.", MUL), *[Turn("Done.", done((1, True, "Yes.")))] * 2)
+    outcome = await scene.resolve(asked(scene, pull, review))
+    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert scene.repo.branches == ("main",)
+    assert "GitHub did not take it" in told(pull)
+    assert "+    return a * b" in told(pull)
+
+
+async def test_work_on_a_fork_that_breaks_off_brings_none_of_its_code_into_the_repository(
+    untested: Scene,
+) -> None:
+    """A branch here would run the repository's workflows, with its secrets, on a stranger's code."""
+    scene = untested
+    fork = scene.world.fork(scene.repo, "contributor")
+    pull = proposed(scene, fork=fork, maintainer_can_modify=True)
+    review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body="@agent")
+
+    def refuse(turn: int, body: object) -> None:
+        if turn == 1:
+            model.fail(NO_CREDIT)
+
+    model = await says(scene, Turn("Mend.", MUL), Turn("Done.", DONE), on_request=refuse)
+    async with service(scene) as served:
+        assert isinstance(await served.done(asked(scene, pull, review)), Failed)
+    assert (scene.repo.branches, fork.branches) == (("main",), ("main", "topic"))
+    assert "+    return a * b" in told(pull)
 
 
 async def test_a_fork_that_lets_nobody_in_gets_the_patch_in_a_comment(untested: Scene) -> None:
