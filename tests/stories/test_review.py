@@ -16,6 +16,7 @@ from tests.stories.reviews import (
     MUL,
     NEG,
     QUICK,
+    TEST_MUL,
     THREADS,
     WIP,
     WORK,
