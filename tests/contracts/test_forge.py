@@ -241,6 +241,7 @@ async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
         base="main",
         draft=False,
         same_repository=True,
+        head_repo=SAMPLE,
     )
     assert await forge.find_pull(SAMPLE, "patchwright/issue-1") == made
     assert await forge.find_pull(SAMPLE, "patchwright/issue-2") is None
