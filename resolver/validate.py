@@ -147,7 +147,7 @@ class _Trial:
         return judge(self.patch, replace(evidence, brought=brought), self.touched)
 
     async def _first(self) -> tuple[str, ...]:
-        if not self.suite.selects or not self.parts.product:
+        if not self.suite.selects_files or not self.parts.product:
             return ()
         files = frozenset(change.path for change in self.parts.about_tests if is_test_file(change.path))
         return await affected(self.workspace, self.parts.product, files, self.suite)
@@ -219,7 +219,7 @@ class _Trial:
         if not files:
             there = await self._using(self.parts.about_tests)
             files = frozenset(there)
-        alone = self.suite.selects
+        alone = self.suite.selects_files
         if alone and not there:
             nothing = before.model_copy(update={"results": {}, "exit_code": 0, "output": "", "problem": None})
             return Brought(files=files, alone=True, after=nothing) if files else None
@@ -248,7 +248,7 @@ class _Trial:
 
     async def _using(self, data: tuple[Change, ...]) -> tuple[str, ...]:
         """Test files at base that name one of these files, which are no tests themselves."""
-        if not self.suite.selects:
+        if not self.suite.selects_files:
             return ()
         tests = {
             path for path in await self.workspace.files() if is_test_file(path) and self.suite.is_over(path)

@@ -33,6 +33,11 @@ class Suite(Frozen):
         """Whether single tests, or test files, can be named."""
         return selects(self.command, self.report)
 
+    @property
+    def selects_files(self) -> bool:
+        """Whether test files can be named, and each test's id begins with its file."""
+        return self.selects and self.report not in ("go", "cargo", "maven")
+
     def own(self, test: str) -> str:
         """The test's id, or its file's path, as the runner in `directory` knows it."""
         return test.removeprefix(f"{self.directory}/") if self.directory else test

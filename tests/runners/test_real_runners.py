@@ -42,6 +42,52 @@ async def test_each_outcome_is_had_before_and_after_the_bug_is_mended(proven: Pr
             assert part.results[sample.bad] == "failed"
 
 
+ADDED = {
+    "unittest": (
+        "tests/test_new.py",
+        "import unittest\nfrom calc import add\n\n\nclass New(unittest.TestCase):\n"
+        "    def test_new(self):\n        self.assertEqual(add(2, 2), 4)\n",
+        "tests/test_new.py::New::test_new",
+    ),
+    "node": (
+        "test/new.test.js",
+        "const assert = require('node:assert');\nconst test = require('node:test');\n"
+        "const { add } = require('../calc.js');\ntest('new', () => assert.equal(add(2, 2), 4));\n",
+        "test/new.test.js::new",
+    ),
+    "go": (
+        "new_test.go",
+        'package calc\n\nimport "testing"\n\nfunc TestNew(t *testing.T) {\n\tif Add(2, 2) != 4 {\n'
+        "\t\tt.Fatal(Add(2, 2))\n\t}\n}\n",
+        "example.org/calc::TestNew",
+    ),
+    "cargo": (
+        "tests/new.rs",
+        "#[test]\nfn new() {\n    assert_eq!(calc::add(2, 2), 4);\n}\n",
+        "tests/new.rs::new",
+    ),
+    "rspec": (
+        "spec/new_spec.rb",
+        'require "calc"\n\nRSpec.describe("new") { it("adds") { expect(add(2, 2)).to eq(4) } }\n',
+        "spec/new_spec.rb::new adds",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+async def test_a_patch_that_mends_and_adds_a_test_is_fixed_in_any_language(proven: Proven, name: str) -> None:
+    sample = SAMPLES[name]
+    skip_without(*sample.needs)
+    path, content, test = ADDED[name]
+    async with proven(sample.files) as proof:
+        suite = (await find_suites(proof.workspace, RepoConfig())).likely
+        mended = sample.files[sample.source].replace("a - b", "a + b")
+        verdict = await proof.verdict({sample.source: mended, path: content}, suite, seconds=200)
+    assert (verdict.kind, verdict.newly_passing) == ("fixed", tuple(sorted((sample.bad, test)))), (
+        verdict.reason
+    )
+
+
 MAKEFILE = "CC = cc\n\n.PHONY: test\ntest: calc\n\t./calc\n\ncalc: calc.c\n\t$(CC) -o $@ $<\n"
 PROGRAM = "int add(int a, int b) { return a - b; }\nint main(void) { return add(1, 2) != 3; }\n"
 
