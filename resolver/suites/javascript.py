@@ -19,7 +19,7 @@ _NOTHING = re.compile(r'echo\s+\\?["\']?Error: no test specified.*', re.DOTALL)
 _RUNS = re.compile(r"(?:npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?(?:-s\s+|--silent\s+)?([\w:.-]+)")
 _IN_ROW = re.compile(r"(?:run-s|npm-run-all)\s+(.*)")
 DEEPEST = 5  # scripts that run scripts
-KINDS: tuple[Kind, ...] = ("jest", "vitest", "mocha", "tap", "node")
+KINDS: tuple[Kind, ...] = ("jest", "vitest", "mocha", "tap", "tape", "node")
 
 
 @dataclass(frozen=True)

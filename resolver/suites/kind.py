@@ -9,6 +9,7 @@ Kind = Literal[
     "vitest",
     "mocha",
     "tap",
+    "tape",
     "node",
     "go",
     "cargo",

@@ -175,6 +175,7 @@ RUNNERS: dict[Kind, Runner] = {
         select=_files(),
         forward=True,
     ),
+    "tape": Runner(words=r"tape", read=in_text.tape, source="output"),
     "node": Runner(
         words=r"node(?:\s+-\S+)*\s+--test",
         read=in_json.lines,

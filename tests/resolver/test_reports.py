@@ -212,6 +212,42 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 """
 
 
+TAPE = """\
+TAP version 13
+# adds
+ok 1 should be strictly equal
+not ok 2 should be strictly equal
+  ---
+    operator: equal
+  ...
+# subtracts
+ok 3 should be strictly equal
+# later
+ok 4 should be strictly equal # SKIP not yet
+
+1..4
+# tests 4
+# pass  2
+# fail  1
+"""
+
+
+def test_a_test_of_tape_is_its_heading_with_all_that_is_asserted_below_it() -> None:
+    assert in_text.tape(TAPE.encode(), "/w").results == {
+        "adds": "failed",
+        "subtracts": "passed",
+        "later": "skipped",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", [TAPE.replace("1..4", "1..5"), TAPE.replace("1..4", ""), TAPE + "1..4\n", TAPE + "ok 5 late\n"]
+)
+def test_tape_that_contradicts_itself_is_not_believed(text: str) -> None:
+    with pytest.raises(Unfit):
+        in_text.tape(text.encode(), "/w")
+
+
 def test_cargo_is_believed_as_far_as_it_said_how_many() -> None:
     assert in_text.cargo(CARGO.encode(), "/w").results == {
         "src/lib.rs::tests::a": "passed",

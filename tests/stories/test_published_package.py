@@ -5,9 +5,7 @@ scripted change is ours; what proves it is the suite of 1.20.2.
 """
 
 import asyncio
-import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +16,7 @@ import pytest
 from demo.model import Endpoint, Turn
 from resolver.actions import Finish, Think
 from runtime.actions import CreateFile, ReplaceText, RunShell, ViewFile
+from tests.stories.published import environment, git, source
 
 BUGGY = ("parse", "1.20.1", "09002ca350ad42e76629995f71f7b518670bcf93548bdde3684fd55d2be51975")
 MENDED = ("parse", "1.20.2", "b41d604d16503c79d81af5165155c0b20f6c8d6c559efa66b4b695c3e5a0a0ce")
@@ -150,32 +149,6 @@ SCRIPT = (
 )  # fmt: skip
 
 
-def source(release: tuple[str, str, str], place: Path) -> Path:
-    """The unpacked source release, from the package index that the environment names."""
-    name, version, digest = release
-    place.mkdir()
-    wanted = place / "wanted.txt"
-    wanted.write_text(f"{name}=={version} --hash=sha256:{digest}\n")
-    if importlib.util.find_spec("pip"):
-        pip = [sys.executable, "-m", "pip"]
-    elif found := shutil.which("pip") or shutil.which("pip3"):  # an environment that uv made has none
-        pip = [found]
-    else:
-        pytest.skip("no pip is here to download a source release with: apt-get install python3-pip")
-    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", name, "--require-hashes"]
-    where = ["--dest", str(place), "--requirement", str(wanted)]
-    subprocess.run([*pip, "download", *options, *where], check=True, timeout=240)
-    # Not by tarfile: Python 3.11.2 has no filter there that would leave out whose the files were.
-    unpack = ["tar", "--extract", "--no-same-owner", "--directory", str(place), "--file"]
-    subprocess.run([*unpack, str(place / f"{name}-{version}.tar.gz")], check=True, timeout=60)
-    return place / f"{name}-{version}"
-
-
-def git(tree: Path, *arguments: str) -> None:
-    who = ["-c", "user.name=Packager", "-c", "user.email=packager@example.org"]
-    subprocess.run(["git", "-C", str(tree), *who, *arguments], check=True, timeout=60, capture_output=True)
-
-
 def run_tests(tree: Path) -> tuple[int, str]:
     """Exit code of pytest in the tree, and the end of what it printed."""
     command = [
@@ -234,15 +207,3 @@ async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(
     shutil.copytree(later / "tests", tree / "tests", dirs_exist_ok=True)
     code, printed = run_tests(tree)
     assert code == 0, printed
-
-
-def environment(home: Path) -> dict[str, str]:
-    known = {key: value for key, value in os.environ.items() if key.startswith(("PATH", "LANG", "DOCKER_"))}
-    bundle = Path("/etc/ssl/certs/ca-certificates.crt")
-    trusted = {"PATCHWRIGHT_CA_BUNDLE": str(bundle)} if bundle.exists() else {}
-    kept = {
-        "HOME": str(home),
-        "PATCHWRIGHT_DATA": str(home / "data"),
-        "PATCHWRIGHT_MODEL_API_KEY": "sk-published",
-    }
-    return {**trusted, **known, **kept}

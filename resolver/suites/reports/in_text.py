@@ -48,6 +48,29 @@ def tap(content: bytes, root: str) -> Report:
     return _collected(levels[0], root)
 
 
+def tape(content: bytes, root: str) -> Report:
+    """TAP as tape prints it: a test is a heading, and the assertions below it, which are seldom named, are one."""
+    collected, heading, count, planned = Collected(root), "", 0, None
+    for line in content.decode(errors="replace").splitlines():
+        if point := _POINT.fullmatch(line):
+            count += 1
+            directive = _DIRECTIVE.fullmatch(point["name"])
+            skipped = directive is not None and directive["what"].lower() != "time="
+            result: Result = "skipped" if skipped else "failed" if point["bad"] else "passed"
+            collected.add(heading or point["name"] or f"test {count}", result)
+        elif plan := _PLAN.match(line):
+            if planned is not None:
+                raise Unfit("the test report has two plans")
+            planned = int(plan[2][:9])
+        elif line.startswith("# ") and planned is None:
+            heading = line[2:]
+        elif line.startswith("Bail out!"):
+            raise Unfit(f"the tests bailed out ({line[:200]})")
+    if planned != count:
+        raise Unfit(f"the test report plans {planned or 'no'} tests and shows {count}")
+    return collected.report()
+
+
 class _Level:
     """The test points at one depth, until the point that sums them up."""
 
