@@ -137,8 +137,8 @@ def _of_tests(found: Verdict, evidence: Evidence) -> Verdict:
     still_failing: tuple[str, ...] = ()
     if (brought := evidence.brought) is not None:
         still_failing, theirs, unsure = _of_brought(before, brought)
-        newly_passing = sorted({*newly_passing, *theirs} - set(still_failing))
         flaky |= set(unsure)
+        newly_passing = sorted({*newly_passing, *theirs} - flaky - set(still_failing))
     return found.model_copy(
         update={
             "newly_passing": tuple(newly_passing),
