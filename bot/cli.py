@@ -81,10 +81,17 @@ def _serve(commands: Commands) -> None:
         "serve",
         "receive webhooks and work on labelled issues",
         "Receive GitHub's webhooks at POST /webhook and work on what is labelled or mentioned.\n"
-        "Needs PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and GITHUB_TOKEN or an App's id and key.",
+        "Needs PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and GITHUB_TOKEN or an App's id and key.\n"
+        "With --poll it needs no webhook and no secret; with GITHUB_TOKEN it needs PATCHWRIGHT_REPOSITORIES then.",
     )
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     command.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
+    command.add_argument(
+        "--poll",
+        action="store_true",
+        default=None,
+        help="look at GitHub every 30 s: works behind a firewall, without a webhook",
+    )
     _shared(command)
 
 

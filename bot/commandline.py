@@ -303,7 +303,7 @@ async def demo(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace, directory: Path | None = Path()) -> Settings:
-    overrides = {key: getattr(options, key, None) for key in SHARED if key != "config"}
+    overrides = {key: getattr(options, key, None) for key in (*SHARED, "poll") if key != "config"}
     config = Path(options.config) if options.config else None
     return compose.read_settings(overrides, compose.environment(), config, directory and directory.resolve())
 

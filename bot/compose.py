@@ -20,7 +20,7 @@ from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environ
 
 if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
     from bot.github import GitHubForge
-    from bot.rest import Pace
+    from bot.rest import AppAccess, Pace, TokenAccess
     from resolver.kit import Kit
     from resolver.log import Listener
     from resolver.secrets import Secrets
@@ -167,26 +167,9 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> "Secrets":
 async def forge(settings: Settings, pace: "Pace | None" = None) -> AsyncIterator["GitHubForge"]:
     """GitHub, by App or by token. Raises SettingsError when neither is there."""
     from bot.github import GitHubForge
-    from bot.rest import AppAccess, TokenAccess
 
-    access: AppAccess | TokenAccess
-    key = _private_key(settings)
-    if settings.app_id and key:
-        access = AppAccess(settings.app_id, key)
-    elif settings.app_id:
-        raise SettingsError(
-            "PATCHWRIGHT_APP_ID is set, but neither PATCHWRIGHT_PRIVATE_KEY nor PATCHWRIGHT_PRIVATE_KEY_FILE: "
-            "give the App's private key (PEM)."
-        )
-    elif settings.github_token:
-        access = TokenAccess(settings.github_token)
-    else:
-        raise SettingsError(
-            "GITHUB_TOKEN is not set: give a token that may write contents, issues and pull requests of the "
-            "repository, or PATCHWRIGHT_APP_ID with PATCHWRIGHT_PRIVATE_KEY_FILE."
-        )
     async with GitHubForge(
-        access,
+        _access(settings),
         api_url=settings.github_api_url,
         graphql_url=settings.github_graphql_url,
         server_url=settings.github_server_url,
@@ -194,6 +177,25 @@ async def forge(settings: Settings, pace: "Pace | None" = None) -> AsyncIterator
         pace=pace,
     ) as made:
         yield made
+
+
+def _access(settings: Settings) -> "AppAccess | TokenAccess":
+    from bot.rest import AppAccess, TokenAccess
+
+    key = _private_key(settings)
+    if settings.app_id and key:
+        return AppAccess(settings.app_id, key)
+    if settings.app_id:
+        raise SettingsError(
+            "PATCHWRIGHT_APP_ID is set, but neither PATCHWRIGHT_PRIVATE_KEY nor PATCHWRIGHT_PRIVATE_KEY_FILE: "
+            "give the App's private key (PEM)."
+        )
+    if settings.github_token:
+        return TokenAccess(settings.github_token)
+    raise SettingsError(
+        "GITHUB_TOKEN is not set: give a token that may write contents, issues and pull requests of the "
+        "repository, or PATCHWRIGHT_APP_ID with PATCHWRIGHT_PRIVATE_KEY_FILE."
+    )
 
 
 def _private_key(settings: Settings) -> SecretStr | None:
@@ -217,7 +219,8 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
     """
     from bot.serve import serve as run
 
-    return await run(settings, worker, environment(), host=host, port=port) == signal.SIGINT
+    for_worker = {**environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
+    return await run(settings, worker, for_worker, host=host, port=port) == signal.SIGINT
 
 
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
@@ -226,6 +229,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.progress import apologize, commenting
     from bot.redis.ledger import Ledger
     from bot.redis.log import SharedLogs
+    from bot.watching import watching
     from bot.work import check
     from bot.work import work as run
     from resolver.domain import JobId, Spent
@@ -241,6 +245,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         # First the forge: a missing credential is told before an image is built.
         github = await stack.enter_async_context(forge(settings))
         await greet(github, say)
+        watch = await stack.enter_async_context(watching(settings, _access(settings)))
         logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
         ledger = Ledger(settings.redis_url or "")
         for store in (logs, ledger):
@@ -262,6 +267,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
             limited(lambda job: resolve(job, made, masked, reporting), ledger, masked, settings, spent),
             lambda job, error: apologize(masked, job, error, made),
             ended=lambda job, result: ledger.end(job, result, spent(job)),
+            watch=watch,
             sole=sole,
         )
         sweeping.cancel()

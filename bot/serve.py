@@ -39,10 +39,13 @@ STEADY_SECONDS = 60.0  # a worker that lived so long did not die of its start
 
 
 def webhook_secret(settings: Settings) -> str:
-    """What deliveries are signed with. Raises SettingsError when there is none."""
+    """What deliveries are signed with; "" where none is expected. Raises SettingsError when it is missing."""
     secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
-    if not secret:
-        raise SettingsError("PATCHWRIGHT_WEBHOOK_SECRET is not set: use the secret of the webhook on GitHub.")
+    if not secret and not settings.poll:
+        raise SettingsError(
+            "PATCHWRIGHT_WEBHOOK_SECRET is not set: use the secret of the webhook on GitHub. "
+            "Without a webhook: patchwright serve --poll."
+        )
     return secret
 
 
@@ -74,7 +77,7 @@ async def serve(
             try:
                 await asyncio.wait((serving, keeping, waiting, told), return_when=asyncio.FIRST_COMPLETED)
                 if ready.is_set():
-                    announce(f"patchwright listens on {url_of(socket)}/webhook")
+                    announce(_greeting(settings, url_of(socket)))
                     await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 server.should_exit = True
@@ -85,6 +88,12 @@ async def serve(
             if not task.cancelled():
                 task.result()  # why it ended, if that was not our doing
         return told.result()
+
+
+def _greeting(settings: Settings, url: str) -> str:
+    if settings.webhook_secret is None:
+        return f"patchwright looks at GitHub again and again; its own pages are at {url}"
+    return f"patchwright listens on {url}/webhook"
 
 
 @contextlib.asynccontextmanager

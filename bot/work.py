@@ -6,12 +6,12 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from bot.errors import QueueDown
 from bot.intake import Intake
-from bot.jobs import STOPPED, Again, Cancelled, Handler, Result
+from bot.jobs import STOPPED, Again, Cancelled, Handler, Queue, Result
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
@@ -21,6 +21,9 @@ from bot.worker import Apologize, Resolve, Worker
 from resolver.domain import Job, JobId
 from resolver.errors import SettingsError
 from resolver.settings import Settings
+
+Watch = Callable[[Queue, Triggers, str], Coroutine[Any, Any, None]]
+"""Has jobs done in a queue by rules, in the name of this worker, until it is cancelled."""
 
 READY = "patchwright works"
 """Begins the line that says that jobs are taken."""
@@ -42,13 +45,14 @@ async def work(
     apologize: Apologize,
     *,
     ended: Callable[[JobId, Result], Awaitable[None]] | None = None,
+    watch: Watch | None = None,
     sole: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Take what is asked for from Redis and do it, until SIGTERM or SIGINT; which it was.
 
-    `ended` hears what a job came to, and may hear it again. `sole`: nobody else works on this Redis.
-    What runs at the end goes back into the queue, and on elsewhere or at
+    `ended` hears what a job came to, and may hear it again. `watch` runs beside, and finds what no delivery told.
+    `sole`: nobody else works on this Redis. What runs at the end goes back into the queue, and on elsewhere or at
     the next start. Raises SettingsError.
     """
     url = check(settings)
@@ -62,6 +66,8 @@ async def work(
             asyncio.create_task(Intake(inbox, queue, rules, name).run()),
             asyncio.create_task(presence.keep(name)),
         ]
+        if watch is not None:
+            tasks.append(asyncio.create_task(watch(queue, rules, name)))
         try:
             announce(f"{READY} as {name}")
             await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)

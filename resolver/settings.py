@@ -45,6 +45,12 @@ class Settings(ModelSettings):
     github_graphql_url: str = "https://api.github.com/graphql"
     github_server_url: str = "https://github.com"
     webhook_secret: SecretStr | None = None
+    webhook_url: str | None = None
+    """Its address, where it is a repository's own: with a token, what has failed to arrive there is asked for again."""
+    poll: bool = False
+    """Look at GitHub every 30 s: no webhook is needed."""
+    repositories: tuple[str, ...] = ()
+    """Where a token looks, as owner/name; an App knows where it is installed. In the environment: with commas."""
 
     redis_url: str | None = None
     """None: an embedded Redis that keeps its data below `data`."""
@@ -171,7 +177,9 @@ class Settings(ModelSettings):
     def _named(cls, plugins: object) -> object:
         return () if plugins == "none" else cls._separated(plugins)
 
-    @field_validator("allow_hosts", "allow_addresses", "allow_paths", "risk_analyzers", mode="before")
+    @field_validator(
+        "allow_hosts", "allow_addresses", "allow_paths", "risk_analyzers", "repositories", mode="before"
+    )
     @classmethod
     def _separated(cls, hosts: object) -> object:
         return tuple(hosts.replace(",", " ").split()) if isinstance(hosts, str) else hosts
@@ -242,6 +250,8 @@ SENSITIVE = frozenset(
         "github_server_url",
         "model_base_url",
         "redis_url",
+        "repositories",
+        "webhook_url",
         "package_index",
         "search_base_url",
         "search_provider",
