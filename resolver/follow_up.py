@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from resolver import configuration, follow_up_prose
 from resolver.attachments import attachments
@@ -39,6 +40,14 @@ MERGES = re.compile(
 )
 
 
+_BESIDE = re.compile(
+    r"@[\w-]+|\b(please|can|could|would|you|to|this|it|the|on|onto|with|into|in|and|our|latest|current|changes|from"
+    r"|main|master|base|branch|merge|pull request|pr|now|again|thanks?)\b|\W",
+    re.IGNORECASE,
+)
+"""What people say beside it, and mean no more by."""
+
+
 async def follow_up(
     job: Job,
     thread: PullRequest,
@@ -59,15 +68,20 @@ async def follow_up(
         rules = thread.base_sha or thread.base
         async with kit.workspaces.clone(facts.clone_url, thread.head_sha, credentials, rules) as workspace:
             if log.trajectory.started is None:
-                thread = thread.model_copy(update={"base_sha": workspace.rules.base})
+                thread = _pinned(job, thread, workspace)
                 await log.append(started(job, thread, workspace, facts.clone_url, thread.base, kit))
             assert log.trajectory.started is not None
-            merging = asks_to_merge(log.trajectory.started.job, thread)
-            merged = await merge(workspace, workspace.rules.base) if merging else None
-            if merging and merged is None:
+            wanted = asked_to_merge(log.trajectory.started.job, thread)
+            merged = await merge(workspace, workspace.rules.base) if wanted else None
+            if wanted == "alone" and merged is None:
                 outcome: Outcome = await _nothing_to_merge(job, thread, forge)
             else:
-                tried, work = await _tried(job, thread, workspace, merged, log, kit, forge, attempt)
+                if wanted == "alone" and merged is not None and not merged.conflicts:
+                    tried = await _plain_merge(job, workspace, merged, log, kit)
+                else:
+                    tried = await _by_agent(job, thread, workspace, merged, log, kit, forge, attempt)
+                at = workspace.at_commit(merged.commit) if merged else workspace
+                work = Work(at, tried.patch, tried.verdict, merged)
 
                 async def again(at: Workspace, patch: Patch) -> Verdict:
                     return await _prove_again(job, at, patch, log, kit)
@@ -77,13 +91,28 @@ async def follow_up(
     return outcome
 
 
-def asks_to_merge(job: Job, pull: PullRequest) -> bool:
-    """Whether the base branch is to be merged in: the command says so, or the review that is the trigger."""
+def asked_to_merge(job: Job, pull: PullRequest) -> Literal["", "too", "alone"]:
+    """Whether the base branch is to be merged in, by the command or by the review that is the trigger; "": it is not.
+
+    too: beside something else. alone: that is all.
+    """
     said = pull.review.body if pull.review and pull.review.trusted else ""
-    return MERGES.search(f"{job.command}\n{said}") is not None
+    text = f"{job.command}\n{said}"
+    if not MERGES.search(text):
+        return ""
+    more = _BESIDE.sub("", MERGES.sub("", text)) or any(thread.asked for thread in pull.threads)
+    return "too" if more else "alone"
 
 
-async def _tried(
+def _pinned(job: Job, pull: PullRequest, workspace: Workspace) -> PullRequest:
+    """The pull request as the run goes on to see it."""
+    now: dict[str, object] = {"base_sha": workspace.rules.base}
+    if asked_to_merge(job, pull) == "alone":
+        now["threads"] = ()  # nobody asked about them
+    return pull.model_copy(update=now)
+
+
+async def _by_agent(
     job: Job,
     pull: PullRequest,
     workspace: Workspace,
@@ -92,16 +121,11 @@ async def _tried(
     kit: Kit,
     forge: Forge,
     attempt: Attempting,
-) -> tuple[Attempt, Work]:
-    """The work, by the agent unless git could do it alone; judged."""
-    if merged is not None and not merged.conflicts:
-        tried = await _plain_merge(job, workspace, merged, log, kit)
-        return tried, Work(workspace.at_commit(merged.commit), tried.patch, tried.verdict, merged)
+) -> Attempt:
     at = workspace.at_commit(merged.commit) if merged else workspace
     attached = await attachments(pull, job.repo, forge)
     seen = None if log.trajectory.decisions() else await _seen(job, pull, workspace, merged, kit, forge)
-    tried = await attempt(job, at, log, kit, attached, seen, merged)
-    return tried, Work(at, tried.patch, tried.verdict, merged)
+    return await attempt(job, at, log, kit, attached, seen, merged)
 
 
 async def _seen(

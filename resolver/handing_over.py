@@ -269,7 +269,7 @@ async def _answer(
 ) -> tuple[tuple[Told, ...], bool]:
     """Answer every thread that waits, or that the agent answered, and resolve what is done; whether we may not."""
     given = answers(pull, summarize(log.trajectory).account)
-    threads = {} if place.work.merge else open_threads(pull)
+    threads = open_threads(pull)
     instead = "" if place.work.verdict.kind == "empty" else place.instead
     told: list[Told] = []
     unresolved = False

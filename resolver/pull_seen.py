@@ -82,7 +82,7 @@ class PullSeen(Frozen):
     earlier: tuple[EarlierRun, ...]
     """Oldest first."""
     merge: Merge | None
-    """Where the base branch was merged in, and the agent has to put together what is in conflict."""
+    """Where the base branch was merged in; the agent has to put together what is in conflict."""
 
 
 async def pull_seen(

@@ -10,7 +10,7 @@ from resolver.actions import Action, Finish
 from resolver.brief import brief
 from resolver.domain import Delivered, Issue, Job, JobId, Outcome, PullRequest, Verdict
 from resolver.events import Call, Decided, Ended, Event, Judged, Settled, Started, Usage
-from resolver.follow_up import asks_to_merge
+from resolver.follow_up import asked_to_merge
 from resolver.log import FileLogs
 from resolver.merging import merge
 from resolver.pull_seen import DIFF_LIMIT, THREADS, change_so_far, earlier_runs, pull_seen, runs_of
@@ -193,24 +193,28 @@ async def test_of_many_earlier_runs_the_last_are_told(logs: FileLogs) -> None:
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        ("rebase", True),
-        ("please Rebase this onto main", True),
-        ("resolve conflicts", True),
-        ("can you fix the merge conflicts?", True),
-        ("merge main", True),
-        ("update this branch", True),
-        ("bring this up to date with main", True),
-        ("", False),
-        ("rename database to store", False),
-        ("resolve these remarks", False),
-        ("keep the docs up to date", False),
-        ("merge these two functions", False),
+        ("rebase", "alone"),
+        ("please Rebase this onto main", "alone"),
+        ("resolve conflicts", "alone"),
+        ("can you fix the merge conflicts?", "alone"),
+        ("merge main", "alone"),
+        ("update this branch, thanks", "alone"),
+        ("bring this up to date with main", "alone"),
+        ("rebase, and mend the typo in the README", "too"),
+        ("fix the conflicts: keep our version of double()", "too"),
+        ("", ""),
+        ("rename database to store", ""),
+        ("resolve these remarks", ""),
+        ("keep the docs up to date", ""),
+        ("merge these two functions", ""),
     ],
 )
-def test_a_merge_is_asked_for_in_the_words_that_people_use(command: str, wanted: bool) -> None:
-    assert asks_to_merge(job(command), pull()) is wanted
+def test_a_merge_is_asked_for_in_the_words_that_people_use(command: str, wanted: str) -> None:
+    assert asked_to_merge(job(command), pull()) == wanted
 
 
 def test_only_who_may_write_asks_for_a_merge_in_a_review() -> None:
-    assert asks_to_merge(job(), pull(review=comment("@agent rebase")))
-    assert not asks_to_merge(job(), pull(review=comment("@agent rebase", trusted=False)))
+    assert asked_to_merge(job(), pull(review=comment("@agent rebase"))) == "alone"
+    assert asked_to_merge(job(), pull(review=comment("@agent rebase", trusted=False))) == ""
+    inline = pull(thread("Why?", asked=True), review=comment("@agent rebase"))
+    assert asked_to_merge(job(), inline) == "too"

@@ -1,10 +1,12 @@
 """A base branch is merged on request: by git alone or by the agent, and proven on both sides."""
 
+from collections.abc import Callable
+
 from demo.model import Turn
 from resolver.domain import Commented, Delivered
 from runtime.actions import RunShell
 from tests.stories.conftest import CODE, DONE, MENDED, RUN_TESTS, Scene
-from tests.stories.reviews import asked, brief, proposed, told
+from tests.stories.reviews import MUL, THREADS, asked, brief, done, proposed, said, told
 
 HEAD_TEST = "from calc import double\n\n\ndef test_head():\n    assert double(2) == 4\n"
 BASE_TEST = "from calc import double\n\n\ndef test_base():\n    assert double(3) == 6\n"
@@ -30,6 +32,32 @@ async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_bot
     assert {"tests/test_head.py::test_head", "tests/test_base.py::test_base"} <= before.results.keys()
     assert "  calc.py\n" in brief(scene).partition("conflict markers are in them:")[2]
     assert told(pull).startswith(f"I merged `main` at {base[:12]} and resolved what was in conflict, in ")
+
+
+async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene({"calc.py": CODE})
+    pull = proposed(scene)
+    scene.world.reviewed(pull, THREADS[0], by="maintainer")
+    base, head = scene.repo.commit("main", {"notes.txt": "new\n"}), pull.head.sha
+    await scene.will(Turn("Mend.", MUL), *[Turn("Done.", done((1, True, "Yes.")))] * 2)
+    outcome = await scene.resolve(asked(scene, pull, command="rebase, and mind the review"))
+    assert isinstance(outcome, Delivered)
+    assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
+    assert "a * b" in scene.repo.read("topic", "calc.py")
+    assert scene.repo.read("topic", "notes.txt") == "new\n"
+    assert said(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
+    assert "was merged into this pull request without a conflict" in brief(scene)
+
+
+async def test_a_merge_alone_leaves_open_threads_alone(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene({"calc.py": CODE})
+    pull = proposed(scene)
+    scene.world.reviewed(pull, THREADS[0], by="maintainer")
+    scene.repo.commit("main", {"notes.txt": "new\n"})
+    await scene.will(*MENDED)
+    assert isinstance(await scene.resolve(asked(scene, pull, command="rebase")), Delivered)
+    assert scene.endpoint.requests == []
+    assert said(pull) == [[]]
 
 
 async def test_a_resolution_that_loses_a_test_of_the_base_is_not_pushed(scene: Scene) -> None:
