@@ -113,6 +113,43 @@ async def test_a_suite_in_a_directory_runs_there_and_its_tests_are_named_by_it(p
     assert run.results == {f"{name}one": "passed", f"{name}add": "failed"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "command", "problem"),
+    [
+        ("jest", 'jest() { printf "[" >"$PATCHWRIGHT_REPORT"; }; jest', "the test report cannot be read ("),
+        (
+            "jest",
+            "jest() { echo no jest here; false; }; jest",
+            "the command left no test report (exit code 1: no ",
+        ),
+        (
+            "jest",
+            'jest() { head -c 20000001 /dev/zero >"$PATCHWRIGHT_REPORT"; }; jest',
+            "the test report is larger",
+        ),
+        (
+            "jest",
+            'jest() { echo "{}" >"$PATCHWRIGHT_REPORT"; kill -9 $$; }; jest',
+            "the test command was killed",
+        ),
+        (
+            "cargo",
+            "cargo() { echo running 2 tests; echo test a ... ok; }; cargo test",
+            "the test report ends before",
+        ),
+        ("go", "go() { yes | head -c 200000000; }; go test", "the test report is larger than 20 MB"),
+        ("go", "go() { echo nothing; }; go test", "the test report names no tests"),
+        ("maven", "mvn() { echo done; }; mvn test", "the command left no test report (exit code 0: done)"),
+    ],
+)
+async def test_what_another_runner_leaves_is_believed_no_sooner(proven, kind, command, problem) -> None:
+    planted = "<testsuite><testcase name='planted'/></testsuite>"
+    async with proven({"target/surefire-reports/TEST-a.xml": planted}) as proof:
+        run = await proof.run(Suite(command=command, report=kind, why=""))
+    assert run.problem is not None and run.problem.startswith(problem), run.problem
+    assert run.results == {}
+
+
 async def test_a_gigabyte_of_output_is_clipped(proven) -> None:
     async with proven({"a": ""}) as proof:
         run = await proof.run(Suite(command="yes | head -c 200000000; echo end", report="none", why=""))
