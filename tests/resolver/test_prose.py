@@ -179,7 +179,12 @@ def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
     )
     story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
     run = SuiteRun(
-        command="pytest", results={"t::a": "passed"}, exit_code=0, seconds=1, output="", why="ci.yml (step @x) runs it."
+        command="pytest",
+        results={"t::a": "passed"},
+        exit_code=0,
+        seconds=1,
+        output="",
+        why="ci.yml (step @x) runs it.",
     )
     opinion = Opinion(approves=False, words="It misses floats, says @team.", model="second")
     verdict = Verdict(
