@@ -254,7 +254,11 @@ class GitHubForge:
             await self._rest.patch(PullAnswer, repo, *place, str(pull.number), body=change)
         if pull.draft != proposal.draft:
             await self._set_draft(repo, pull, proposal.draft)
-        seen = await self._rest.get(PullAnswer, repo, *place, str(pull.number))
+        for attempt in range(1, self._attempts + 1):
+            seen = await self._rest.get(PullAnswer, repo, *place, str(pull.number))
+            if seen.head.sha == proposal.head_sha:
+                break
+            await asyncio.sleep(self._rest.pause(attempt))  # a push is shown here a moment later
         return _pull_request(seen, trusted=True)
 
     async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:

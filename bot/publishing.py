@@ -119,7 +119,7 @@ class Publishing:
                 # What was begun is of no use to anybody.
                 await self._rest.delete(repo, *_place(repo), "git", "refs", "heads", *branch.split("/"))
             raise
-        if (now := await self.tip(repo, branch)) != sha:
+        if (now := await self._settled(repo, branch, sha, parent)) != sha:
             raise BranchMoved(f"{branch} of {repo} is at {now or 'no commit'}, not at our {sha[:12]}")
         return sha
 
@@ -158,15 +158,16 @@ class Publishing:
             try:
                 done = await self._graphql.ask(CommittedAnswer, repo, COMMIT, variables, again=False)
                 return done.commit.oid
-            except (Unanswered, BranchMoved) as exc:
+            except (Unanswered, BranchMoved, NotFound) as exc:
                 # A commit may be there although its answer was lost; a second one would be refused as stale.
                 tip = await self.tip(repo, branch)
-                if tip is not None and tip != parent:
+                if tip not in (None, parent):
                     if made.is_in(await self._read(repo, tip)):
                         return tip
                     raise BranchMoved(f"{branch} of {repo} is at {tip[:12]}, which is not ours") from exc
-                if isinstance(exc, BranchMoved) or attempt == self._attempts:
-                    raise
+                # A branch that was just made is not seen by all of GitHub at once.
+                if attempt == self._attempts:
+                    raise Unanswered(str(exc)) from exc
             await asyncio.sleep(self._rest.pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
@@ -186,13 +187,21 @@ class Publishing:
             if renewed == credentials:
                 raise
             await push(*arguments, renewed, tip, self._ca_bundle)
-        if (now := await self.tip(repo, branch)) != made.sha:
+        if (now := await self._settled(repo, branch, made.sha, tip)) != made.sha:
             raise WorkspaceError(f"{branch} of {repo} was pushed, but GitHub shows {now or 'no such branch'}")
         if (seen := await self._seen(repo, made.sha, made, note)) is None:
             raise WorkspaceError(f"GitHub shows another tree for {made.sha[:12]} of {repo} than was pushed")
         return seen
 
     # --- reading back ---------------------------------------------------------------------------------------
+
+    async def _settled(self, repo: Repo, branch: str, wanted: str, before: str | None) -> str | None:
+        """The branch's tip once it is not the one `before` any more: what was written is shown a moment later."""
+        for attempt in range(1, self._attempts + 1):
+            if (now := await self.tip(repo, branch)) == wanted or now not in (None, before):
+                break
+            await asyncio.sleep(self._rest.pause(attempt))
+        return now
 
     async def _ours(
         self, repo: Repo, branch: str, tip: str | None, made: Made, change: Plain | str

@@ -243,6 +243,21 @@ async def test_a_token_that_expired_in_mid_run_is_minted_anew(depot: Depot) -> N
     assert len(depot.world.tokens) == before + 4
 
 
+async def test_a_push_that_the_open_pull_request_shows_a_moment_later_is_waited_for(depot: Depot) -> None:
+    await depot.deliver(kind="unproven")
+    (pull,) = depot.pulls
+    head, ref = pull.head.sha, f"refs/heads/{BRANCH}"
+    parent = depot.repo.bare.resolve(f"{head}~") or ""
+    depot.world.before_next(
+        "GET", f"/pulls/{pull.number}", lambda: depot.repo.bare.git("update-ref", ref, parent)
+    )
+    depot.world.before_next(
+        "GET", f"/pulls/{pull.number}", lambda: depot.repo.bare.git("update-ref", ref, head)
+    )
+    assert isinstance(await depot.deliver(kind="fixed"), Delivered)
+    assert not pull.draft
+
+
 # --- refused ------------------------------------------------------------------------------------------------
 
 
