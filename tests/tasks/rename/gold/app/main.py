@@ -1,0 +1,3 @@
+from app.dates import today
+
+print(today())

@@ -1,0 +1,3 @@
+from app.utils import today
+
+print(today())
