@@ -66,14 +66,8 @@ async def deliver(
     story = summarize(trajectory)
     verdict = tried.verdict
 
-    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
-        # Asked again: it may have been taken away while we worked.
-        explanation = prose.refusal("permission", job)
-        await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
-        return Refused(explanation=explanation)
-    if tried.ending.reason == "asked":
-        url = await forge.say(job.repo, job.number, job.id, prose.asked(tried.ending.detail, story))
-        return Asked(url=url, question=tried.ending.detail)
+    if (early := await undelivered(job, tried.ending, story, forge)) is not None:
+        return early
     if verdict.kind == "empty":
         reason = (
             prose.against_policy(tried.left_out) if tried.left_out else prose.nothing_changed(tried.ending)
@@ -135,6 +129,19 @@ async def deliver(
     check_delivered(pull, kept.published.sha)
     await tell(job, forge, prose.delivered(pull, verdict, story))
     return Delivered(url=pull.url, number=pull.number, branch=kept.name, draft=pull.draft, verdict=verdict)
+
+
+async def undelivered(job: Job, ending: Ended, story: Summary, forge: Forge) -> Refused | Asked | None:
+    """How it ends where nothing may be published: the requester may not any more, or the agent has a question."""
+    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
+        # Asked again: it may have been taken away while we worked.
+        explanation = prose.refusal("permission", job)
+        await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
+        return Refused(explanation=explanation)
+    if ending.reason == "asked":
+        url = await forge.say(job.repo, job.number, job.id, prose.asked(ending.detail, story))
+        return Asked(url=url, question=ending.detail)
+    return None
 
 
 async def committed(

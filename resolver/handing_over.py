@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from resolver import follow_up_prose, prose
-from resolver.deliver import AUTHOR, Attempt, leaks
-from resolver.domain import Asked, Commented, Delivered, Job, Outcome, Patch, PullRequest, Refused, Verdict
+from resolver.deliver import AUTHOR, Attempt, leaks, tell, undelivered
+from resolver.domain import Commented, Delivered, Job, Outcome, Patch, PullRequest, Verdict
 from resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, Unauthorized, WorkspaceError
 from resolver.events import Judged
 from resolver.follow_up_prose import Told
-from resolver.forge import MAY_TRIGGER, Forge, Published, RepoFacts
+from resolver.forge import Forge, Published, RepoFacts
 from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
 from resolver.kit import Kit
 from resolver.log import Log
@@ -82,15 +82,9 @@ async def hand_over(
 
     Every effect is looked up before it is made, so that the same work can be handed over again after a crash.
     """
-    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
-        explanation = prose.refusal("permission", job)
-        await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
-        return Refused(explanation=explanation)
     story = summarize(log.trajectory)
-    if tried.ending.reason == "asked":
-        url = await forge.say(job.repo, job.number, job.id, prose.asked(tried.ending.detail, story))
-        return Asked(url=url, question=tried.ending.detail)
-
+    if (early := await undelivered(job, tried.ending, story, forge)) is not None:
+        return early
     content = await check(work.workspace, work.patch, bounds(kit.settings))
     refused = content.refused or await leaks(work.patch, content.files, work.workspace, kit.secrets)
     if refused:
@@ -101,10 +95,9 @@ async def hand_over(
     else:
         place = await _place(job, pull, work, facts, log, kit, forge, prove)
     told, unresolved = await _answer(job, pull, place, log, forge)
-    url = await forge.say(
-        job.repo,
-        job.number,
-        job.id,
+    url = await tell(
+        job,
+        forge,
         follow_up_prose.followed_up(
             pull,
             place.at,
@@ -148,7 +141,7 @@ async def _place(
     for left in reversed(range(MOVES + 1)):
         if why := await _objection(job, pull, place.work, facts, forge):
             return await _elsewhere(job, replace(place, instead=why), log, kit, forge)
-        commit = await _commit(job, pull, place.work, log, kit)
+        commit = await _commit(job, pull, place.work, log, kit, forge)
         into = None if pull.same_repository else pull.head_repo
         git_dir, parent = place.work.workspace.git_dir, place.work.parents[0]
         try:
@@ -238,7 +231,7 @@ async def _elsewhere(job: Job, place: Place, log: Log, kit: Kit, forge: Forge) -
     started = log.trajectory.started
     assert started is not None and isinstance(started.thread, PullRequest)
     work, pull = place.work, started.thread
-    commit = await _commit(job, pull, work, log, kit)
+    commit = await _commit(job, pull, work, log, kit, forge)
     # A fork's change stays with its author: a branch of ours would bring it into the repository.
     branch = f"{kit.settings.branch_prefix}pull-{job.number}-{job.id[-8:].strip('-.')}"
     branches = (branch,) if pull.same_repository else ()
@@ -248,7 +241,7 @@ async def _elsewhere(job: Job, place: Place, log: Log, kit: Kit, forge: Forge) -
     return replace(place, at=at)
 
 
-async def _commit(job: Job, pull: PullRequest, work: Work, log: Log, kit: Kit) -> str:
+async def _commit(job: Job, pull: PullRequest, work: Work, log: Log, kit: Kit, forge: Forge) -> str:
     """The work as a commit of our own repository, the same for the same work."""
     account = summarize(log.trajectory).account
     author = ""
@@ -258,7 +251,9 @@ async def _commit(job: Job, pull: PullRequest, work: Work, log: Log, kit: Kit) -
         masked(pull, kit.secrets), job, masked(account, kit.secrets) if account else None, work.merge, author
     )
     when = log.trajectory.entries[0].at
-    return await work.workspace.commit(work.patch, message, author=AUTHOR, when=when, parents=work.parents)
+    us = await forge.identity(job.repo)
+    ours = signature(us, kit.settings.github_server_url) if us else AUTHOR
+    return await work.workspace.commit(work.patch, message, author=ours, when=when, parents=work.parents)
 
 
 # --- what the threads are told ------------------------------------------------------------------------------

@@ -143,6 +143,7 @@ async def test_a_thread_that_the_account_leaves_out_is_sent_back_and_then_said_t
     assert pull.review_threads[1].resolved_by is None
 
 
+@pytest.mark.slow
 async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called_done(scene: Scene) -> None:
     pull = proposed(scene)
     review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body="@agent")
@@ -153,7 +154,7 @@ async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called
     assert isinstance(outcome, Commented)
     assert pull.head.sha == before
     assert outcome.branch is not None and "a * 3" in scene.repo.read(outcome.branch, "calc.py")
-    assert said(pull)[0][0].startswith("Not on this pull request yet. it would break what works.")
+    assert said(pull)[0][0].startswith("Not on this pull request yet: it would break what works.")
     assert pull.review_threads[0].resolved_by is None
     assert told(pull).startswith("I pushed nothing to this pull request: it would break what works.")
 

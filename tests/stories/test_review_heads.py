@@ -70,7 +70,7 @@ async def test_a_push_that_takes_the_same_lines_is_left_alone_and_the_work_kept_
     assert pull.head.sha == theirs[0]
     assert outcome.branch is not None and "a * b" in scene.repo.read(outcome.branch, "calc.py")
     assert "my change does not fit on top of theirs" in told(pull)
-    assert said(pull)[0][0].startswith("Not on this pull request yet.")
+    assert said(pull)[0][0].startswith("Not on this pull request yet:")
 
 
 async def test_a_pull_request_that_is_closed_in_mid_run_gets_no_commit(untested: Scene) -> None:
@@ -194,7 +194,7 @@ async def test_a_fork_that_lets_nobody_in_gets_the_patch_in_a_comment(untested: 
     clone.git("read-tree", "topic")
     clone.git("apply", "--cached", stdin=(patch[1] + patch[2].partition("\n```")[0] + "\n").encode())
     assert b"+    return a * b" in clone.git("diff", "--cached", "topic")
-    assert said(pull)[0][0].startswith("Not on this pull request yet.")
+    assert said(pull)[0][0].startswith("Not on this pull request yet:")
     assert pull.review_threads[0].resolved_by is None
 
 
