@@ -1,0 +1,82 @@
+"""A run made into a fixture: `script/capture RUN NAME`. What went wrong once is a test from then on."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bot import compose
+from resolver.domain import RunId
+from resolver.errors import LogError, SettingsError
+from resolver.events import Decided, Entry, Prompted, Trajectory
+from resolver.log import FileLogs
+from resolver.redact import without_secrets
+from resolver.replay import fingerprint, messages_at, replay
+from resolver.secrets import Secrets
+
+SEEN = Path(__file__).parent / "golden" / "seen"
+
+
+def capture(logs: FileLogs, run: RunId, place: Path, secrets: Secrets) -> tuple[Path, ...]:
+    """Write the run, and those of the agents that it asked, below `place`; what was written.
+
+    Free of these secrets, with the fingerprints of the prompts as they are then. Raises LogError for a run that is
+    not there, or whose prompts this version already builds otherwise: nothing could be seen to drift from it.
+    """
+    trajectory = logs.read(run)
+    place.mkdir(parents=True)
+    written = [_write(trajectory, place / "events.jsonl", run, secrets)]
+    for asked, _ in trajectory.delegations():
+        name = asked.run.removeprefix(f"{run}-")
+        written.append(_write(logs.read(asked.run), place / f"{name}.jsonl", asked.run, secrets))
+    return tuple(written)
+
+
+def _write(trajectory: Trajectory, file: Path, run: RunId, secrets: Secrets) -> Path:
+    if other := [step.number for step in replay(trajectory) if not step.same]:
+        raise LogError(f"Step {other[0]} of {run} was sent another prompt than this version builds.")
+    lines = (entry.model_dump_json() + "\n" for entry in _as_if_sent(without_secrets(trajectory, secrets)))
+    file.write_text("".join(lines), encoding="utf-8")
+    return file
+
+
+def _as_if_sent(trajectory: Trajectory) -> list[Entry]:
+    """The entries, each reply with the fingerprint that its prompt has without the secrets."""
+    tools = next((event.tools for event in trajectory if isinstance(event, Prompted)), ())
+    return [
+        entry.model_copy(
+            update={
+                "event": entry.event.model_copy(
+                    update={"prompt": fingerprint(messages_at(trajectory, at), tools)}
+                )
+            }
+        )
+        if isinstance(entry.event, Decided)
+        else entry
+        for at, entry in enumerate(trajectory.entries)
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="script/capture", description=__doc__)
+    parser.add_argument("run", help="the run's name, as `patchwright runs` lists it")
+    parser.add_argument("name", help="of the directory below tests/golden/seen")
+    parser.add_argument(
+        "--hide", action="append", default=[], metavar="TEXT", help="masked beside the secrets"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        settings = compose.read_settings({}, compose.environment(), None, Path())
+        secrets = compose.secrets_of(settings, compose.environment())
+        for text in options.hide:
+            secrets.add(text)
+        files = capture(FileLogs(settings.data / "runs"), RunId(options.run), SEEN / options.name, secrets)
+    except (LogError, SettingsError, FileExistsError) as exc:
+        print(f"script/capture: {exc}", file=sys.stderr)
+        return 2
+    print(*files, sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
