@@ -60,7 +60,10 @@ def _resolve(commands: Commands) -> None:
         "  patchwright resolve --continue RUN [--answer TEXT]",
     )
     command.add_argument(
-        "url", nargs="?", metavar="ISSUE_URL", help="the issue, as in the browser's address line"
+        "url",
+        nargs="?",
+        metavar="ISSUE_URL",
+        help="the issue, as in the browser's address line; or a pull request, whose open review threads are worked on",
     )
     command.add_argument(
         "--repo", metavar="PATH", help="a git repository on this disk, instead of an issue URL"

@@ -10,10 +10,11 @@ from resolver.errors import UsageError
 
 
 def issue_url(url: str, server: str) -> tuple[Repo, int]:
-    """Repository and number in an issue's URL. Raises UsageError for anything else."""
+    """Repository and number in the URL of an issue or a pull request. Raises UsageError for anything else."""
     expected = urlsplit(server.rstrip("/"))
     given = urlsplit(url if "://" in url else f"https://{url}")
-    match = re.fullmatch(r"/([^/]+)/([^/]+)/issues/([1-9]\d{0,9})/?", given.path.removeprefix(expected.path))
+    wanted = r"/([^/]+)/([^/]+)/(?:issues|pull)/([1-9]\d{0,9})/?"
+    match = re.fullmatch(wanted, given.path.removeprefix(expected.path))
     if given.netloc.lower() != expected.netloc.lower() or match is None:
         shown = given._replace(netloc=given.netloc.rpartition("@")[2]).geturl()  # never with a password
         raise UsageError(

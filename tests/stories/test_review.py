@@ -265,6 +265,18 @@ async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Sce
     assert "What was done here before" not in brief(scene)
 
 
+async def test_the_command_line_works_on_the_open_threads_of_a_pull_request(untested: Scene) -> None:
+    scene = untested
+    pull = proposed(scene)
+    scene.world.reviewed(pull, THREADS[0], by="maintainer")
+    await scene.will(Turn("Mend.", MUL), *[Turn("Done.", done((1, True, "Yes.")))] * 2)
+    code, out, error = await scene.command(
+        "resolve", f"{scene.world.server_url}/acme/calc/pull/{pull.number}"
+    )
+    assert (code, f"/acme/calc/pull/{pull.number}\n" in out) == (0, True), error
+    assert said(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
+
+
 async def test_a_question_on_a_pull_request_waits_for_its_answer_and_goes_on_with_it(untested: Scene) -> None:
     scene = untested
     pull = proposed(scene)
