@@ -111,6 +111,7 @@ class AppAnswer(Answer):
 
 class InstallationAnswer(Answer):
     id: int
+    permissions: dict[str, str] = {}
 
 
 class TokenAnswer(Answer):

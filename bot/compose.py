@@ -181,10 +181,11 @@ async def forge(settings: Settings, pace: "Pace | None" = None) -> AsyncIterator
 
 def _access(settings: Settings) -> "AppAccess | TokenAccess":
     from bot.rest import AppAccess, TokenAccess
+    from resolver.policy import frees_workflows
 
     key = _private_key(settings)
     if settings.app_id and key:
-        return AppAccess(settings.app_id, key)
+        return AppAccess(settings.app_id, key, frees_workflows(settings.allow_paths))
     if settings.app_id:
         raise SettingsError(
             "PATCHWRIGHT_APP_ID is set, but neither PATCHWRIGHT_PRIVATE_KEY nor PATCHWRIGHT_PRIVATE_KEY_FILE: "

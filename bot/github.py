@@ -24,7 +24,7 @@ from bot.attachments import Attachments, is_attachment
 from bot.errors import Rejected, Unanswered
 from bot.graphql import GraphQL
 from bot.publishing import Publishing
-from bot.rest import AppAccess, Pace, Rest, TokenAccess
+from bot.rest import AppAccess, Pace, Rest, TokenAccess, path_of
 from bot.reviews import MARK, Reviews
 from resolver.domain import (
     Comment,
@@ -103,9 +103,9 @@ class GitHubForge:
     # --- reading --------------------------------------------------------------------------------------------
 
     async def facts(self, repo: Repo) -> RepoFacts:
-        seen = await self._rest.get(RepositoryAnswer, repo, *_place(repo))
+        seen = await self._rest.get(RepositoryAnswer, repo, *path_of(repo))
         try:
-            await self._rest.get(BranchAnswer, repo, *_place(repo), "branches", seen.default_branch)
+            await self._rest.get(BranchAnswer, repo, *path_of(repo), "branches", seen.default_branch)
             empty = False
         except NotFound:
             empty = True
@@ -119,14 +119,14 @@ class GitHubForge:
     async def thread(self, job: Job) -> Thread:
         """The thread as it is now, with its comments, oldest first; our own reports are left out."""
         repo, number = job.repo, str(job.number)
-        issue = await self._rest.get(IssueAnswer, repo, *_place(repo), "issues", number)
+        issue = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", number)
         said = await self._comments(repo, job.number)
         us = await self._ourselves(repo)
         ours = [comment for comment in said if _is_report(comment) and _is_by(comment, us)]
         said = [comment for comment in said if comment not in ours]
         authors = [issue.user, *(comment.user for comment in said)]
         if issue.pull_request is not None:
-            pull = await self._rest.get(PullAnswer, repo, *_place(repo), "pulls", number)
+            pull = await self._rest.get(PullAnswer, repo, *path_of(repo), "pulls", number)
             reviewed = await self._reviews.read(repo, job.number)
             trusted = await self._trusted(repo, [*authors, *reviewed.authors])
             found = _pull_request(pull, trusted=_id(pull.user) in trusted)
@@ -161,7 +161,7 @@ class GitHubForge:
         """
         try:
             account = await self._rest.get(Account, repo, "user", str(user.id))
-            asked = (*_place(repo), "collaborators", account.login, "permission")
+            asked = (*path_of(repo), "collaborators", account.login, "permission")
             found = await self._rest.get(PermissionAnswer, repo, *asked)
         except NotFound:
             return "none"
@@ -174,7 +174,7 @@ class GitHubForge:
         return await self._rest.credentials(repo)
 
     async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
-        thread = await self._rest.get(IssueAnswer, repo, *_place(repo), "issues", str(number))
+        thread = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", str(number))
         return Meanwhile(
             is_open=thread.state == "open",
             is_locked=thread.locked,
@@ -196,7 +196,7 @@ class GitHubForge:
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
         marker = f"{MARK}{quote(tag, safe='')} -->\n"
         text = marker + clipped(body, MAX_BODY - len(marker))
-        place = (*_place(repo), "issues")
+        place = (*path_of(repo), "issues")
 
         async def find() -> CommentAnswer | None:
             us = await self._ourselves(repo)
@@ -236,7 +236,7 @@ class GitHubForge:
         return await self._publishing.publish(repo, git_dir, commit, branch, parent)
 
     async def propose(self, proposal: Proposal) -> PullRequest:
-        repo, place = proposal.repo, (*_place(proposal.repo), "pulls")
+        repo, place = proposal.repo, (*path_of(proposal.repo), "pulls")
         words = {"title": proposal.title[:MAX_TITLE], "body": clipped(proposal.body, MAX_BODY)}
 
         async def find() -> PullAnswer | None:
@@ -289,11 +289,13 @@ class GitHubForge:
     # --- helpers --------------------------------------------------------------------------------------------
 
     async def _comments(self, repo: Repo, number: int) -> list[CommentAnswer]:
-        return await self._rest.get_all(CommentAnswer, repo, *_place(repo), "issues", str(number), "comments")
+        return await self._rest.get_all(
+            CommentAnswer, repo, *path_of(repo), "issues", str(number), "comments"
+        )
 
     async def _open_pull(self, repo: Repo, branch: str) -> PullAnswer | None:
         query = {"state": "open", "head": f"{repo.owner}:{branch}"}
-        found = await self._rest.get(list[PullAnswer], repo, *_place(repo), "pulls", **query)
+        found = await self._rest.get(list[PullAnswer], repo, *path_of(repo), "pulls", **query)
         # GitHub answers a head that it does not understand with every pull request there is.
         return next((pull for pull in found if pull.head.ref == branch and pull.same_repository), None)
 
@@ -349,10 +351,6 @@ def clipped(body: str, limit: int) -> str:
     closing = f"\n{fence[:100]}" if fence else ""
     closing += "\n</details>" * min(kept.count("<details") - kept.count("</details>"), 8)
     return kept + closing + note
-
-
-def _place(repo: Repo) -> tuple[str, str, str]:
-    return "repos", repo.owner, repo.name
 
 
 def _is_report(comment: CommentAnswer) -> bool:

@@ -1,13 +1,14 @@
 """GraphQL requests to GitHub: for what REST cannot do, with its own way of refusing put into our errors."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from bot.answers import GraphQLAnswer, GraphQLError
 from bot.errors import Rejected, Unanswered
+from bot.meanings import A_MINUTE
 from bot.rest import Rest
 from resolver.domain import Repo
 from resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, RateLimited
@@ -56,7 +57,7 @@ def _meaning(error: GraphQLError) -> ForgeError:
     """Source: errors seen of GitHub's; its documentation lists none of their types."""
     said = f"GitHub says: {error.message[:500]}"
     if error.type == "RATE_LIMITED":
-        return RateLimited(said, datetime.now(UTC) + timedelta(minutes=1))
+        return RateLimited(said, datetime.now(UTC) + A_MINUTE)
     if error.type == "NOT_FOUND":
         return NotFound(said)
     if error.type == "STALE_DATA":

@@ -8,7 +8,7 @@ from bot.answers import CommitAnswer, CommittedAnswer, ComparisonAnswer, RefAnsw
 from bot.commit import Made, Plain, plain, read
 from bot.errors import Unanswered
 from bot.graphql import GraphQL
-from bot.rest import Rest
+from bot.rest import Rest, path_of
 from resolver.delivery_prose import by_git
 from resolver.domain import Repo
 from resolver.errors import (
@@ -47,8 +47,8 @@ class Publishing:
     async def tip(self, repo: Repo, branch: str, fork: Repo | None = None) -> str | None:
         name = f"heads/{branch}"
         try:
-            place = (*_place(fork or repo), "git", "ref", *name.split("/"))
-            found = await self._rest.get(RefAnswer, repo, *place)
+            asked = (*path_of(fork or repo), "git", "ref", *name.split("/"))
+            found = await self._rest.get(RefAnswer, repo, *asked)
         except NotFound:
             return None
         return found.object.sha
@@ -59,7 +59,7 @@ class Publishing:
             return True
         try:
             ends = f"{commit}...{branch}"
-            asked = (*_place(repo), "compare", ends)
+            asked = (*path_of(repo), "compare", ends)
             seen = await self._rest.get(ComparisonAnswer, repo, *asked, per_page="1")
         except NotFound:
             return False  # no such branch any more, no such commit, or nothing in common
@@ -117,7 +117,7 @@ class Publishing:
         except Forbidden as exc:
             if is_new and not isinstance(exc, BranchMoved) and await self.tip(repo, branch) == parent:
                 # What was begun is of no use to anybody.
-                await self._rest.delete(repo, *_place(repo), "git", "refs", "heads", *branch.split("/"))
+                await self._rest.delete(repo, *path_of(repo), "git", "refs", "heads", *branch.split("/"))
             raise
         if (now := await self._settled(repo, branch, sha, parent)) != sha:
             raise BranchMoved(f"{branch} of {repo} is at {now or 'no commit'}, not at our {sha[:12]}")
@@ -128,7 +128,7 @@ class Publishing:
         body = {"ref": f"refs/heads/{branch}", "sha": parent}
         for attempt in range(1, self._attempts + 1):
             try:
-                await self._rest.post(RefAnswer, repo, *_place(repo), "git", "refs", body=body)
+                await self._rest.post(RefAnswer, repo, *path_of(repo), "git", "refs", body=body)
                 return
             except ForgeError as exc:
                 if await self.tip(repo, branch) == parent:
@@ -224,8 +224,4 @@ class Publishing:
         return Published(sha=sha, verified=verified, note="" if verified else note)
 
     async def _read(self, repo: Repo, sha: str) -> CommitAnswer:
-        return await self._rest.get(CommitAnswer, repo, *_place(repo), "git", "commits", sha)
-
-
-def _place(repo: Repo) -> tuple[str, str, str]:
-    return "repos", repo.owner, repo.name
+        return await self._rest.get(CommitAnswer, repo, *path_of(repo), "git", "commits", sha)

@@ -50,6 +50,8 @@ class AppAccess:
     app_id: str
     private_key: SecretStr
     """PEM."""
+    workflows: bool = False
+    """Whether its tokens may change workflows, where it was given that permission."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,10 @@ class Rest:
             )
         except NotFound as exc:
             raise Forbidden(f"the app is not installed on {repo}: its owner must install it there") from exc
-        return await self.mint(installation.id, repositories=[repo.name], permissions=PERMISSIONS)
+        wanted = dict(PERMISSIONS)
+        if isinstance(self._access, AppAccess) and self._access.workflows:
+            wanted |= {name: has for name, has in installation.permissions.items() if name == "workflows"}
+        return await self.mint(installation.id, repositories=[repo.name], permissions=wanted)
 
     async def mint(self, installation: int, **wanted: object) -> Credentials:
         """A token of this installation, with no more than what is wanted. Raises ForgeError."""
@@ -308,6 +313,11 @@ class Rest:
                 return await _ask(self._plain, request, headers)
             finally:
                 self._last_write = clock.time()
+
+
+def path_of(repo: Repo) -> tuple[str, str, str]:
+    """Where the API has a repository."""
+    return "repos", repo.owner, repo.name
 
 
 def join(*path: str) -> str:

@@ -116,6 +116,13 @@ async def permitted(workspace: Workspace, patch: Patch, bounds: Bounds = USUAL) 
     return Permitted(patch=Patch(base=patch.base, diff=b"") if excess else rest, left_out=left_out)
 
 
+def frees_workflows(allowed: tuple[str, ...]) -> bool:
+    """Whether these patterns let a patch change workflows, for which GitHub wants a permission of its own."""
+    return any(
+        "workflows" in pattern or fnmatchcase(".github/workflows/ci.yml", pattern) for pattern in allowed
+    )
+
+
 async def check(workspace: Workspace, patch: Patch, bounds: Bounds = USUAL) -> Contents:
     """What is in the patch. Raises WorkspaceError when git does not accept it at all."""
     changes = await workspace.changes(patch)

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 
 import pytest
+from pydantic import SecretStr
 
 from bot.commit import MAX_FILES
 from bot.github import GitHubForge
+from bot.rest import AppAccess
 from demo.world import Repository, World
 from demo.world.bare import Bare
+from demo.world.state import APP_PERMISSIONS
 from resolver.errors import BranchMoved, Forbidden, Unauthorized, WorkspaceError
 from resolver.forge import Published
-from tests.contracts.forges import BRANCH, FIXED, SAMPLE, change, file, published
+from tests.contracts.forges import BRANCH, FIXED, QUICK, SAMPLE, change, file, published
 
 SIGNED = "GitHub <noreply@github.com>"
 LOST = ["lose_next_request", "lose_next_response"]
@@ -307,6 +310,24 @@ async def test_an_app_without_the_permission_changes_no_workflow_and_leaves_no_b
     with pytest.raises(Forbidden, match="workflow"):
         await publish(forge, clone, commit, parent)
     assert repo.branches == ("main",)
+
+
+@pytest.mark.usefixtures("another")
+async def test_an_app_that_has_the_permission_and_the_operators_word_changes_a_workflow(
+    world: World, repo: Repository, clone: Bare
+) -> None:
+    app = world.app("with-workflows", {**APP_PERMISSIONS, "workflows": "write"})
+    world.install(app, repo)
+    commit, parent = change(clone, file(".github/workflows/ci.yml", b"on: push\n"))
+    urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+    for workflows in (False, True):
+        access = AppAccess(str(app.id), SecretStr(app.private_key_pem), workflows)
+        async with GitHubForge(access, **urls, pace=QUICK) as forge:
+            if workflows:
+                assert (await publish(forge, clone, commit, parent)).verified
+                continue
+            with pytest.raises(Forbidden, match="workflow"):
+                await publish(forge, clone, commit, parent)
 
 
 # --- meanwhile ----------------------------------------------------------------------------------------------
