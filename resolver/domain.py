@@ -265,6 +265,11 @@ class Spent(Frozen):
     seconds: float = 0.0
     """Wall time from the first to the last event, without the time in which a killed run waited."""
 
+    @property
+    def tokens(self) -> int:
+        """Of prompts, cached ones too, and of replies."""
+        return self.prompt_tokens + self.completion_tokens
+
     def plus(self, bill: Bill, *, steps: int = 0, unpriced: bool = False) -> "Spent":
         """With what something else has cost, but for its time, which may have passed side by side."""
         return Spent(

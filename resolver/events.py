@@ -80,6 +80,7 @@ class Assigned(Frozen):
     steps: int
     seconds: float
     usd: Decimal
+    tokens: int | None = None
     concise: bool = False
     """It is shown how a single value is given as an answer."""
     fields: tuple[AnswerField, ...] = ()

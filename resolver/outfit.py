@@ -1,7 +1,7 @@
 """The agent of one run, put together: its sandbox behind wrappers, its tools behind guards, its limits and models."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -67,7 +67,7 @@ async def outfit(
     sandboxes: Sandboxes,
     skills: Skills | None,
     test_command: str | None,
-    news: Callable[[], Told | None],
+    news: Callable[[], Awaitable[tuple[Told, ...]]],
 ) -> AsyncIterator[Outfit]:
     """The agent of a run, as long as the context lasts. `skills`: those that it may read."""
     lent, allowed, plugins = kit.lent(job.repo), limits(kit.settings), sandboxes.plugins
@@ -190,7 +190,12 @@ def guarded(tools: Sequence[Tool], settings: Settings, analyzer: Analyzer) -> tu
 
 def limits(settings: Settings) -> Limits:
     """What one run may use."""
-    return Limits(steps=settings.max_steps, seconds=settings.timeout, usd=settings.max_usd)
+    return Limits(
+        steps=settings.max_steps,
+        seconds=settings.timeout,
+        usd=settings.max_usd,
+        tokens=settings.max_tokens,
+    )
 
 
 def senses(kit: Kit, log: Log, allowed: Limits) -> Senses:

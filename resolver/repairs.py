@@ -114,7 +114,8 @@ async def _with_opinion(verdict: Verdict, log: Log, kit: Kit, patch: Patch) -> V
     if not settings.second_opinion or verdict.kind == "empty" or started is None:
         return verdict
     spent = rules.used(log.trajectory)
-    if spent.usd >= settings.max_usd or spent.seconds >= settings.timeout:
+    capped = settings.max_tokens is not None and spent.tokens >= settings.max_tokens
+    if capped or spent.usd >= settings.max_usd or spent.seconds >= settings.timeout:
         return verdict  # words are not worth more than the operator allowed
     said, usage = await opinion(kit.models.judge, started.thread, patch, verdict, kit.secrets)
     if usage is not None:

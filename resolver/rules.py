@@ -25,6 +25,8 @@ class Limits(Frozen):
     """Of work, from the first event on; the time in which a killed run waited does not count."""
     usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Dollars, as far as the price of the model is known."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Of prompts, cached ones too, and of replies. None: as many as it takes."""
 
 
 def used(trajectory: Trajectory) -> Spent:
@@ -54,6 +56,9 @@ def ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
         return Ended(reason="limit", detail=f"The limit of {limits.steps} replies of the model is reached.")
     if spent.usd >= limits.usd:
         return Ended(reason="limit", detail=f"The budget of ${limits.usd} is spent (${spent.usd:.4f}).")
+    if limits.tokens is not None and spent.tokens >= limits.tokens:
+        detail = f"The limit of {limits.tokens:,} tokens is reached ({spent.tokens:,})."
+        return Ended(reason="limit", detail=detail)
     if spent.seconds >= limits.seconds:
         return Ended(reason="limit", detail=f"The time limit of {limits.seconds:g} s is reached.")
     return stuck.ending(trajectory)
@@ -66,9 +71,11 @@ def share(limits: Limits, spent: Spent, steps: int, among: int = 1) -> Limits | 
     """
     left = limits.steps - spent.steps
     seconds, usd = limits.seconds - spent.seconds, limits.usd - spent.usd
-    if left < 2 * among or seconds <= 0 or usd <= 0:
+    tokens = None if limits.tokens is None else (limits.tokens - spent.tokens) // 2 // among
+    if left < 2 * among or seconds <= 0 or usd <= 0 or (tokens is not None and tokens < 1):
         return None
-    return Limits(steps=min(steps, left // 2 // among), seconds=seconds / 2, usd=usd / 2 / among)
+    handed = min(steps, left // 2 // among)
+    return Limits(steps=handed, seconds=seconds / 2, usd=usd / 2 / among, tokens=tokens)
 
 
 def steps_left(trajectory: Trajectory, limits: Limits) -> int | None:

@@ -142,6 +142,8 @@ class Settings(ModelSettings):
     """Replies of the model for each question that is handed to an investigator; as above. 0: none is handed on."""
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Dollars in one run, where the price of the model is known."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of all prompts and replies of one run. None: as many as it takes."""
     user_runs_per_day: int = Field(default=50, ge=1)
     """Runs that one person may ask a server for in a day (UTC)."""
     repository_runs_per_day: int = Field(default=100, ge=1)

@@ -65,6 +65,7 @@ class Handover:
                         steps=limits.steps,
                         seconds=limits.seconds,
                         usd=limits.usd,
+                        tokens=limits.tokens,
                         **more,
                     )
                 )

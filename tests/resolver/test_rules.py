@@ -26,7 +26,7 @@ def run(*events: Event, seconds_apart: float = 1) -> Trajectory:
 
 def step(number: int, action: Action, result: Result, usd: Decimal | None = Decimal("0.1")) -> list[Event]:
     call = Call(id=f"c{number}", action=action)
-    usage = Usage(model="m", usd=usd)
+    usage = Usage(model="m", usd=usd, prompt_tokens=100, cached_tokens=50, completion_tokens=10)
     return [Decided(thought="", calls=(call,), usage=usage), Observed(call=call.id, observation=result)]
 
 
@@ -46,6 +46,7 @@ SEEN = Viewed(text="x")
     [
         (Limits(steps=3), "The limit of 3 replies of the model is reached."),
         (Limits(usd=Decimal("0.30")), "The budget of $0.30 is spent ($0.3000)."),
+        (Limits(tokens=330), "The limit of 330 tokens is reached (330)."),
         (Limits(seconds=5), "The time limit of 5 s is reached."),
     ],
 )
@@ -108,9 +109,15 @@ def test_half_of_what_is_left_can_be_handed_on() -> None:
     assert share(limits, spent.model_copy(update={"steps": 80}), steps=30) == Limits(
         steps=10, seconds=250, usd=Decimal("0.75")
     )
+    capped = limits.model_copy(update={"tokens": 10_000})
+    used = spent.model_copy(update={"prompt_tokens": 1500, "completion_tokens": 500})
+    shared = share(capped, used, steps=30, among=4)
+    assert shared is not None and shared.tokens == 1000
 
 
-@pytest.mark.parametrize("spent", [{"steps": 99}, {"seconds": 600.0}, {"usd": Decimal(3)}])
+@pytest.mark.parametrize(
+    "spent", [{"steps": 99}, {"seconds": 600.0}, {"usd": Decimal(3)}, {"completion_tokens": 999}]
+)
 def test_of_nothing_nothing_is_handed_on(spent: dict[str, object]) -> None:
-    limits = Limits(steps=100, seconds=600, usd=Decimal(2))
+    limits = Limits(steps=100, seconds=600, usd=Decimal(2), tokens=1000)
     assert share(limits, Spent.model_validate(spent), steps=30) is None

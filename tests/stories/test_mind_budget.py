@@ -17,7 +17,10 @@ def limit(scene: Scene, body: str) -> str:
     """How the run ended, by its log and by the pull request."""
     (ended,) = events(scene, "ended")
     assert isinstance(ended, Ended) and ended.reason == "limit"
-    assert ended.detail in body and "The agent gave no account of its work" in body
+    assert (
+        body.startswith(f"**Stopped early:** {ended.detail}")
+        and "The agent gave no account of its work" in body
+    )
     return ended.detail
 
 
@@ -26,10 +29,20 @@ async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scene: 
         scene, Turn("Mend.", FIX, NEW_TEST), Turn("Never said."), model_prices=PRICES, max_usd="0.001"
     )
     body = await proposed(scene)
-    assert body.startswith("**Fixed:**")
+    assert "\n\n**Fixed:**" in body
     spent = scene.trajectory().spent()
     assert Decimal("0.001") < spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
     assert limit(scene, body) == f"The budget of $0.001 is spent (${spent.usd:.4f})."
+    assert len(endpoint.requests) == 1
+
+
+async def test_tokens_are_limited_where_no_price_is_known(scene: Scene) -> None:
+    endpoint = await says(scene, Turn("Mend.", FIX, NEW_TEST), Turn("Never said."), max_tokens=1000)
+    body = await proposed(scene)
+    assert "\n\n**Fixed:**" in body
+    spent = scene.trajectory().spent()
+    assert spent.unpriced and spent.tokens == spent.prompt_tokens + spent.completion_tokens > 1000
+    assert limit(scene, body) == f"The limit of 1,000 tokens is reached ({spent.tokens:,})."
     assert len(endpoint.requests) == 1
 
 
@@ -39,7 +52,7 @@ async def test_a_command_is_stopped_when_the_time_of_its_run_is_over(a_scene: Ca
     wait = RunShell(command="echo started; sleep 60; echo late")
     endpoint = await says(scene, Turn("Mend.", FIX), Turn("Wait.", wait), Turn("Never said."))
     body = await proposed(scene, timeout=6)
-    assert body.startswith("**Untested:**")
+    assert "\n\n**Untested:**" in body
     assert limit(scene, body) == "The time limit of 6 s is reached."
     assert len(endpoint.requests) == 2
     (seen,) = [result for action, result in answers(scene) if action == wait and isinstance(result, Ran)]
