@@ -174,12 +174,12 @@ class GitHubForge:
         return await self._rest.credentials(repo)
 
     async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
-        thread = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", str(number))
-        return Meanwhile(
-            is_open=thread.state == "open",
-            is_locked=thread.locked,
-            has_base=await self._publishing.holds(repo, branch, base),
-        )
+        has_base = await self._publishing.holds(repo, branch, base)
+        try:
+            thread = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", str(number))
+        except NotFound:  # deleted
+            return Meanwhile(is_open=False, is_locked=True, has_base=has_base)
+        return Meanwhile(is_open=thread.state == "open", is_locked=thread.locked, has_base=has_base)
 
     async def identity(self, repo: Repo) -> User | None:
         account = await self._ourselves(repo)

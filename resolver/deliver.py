@@ -83,7 +83,7 @@ async def deliver(
         repo_config(await workspace.rules.read(REPO_CONFIG_PATH)).branch or settings.branch,
         settings.branch_prefix,
         job.number,
-        started.thread.title,
+        masked(started.thread, secrets).title,
         job.id,
     )
     place = run_directory(settings, started.job.id)

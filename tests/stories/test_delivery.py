@@ -194,6 +194,14 @@ async def test_an_issue_closed_in_mid_run_gets_a_comment_and_keeps_the_work(depo
     )
 
 
+async def test_an_issue_deleted_in_mid_run_costs_nobody_the_work(depot: Depot) -> None:
+    depot.meanwhile = depot.repo.threads.clear
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Commented)
+    assert (outcome.branch, outcome.url, depot.pulls) == (BRANCH, "", ())
+    assert depot.repo.read(BRANCH, "calc.py") == FIXED
+
+
 async def test_an_issue_locked_in_mid_run_still_gets_its_pull_request(depot: Depot) -> None:
     depot.meanwhile = lambda: depot.world.lock(depot.issue)
     outcome = await depot.deliver()
