@@ -17,6 +17,11 @@ BY_NODE = re.compile(
 SCRIPTS = ("test", "test:unit", "unit", "test:ci", "tests")
 _NOTHING = re.compile(r'echo\s+\\?["\']?Error: no test specified.*', re.DOTALL)
 _RUNS = re.compile(r"(?:npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?(?:-s\s+|--silent\s+)?([\w:.-]+)")
+_LINTS = re.compile(
+    r"(?:npx\s+)?(?:eslint|xo|standard|semistandard|prettier|tslint|stylelint|biome|aud|npm audit)\b[^|<>`$]*"
+    r"|(?:npm|pnpm|yarn)\s+(?:run\s+)?(?:-s\s+|--silent\s+)?(?:lint|prelint|format|eslint|check-format)[\w:.-]*"
+)
+_ASSIGNED = re.compile(r"""^(?:\w+=(?:"[^"]*"|'[^']*'|\S*)\s+)*""")
 _IN_ROW = re.compile(r"(?:run-s|npm-run-all)\s+(.*)")
 DEEPEST = 5  # scripts that run scripts
 KINDS: tuple[Kind, ...] = ("jest", "vitest", "mocha", "tap", "tape", "node")
@@ -30,6 +35,8 @@ class _Found:
     kind: Kind
     last: bool
     """Whether that command gets what is added to the script's end."""
+    linted: bool
+    """Whether the script does nothing before but look at style, which is no test."""
 
 
 def find(part: Part) -> Suite | None:
@@ -59,10 +66,17 @@ def _of_script(part: Part, scripts: dict[str, str], name: str, manager: str) -> 
     said = f"The script `{name}` of package.json runs"
     if found is None:
         return part.suite(_run(manager, name), "none", f"{said} `{_short(scripts[name])}`.")
-    if found.last and RUNNERS[found.kind].forward:
+    if found.last and not found.linted and RUNNERS[found.kind].forward:
         return part.suite(_run(manager, found.script), found.kind, f"{said} {_name(found.kind)}.")
-    inside = found.text if found.kind == "node" else f"npx {found.text}"
-    return part.suite(inside, found.kind, f"{said} this, as the part that tests.")
+    return part.suite(_by_itself(found), found.kind, f"{said} this, as the part that tests.")
+
+
+def _by_itself(found: _Found) -> str:
+    """The command as it runs outside of the script, where nobody looks into node_modules."""
+    command = _ASSIGNED.sub("", found.text, count=1)
+    if command.split()[0] in ("node", "npx", "yarn", "pnpm"):
+        return found.text
+    return f"{found.text.removesuffix(command)}npx {command}"
 
 
 def script_kind(part: Part, command: str) -> Kind:
@@ -89,16 +103,23 @@ def _follow(scripts: dict[str, str], name: str, seen: tuple[str, ...]) -> _Found
     text = scripts.get(name, "")
     if name in seen or len(seen) >= DEEPEST or not text:
         return None
-    commands = [command.strip() for command in re.split(r"&&|;", text)]
+    commands = _commands(text)
     for command in commands:
         kind = kind_of(command)
         if kind in KINDS and not re.search(r"[|<>`]|\$\(", command):
-            last = command == commands[-1]
-            return _Found(name, command, kind, last) if kind_of(text) == kind else None
+            if kind_of(text) != kind:
+                return None
+            first = [*_commands(scripts.get(f"pre{name}", "")), *commands[: commands.index(command)]]
+            linted = bool(first) and all(map(_LINTS.fullmatch, first))
+            return _Found(name, command, kind, command == commands[-1], linted)
         for inner in _inner(command):
             if found := _follow(scripts, inner, (*seen, name)):
                 return found
     return None
+
+
+def _commands(text: str) -> list[str]:
+    return [command.strip() for command in re.split(r"&&|;", text) if command.strip()]
 
 
 def _inner(command: str) -> list[str]:

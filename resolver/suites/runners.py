@@ -22,14 +22,17 @@ HELPER = "PATCHWRIGHT_HELPER"
 MOST_SELECTED = 300  # tests on one command line; more than that, and everything is run
 
 # What may stand before a command without changing what is run; possessive, for many would match in many ways.
+_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"']\S*)?"""
 _BEFORE = (
-    r"(?P<before>(?:^|&&|\|\||[;(\n])\s*(?:\w+=\S*\s+|(?:time|exec|env|npx|bunx)\s+(?:-\S+\s+)*"
+    rf"(?P<before>(?:^|&&|\|\||[;(\n])\s*(?:\w+={_VALUE}\s+|(?:time|exec|env|npx|bunx)\s+(?:-\S+\s+)*"
     r"|(?:bundle|pnpm|yarn|npm)\s+exec\s+(?:--\s+)?|yarn\s+(?:run\s+)?|pnpm\s+"
-    r"|(?:c8|nyc|cross-env|dotenv)\s+(?:-\S+\s+|\w+=\S*\s+)*(?:--\s+)?"
+    rf"|(?:c8|nyc|cross-env|dotenv)\s+(?:-\S+\s+|\w+={_VALUE}\s+)*(?:--\s+)?"
     r"|(?:poetry|uv|pdm|hatch|pipenv|rye)\s+run\s+(?:-\S+\s+)*|xvfb-run\s+(?:-\S+\s+)*)*+(?:\S*/)?)"
 )
 _ENDS = r"(?=$|[\s;&|)])"
 _PYTHON = r"python(?:[\d.]+)?(?:\s+-[bBEuW]\w*)*\s+"
+# Options of node itself go before the file of a runner that it is to start.
+_BY_NODE = r"(?:node\s+(?:-\S+\s+)*\S*/)?"
 
 Select = Callable[[tuple[str, ...]], str | None]
 """The words that name these tests, or files, at the end of the command; None: they cannot be named."""
@@ -149,7 +152,7 @@ RUNNERS: dict[Kind, Runner] = {
         select=_unittest,
     ),
     "jest": Runner(
-        words=r"jest|react-scripts\s+test|craco\s+test",
+        words=rf"{_BY_NODE}jest(?:\.js)?|react-scripts\s+test|craco\s+test",
         read=in_json.jest,
         options=f'--json --outputFile="${REPORT}"',
         select=_files("--runTestsByPath"),
@@ -163,7 +166,7 @@ RUNNERS: dict[Kind, Runner] = {
         forward=True,
     ),
     "mocha": Runner(
-        words=r"_?mocha",
+        words=rf"{_BY_NODE}_?mocha(?:\.js)?",
         read=in_json.mocha,
         options=f'--reporter json --reporter-option output="${REPORT}"',
         forward=True,

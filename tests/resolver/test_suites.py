@@ -196,6 +196,12 @@ def test_a_hostile_workflow_says_nothing_and_takes_no_time(text: str) -> None:
         ({"test": "tsc && NODE_ENV=test vitest run"}, "npm test", "vitest"),
         ({"test": "nyc --silent mocha -r ts-node/register"}, "npm test", "mocha"),
         ({"test": "mocha && eslint ."}, "npx mocha", "mocha"),
+        ({"test": "eslint . && A=1 mocha --exit"}, "A=1 npx mocha --exit", "mocha"),
+        ({"test": "npx jest", "pretest": "npm run lint"}, "npx jest", "jest"),
+        ({"test": "jest", "pretest": "tsc -p ."}, "npm test", "jest"),
+        ({"test": "NODE_OPTIONS='--a --b' jest"}, "npm test", "jest"),
+        ({"test": "node --expose-gc node_modules/.bin/jest --ci"}, "npm test", "jest"),
+        ({"test": "xo && node --test"}, "node --test", "node"),
         (
             {"test": "npm run lint && npm run test:js", "lint": "eslint", "test:js": "tap"},
             "npm run test:js",
