@@ -3,7 +3,9 @@
 import base64
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TypeVar, overload
 from urllib.parse import quote, quote_plus
 
@@ -13,9 +15,14 @@ from runtime.observations import Edited, Executed, Failed, Heard, Observation, P
 from runtime.sandbox import Around, Sandbox
 
 HIDDEN = "<secret-hidden>"
-CLIPPED = "…"
+_CLIPPED = re.compile("…")
 """How a line ends that was clipped (`resolver/summary.py`)."""
-MOST_CLIPPED = 2_000  # no text of ours has more clipped lines; a stranger's flood of them costs no time
+_LEFT_OUT = re.compile(
+    r"\n?\[\.\.\. [^\n]{1,99} left out: [\d,]{1,20} characters \.\.\.\]\n"
+    r"|\n?\[the first [\d,]{1,20} of [\d,]{1,20} characters\b"
+)
+"""What stands in the place of the middle of an output (`runtime/text.py`), or of the rest of a line or document."""
+MOST_CUTS = 2_000  # no text of ours has more of either; a stranger's flood of them costs no time
 SHORTEST = 6
 """Characters; a shorter value stands in too much text by chance to be hidden everywhere."""
 SHORTEST_LINE = 16
@@ -55,22 +62,46 @@ class Secrets:
             return text
         for spelling in self._spellings:
             text = text.replace(spelling, HIDDEN)
-        return self._without_beginnings(text) if CLIPPED in text else text
+        for cut in (_CLIPPED, _LEFT_OUT):
+            text = self._without_halves(text, cut)
+        return text
 
-    def _without_beginnings(self, text: str) -> str:
-        """The text with what a clipped line has left of a secret hidden too."""
-        *clipped, rest = text.split(CLIPPED)
-        if len(clipped) > MOST_CLIPPED:
+    def mask_part(self, text: str, *, goes_on: bool, begun: bool) -> str:
+        """The masked text of an output that `goes_on` in another one, or was `begun` in the one before."""
+        text = self.mask(text)
+        text = self._before(text) if goes_on else text
+        return self._after(text) if begun else text
+
+    def _without_halves(self, text: str, cut: re.Pattern[str]) -> str:
+        """The text with what a cut has left of a secret hidden too, on both sides of it."""
+        cuts = [match.span() for match in islice(cut.finditer(text), MOST_CUTS + 1)]
+        if not cuts or len(cuts) > MOST_CUTS:
             return text
-        for at, part in enumerate(clipped):
-            for spelling in self._spellings:
-                if spelling[:SHORTEST] not in part[-len(spelling) :]:
-                    continue
-                lengths = range(min(len(spelling), len(part)), SHORTEST - 1, -1)
-                if kept := next((n for n in lengths if part.endswith(spelling[:n])), 0):
-                    clipped[at] = part[:-kept] + HIDDEN
-                    break
-        return CLIPPED.join((*clipped, rest))
+        shown: list[str] = []
+        last = 0
+        for start, end in cuts:
+            part = self._before(text[last:start])
+            shown += [self._after(part) if last else part, text[start:end]]
+            last = end
+        return "".join((*shown, self._after(text[last:])))
+
+    def _before(self, text: str) -> str:
+        """The text without the first part of a secret at its end."""
+        for spelling in self._spellings:
+            if spelling[:SHORTEST] in text[-len(spelling) :]:
+                lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
+                if kept := next((n for n in lengths if text.endswith(spelling[:n])), 0):
+                    return text[:-kept] + HIDDEN
+        return text
+
+    def _after(self, text: str) -> str:
+        """The text without the last part of a secret at its beginning."""
+        for spelling in self._spellings:
+            if spelling[-SHORTEST:] in text[: len(spelling)]:
+                lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
+                if kept := next((n for n in lengths if text.startswith(spelling[-n:])), 0):
+                    return HIDDEN + text[kept:]
+        return text
 
 
 def _spellings(value: str) -> Iterator[str]:
@@ -111,9 +142,14 @@ class Masked(Around):
     def __init__(self, sandbox: Sandbox, secrets: Secrets) -> None:
         super().__init__(sandbox)
         self._secrets = secrets
+        self._unfinished = False  # whether the last command still ran when its output was read
 
     async def act(self, action: SandboxAction) -> Observation:
         observation = await self._sandbox.act(action)
+        if isinstance(observation, Ran):
+            begun, self._unfinished = self._unfinished, observation.exit_code is None
+            output = self._secrets.mask_part(observation.output, goes_on=self._unfinished, begun=begun)
+            observation = observation.model_copy(update={"output": output})
         match observation:
             case Ran() | RanPython() | Viewed() | Edited() | Failed() | Executed() | Heard():
                 return self._masked(observation)

@@ -3,6 +3,9 @@
 import base64
 import json
 import logging
+import os
+import time
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -10,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resolver.secrets import HIDDEN, Masked, MaskingFilter, Secrets
-from runtime.actions import ReadBytes, RunShell, SandboxAction
+from runtime.actions import ReadBytes, RunShell, SandboxAction, SendInput
+from runtime.local import LocalSandboxes
 from runtime.observations import Content, Edited, Executed, Failed, Observation, Ran, Viewed
+from runtime.text import clip
 
 TOKEN = "ghs_Ab/cd+12 34&56=789"
 PEM = """-----BEGIN PRIVATE KEY-----
@@ -127,3 +132,44 @@ def test_what_a_clipped_line_has_left_of_a_secret_is_hidden_too(kept: int) -> No
     assert secrets.mask(f"$ echo {value[:kept]}… and more… end") == f"$ echo {HIDDEN}… and more… end"
     assert secrets.mask(f"$ echo {value[:3]}…") == f"$ echo {value[:3]}…"
     assert secrets.mask(f"$ echo {value[:kept]} is not clipped") == f"$ echo {value[:kept]} is not clipped"
+
+
+@pytest.mark.parametrize("spelled", [TOKEN, base64.b64encode(TOKEN.encode()).decode(), TOKEN.encode().hex()])
+@pytest.mark.parametrize("padding", range(0, 60, 7))
+def test_where_the_middle_of_an_output_was_left_out_no_half_of_a_secret_stays(
+    spelled: str, padding: int
+) -> None:
+    """As an output is clipped in the sandbox: it is masked after that."""
+    secrets = Secrets([TOKEN])
+    for clipped in (clip("a" * padding + spelled * 5_000), clip(f"{'a' * padding}{spelled}\n" * 5_000)):
+        masked = secrets.mask(clipped)
+        assert " left out: " in masked
+        rest = masked.replace(HIDDEN, "")
+        assert not [at for at in range(len(spelled) - 6) if spelled[at : at + 7] in rest]
+
+
+def test_a_line_that_is_shown_in_part_ends_in_no_half_of_a_secret() -> None:
+    shown = f"     1\t{TOKEN[:15]}\n[the first 30,000 of 60,028 characters of this line; see more of it with sed]\n"
+    assert Secrets([TOKEN]).mask(shown) == shown.replace(TOKEN[:15], HIDDEN)
+
+
+async def test_a_secret_that_comes_in_two_outputs_of_a_command_is_in_neither(short_tmp: Path) -> None:
+    async with LocalSandboxes(short_tmp, os.environ).open("halves") as local:
+        sandbox = Masked(local, Secrets([TOKEN]))
+        command = f"printf '%s' 'a {TOKEN[:12]}'; read; printf '%s' '{TOKEN[12:]} b {TOKEN[12:]}'"
+        first = await sandbox.act(RunShell(command=command, interactive=True, timeout=1))
+        second = await sandbox.act(SendInput(text="", key="ctrl-d", timeout=5))
+        third = await sandbox.act(RunShell(command=f"printf '%s' '{TOKEN[12:]} {TOKEN[:12]}'"))
+    assert isinstance(first, Ran) and first.output == f"a {HIDDEN}"
+    assert isinstance(second, Ran) and second.output == f"{HIDDEN} b {TOKEN[12:]}"
+    assert isinstance(third, Ran) and third.output == f"{TOKEN[12:]} {TOKEN[:12]}", (
+        "this command is one output"
+    )
+
+
+def test_a_flood_of_cuts_costs_no_time() -> None:
+    flood = "[... lines 1-2 of 3 left out: 4 characters ...]\n" * 20_000 + "…" * 200_000
+    secrets = Secrets([f"{TOKEN}{n}" for n in range(20)])
+    began = time.monotonic()
+    assert secrets.mask(flood) == flood
+    assert time.monotonic() - began < 2
