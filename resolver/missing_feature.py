@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from resolver.domain import Patch, Result
+from resolver.domain import Patch, Result, SuiteRun
+from resolver.testreport import Report
 from resolver.workspace import ABSENT, Change, Workspace
 
 MOST_FILES = 200
@@ -21,9 +22,16 @@ class Added:
         self._files = files
         """Paths that are new."""
 
-    def is_missed_by(self, message: str) -> bool:
-        """Whether a failure's message says that a module or a name is absent which the patch adds."""
-        return self._python(message) or self._script(message)
+    def is_missed_by(self, message: str, printed: str = "") -> bool:
+        """Whether a failure says that a module or a name is absent which the patch adds.
+
+        `printed` by the runner: not every one repeats in its report why it could not load a file.
+        """
+        return (
+            self._python(message)
+            or self._script(f"{message}\n{printed}")
+            or self._ruby(f"{message}\n{printed}")
+        )
 
     def _python(self, message: str) -> bool:
         said = re.findall(
@@ -48,6 +56,11 @@ class Added:
         stems = {PurePosixPath(path).name for path in self._files if path.endswith(_SCRIPTS)}
         return any(stem == name or stem.rpartition(".")[0] == name for stem in stems for name in asked)
 
+    def _ruby(self, message: str) -> bool:
+        named = re.findall(r"cannot load such file -- (\S+)", message)
+        asked = {PurePosixPath(path).name.removesuffix(".rb") for path in named}
+        return any(PurePosixPath(path).stem in asked for path in self._files if path.endswith(".rb"))
+
 
 async def added(workspace: Workspace, patch: Patch, product: tuple[Change, ...]) -> Added:
     """What the patch adds in these changes, all of them outside the tests."""
@@ -61,12 +74,24 @@ async def added(workspace: Workspace, patch: Patch, product: tuple[Change, ...])
     return Added(words, files)
 
 
-def counted(results: Mapping[str, Result], messages: Mapping[str, str], added: Added) -> dict[str, Result]:
-    """Results at base in which an error counts only when it misses what the patch adds; else it is a skip."""
-    return {
-        test: "skipped" if result == "error" and not added.is_missed_by(messages.get(test, "")) else result
-        for test, result in results.items()
+def with_missing(run: SuiteRun, report: Report, added: Added, brought: frozenset[str]) -> SuiteRun:
+    """A run on the base code in which an error counts only when it misses what the patch adds; else it is a skip.
+
+    `brought` are tests that only the patch has: where one file's error ends the runner, none of them was run.
+    """
+    if run.problem and run.exit_code not in (0, None) and added.is_missed_by("", run.output):
+        missed: dict[str, Result] = dict.fromkeys(brought, "error")
+        return run.model_copy(update={"results": missed, "problem": None})
+
+    def counts(test: str) -> bool:
+        whole_file = "::" not in test
+        return added.is_missed_by(report.messages.get(test, ""), run.output if whole_file else "")
+
+    results: dict[str, Result] = {
+        test: "skipped" if result == "error" and not counts(test) else result
+        for test, result in run.results.items()
     }
+    return run.model_copy(update={"results": results})
 
 
 def _words(source: str) -> frozenset[str]:

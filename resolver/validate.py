@@ -13,7 +13,7 @@ from resolver.baseline import Bases
 from resolver.canaries import Canary
 from resolver.domain import Patch, SuiteRun, Verdict
 from resolver.infrastructure import set_aside
-from resolver.missing_feature import added, counted
+from resolver.missing_feature import added, with_missing
 from resolver.proof_files import decides_how_tests_run, is_about_tests, is_test_file
 from resolver.suites.run import run_suite, run_with_report
 from resolver.suites.suite import Suite, Suites
@@ -236,7 +236,8 @@ class _Trial:
             result == "passed" and before.results.get(test) != "passed"
             for test, result in after.results.items()
         ):
-            at_base = await self._apart("tests-at-base", self.parts.tests, only, canary, at_base=True)
+            new = frozenset(test for test in after.results if test not in before.results)
+            at_base = await self._apart("tests-at-base", self.parts.tests, only, canary, at_base=new)
             found = replace(found, before=at_base)
             shown = mended(at_base, after)[:CONFIRMED]
             if shown and alone and not at_base.problem:
@@ -257,9 +258,17 @@ class _Trial:
         return tuple(await mentions(self.workspace, tests, {name for name in names if len(name) > 1}))
 
     async def _apart(
-        self, role: str, patch: Patch, only: tuple[str, ...], canary: Canary | None, at_base: bool = False
+        self,
+        role: str,
+        patch: Patch,
+        only: tuple[str, ...],
+        canary: Canary | None,
+        at_base: frozenset[str] | None = None,
     ) -> SuiteRun:
-        """The patch's tests, run apart from the repository's own; nothing that they say of others counts."""
+        """The patch's tests, run apart from the repository's own; nothing that they say of others counts.
+
+        `at_base`: on the base code, and these are the tests that were not there.
+        """
         if canary is not None:
             patch, only = canary.added_to(patch), (*only, canary.path)
         run, report = await run_with_report(
@@ -267,10 +276,11 @@ class _Trial:
         )
         if canary is not None:
             run = canary.checked(run)
+        if at_base is not None:
+            run = with_missing(
+                run, report, await added(self.workspace, self.patch, self.parts.product), at_base
+            )
         results = {test: result for test, result in run.results.items() if not only or file_of(test) in only}
-        if at_base:
-            added_code = await added(self.workspace, self.patch, self.parts.product)
-            results = counted(results, report.messages, added_code)
         return run.model_copy(update={"results": results})
 
     async def _run(self, role: str, patch: Patch | None, only: tuple[str, ...] = ()) -> SuiteRun:

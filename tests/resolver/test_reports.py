@@ -179,7 +179,8 @@ def test_tap_counts_by_its_smallest_parts(text: str, results: dict[str, str]) ->
         ("    1..2\n    ok 1\nok 1 - a\n", "plans 2 tests and shows 1"),
         ("ok 1 - a\n    ok 1 - b\n", "ends before the tests did"),
         ("ok 1\nBail out! no database\n", "bailed out .Bail out! no database"),
-        ("                ok 1 - deep\n", "nested in a way"),
+        ("                ok 1 - deep\n", "ends before the tests did"),
+        (f"{' ' * 4000}ok 1 - deep\n", "nested in a way"),
     ],
 )
 def test_tap_that_contradicts_itself_is_not_believed(text: str, problem: str) -> None:

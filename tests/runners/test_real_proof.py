@@ -41,3 +41,46 @@ async def test_the_tests_that_failed_cannot_be_taken_away(proven: Proven, sample
         suite = (await find_suites(proof.workspace, RepoConfig())).likely
         verdict = await proof.verdict({**away, sample.source: code + "\n"}, suite, seconds=120)
     assert verdict.kind == "unproven" and not verdict.newly_passing, verdict
+
+
+_SUB = "exports.sub = (a, b) => a - b;\n"
+_TAKES = "const { sub } = require('../sub');\n"
+_EQUAL = "require('node:assert').equal(sub(3, 1), 2);"
+_EXPECT = "test('subs', () => { expect(sub(3, 1)).toBe(2); });\n"
+MODULES: dict[str, dict[str, str]] = {
+    "jest": {"sub.js": _SUB, "sub.test.js": f"const {{ sub }} = require('./sub');\n{_EXPECT}"},
+    "vitest": {
+        "src/sub.mjs": "export const sub = (a, b) => a - b;\n",
+        "src/sub.test.mjs": "import { expect, test } from 'vitest';\nimport { sub } from './sub.mjs';\n"
+        + _EXPECT,
+    },
+    "node": {
+        "sub.js": _SUB,
+        "test/sub.test.js": f"const test = require('node:test');\n{_TAKES}test('subs', () => {{ {_EQUAL} }});\n",
+    },
+    "mocha": {"sub.js": _SUB, "test/sub.js": f"{_TAKES}it('subs', () => {{ {_EQUAL} }});\n"},
+    "tap": {
+        "sub.js": _SUB,
+        "test/sub.js": f"const t = require('tap');\n{_TAKES}t.test('subs', (t) => {{ {_EQUAL} t.end(); }});\n",
+    },
+    "rspec": {
+        "lib/sub.rb": "def sub(a, b) = a - b\n",
+        "spec/sub_spec.rb": "require_relative '../lib/sub'\n\nRSpec.describe('sub') do\n"
+        "  it('subs') { expect(sub(3, 1)).to eq(2) }\nend\n",
+    },
+}
+"""By the runner: a module that is new, and a test of it, which cannot even be loaded at base."""
+
+
+@pytest.mark.parametrize("name", MODULES)
+async def test_a_test_counts_that_misses_the_module_which_the_patch_adds(proven: Proven, name: str) -> None:
+    sample, (_, test) = SAMPLES[name], MODULES[name]
+    skip_without(*sample.needs)
+    async with proven(sample.files) as proof:
+        suite = (await find_suites(proof.workspace, RepoConfig())).likely
+        verdict = await proof.verdict({**MODULES[name]}, suite, seconds=120)
+        without = await proof.verdict(
+            {test: MODULES[name][test], sample.source: sample.files[sample.source] + "\n"}, suite, seconds=120
+        )
+    assert (verdict.kind, len(verdict.newly_passing)) == ("fixed", 1), verdict.reason
+    assert without.kind == "unproven" and not without.newly_passing, without.reason

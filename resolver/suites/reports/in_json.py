@@ -157,7 +157,11 @@ def rspec(content: bytes, root: str) -> Report:
     for message in said.messages if said.summary.errors_outside_of_examples_count else ():
         _, found, file = message.partition("An error occurred while loading ")
         if found:
-            collected.add(collected.inside(file.split("\n", 1)[0].strip().rstrip(".")), "error", message)
+            collected.add(
+                collected.inside(file.split("\n", 1)[0].partition(". - Did")[0].strip().rstrip(".")),
+                "error",
+                message,
+            )
     return collected.report()
 
 

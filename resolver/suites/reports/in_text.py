@@ -109,8 +109,8 @@ class _Level:
 
 
 def _go_to(levels: list[_Level], depth: int) -> None:
-    """Be at this depth; it may be one below the last."""
-    if depth == len(levels) and depth <= DEEPEST:
+    """Be at this depth; a file may begin with a test in a test."""
+    while len(levels) <= depth <= DEEPEST:
         levels.append(_Level())
     if depth != len(levels) - 1:
         raise Unfit("the test report is nested in a way that cannot be read")
