@@ -1,4 +1,7 @@
-"""Every benchmark, one after the other, each in a process of its own: `python -m benchmarks [NAME ...]`."""
+"""Every benchmark, one after the other, each in a process of its own: `python -m benchmarks [NAME ...]`.
+
+Those that take minutes are run when they are named, or by the name `long`.
+"""
 
 import json
 import subprocess
@@ -7,21 +10,23 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
+LONG = ("deliveries",)
 NOT_MEASURES = ("__init__", "__main__", "endpoint", "measure")
 
 
 def main(names: list[str]) -> int:
     """Exit code 0 when every benchmark ran; 1 when one failed. A missed target fails nothing."""
     found = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in NOT_MEASURES)
+    names = [one for name in names for one in (LONG if name == "long" else (name,))]
     if unknown := set(names) - set(found):
         print(
-            f"No such benchmark: {', '.join(sorted(unknown))}. There are: {', '.join(found)}.",
+            f"No such benchmark: {', '.join(sorted(unknown))}. There are: long, {', '.join(found)}.",
             file=sys.stderr,
         )
         return 2
     RESULTS.unlink(missing_ok=True)
     failed = []
-    for name in names or found:
+    for name in names or [name for name in found if name not in LONG]:
         print(f"{name} ...", file=sys.stderr, flush=True)
         done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], stdout=subprocess.DEVNULL)
         if done.returncode:

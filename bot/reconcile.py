@@ -90,11 +90,14 @@ class Reconcile:
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
+        holding = asyncio.create_task(self._lookout.hold(self._name))
         try:
             while True:
                 pause = await self._turn()
                 await asyncio.sleep(pause)
         finally:
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
             with contextlib.suppress(QueueDown):
                 await self._lookout.leave(self._name)
 

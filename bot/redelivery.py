@@ -19,7 +19,7 @@ from resolver.errors import Forbidden, ForgeError, NotFound
 log = logging.getLogger(__name__)
 
 KEPT = timedelta(days=3)
-OVERLAP = timedelta(minutes=2)  # an attempt is listed when it ends, under the time when it began
+OVERLAP = timedelta(seconds=30)  # an attempt is listed when it ends, up to 10 s after the time that it bears
 MOST_ASKED = 8  # times that one delivery is asked for
 FIRST_WAIT = timedelta(minutes=1)  # after an attempt in vain; doubled each time
 MOST_AT_ONCE = 50  # asked for in one look: each takes a second

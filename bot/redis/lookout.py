@@ -1,14 +1,18 @@
 """Who looks at GitHub for all workers, and up to when each repository was looked at."""
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable
 from datetime import datetime
 from typing import cast
 
+from bot.errors import QueueDown
 from bot.redis.client import redis_client, redis_errors
 
 HOLDER = "patchwright:looking"
 SEEN = "patchwright:seen"
-LEASE_SECONDS = 120.0  # a worker that has not looked for so long has left it to another
+LEASE_SECONDS = 15.0  # a worker that has not been heard of for so long has left it to another
+RENEW_SECONDS = 4.0
 
 
 class Lookout:
@@ -27,6 +31,13 @@ class Lookout:
             if await self._redis.get(HOLDER) != name.encode():
                 return False
             return bool(await self._redis.pexpire(HOLDER, self._lease_ms))
+
+    async def hold(self, name: str) -> None:
+        """Keep the turn, or wait for it, until cancelled."""
+        while True:
+            with contextlib.suppress(QueueDown):
+                await self.is_mine(name)
+            await asyncio.sleep(RENEW_SECONDS)
 
     async def leave(self, name: str) -> None:
         """Let another worker look."""

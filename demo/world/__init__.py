@@ -294,6 +294,10 @@ class World:
     def resolve_thread(self, thread: ReviewThread, *, by: str) -> None:
         thread.resolved_by = self.user(by)
 
+    async def send(self, hook: Hook, event: str, action: str, body: bytes, *, guid: str) -> Delivery:
+        """A delivery of these very bytes, of something that the world does not know."""
+        return await self._hooks.post(hook, guid, event, action, body)
+
     async def redeliver(self, delivery: Delivery) -> Delivery:
         """The same delivery once more: same GUID, same bytes."""
         return await self._hooks.again(delivery)

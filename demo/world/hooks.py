@@ -49,7 +49,7 @@ class Hooks:
 
     async def again(self, delivery: Delivery) -> Delivery:
         """The same bytes under the same GUID, to the same hook."""
-        return await self._post(
+        return await self.post(
             delivery.hook, delivery.guid, delivery.event, delivery.action, delivery.body, redelivery=True
         )
 
@@ -63,13 +63,13 @@ class Hooks:
         guid, payloads = str(uuid.uuid4()), {whole: self._payload(news, whole) for whole in (False, True)}
         return tuple(
             [
-                await self._post(hook, guid, news.event, news.action, payloads[hook.repo is None])
+                await self.post(hook, guid, news.event, news.action, payloads[hook.repo is None])
                 for hook in self._hooks
                 if hook.repo in (None, news.thread.repo)
             ]
         )
 
-    async def _post(
+    async def post(
         self, hook: Hook, guid: str, event: str, action: str, body: bytes, *, redelivery: bool = False
     ) -> Delivery:
         headers = {
