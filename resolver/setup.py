@@ -14,6 +14,7 @@ from resolver.circumstances import Prepared
 from resolver.errors import ResolverError
 from resolver.pytest_plugins import CONFIGURATIONS, plugins_wanted
 from resolver.settings import RepoConfig
+from resolver.suites.find import find_suites
 from resolver.workspace import Workspace
 from runtime.actions import MAX_SECONDS, Execute, WriteBytes
 from runtime.egress import Visit
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 SCRIPT = ".github/patchwright/setup.sh"
 TAIL = 300  # characters of a failed command's output; the reply that tells of it takes no more
 READ = 1 << 20  # bytes of a manifest
+MOST_PARTS = 10  # directories below the root
 
 # What decides which dependencies there are. A change in any of them makes a new layer.
 MANIFESTS = re.compile(
@@ -77,7 +79,7 @@ async def find_setup(workspace: Workspace, config: RepoConfig) -> Setup | None:
     elif script is not None:
         steps = (Step(command=f"bash {SCRIPT}"),)
     else:
-        steps = tuple(await _from_manifests(workspace, frozenset(files)))
+        steps = tuple(await _from_manifests(workspace, files, config))
     if not steps:
         return None
     manifests = await workspace.ids(tuple(path for path in files if MANIFESTS.fullmatch(path)))
@@ -87,12 +89,28 @@ async def find_setup(workspace: Workspace, config: RepoConfig) -> Setup | None:
     return Setup(steps=steps, key=hashlib.sha256("\0".join(lines).encode()).hexdigest())
 
 
-async def _from_manifests(workspace: Workspace, files: frozenset[str]) -> list[Step]:
-    python = await _python(workspace, files)
-    return [*python, *_others(files)]
+async def _from_manifests(workspace: Workspace, files: tuple[str, ...], config: RepoConfig) -> list[Step]:
+    """For the root, and for each part below it that has tests of its own."""
+    steps = await _of_part(workspace, frozenset(files), "")
+    suites = await find_suites(workspace, config)
+    parts = dict.fromkeys(suite.directory for suite in suites.all if suite.directory)
+    one_install = "pnpm-workspace.yaml" in files or '"workspaces"' in (
+        await workspace.read("package.json", READ) or ""
+    )
+    for part in list(parts)[:MOST_PARTS]:
+        prefix = f"{part}/"
+        below = frozenset(path.removeprefix(prefix) for path in files if path.startswith(prefix))
+        for step in await _of_part(workspace, below, prefix):
+            if not (one_install and step.needs == "npm"):
+                steps.append(step.model_copy(update={"command": f"cd {shlex.quote(part)} && {step.command}"}))
+    return steps
 
 
-async def _python(workspace: Workspace, files: frozenset[str]) -> list[Step]:
+async def _of_part(workspace: Workspace, files: frozenset[str], prefix: str) -> list[Step]:
+    return [*await _python(workspace, files, prefix), *_others(files)]
+
+
+async def _python(workspace: Workspace, files: frozenset[str], prefix: str) -> list[Step]:
     install = "python3 -m pip install --quiet"
     if "uv.lock" in files:
         get = f"command -v uv >/dev/null || {install} uv"
@@ -107,7 +125,9 @@ async def _python(workspace: Workspace, files: frozenset[str]) -> list[Step]:
         sync = "VIRTUAL_ENV=/opt/project poetry install --no-interaction --all-extras"
         return [Step(command=f"{get}; {sync}", needs="python3")]
     wanted = [f"-r {path}" for path in sorted(files) if REQUIREMENTS.fullmatch(path)]
-    project = _toml(await workspace.read("pyproject.toml", READ)) if "pyproject.toml" in files else {}
+    project = (
+        _toml(await workspace.read(f"{prefix}pyproject.toml", READ)) if "pyproject.toml" in files else {}
+    )
     if names := [name for name in FOR_TESTS if name in _table(project, "dependency-groups")]:
         wanted += [f"--group {name}" for name in names]
     wanted += _before_groups(project)
@@ -116,16 +136,16 @@ async def _python(workspace: Workspace, files: frozenset[str]) -> list[Step]:
         if "project" not in project:
             extras = list(FOR_TESTS[:3])  # in setup.py or setup.cfg; pip only warns of one that is not there
         wanted.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
-    wanted += await _plugins(workspace, files)
+    wanted += await _plugins(workspace, files, prefix)
     return [Step(command=f"{install} {' '.join(wanted)}", needs="python3")] if wanted else []
 
 
-async def _plugins(workspace: Workspace, files: frozenset[str]) -> list[str]:
+async def _plugins(workspace: Workspace, files: frozenset[str], prefix: str) -> list[str]:
     """What pytest is configured to need and no manifest may name: developers have it from a tox.ini or by hand."""
     found = set[str]()
     for path in CONFIGURATIONS:
         if path in files:
-            found |= plugins_wanted(await workspace.read(path, READ) or "")
+            found |= plugins_wanted(await workspace.read(f"{prefix}{path}", READ) or "")
     return sorted(found)
 
 

@@ -28,6 +28,8 @@ from tests.runtime.hosts import indexes
 from tests.runtime.kept_layers import remove_layers_of
 
 PROJECT = '[project]\nname = "x"\nversion = "1"\n'
+JEST = '{"scripts": {"test": "jest"}}'
+YARN = '$(command -v yarn || echo "npx --yes yarn@1") install --frozen-lockfile'
 INSTALL = "python3 -m pip install --quiet"
 
 
@@ -85,6 +87,27 @@ def commands_of(setup: Setup | None) -> list[str]:
         ({"build.gradle": "", "gradlew": ""}, ["sh ./gradlew --no-daemon --quiet testClasses"]),
         ({"Gemfile": ""}, ["bundle install --quiet"]),
         ({"requirements.txt": "", "go.mod": ""}, [f"{INSTALL} -r requirements.txt", "go mod download"]),
+        ({"web/package.json": JEST, "web/yarn.lock": ""}, [f"cd web && {YARN}"]),
+        (
+            {
+                "a/pyproject.toml": f'{PROJECT}dependencies = ["a"]\n',
+                "a/tox.ini": "[pytest]\naddopts = --cov",
+                "a/test_a.py": "",
+            },
+            [f"cd a && {INSTALL} -e . pytest-cov"],
+        ),
+        (
+            {"go.mod": "", "tools/go.mod": "", "tools/a_test.go": ""},
+            ["go mod download", "cd tools && go mod download"],
+        ),
+        (
+            {
+                "package.json": '{"workspaces": ["web"]}',
+                "web/package.json": JEST,
+                "docs/requirements.txt": "",
+            },
+            ["npm install --no-audit --no-fund --no-package-lock"],
+        ),
         ({"requirements.txt": "", ".github/patchwright/setup.sh": ""}, ["bash .github/patchwright/setup.sh"]),
     ],
 )
