@@ -7,9 +7,11 @@ from demo.world.call import Answer, Call, found
 from demo.world.operations import R, operation
 from demo.world.reviews import inline_shape
 from demo.world.shapes import Json, node_id
-from demo.world.state import App, Repository, Token
+from demo.world.state import App, Repository, Token, User
 from demo.world.told import Delivery, Happening, Hook
 
+GHOST = User(10137, "ghost")
+"""Whom GitHub names as the actor where an account was deleted; in other places it names nobody."""
 ADMINISTER = Need(role="admin", permission="repository_hooks")
 
 
@@ -46,8 +48,8 @@ def _event(call: Call, repo: Repository, happening: Happening) -> Json:
     return {
         "id": happening.id, "node_id": node_id("LabeledEvent", happening.id),
         "url": f"{call.shapes.place(repo)}/issues/events/{happening.id}",
-        "actor": call.shapes.author(happening.actor), "event": happening.event, "commit_id": None,
-        "commit_url": None, "created_at": happening.created, "performed_via_github_app": None,
+        "actor": call.shapes.user(GHOST if happening.actor.gone else happening.actor),
+        "event": happening.event, "commit_id": None, "commit_url": None, "created_at": happening.created, "performed_via_github_app": None,
         "label": {"name": label.name, "color": label.color},
     }  # fmt: skip
 

@@ -1,0 +1,117 @@
+"""What GitHub shows of labels, comments and reviews is told as its deliveries would have told it, and no more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.looking import Looking
+from bot.redelivery import Attempt
+from bot.webhook import CommentMade, Labelled, ReviewSaid
+from demo.world import World
+from resolver.domain import Repo
+from resolver.errors import Forbidden
+from tests.bot.lookouts import SAMPLE, Place, a_place, with_token
+
+pytestmark = pytest.mark.redis
+
+LABEL = "fix-me"
+
+
+@pytest.fixture
+async def place(short_tmp: Path) -> AsyncIterator[Place]:
+    async with a_place(short_tmp) as place:
+        yield place
+
+
+async def told(place: Place, looking: Looking) -> list[Labelled | CommentMade | ReviewSaid]:
+    (repo,) = await looking.places()
+    seen = await looking.look(repo, place.world.now() - timedelta(days=3), "", LABEL)
+    assert seen is not None
+    return [one.told for one in sorted(seen.happened, key=lambda one: one.at)]
+
+
+async def test_what_we_look_with_may_only_read(place: Place) -> None:
+    thread = place.world.issue(place.repo, title="T", body="B", by="stranger")
+    (repo,) = await Looking(place.rest).places()
+    path = (*repo.path, "issues", str(thread.number), "comments")
+    assert await place.rest.get_all(dict[str, object], repo.token, *path) == []
+    with pytest.raises(Forbidden):
+        await place.rest.post(dict[str, object], repo.token, *path, body={"body": "Hello."})
+
+
+async def test_threads_beyond_the_first_page_are_seen(place: Place) -> None:
+    for number in range(103):
+        thread = place.world.issue(place.repo, title=f"{number}", body="B", by="stranger")
+        if number % 20 == 0:
+            place.world.labelled(thread, LABEL, by="maintainer")
+    found = await told(place, Looking(place.rest))
+    assert [one.number for one in found] == [1, 21, 41, 61, 81, 101]
+    assert all(isinstance(one, Labelled) and one.sender.login == "maintainer" for one in found)
+
+
+async def test_an_inline_comment_that_was_edited_later_tells_nothing(place: Place) -> None:
+    place.repo.commit("topic", {"calc.py": "x = 1\ny = 3\n"})
+    pull = place.world.pull(place.repo, "topic", by="stranger")
+    line = ("calc.py", 2, "Why 3?")
+    place.world.reviewed(pull, line, by="maintainer", body="First.")
+    late = place.world.reviewed(pull, line, by="maintainer", body="Second.")
+    (edited,) = [one for thread in pull.review_threads for one in thread.comments if one.review is late]
+    place.world.pass_time(minutes=5)
+    place.world.edit(pull, edited, "@agent why 3?")
+    found = [one for one in await told(place, Looking(place.rest)) if isinstance(one, ReviewSaid)]
+    assert [(one.body, one.inline is None) for one in found] == [
+        ("First.", True),
+        ("Why 3?", False),
+        ("Second.", True),
+    ]
+
+
+async def test_a_deleted_account_and_a_removed_label_are_no_trouble(place: Place) -> None:
+    world = place.world
+    thread = world.issue(place.repo, title="T", body="B", by="stranger")
+    world.labelled(thread, LABEL, by="somebody")
+    world.said(thread, "@agent go", by="somebody")
+    world.leave("somebody")
+    found = await told(place, Looking(place.rest))
+    assert [one.sender.login for one in found] == ["ghost", "ghost"]
+    await world.unlabel(thread, LABEL, by="maintainer")
+    assert [type(one) for one in await told(place, Looking(place.rest))] == [CommentMade]
+
+
+async def test_a_token_looks_where_it_is_told_to(place: Place) -> None:
+    rest = with_token(place.world, "maintainer")
+    other = place.world.repository("acme/other", {"x": "y"})
+    (seen,) = await Looking(rest, [SAMPLE]).places()
+    assert (seen.repo, seen.id, seen.installation) == (SAMPLE, place.repo.id, None)
+    both = await Looking(rest, [SAMPLE, Repo(owner="acme", name="other")]).places()
+    assert [one.id for one in both] == [place.repo.id, other.id]
+    assert await Looking(rest).places() == ()
+    await rest.aclose()
+
+
+async def test_a_rate_limit_is_waited_out(place: Place) -> None:
+    place.world.labelled(
+        place.world.issue(place.repo, title="T", body="B", by="stranger"), LABEL, by="maintainer"
+    )
+    place.world.refuse_next("GET", "/app/installations", status=429, headers={"retry-after": "3"})
+    running = asyncio.create_task(place.looker().run())
+    await asyncio.sleep(1.5)
+    assert await place.open() == set()
+    async with asyncio.timeout(10):
+        while not await place.open():
+            await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "fine"), [(200, True), (202, True), (304, True), (0, False), (401, False), (503, False)]
+)
+async def test_an_attempt_arrived_when_it_was_answered_well(code: int, fine: bool) -> None:
+    async with World() as world:
+        at = world.now()
+    made = Attempt(id=1, guid="g", delivered_at=at, status_code=code, event="issues", action=None)
+    assert made.fine is fine
