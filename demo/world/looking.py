@@ -49,7 +49,8 @@ def _event(call: Call, repo: Repository, happening: Happening) -> Json:
         "id": happening.id, "node_id": node_id("LabeledEvent", happening.id),
         "url": f"{call.shapes.place(repo)}/issues/events/{happening.id}",
         "actor": call.shapes.user(GHOST if happening.actor.gone else happening.actor),
-        "event": happening.event, "commit_id": None, "commit_url": None, "created_at": happening.created, "performed_via_github_app": None,
+        "event": happening.event, "commit_id": None, "commit_url": None,
+        "created_at": happening.created, "performed_via_github_app": None,
         "label": {"name": label.name, "color": label.color},
     }  # fmt: skip
 
