@@ -8,11 +8,15 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
 
+import docker
 import pytest
 
-from runtime import confinement
+from runtime import confinement, machine
 from runtime.actions import Execute, RunShell
 from runtime.docker import DockerSandboxes
+from runtime.engine import Engine
+from runtime.errors import EngineUnavailable
+from runtime.machine import Recipe
 from runtime.observations import Executed, Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 from runtime.seccomp import ALLOWED, profile
@@ -259,3 +263,26 @@ def test_a_limit_that_the_kernel_does_not_hold_is_named() -> None:
     ):
         assert confinement.ineffective(status.replace(told, instead), spec) == [limit]
     assert len(confinement.ineffective("", spec)) == 7  # a server that says nothing is no proof
+
+
+@pytest.mark.docker
+async def test_a_container_that_the_engine_confines_in_nothing_is_refused_with_what_is_missing() -> None:
+    """The control of every sandbox that starts: what is read back of a real container without our walls."""
+    client = docker.from_env()
+    container = client.containers.create(
+        "debian:bookworm-slim", ["true"], labels={"io.patchwright.test": "walls"}
+    )
+    engine = await Engine.connect()
+    try:
+        with pytest.raises(EngineUnavailable) as told:
+            await machine._check(engine, Recipe(SandboxSpec(), "", None, "socket"), str(container.id))
+    finally:
+        await engine.close()
+        container.remove(force=True)
+        client.close()
+    named, _, advice = str(told.value).partition("; ")
+    assert named == (
+        "the Docker engine does not enforce: memory, memory and swap, processes, cpu, shared memory, network, "
+        "capabilities, new privileges, system calls, open files, core dumps and file size, user"
+    )
+    assert advice == "a rootless one needs cgroup v2, with the controllers delegated to it"

@@ -62,14 +62,17 @@ async def test_without_instructions_there_is_no_tool_for_them(scene: Scene) -> N
 
 async def test_an_operators_own_prompt_is_what_the_model_gets(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts/system.md.j2").write_text("You mend what is broken in {{ root }}.")
+    shown = "Once `sub()` added: its test failed, `+` became `-`, and the test passed."
+    (tmp_path / "prompts/system.md.j2").write_text(f"You mend what is broken in {{{{ root }}}}. {shown}")
     scene.environment["PATCHWRIGHT_TEMPLATES"] = str(tmp_path)
     await scene.will(*MENDED)
     try:
         assert isinstance(await scene.resolve(), Delivered)
     finally:
         use_templates(None)
-    assert scene.endpoint.requests[0]["messages"][0]["content"].startswith("You mend what is broken in /")
+    system, task, *_ = [message["content"] for message in scene.endpoint.requests[0]["messages"]]
+    assert system.startswith("You mend what is broken in /") and system.rstrip().endswith(shown)
+    assert scene.issue.title in task, "what is shown stands before the task"
 
 
 async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scene: Scene) -> None:
