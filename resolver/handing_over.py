@@ -23,6 +23,7 @@ from resolver.policy import bounds, check
 from resolver.secrets import masked
 from resolver.summary import summarize
 from resolver.threads import answers, open_threads, waiting
+from resolver.wording import coded
 from resolver.workspace import Workspace
 
 logger = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ async def _objection(job: Job, pull: PullRequest, work: Work, facts: RepoFacts, 
     if work.verdict.kind == "regressed":
         return follow_up_prose.not_here("regressed", work.verdict.reason)
     if work.verdict.still_failing:
-        return follow_up_prose.not_here("failing", ", ".join(work.verdict.still_failing[:3]))
+        return follow_up_prose.not_here("failing", ", ".join(map(coded, work.verdict.still_failing[:3])))
     if pull.head_repo is None:
         return follow_up_prose.not_here("gone")
     if pull.same_repository and pull.head == facts.default_branch:

@@ -4,7 +4,7 @@ from functools import partial
 
 from resolver.baseline import Baselines, Bases
 from resolver.domain import Patch, SuiteRun, Verdict
-from resolver.merging import Merge
+from resolver.merging import Merge, unresolved
 from resolver.suites.run import run_suite
 from resolver.suites.suite import Suites
 from resolver.validate import Heard, nobody
@@ -30,6 +30,9 @@ async def prove_merge(
     `head` are the suites on the pull request's head. The repository's likely suite is run. Raises
     ProofUnavailable, WorkspaceError.
     """
+    if left := await unresolved(workspace, patch, merge):
+        named = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+        return Verdict(kind="regressed", reason=f"Git's conflict markers are still in {named}.")
     # Never empty: two histories become one, whether or not a line had to be written for it.
     change = Patch(base=merge.into, diff=merge.commit.encode())
     if (suite := suites.likely) is None:

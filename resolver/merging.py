@@ -3,12 +3,14 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+from resolver.domain import Patch
 from resolver.errors import WorkspaceError
 from resolver.plumbing import GitFailed, run_git
 from resolver.repository import Workspace, shown
 from runtime.frozen import Frozen
 
 CONFLICTS = 1  # exit code of git merge-tree
+MARKERS = "^(<<<<<<<|>>>>>>>)( |$)"
 MOST_NAMED = 500  # files in conflict; more than that is nothing that an agent mends
 
 
@@ -58,6 +60,23 @@ async def merge(workspace: Workspace, other: str) -> Merge | None:
         parents=(base, other),
     )
     return Merge(into=base, of=other, commit=commit, conflicts=tuple(dict.fromkeys(paths)))
+
+
+async def unresolved(workspace: Workspace, patch: Patch, merge: Merge) -> tuple[str, ...]:
+    """The paths in conflict that still hold git's markers when the patch is on the merge. Raises WorkspaceError."""
+    if not merge.conflicts:
+        return ()
+    tree = await workspace.tree(patch)
+    try:
+        found = await run_git(
+            *("grep", "--files-with-matches", "-z", "-E", MARKERS, tree, "--", *merge.conflicts),
+            git_dir=workspace.git_dir,
+        )
+    except GitFailed as exc:
+        if exc.exit_code != 1:
+            raise
+        return ()
+    return tuple(shown(name).partition(":")[2] for name in found.split(b"\0") if name)
 
 
 async def is_ancestor(git_dir: Path, old: str, new: str) -> bool:

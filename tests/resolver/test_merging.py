@@ -2,8 +2,9 @@
 
 import pytest
 
+from resolver.domain import Patch
 from resolver.errors import WorkspaceError
-from resolver.merging import merge
+from resolver.merging import merge, unresolved
 from resolver.plumbing import run_git
 from resolver.repository import Workspace
 from tests.resolver.repositories import Repository
@@ -46,6 +47,22 @@ async def test_what_is_in_conflict_is_named_and_marked(repository) -> None:
     assert merged.conflicts == ("calc.py",)
     marked = repository.git("show", f"{merged.commit}:calc.py")
     assert "<<<<<<<" in marked and "x = 1" in marked and "x = 2" in marked
+
+
+async def test_markers_that_are_left_are_found_where_the_conflict_was_and_nowhere_else(repository) -> None:
+    repository.git("checkout", "--quiet", "topic")
+    head = repository.commit({"a b.py": "x = 1\n", "calc.py": "x = 1\n", "doc.md": "<<<<<<< is a marker\n"})
+    repository.git("checkout", "--quiet", "main")
+    base = repository.commit({"a b.py": "x = 2\n", "calc.py": "x = 2\n"})
+    workspace = at(repository, head)
+    merged = await merge(workspace, base)
+    assert merged is not None
+    there = workspace.at_commit(merged.commit)
+    assert await unresolved(there, Patch(base=merged.commit, diff=b""), merged) == ("a b.py", "calc.py")
+    repository.git("checkout", "--quiet", merged.commit)
+    repository.write("calc.py", "x = 3\n")
+    half = Patch(base=merged.commit, diff=repository.git("diff", "--full-index").encode() + b"\n")
+    assert await unresolved(there, half, merged) == ("a b.py",)
 
 
 async def test_the_same_merge_is_the_same_commit_whenever_it_is_made(repository) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from demo.model import Turn
 from resolver.domain import Commented, Delivered
 from runtime.actions import RunShell
@@ -31,7 +33,9 @@ async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_bot
     assert before is not None
     assert {"tests/test_head.py::test_head", "tests/test_base.py::test_base"} <= before.results.keys()
     assert "  calc.py\n" in brief(scene).partition("conflict markers are in them:")[2]
-    assert told(pull).startswith(f"I merged `main` at {base[:12]} and resolved what was in conflict, in ")
+    assert told(pull).startswith(
+        f"I merged `main` at {base[:12]} and resolved what was in conflict. The commit is "
+    )
 
 
 async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(a_scene: Callable[..., Scene]) -> None:
@@ -60,6 +64,22 @@ async def test_a_merge_alone_leaves_open_threads_alone(a_scene: Callable[..., Sc
     assert said(pull) == [[]]
 
 
+async def test_a_conflict_that_is_left_standing_goes_back_and_is_never_pushed(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene({"calc.py": CODE})
+    pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a")})
+    scene.repo.commit("main", {"calc.py": CODE.replace("a * 2", "a + a")})
+    head = pull.head.sha
+    await scene.will(*[Turn("All is well.", DONE)] * 8)
+    outcome = await scene.resolve(asked(scene, pull, command="rebase"))
+    assert isinstance(outcome, Commented) and outcome.verdict.kind == "regressed"
+    assert pull.head.sha == head
+    assert "Git's conflict markers are still in calc.py." in str(scene.endpoint.requests[-1]["messages"])
+    assert "Git's conflict markers are still in calc.py." in told(pull)
+
+
+@pytest.mark.slow
 async def test_a_resolution_that_loses_a_test_of_the_base_is_not_pushed(scene: Scene) -> None:
     """Complaint 16: merge conflicts and rebase."""
     pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a"), "tests/test_head.py": HEAD_TEST})

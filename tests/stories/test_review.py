@@ -171,7 +171,7 @@ async def test_a_change_whose_own_test_fails_is_not_pushed(scene: Scene) -> None
     outcome = await scene.resolve(asked(scene, pull, review))
     assert isinstance(outcome, Commented)
     assert pull.head.sha == before
-    assert "tests that it brings fail: tests/test_calc.py::test_mul." in told(pull)
+    assert "tests that it brings fail: `tests/test_calc.py::test_mul`." in told(pull)
 
 
 async def test_when_nothing_is_to_be_changed_every_thread_hears_why(untested: Scene) -> None:
