@@ -26,7 +26,7 @@ from resolver.domain import (
     Verdict,
 )
 from resolver.errors import UsageError
-from resolver.events import Ended, Resumed, Settled, Told, Trajectory
+from resolver.events import Ended, Judged, Resumed, Settled, Told, Trajectory
 from resolver.follow_up import follow_up
 from resolver.forge import Forge
 from resolver.gate import missing
@@ -187,7 +187,14 @@ async def attempt(
     def ended_meanwhile() -> Told | None:
         """How the tests ended at base, if the first message could not say it yet."""
         brief = next(e.text for e in log.trajectory if isinstance(e, Told) and e.source == "brief")
-        if STILL_RUNNING not in brief or not before.done() or before.cancelled() or before.exception():
+        judged_since = any(isinstance(event, Judged) for event in log.trajectory)  # it knows more by now
+        if (
+            judged_since
+            or STILL_RUNNING not in brief
+            or not before.done()
+            or before.cancelled()
+            or before.exception()
+        ):
             return None
         return Told(text=prose.baseline(run), source="baseline") if (run := before.result()) else None
 

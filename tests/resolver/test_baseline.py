@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,20 @@ async def test_tests_that_waver_at_base_are_known_where_they_cannot_be_run_alone
         run = await bases.begin(suite)
     assert run.flaky == ("test_moody.py::test_moody",)
     assert run.results["test_calc.py::test_add"] == "failed"
+
+
+@pytest.mark.docker
+async def test_an_image_s_contents_have_a_name_and_what_ran_in_it_is_remembered(
+    proven, docker_sandboxes, baselines, tmp_path
+) -> None:
+    suite = Suite(command="date +%s.%N", report="none", why="")
+    name = f"baseline-{os.getpid()}"
+    async with proven({"a": ""}) as proof:
+        runs = []
+        for _ in range(2):
+            async with Bases(proof.workspace, docker_sandboxes, name, 60, baselines) as bases:
+                runs.append(await bases.begin(suite))
+    assert runs[0] == runs[1] and runs[0].exit_code == 0
+    contents = await docker_sandboxes.contents()
+    assert contents is not None and contents == await docker_sandboxes.contents()
+    assert [path.suffix for path in (tmp_path / "baselines").iterdir()] == [".json"]

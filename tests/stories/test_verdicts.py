@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from demo.model import Turn
 from resolver.domain import Asked, Commented, Delivered, Refused
+from resolver.events import Told
 from runtime.actions import CreateFile, ReplaceText, RunShell
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, Scene
 
@@ -61,7 +62,7 @@ async def test_a_patch_that_breaks_a_test_goes_back_and_can_be_mended(scene: Sce
     outcome = await scene.resolve()
     assert isinstance(outcome, Delivered)
     assert outcome.verdict.kind == "fixed"
-    told = str(scene.endpoint.requests[-2]["messages"][-1]["content"])
+    (told,) = [e.text for e in scene.trajectory() if isinstance(e, Told) and e.source == "proof"]
     assert "breaks tests that passed before it:\n  tests/test_calc.py::test_double" in told
     assert "assert 12 == 8" in told  # with the output that shows why
 
