@@ -26,6 +26,7 @@ from resolver.forge import Masked
 from resolver.log import FileLogs
 from resolver.resolve import resolve
 from runtime.actions import ReplaceText, RunShell
+from tests.stories.parcels import Depot
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
 TESTS = "from calc import double\n\n\ndef test_double():\n    assert double(4) == 8\n"
@@ -217,3 +218,16 @@ async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[
 async def scene(a_scene: Callable[..., Scene]) -> Scene:
     """acme/calc: add() subtracts, and one test passes."""
     return a_scene()
+
+
+@pytest.fixture
+async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
+    """acme/calc with one issue, where a run's work is to be delivered; no agent works."""
+    async with World() as world:
+        repo = world.repository(
+            "acme/calc", {"calc.py": "def add(a, b):\n    return a - b\n"}, permissions={"maintainer": "write"}
+        )
+        app = world.app()
+        world.install(app, repo)
+        issue = world.issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
+        yield Depot(world, repo, app, issue, tmp_path)
