@@ -10,6 +10,39 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+Verb = Literal["work", "stop", "retry", "resume", "help"]
+
+
+class Request(NamedTuple):
+    """What somebody asked for."""
+
+    verb: Verb
+    text: str
+    """What is to be worked on, in their words; "" where the verb says all."""
+
+
+_POLITE = r"(?:\s|[^\w\s]|\b(?:please|pls|thanks|thank|thx|you|now|kindly)\b)*"
+_ALONE = re.compile(rf"{_POLITE}\b(stop|retry|help)\b{_POLITE}\Z", re.IGNORECASE)
+_RESUME = re.compile(r"\s*resume\b", re.IGNORECASE)
+_LONGEST = 200  # characters of a command with all its courtesies
+
+
+def request(said: str) -> Request:
+    """What the words after a mention ask for.
+
+    `stop`, `retry` and `help` stand alone but for courtesies: "stop using tabs" is work. `resume` may say more, and
+    keeps its word (resolver/admission.py reads it).
+    """
+    if len(said) <= _LONGEST and (found := _ALONE.match(said)):
+        match found[1].lower():
+            case "stop":
+                return Request("stop", "")
+            case "retry":
+                return Request("retry", "")
+            case _:
+                return Request("help", "")
+    return Request("resume" if _RESUME.match(said) else "work", said)
+
 
 class Span(NamedTuple):
     """A stretch of a comment, and how a reader meets it."""

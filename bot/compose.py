@@ -227,9 +227,11 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
     """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
     from bot.limits import limited
+    from bot.mail import Mail
     from bot.progress import apologize, commenting
     from bot.redis.ledger import Ledger
     from bot.redis.log import SharedLogs
+    from bot.redis.queue import ArqQueue
     from bot.watching import watching
     from bot.work import check
     from bot.work import work as run
@@ -248,11 +250,12 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         await greet(github, say)
         watch = await stack.enter_async_context(watching(settings, _access(settings)))
         logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
-        ledger = Ledger(settings.redis_url or "")
-        for store in (logs, ledger):
+        ledger, queue = Ledger(settings.redis_url or ""), ArqQueue(settings.redis_url or "")
+        for store in (logs, ledger, queue):
             stack.push_async_callback(store.close)
-        made = replace(await stack.enter_async_context(kit(settings, trusted=False, say=say)), logs=logs)
+        made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
         masked = Masked(github, made.secrets.mask)
+        made = replace(made, logs=logs, news=Mail(queue, masked).news)
         reporting = commenting(masked)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
@@ -269,6 +272,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
             lambda job, error: apologize(masked, job, error, made),
             ended=lambda job, result: ledger.end(job, result, spent(job)),
             watch=watch,
+            speaker=github,
             sole=sole,
         )
         sweeping.cancel()

@@ -267,6 +267,11 @@ class GitHubForge:
     async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
         await self._reviews.settle(repo, thread)
 
+    async def notice(self, repo: Repo, place: tuple[str, ...]) -> None:
+        """Look at what somebody wrote or labelled: a pair of eyes, once however often it is given."""
+        path = (*path_of(repo), *place, "reactions")
+        await self._rest.post(dict[str, object], repo, *path, body={"content": "eyes"})
+
     async def _made(self, make: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]) -> T:
         """What `make` made. A lost answer is looked up; it is made again only if there is nothing."""
         for attempt in range(1, self._attempts + 1):

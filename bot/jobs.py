@@ -3,12 +3,13 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
-from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused
+from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused, Repo
 from runtime.frozen import Frozen
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,15 @@ class Cancelled(Frozen):
     kind: Literal["cancelled"] = "cancelled"
 
 
-Result: TypeAlias = Delivered | Commented | Refused | Asked | Failed | Cancelled
+class Answered(Frozen):
+    """Dealt with without a run of its own: a command, or a word to a run that was going on."""
+
+    kind: Literal["answered"] = "answered"
+    run: JobId | None = None
+    """The run that was told."""
+
+
+Result: TypeAlias = Delivered | Commented | Refused | Asked | Failed | Cancelled | Answered
 
 
 class Again(Frozen):
@@ -55,6 +64,8 @@ class Record(Frozen):
     """None until it ended."""
     urgent: bool = True
     """Whether a person waits for it: then it goes before what nobody waits for."""
+    asked: datetime | None = None
+    """When it was asked for; None: not known."""
 
     def begun(self) -> "Record":
         return self.model_copy(update={"state": "running", "tries": self.tries + 1})
@@ -64,6 +75,10 @@ class Record(Frozen):
             tries = self.tries if result.counts else self.tries - 1
             return self.model_copy(update={"state": "queued", "tries": tries})
         return self.model_copy(update={"state": "ended", "result": result})
+
+    def is_before(self, at: datetime) -> bool:
+        """Whether somebody who spoke then can have meant this job: GitHub's times are whole seconds."""
+        return self.asked is None or self.asked <= at
 
 
 Handler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, Result | Again]]
@@ -76,11 +91,20 @@ class Queue(Protocol):
     A method that asks or changes something may raise QueueDown.
     """
 
-    async def put(self, job: Job, *, urgent: bool = True) -> bool:
+    async def put(self, job: Job, *, urgent: bool = True, asked: datetime | None = None) -> bool:
         """Store the job; False: it is known already, whether it waits, runs or has ended.
 
-        `urgent`: a person waits for it.
+        `urgent`: a person waits for it. `asked`: when it was asked for; False, too, if its thread was stopped since.
         """
+
+    async def settle(self, job: Job, result: Result) -> None:
+        """What the job came to without being begun; it need not have been put."""
+
+    async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
+        """What waits or runs for this issue or pull request, in the order in which it was asked for."""
+
+    async def stop(self, repo: Repo, number: int, at: datetime) -> tuple[Record, ...]:
+        """Cancel all that was asked for there until then, also what has not arrived yet; what waited or ran."""
 
     async def cancel(self, job: JobId) -> bool:
         """Stop the job within seconds, or never begin it; False: it is unknown or has ended."""
@@ -106,18 +130,39 @@ class InlineQueue:
         self._waiting: asyncio.PriorityQueue[tuple[bool, int, JobId]] = asyncio.PriorityQueue()
         self._places = itertools.count()
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
+        self._stopped: dict[str, datetime] = {}
 
     @property
     def known(self) -> frozenset[JobId]:
         """Every job that was ever put."""
         return frozenset(self._records)
 
-    async def put(self, job: Job, *, urgent: bool = True) -> bool:
-        if job.id in self._records:
+    async def put(self, job: Job, *, urgent: bool = True, asked: datetime | None = None) -> bool:
+        stopped = self._stopped.get(thread_of(job.repo, job.number))
+        if job.id in self._records or (asked and stopped and asked < stopped):
             return False
-        self._records[job.id] = Record(job=job, urgent=urgent)
+        self._records[job.id] = Record(job=job, urgent=urgent, asked=asked)
         self._line_up(job.id)
         return True
+
+    async def settle(self, job: Job, result: Result) -> None:
+        self._records[job.id] = self._records.get(job.id, Record(job=job)).after(result)
+
+    async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
+        thread = thread_of(repo, number)
+        return in_order(
+            one
+            for one in self._records.values()
+            if one.state != "ended" and thread_of(one.job.repo, one.job.number) == thread
+        )
+
+    async def stop(self, repo: Repo, number: int, at: datetime) -> tuple[Record, ...]:
+        thread = thread_of(repo, number)
+        self._stopped[thread] = max(at, self._stopped.get(thread, at))
+        meant = tuple(one for one in await self.open(repo, number) if one.is_before(at))
+        for one in meant:
+            await self.cancel(one.job.id)
+        return meant
 
     def _line_up(self, job: JobId) -> None:
         self._waiting.put_nowait((not self._records[job].urgent, next(self._places), job))
@@ -164,6 +209,17 @@ class InlineQueue:
 
     async def healthy(self) -> bool:
         return True
+
+
+def thread_of(repo: Repo, number: int) -> str:
+    """The name of an issue or pull request, however its repository is spelled."""
+    return f"{repo}#{number}".lower()
+
+
+def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
+    """As they were asked for."""
+    first = datetime.min.replace(tzinfo=UTC)
+    return tuple(sorted(records, key=lambda one: (one.asked or first, one.job.id)))
 
 
 def ending(job: JobId, task: asyncio.Task[Result | Again]) -> Result | Again:

@@ -229,6 +229,7 @@ class Looking:
                 sender=_sender(said.user),
                 through_app=app.names() if app else frozenset(),
                 installation=place.installation,
+                at=said.created_at.isoformat(),
             )
             seen.happened.append(Happened(told, said.created_at))
 
@@ -240,7 +241,9 @@ class Looking:
             ):
                 if review.submitted_at is not None:
                     published[review.id] = review.submitted_at
-                    told = _review(place, number, review.id, None, review.body, review.user)
+                    told = _review(
+                        place, number, review.id, None, review.body, review.user, review.submitted_at
+                    )
                     seen.happened.append(Happened(told, review.submitted_at))
         query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
         for said in await self._rest.get_all(
@@ -249,7 +252,7 @@ class Looking:
             number, review_id = _number(said.pull_request_url), said.pull_request_review_id
             at = said.created_at if review_id is None else published.get(review_id)
             if number in pulls and at is not None and said.updated_at <= at + MOMENT:
-                told = _review(place, number, review_id, said.id, said.body, said.user)
+                told = _review(place, number, review_id, said.id, said.body, said.user, at)
                 seen.happened.append(Happened(told, at))
 
     async def _ourselves(self, place: Place) -> str:
@@ -263,7 +266,13 @@ class Looking:
 
 
 def _review(
-    place: Place, number: int, review: int | None, inline: int | None, body: str | None, by: Account | None
+    place: Place,
+    number: int,
+    review: int | None,
+    inline: int | None,
+    body: str | None,
+    by: Account | None,
+    at: datetime,
 ) -> ReviewSaid:
     return ReviewSaid(
         repo=place.repo,
@@ -274,6 +283,7 @@ def _review(
         body=body or "",
         sender=_sender(by),
         installation=place.installation,
+        at=at.isoformat(),
     )
 
 

@@ -11,15 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from bot.desk import Desk
 from bot.errors import QueueDown
-from bot.jobs import Queue
 from bot.looking import Happened, Looking, Place
 from bot.redelivery import FIRST_WAIT, Redelivery, webhooks
 from bot.redis.lookout import Lookout
 from bot.rest import Rest
-from bot.triggers import Triggers, job_for, names_of
-from resolver import prose
-from resolver.domain import Job, Repo
+from resolver.domain import Repo
 from resolver.errors import ForgeError, RateLimited
 
 log = logging.getLogger(__name__)
@@ -62,8 +60,7 @@ class Reconcile:
         self,
         rest: Rest,
         lookout: Lookout,
-        queue: Queue,
-        rules: Triggers,
+        desk: Desk,
         name: str,
         *,
         repositories: Sequence[Repo] = (),
@@ -75,8 +72,7 @@ class Reconcile:
         """`redelivers`: a webhook of ours is told things, so that what it missed is asked for again."""
         self._rest = rest
         self._lookout = lookout
-        self._queue = queue
-        self._rules = rules
+        self._desk = desk
         self._name = name
         self._repositories = repositories
         self._webhook_url = webhook_url
@@ -157,7 +153,7 @@ class Reconcile:
         now = self._clock()
         earliest = now - FIRST
         known = self._known.setdefault(place.id, _Known(max(stored or earliest, earliest)))
-        seen = await self._looking.look(place, known.since, known.etag, self._rules.label)
+        seen = await self._looking.look(place, known.since, known.etag, self._desk.rules.label)
         if seen is None:
             return
         waits = False
@@ -172,23 +168,6 @@ class Reconcile:
         await self._lookout.see(str(place.repo), until)
 
     async def _recover(self, one: Happened, ours: dict[str, str]) -> None:
-        """Have the job done that this asks for, unless it is known here, or GitHub shows that it was dealt with."""
-        if (job := job_for(one.told, self._rules)) is None:
-            return
-        for name in names_of(one.told, job):
-            if await self._queue.state(name) is not None:
-                return
-            if (said := ours.get(name)) is not None:
-                if not is_under_way(said):
-                    return
-                job = job.model_copy(update={"id": name})
-        await self._put(job)
-
-    async def _put(self, job: Job) -> None:
-        if await self._queue.put(job):
-            log.info("job found", extra={"job": job.id, "repo": str(job.repo), "number": job.number})
-
-
-def is_under_way(status: str) -> bool:
-    """Whether this comment of ours is of a run that has not ended."""
-    return status.startswith(prose.working().partition(".")[0])
+        """Have done what this asks for, unless it is known here, or GitHub shows that it was dealt with."""
+        if fresh := await self._desk.take(one.told, ours):
+            log.info("job found", extra={"job": fresh})

@@ -3,9 +3,9 @@
 import hashlib
 import re
 from datetime import UTC, datetime, timedelta
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
-from bot.commands import find_command
+from bot.commands import Verb, find_command, request
 from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping, ReviewSaid
 from resolver.domain import Job, JobId, User
 from runtime.frozen import Frozen
@@ -23,29 +23,55 @@ class Triggers(Frozen):
     """Id or client id of our own App; None when we act with a token."""
 
 
-def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
-    """The job that this delivery asks for, if any. Whether its sender may ask is for the forge to say, later."""
+class Wish(NamedTuple):
+    """What somebody asked of us, and where."""
+
+    job: Job
+    """What it is as a job; where it is none, its name still tells it apart, and whose permission counts."""
+    verb: Verb
+    at: datetime | None
+    """When it was asked; None: the delivery does not say."""
+    place: tuple[str, ...]
+    """The path, below its repository's, of what they wrote or labelled; () where nobody can react to that."""
+
+
+def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
+    """What this delivery asks of us, if anything. Whether its sender may ask is for the forge to say, later."""
     match delivery:
         case Ping() | Ignored():
             return None
         case Labelled():
             if delivery.sender.bot or delivery.label != rules.label:
                 return None
-            return _job(delivery, "label", delivery.label, delivery.at)
-        case CommentMade():
+            job = _job(delivery, "label", delivery.label, delivery.at)
+            return Wish(job, "work", _time(delivery.at), ("issues", str(delivery.number)))
+        case CommentMade() | ReviewSaid():
             if is_our_own(delivery, rules) or delivery.sender.bot:
                 return None  # two bots that answer each other would never end
-            if (command := find_command(delivery.body, rules.mention)) is None:
+            if (said := find_command(delivery.body, rules.mention)) is None:
                 return None
-            return _job(delivery, "comment", str(delivery.comment_id), command=command)
-        case ReviewSaid():
-            if delivery.sender.bot or is_our_own(delivery, rules):
-                return None
-            if (command := find_command(delivery.body, rules.mention)) is None:
-                return None
-            return _of_review(delivery, command)
+            asked = request(said)
+            if isinstance(delivery, ReviewSaid):
+                place = ("pulls", "comments", str(delivery.inline)) if delivery.inline else ()
+                return Wish(_of_review(delivery, asked.text), asked.verb, _time(delivery.at), place)
+            job = _job(delivery, "comment", str(delivery.comment_id), command=asked.text)
+            place = ("issues", "comments", str(delivery.comment_id))
+            return Wish(job, asked.verb, _time(delivery.at), place)
         case _:
             assert_never(delivery)
+
+
+def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
+    """The job that this delivery asks for, if it asks for work."""
+    wish = wish_for(delivery, rules)
+    return wish.job if wish and wish.verb not in ("stop", "help") else None
+
+
+def _time(stamp: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(stamp).astimezone(UTC)
+    except ValueError:
+        return None
 
 
 def _of_review(said: ReviewSaid, command: str) -> Job:
@@ -85,11 +111,7 @@ def names_of(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     A delivery dates a label by its thread's last change, the list of events by the event itself: the same second, or
     one beside it when the two were written around its end.
     """
-    if not isinstance(delivery, Labelled):
-        return (job.id,)
-    try:
-        at = datetime.fromisoformat(delivery.at).astimezone(UTC)
-    except ValueError:
+    if not isinstance(delivery, Labelled) or (at := _time(delivery.at)) is None:
         return (job.id,)
     beside = (at + timedelta(seconds=one) for one in (-1, 1))
     stamps = (one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in beside)

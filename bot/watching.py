@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator
 
 from pydantic import ValidationError
 
-from bot.jobs import Queue
+from bot.desk import Desk
 from bot.reconcile import POLLING, Reconcile, Rhythm
 from bot.redis.lookout import Lookout
 from bot.rest import AppAccess, Pace, Rest, TokenAccess
-from bot.triggers import Triggers
 from bot.work import Watch, check
 from resolver.domain import Repo
 from resolver.errors import SettingsError
@@ -39,12 +38,11 @@ async def watching(
     lookout = Lookout(check(settings))
     rhythm = rhythm or (POLLING if settings.poll else Rhythm())
 
-    async def watch(queue: Queue, rules: Triggers, name: str) -> None:
+    async def watch(desk: Desk, name: str) -> None:
         reconcile = Reconcile(
             rest,
             lookout,
-            queue,
-            rules,
+            desk,
             name,
             repositories=repositories,
             webhook_url=settings.webhook_url,

@@ -82,6 +82,8 @@ class CommentMade(Frozen):
     """Id, client id and slug of the App that wrote in the sender's name; empty when no App did."""
     installation: int | None
     """None when the webhook is the repository's own, not an App's."""
+    at: str = ""
+    """When, as GitHub wrote it."""
 
 
 class ReviewSaid(Frozen):
@@ -99,6 +101,8 @@ class ReviewSaid(Frozen):
     sender: Sender
     installation: int | None
     """None when the webhook is the repository's own, not an App's."""
+    at: str = ""
+    """When, as GitHub wrote it."""
 
 
 Delivery = Annotated[Ping | Ignored | Labelled | CommentMade | ReviewSaid, Field(discriminator="kind")]
@@ -150,15 +154,16 @@ def read(event: str, body: bytes) -> Delivery:
                 sender=made.sender.value(),
                 through_app=app.names() if app else frozenset(),
                 installation=made.installation.id if made.installation else None,
+                at=made.comment.created_at,
             )
         case "pull_request_review", "submitted":
             review = _parse(_ReviewSubmitted, body)
-            return _reviewed(review, review.review.id, None, review.review.body)
+            said = review.review
+            return _reviewed(review, said.id, None, said.body, said.submitted_at or "")
         case "pull_request_review_comment", "created":
             inline = _parse(_InlineCreated, body)
-            return _reviewed(
-                inline, inline.comment.pull_request_review_id, inline.comment.id, inline.comment.body
-            )
+            one = inline.comment
+            return _reviewed(inline, one.pull_request_review_id, one.id, one.body, one.created_at)
         case _:
             return Ignored(event=event, action=action)
 
@@ -175,7 +180,9 @@ def _labelled(said: "_IssueLabeled | _PullLabeled", thread: "_Thread") -> Labell
     )
 
 
-def _reviewed(said: "_OnPull", review: int | None, inline: int | None, body: str | None) -> ReviewSaid:
+def _reviewed(
+    said: "_OnPull", review: int | None, inline: int | None, body: str | None, at: str
+) -> ReviewSaid:
     return ReviewSaid(
         repo=said.repo(),
         repo_id=said.repository.id,
@@ -185,6 +192,7 @@ def _reviewed(said: "_OnPull", review: int | None, inline: int | None, body: str
         body=body or "",
         sender=said.sender.value(),
         installation=said.installation.id if said.installation else None,
+        at=at,
     )
 
 
@@ -246,6 +254,7 @@ class ThroughApp(_Part):
 class _Comment(_Part):
     id: int
     body: str | None
+    created_at: str = ""
     performed_via_github_app: ThroughApp | None = None
 
 
@@ -279,11 +288,13 @@ class _CommentCreated(_InRepository):
 class _Review(_Part):
     id: int
     body: str | None
+    submitted_at: str | None = None
 
 
 class _Inline(_Part):
     id: int
     body: str | None
+    created_at: str = ""
     pull_request_review_id: int | None = None
 
 

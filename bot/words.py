@@ -12,3 +12,13 @@ OverLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day
 def over_limit(reason: OverLimit, asked: int, limit: int | Decimal) -> str:
     """Why a run is not begun today."""
     return reply("over_limit.md.j2", reason=reason, asked=asked, limit=limit).strip().replace("\n", " ")
+
+
+def helped(mention: str, label: str) -> str:
+    """What can be asked of us, and how."""
+    return reply("help.md.j2", mention=mention, label=label)
+
+
+def stopped(*, waiting: bool) -> str:
+    """What a stop came to where no run was going on; `waiting`: one was to be."""
+    return reply("stopped.md.j2", waiting=waiting)

@@ -9,9 +9,10 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
 from bot.intake import Intake
-from bot.jobs import STOPPED, Again, Cancelled, Handler, Queue, Result
+from bot.jobs import STOPPED, Again, Cancelled, Handler, Result
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
@@ -22,8 +23,8 @@ from resolver.domain import Job, JobId
 from resolver.errors import SettingsError
 from resolver.settings import Settings
 
-Watch = Callable[[Queue, Triggers, str], Coroutine[Any, Any, None]]
-"""Has jobs done in a queue by rules, in the name of this worker, until it is cancelled."""
+Watch = Callable[[Desk, str], Coroutine[Any, Any, None]]
+"""Brings to a desk what no delivery told, in the name of this worker, until it is cancelled."""
 
 READY = "patchwright works"
 """Begins the line that says that jobs are taken."""
@@ -46,28 +47,29 @@ async def work(
     *,
     ended: Callable[[JobId, Result], Awaitable[None]] | None = None,
     watch: Watch | None = None,
+    speaker: Speaker | None = None,
     sole: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Take what is asked for from Redis and do it, until SIGTERM or SIGINT; which it was.
 
     `ended` hears what a job came to, and may hear it again. `watch` runs beside, and finds what no delivery told.
-    `sole`: nobody else works on this Redis. What runs at the end goes back into the queue, and on elsewhere or at
-    the next start. Raises SettingsError.
+    `speaker` answers commands; None: nobody does. `sole`: nobody else works on this Redis. What runs at the end goes
+    back into the queue, and on elsewhere or at the next start. Raises SettingsError.
     """
     url = check(settings)
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     queue, inbox = ArqQueue(url, sole=sole, at_once=settings.jobs_at_once), Inbox(url)
-    presence = Presence(url)
+    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute())
     with signals() as told:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(queue.work(_telling(Worker(resolve, apologize).run, ended))),
-            asyncio.create_task(Intake(inbox, queue, rules, name).run()),
+            asyncio.create_task(Intake(inbox, desk, name).run()),
             asyncio.create_task(presence.keep(name)),
         ]
         if watch is not None:
-            tasks.append(asyncio.create_task(watch(queue, rules, name)))
+            tasks.append(asyncio.create_task(watch(desk, name)))
         try:
             announce(f"{READY} as {name}")
             await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
@@ -75,7 +77,7 @@ async def work(
             for task in tasks:
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
-            for store in (queue, inbox, presence):
+            for store in (desk, queue, inbox, presence):
                 await store.close()
     if faults := [end for end in ends if isinstance(end, Exception)]:
         raise faults[0]  # a fault of ours: let it be seen

@@ -56,6 +56,11 @@ async def unknown() -> None:
     """The mark of a work tree that nobody watches."""
 
 
+async def no_news() -> tuple[Told, ...]:
+    """Nobody says anything."""
+    return ()
+
+
 @dataclass
 class Agent:
     """Works on one run in one sandbox; a new sandbox needs a new agent."""
@@ -79,8 +84,9 @@ class Agent:
     """What is known of a call that was in flight, from a log of its own. None: no call has one."""
     plan_every: int = 0
     """Replies after which the model is asked to look back and ahead. 0: never."""
-    news: Callable[[], Told | None] = lambda: None
-    """What the program has learnt meanwhile; told when the model is asked next, once for each source."""
+    news: Callable[[], Awaitable[tuple[Told, ...]]] = no_news
+    """What the program has learnt meanwhile, and what people say; told when the model is asked next, each once: by
+    its trigger, or else by its source."""
     gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """What a run that wants to finish has not done yet, a sentence each; it is told once."""
     _arrived: bool = field(default=False, init=False)
@@ -131,7 +137,7 @@ class Agent:
             await self._end(wanted, log)
         elif ended := rules.ending(trajectory, self.limits):
             await self._end(ended, log)
-        elif word := self._word(trajectory):
+        elif word := await self._word(trajectory):
             await log.append(word)
         else:
             await self._ask(log)
@@ -172,7 +178,7 @@ class Agent:
             await self._save(log, anyway=True)
         await log.append(ended)
 
-    def _word(self, trajectory: Trajectory) -> Told | None:
+    async def _word(self, trajectory: Trajectory) -> Told | None:
         """What the program has to say before the model is asked again, if it was not said yet."""
         last = _last_word(trajectory)
         names = tuple(spec.name for spec in self.tools.specs)
@@ -182,10 +188,9 @@ class Agent:
             return Told(text=text, source="program")
         if pattern := stuck.nudge(trajectory):
             return Told(text=prose.nudge(pattern, end), source="nudge")
-        if (news := self.news()) and not any(
-            isinstance(event, Told) and event.source == news.source for event in trajectory
-        ):
-            return news
+        for news in await self.news():
+            if not _is_told(news, trajectory):
+                return news
         if rules.planning_due(trajectory, self.plan_every):
             return Told(text=prose.planning("plan" in names), source="planning")
         if (left := rules.steps_left(trajectory, self.limits)) is not None:
@@ -265,6 +270,13 @@ def _last_word(trajectory: Trajectory) -> Decided | Told | None:
     """What the model or somebody else said last."""
     said = (entry.event for entry in reversed(trajectory.entries))
     return next((event for event in said if isinstance(event, Decided | Told)), None)
+
+
+def _is_told(news: Told, trajectory: Trajectory) -> bool:
+    told = (event for event in trajectory if isinstance(event, Told))
+    if news.by is not None:
+        return any(event.by == news.by for event in told)
+    return any(event.source == news.source for event in told)
 
 
 def _wanted_end(trajectory: Trajectory) -> Ended | None:

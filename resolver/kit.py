@@ -1,10 +1,11 @@
 """What a run needs from outside, as values: picked once, in bot/compose.py."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from resolver.domain import Job, Repo
+from resolver.events import Told, Trajectory
 from resolver.lending import Source
 from resolver.llm.model import Model
 from resolver.llm.router import Models
@@ -22,6 +23,11 @@ Reporting = Callable[[Job, Log], AbstractAsyncContextManager[None]]
 def nothing_lent(repo: Repo) -> Mapping[str, Source]:
     """No repository has a secret."""
     return {}
+
+
+async def no_news(job: Job, trajectory: Trajectory) -> tuple[Told, ...]:
+    """Nobody says anything."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class Kit:
     """Writes recordings down. None: nobody does."""
     lent: Callable[[Repo], Mapping[str, Source]] = nothing_lent
     """A repository's own secrets, by name."""
+    news: Callable[[Job, Trajectory], Awaitable[tuple[Told, ...]]] = no_news
+    """What people say to a job while it is done, and is not in its log yet; hears what is in it by being asked."""
 
     @property
     def models(self) -> Models:

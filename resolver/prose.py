@@ -285,6 +285,11 @@ def answer(job: Job, answer: Quoted) -> str:
     return render("prompts/answer.md.j2", job=job, answer=answer).strip()
 
 
+def message(job: Job, words: Quoted) -> str:
+    """What a person says in the thread while the agent is at work."""
+    return render("prompts/message.md.j2", job=job, words=words).strip()
+
+
 def nudge(pattern: Pattern, end: End = "finish") -> str:
     """That the run goes in circles, and what to do about it."""
     return render("prompts/nudge.md.j2", pattern=pattern, end=end).strip()

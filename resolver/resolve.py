@@ -162,7 +162,7 @@ async def attempt(
             sandboxes=sandboxes,
             skills=skills if told.readable else None,
             test_command=suite.command if suite else None,
-            news=ended_meanwhile,
+            news=news,
         ) as made:
             briefed = bool(log.trajectory.decisions())
             there = attached if briefed and bench.adopted else await put(attached, made.sandbox)
@@ -183,6 +183,10 @@ async def attempt(
                 await begin(log, system, text, made.agent.tools, there.pictures)
             start_over = partial(put_back, made.sandbox, workspace, log)
             return await proven(made.agent, start_over)
+
+    async def news() -> tuple[Told, ...]:
+        meanwhile = ended_meanwhile()
+        return (*((meanwhile,) if meanwhile else ()), *await kit.news(job, log.trajectory))
 
     def ended_meanwhile() -> Told | None:
         """How the tests ended at base, if the first message could not say it yet."""

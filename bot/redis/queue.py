@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 import arq
@@ -21,9 +21,9 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from bot.errors import QueueDown
-from bot.jobs import STOPPED, Again, Cancelled, Handler, Record, Result, ending
+from bot.jobs import STOPPED, Again, Cancelled, Handler, Record, Result, ending, in_order, thread_of
 from bot.redis.client import redis_errors, redis_pool
-from resolver.domain import Job, JobId
+from resolver.domain import Job, JobId, Repo
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,8 @@ PAUSE_SECONDS = 1.0  # after a Redis error, before the worker goes on
 JOB_SECONDS = 7 * 24 * 3600
 MOST_TRIES = 1_000_000
 EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000
+
+STOPPED_SECONDS = 7 * 24 * 3600  # that a thread's stop is known: longer than deliveries can be sent again
 
 QUEUE = "patchwright:queue"
 OPEN = "patchwright:open"  # set: ids of the jobs that have not ended
@@ -62,9 +64,13 @@ class ArqQueue:
         self._lease_seconds = lease_seconds
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
 
-    async def put(self, job: Job, *, urgent: bool = True) -> bool:
-        record = Record(job=job, urgent=urgent)
+    async def put(self, job: Job, *, urgent: bool = True, asked: datetime | None = None) -> bool:
+        record = Record(job=job, urgent=urgent, asked=asked)
         with redis_errors():
+            if asked is not None:
+                stopped = await self._redis.get(_stopped(job.repo, job.number))
+                if stopped is not None and asked < datetime.fromisoformat(stopped.decode()):
+                    return False
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.sadd(OPEN, job.id)
                 pipe.set(_record(job.id), record.model_dump_json(), nx=True)
@@ -82,9 +88,32 @@ class ArqQueue:
             if known is None or known.state == "ended":
                 return False
             await self._redis.set(_unwanted(job), b"1", px=EXPIRES_MS)
-            if known.state == "queued":
+            if known.state == "queued" and known.tries == 0:
                 await self._store(known.after(Cancelled()), keep_unwanted=True)  # it may just have begun
+            elif known.state == "queued":  # between two tries: its next one, now, puts its work away
+                await self._redis.zadd(QUEUE, {job: int(time.time() * 1000)}, xx=True)
             return True
+
+    async def settle(self, job: Job, result: Result) -> None:
+        with redis_errors():
+            await self._store((await self.state(job.id) or Record(job=job)).after(result))
+
+    async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
+        thread = thread_of(repo, number)
+        with redis_errors():
+            known = await self._unended()
+        return in_order(one for one in known if thread_of(one.job.repo, one.job.number) == thread)
+
+    async def stop(self, repo: Repo, number: int, at: datetime) -> tuple[Record, ...]:
+        key = _stopped(repo, number)
+        with redis_errors():
+            before = await self._redis.get(key)
+            last = max(at, datetime.fromisoformat(before.decode())) if before else at
+            await self._redis.set(key, last.isoformat(), ex=STOPPED_SECONDS)
+        meant = tuple(one for one in await self.open(repo, number) if one.is_before(at))
+        for one in meant:
+            await self.cancel(one.job.id)
+        return meant
 
     async def state(self, job: JobId) -> Record | None:
         with redis_errors():
@@ -98,10 +127,8 @@ class ArqQueue:
     async def waiting(self) -> tuple[dict[str, int], float]:
         """Jobs that have not ended by their state, and how many seconds the next one waits for a worker."""
         with redis_errors():
-            names = await self._open()
-            stored = await self._redis.mget([_record(name) for name in names]) if names else []
+            states = Counter[str](one.state for one in await self._unended())
             first = await self._redis.zrange(QUEUE, 0, 0, withscores=True)
-        states: Counter[str] = Counter(Record.model_validate_json(text).state for text in stored if text)
         due = first[0][1] / 1000 if first else time.time()
         ahead = -AHEAD.total_seconds() if due < time.time() + AHEAD.total_seconds() / 2 else 0.0
         return dict(states), max(0.0, time.time() - due - ahead)
@@ -171,11 +198,14 @@ class ArqQueue:
     async def _perform(self, handler: Handler, job: Job) -> None:
         if job.id in self._running:  # its lease ran out while Redis was away; it goes on here all the same
             raise arq.Retry(defer=self._lease_seconds)
-        known = await self.state(job.id)
-        if known is None or known.state == "ended":
+        if await self._is_over(job):
             return
         if not await self._has_turn(job):  # two at once on one issue would push to one branch
             raise arq.Retry(defer=BUSY_SECONDS)
+        known = await self.state(job.id)
+        if known is None or known.state == "ended":  # by the run that had the turn until now
+            await self._pass_turn(job)
+            return
         record = known.begun()
         await self._store(record)
         task = self._running[job.id] = asyncio.create_task(handler(job, record.tries))
@@ -200,6 +230,10 @@ class ArqQueue:
         await self._patiently(lambda: self._store(record.after(result)))
         if isinstance(result, Again):
             raise arq.Retry(defer=result.seconds)
+
+    async def _is_over(self, job: Job) -> bool:
+        known = await self.state(job.id)
+        return known is None or known.state == "ended"
 
     async def _has_turn(self, job: Job) -> bool:
         """Whether this is the one job that may run on its issue or pull request now."""
@@ -261,6 +295,12 @@ class ArqQueue:
             JobId(name.decode()) for name in await cast("Awaitable[set[bytes]]", self._redis.smembers(OPEN))
         ]
 
+    async def _unended(self) -> list[Record]:
+        names = await self._open()
+        stored = await self._redis.mget([_record(name) for name in names]) if names else []
+        known = [Record.model_validate_json(text) for text in stored if text]
+        return [one for one in known if one.state != "ended"]
+
     async def _enqueue(self, record: Record) -> None:
         """Nothing happens when it is there already."""
         ahead = AHEAD if record.urgent else None
@@ -291,7 +331,12 @@ def _record(job: JobId) -> str:
 
 
 def _turn(job: Job) -> str:
-    return f"patchwright:turn:{str(job.repo).lower()}#{job.number}"
+    return f"patchwright:turn:{thread_of(job.repo, job.number)}"
+
+
+def _stopped(repo: Repo, number: int) -> str:
+    """The key of the time until which all that was asked for there is not wanted."""
+    return f"patchwright:stopped:{thread_of(repo, number)}"
 
 
 def _unwanted(job: JobId) -> str:

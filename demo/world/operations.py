@@ -259,15 +259,15 @@ def _labels(call: Call, thread: Issue) -> Answer:
 
 @operation("POST", f"{R}/issues/{{issue_number}}/reactions")
 def react(call: Call) -> Answer:
-    return _react(call, call.issue(call.path["issue_number"]))
+    return react_to(call, call.issue(call.path["issue_number"]))
 
 
 @operation("POST", f"{R}/issues/comments/{{comment_id}}/reactions")
 def react_to_comment(call: Call) -> Answer:
-    return _react(call, call.comment()[1])
+    return react_to(call, call.comment()[1])
 
 
-def _react(call: Call, to: Issue | Comment) -> Answer:
+def react_to(call: Call, to: Issue | Comment) -> Answer:
     user, content = call.allow(COMMENT), str(call.body.get("content"))
     known = next((given for given in to.reactions if given.user is user and given.content == content), None)
     if known is not None:

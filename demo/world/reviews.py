@@ -7,7 +7,7 @@ from typing import Any
 from demo.world.access import Refusal, visible
 from demo.world.call import Answer, Call, News, found, invalid
 from demo.world.graphql import Arguments, Failure, allowed, field
-from demo.world.operations import PROPOSE, PUSH, R, operation
+from demo.world.operations import PROPOSE, PUSH, R, operation, react_to
 from demo.world.shapes import Json, Shapes, node_id
 from demo.world.state import Inline, Pull, Review, ReviewThread, State, Token, User
 
@@ -101,6 +101,12 @@ def inline_comments(call: Call) -> Answer:
     said = [(thread, comment) for thread in pull.review_threads for comment in thread.comments]
     in_order = sorted(said, key=lambda pair: pair[1].id)
     return call.page([inline_shape(call.shapes, thread, comment) for thread, comment in in_order])
+
+
+@operation("POST", f"{R}/pulls/comments/{{comment_id}}/reactions")
+def react_to_inline_comment(call: Call) -> Answer:
+    said = (one for pull in call.repo.pulls for thread in pull.review_threads for one in thread.comments)
+    return react_to(call, found(next((one for one in said if str(one.id) == call.path["comment_id"]), None)))
 
 
 @operation("POST", f"{R}/pulls/{{pull_number}}/comments/{{comment_id}}/replies")

@@ -9,6 +9,7 @@ from typing import cast
 
 from pydantic import SecretStr
 
+from bot.desk import Desk, Mute
 from bot.embedded import embedded_redis
 from bot.reconcile import Reconcile, Rhythm
 from bot.redis.client import redis_client
@@ -39,13 +40,13 @@ class Place:
     rules: Triggers
     rest: Rest
     lookout: Lookout
+    desk: Desk
 
     def looker(self, rhythm: Rhythm = AT_ONCE, *, name: str = "one", redelivers: bool = False) -> Reconcile:
         return Reconcile(
             self.rest,
             self.lookout,
-            self.queue,
-            self.rules,
+            self.desk,
             name,
             rhythm=rhythm,
             clock=self.world.now,
@@ -85,7 +86,9 @@ async def a_place(directory: Path) -> AsyncIterator[Place]:
         rest = Rest(access(app), world.api_url, None, QUICK)
         queue, lookout = ArqQueue(url), Lookout(url)
         try:
-            yield Place(world, repo, app, url, queue, Triggers(app_id=str(app.id)), rest, lookout)
+            rules = Triggers(app_id=str(app.id))
+            desk = Desk(queue, rules, Mute())
+            yield Place(world, repo, app, url, queue, rules, rest, lookout, desk)
         finally:
             await rest.aclose()
             await queue.close()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.commands import find_command, spans_of
+from bot.commands import Request, find_command, request, spans_of
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,31 @@ def test_no_text_takes_more_than_its_length(text: str) -> None:
     began = time.process_time()
     find_command(text + "@agent", "@agent")
     assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("said", "verb"),
+    [
+        ("stop", "stop"),
+        ("Stop!", "stop"),
+        ("please stop, thanks :)", "stop"),
+        ("stop\n\n🙏", "stop"),
+        ("stop using tabs", "work"),
+        ("don't stop", "work"),
+        ("stopwatch", "work"),
+        ("stop" + "!" * 500, "work"),
+        ("retry", "retry"),
+        ("retry, please", "retry"),
+        ("retry three times when the server is away", "work"),
+        ("help?", "help"),
+        ("help the parser along", "work"),
+        ("resume", "resume"),
+        ("Resume: but leave the tests alone", "resume"),
+        ("resumes are broken", "work"),
+        ("", "work"),
+        ("please", "work"),
+    ],
+)
+def test_a_command_stands_alone_but_for_courtesies(said: str, verb: str) -> None:
+    asked = request(said)
+    assert asked == Request(verb, said if verb in ("work", "resume") else "")  # type: ignore[arg-type]

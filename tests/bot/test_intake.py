@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.desk import Desk, Mute
 from bot.embedded import embedded_redis
 from bot.intake import Intake
 from bot.jobs import InlineQueue
@@ -34,7 +35,7 @@ async def inbox(url: str) -> AsyncIterator[Inbox]:
 
 @asynccontextmanager
 async def reading(inbox: Inbox, queue: InlineQueue | ArqQueue, name: str = "one") -> AsyncIterator[None]:
-    task = asyncio.create_task(Intake(inbox, queue, Triggers(), name).run())
+    task = asyncio.create_task(Intake(inbox, Desk(queue, Triggers(), Mute()), name).run())
     try:
         yield
     finally:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.desk import is_under_way
 from bot.intake import Intake
-from bot.reconcile import is_under_way
 from bot.redis.client import redis_client
 from bot.redis.inbox import Inbox, Letter
 from bot.redis.queue import ArqQueue
@@ -113,7 +113,7 @@ async def test_what_is_young_is_left_to_its_delivery_and_found_later(place: Plac
 
 async def test_nothing_is_found_twice_however_it_comes(place: Place) -> None:
     world, looker, inbox = place.world, place.looker(), Inbox(place.url)
-    intake = Intake(inbox, place.queue, place.rules, "one")
+    intake = Intake(inbox, place.desk, "one")
     told = []
     for number in range(6):
         thread = issue(place)
@@ -139,7 +139,7 @@ async def test_a_label_that_its_delivery_dates_a_second_later_is_the_same(place:
     later = (datetime.fromisoformat(at.at) + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     body = told.body.replace(f'"updated_at": "{at.at}"'.encode(), f'"updated_at": "{later}"'.encode())
     assert body != told.body
-    intake = Intake(inbox, place.queue, place.rules, "one")
+    intake = Intake(inbox, place.desk, "one")
     await intake.deal_with(Letter(id="1", guid="g", event="issues", body=body))
     assert await place.open() == {place.job_of(told).id}
     assert place.job_of(told).id in names_of(read("issues", body), place.job_of(told))

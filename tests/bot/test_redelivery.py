@@ -40,7 +40,7 @@ async def receiving(place: Place, port: int) -> AsyncIterator[Inbox]:
         server = Server(Receiver(inbox, SECRET))
         tasks = [
             asyncio.create_task(server.serve(sockets=[socket])),
-            asyncio.create_task(Intake(inbox, place.queue, place.rules, "one").run()),
+            asyncio.create_task(Intake(inbox, place.desk, "one").run()),
         ]
         try:
             yield inbox

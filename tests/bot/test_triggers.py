@@ -132,7 +132,7 @@ def test_a_person_who_writes_through_somebody_elses_app_is_heard() -> None:
 
 
 def test_a_person_who_quotes_us_is_heard() -> None:
-    assert wanted(comment("> <!-- patchwright:status -->\n> done\n\n@agent retry")).command == "retry"
+    assert wanted(comment("> <!-- patchwright:status -->\n> done\n\n@agent once more")).command == "once more"
 
 
 def test_the_same_trigger_is_the_same_job() -> None:

@@ -105,7 +105,11 @@ async def test_what_was_learnt_meanwhile_is_told_once_when_the_model_is_asked_ne
     model = Scripted([ViewFile(path="a"), ViewFile(path="b"), ViewFile(path="c"), FINISH])
     worker = agent(model, Box())
     news = Told(text="3 passed", source="baseline")
-    worker.news = lambda: news if len(log.trajectory.decisions()) > 1 else None
+
+    async def learnt() -> tuple[Told, ...]:
+        return (news,) if len(log.trajectory.decisions()) > 1 else ()
+
+    worker.news = learnt
     await begin(log, "You mend.", "Issue 7", worker.tools)
     await worker.run(log)
     log.close()

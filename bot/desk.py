@@ -1,0 +1,133 @@
+"""Where all that people ask of us arrives, however it was learnt: work is queued, and a command carried out."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from bot.jobs import Answered, Queue
+from bot.triggers import Triggers, Wish, names_of, wish_for
+from bot.webhook import Delivery
+from bot.words import helped, stopped
+from resolver import prose
+from resolver.domain import Job, JobId, Refused, Repo, User
+from resolver.errors import ForgeError
+from resolver.forge import MAY_TRIGGER, Permission
+
+log = logging.getLogger(__name__)
+
+NOTICE_SECONDS = 60.0  # after which a reaction would come too late to be one
+
+
+class Speaker(Protocol):
+    """How people are met on the forge. Every method may raise ForgeError."""
+
+    async def permission(self, repo: Repo, user: User) -> Permission: ...
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str: ...
+
+    async def notice(self, repo: Repo, place: tuple[str, ...]) -> None:
+        """React to what stands there, once however often it is done. `place`: its path below the repository's."""
+
+
+class Mute:
+    """Where there is no forge to speak on: work is queued, and nobody may command."""
+
+    async def permission(self, repo: Repo, user: User) -> Permission:
+        return "none"
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        return ""
+
+    async def notice(self, repo: Repo, place: tuple[str, ...]) -> None:
+        return
+
+
+class Desk:
+    """Deals with one wish at a time, and with the same one once."""
+
+    def __init__(self, queue: Queue, rules: Triggers, speaker: Speaker) -> None:
+        self.rules = rules
+        self._queue = queue
+        self._speaker = speaker
+        self._noticing: set[asyncio.Task[None]] = set()
+
+    async def take(self, told: Delivery, ours: Mapping[str, str] | None = None) -> JobId | None:
+        """Do what this asks for, unless that was done; the job that is new in the queue, if one is.
+
+        `ours`: the text of our own comments in the thread, by tag, where this was found at the forge later on; None:
+        a delivery told it. Raises QueueDown, and ForgeError for a command: then it is to be taken again.
+        """
+        if (wish := wish_for(told, self.rules)) is None:
+            return None
+        for name in names_of(told, wish.job):
+            known = await self._queue.state(name)
+            if known is not None and (known.state == "ended" or name != wish.job.id):
+                return None
+            if ours is not None and (said := ours.get(name)) is not None:
+                if not is_under_way(said):
+                    return None  # GitHub shows that it was dealt with
+                wish = wish._replace(job=wish.job.model_copy(update={"id": name}))
+        if wish.verb == "stop":
+            await self._stop(wish, found=ours is not None)
+        elif wish.verb == "help":
+            await self._answer(wish.job, helped(self.rules.mention, self.rules.label))
+        elif await self._queue.put(wish.job, asked=wish.at):
+            self._notice(wish)
+            return wish.job.id
+        return None
+
+    async def _stop(self, wish: Wish, *, found: bool) -> None:
+        job = wish.job
+        if not await self._may(job):
+            refusal = prose.refusal("permission", job)
+            await self._speaker.say(job.repo, job.number, job.id, prose.refused(refusal))
+            await self._queue.settle(job, Refused(explanation=refusal))
+            return
+        ended = await self._queue.stop(job.repo, job.number, wish.at or datetime.now(UTC))
+        if any(record.state == "running" or record.tries for record in ended):
+            self._notice(wish)  # the run's own comment says what became of its work
+            await self._queue.settle(job, Answered())
+        elif ended or not found:
+            await self._answer(job, stopped(waiting=bool(ended)))
+        else:  # one of long ago, when Redis was wiped since
+            await self._queue.settle(job, Answered())
+
+    async def _answer(self, job: Job, text: str) -> None:
+        await self._speaker.say(job.repo, job.number, job.id, text)
+        await self._queue.settle(job, Answered())
+
+    async def _may(self, job: Job) -> bool:
+        assert job.requester is not None, "somebody has written it"
+        return await self._speaker.permission(job.repo, job.requester) in MAY_TRIGGER
+
+    def _notice(self, wish: Wish) -> None:
+        """React to it, without keeping anybody waiting; nothing is lost where that fails."""
+
+        async def react() -> None:
+            try:
+                async with asyncio.timeout(NOTICE_SECONDS):
+                    if await self._may(wish.job):
+                        await self._speaker.notice(wish.job.repo, wish.place)
+            except (ForgeError, TimeoutError) as exc:
+                log.warning("not noticed", extra={"job": wish.job.id, "reason": str(exc)})
+
+        if wish.place:
+            self._beside(react())
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._noticing.add(task)
+        task.add_done_callback(self._noticing.discard)
+
+    async def close(self) -> None:
+        """What is still to be reacted to is left."""
+        for task in self._noticing:
+            task.cancel()
+        await asyncio.gather(*self._noticing, return_exceptions=True)
+
+
+def is_under_way(status: str) -> bool:
+    """Whether this comment of ours is of a run that has not ended."""
+    return status.startswith(prose.working().partition(".")[0])

@@ -1,0 +1,64 @@
+"""What people say to a run while it goes on: told to its agent before its next step.
+
+A comment that asks for work waits in the queue like any other job, behind the run that its thread has now. When the
+run's agent has read it, there is nothing left for it to do; when the run ends before that, it is begun as a job of
+its own. So it is told once, whoever dies meanwhile.
+"""
+
+import asyncio
+import logging
+
+from bot.errors import QueueDown
+from bot.jobs import Answered, Queue, Record
+from resolver import prose
+from resolver.brief import COMMENT_LIMIT
+from resolver.domain import Job, Refused
+from resolver.errors import ForgeError
+from resolver.events import Told, Trajectory
+from resolver.forge import MAY_TRIGGER, Forge
+from resolver.quotation import quote
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 10.0  # seconds that an agent waits; what was not read then is read before a later step
+
+
+class Mail:
+    """Messages to the runs of a queue."""
+
+    def __init__(self, queue: Queue, forge: Forge) -> None:
+        self._queue = queue
+        self._forge = forge
+
+    async def news(self, job: Job, trajectory: Trajectory) -> tuple[Told, ...]:
+        """What was said to this job since it was begun and is not in its log, the oldest first; never raises."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._read(job, trajectory)
+        except (QueueDown, ForgeError, TimeoutError) as exc:
+            log.warning("messages not read", extra={"job": job.id, "reason": str(exc)})
+            return ()
+
+    async def _read(self, job: Job, trajectory: Trajectory) -> tuple[Told, ...]:
+        told = {event.by for event in trajectory if isinstance(event, Told) and event.by}
+        news: list[Told] = []
+        for record in await self._queue.open(job.repo, job.number):
+            said = record.job
+            if said.id == job.id or not is_message(record):
+                continue
+            if said.id in told:
+                await self._queue.settle(said, Answered(run=job.id))
+            elif said.requester and await self._forge.permission(said.repo, said.requester) in MAY_TRIGGER:
+                text = prose.message(said, quote(said.command, COMMENT_LIMIT))
+                news.append(Told(text=text, source="comment", by=said.id))
+            else:
+                refusal = prose.refusal("permission", said)
+                await self._forge.say(said.repo, said.number, said.id, prose.refused(refusal))
+                await self._queue.settle(said, Refused(explanation=refusal))
+        return tuple(news)
+
+
+def is_message(record: Record) -> bool:
+    """Whether a job that was not begun yet is a comment with words of its own; a review has threads to answer."""
+    job = record.job
+    return record.tries == 0 and bool(job.command) and job.review is None and job.inline is None

@@ -1,0 +1,224 @@
+"""What people ask for in comments is done once, by whoever may ask, in whatever order it arrives."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from pydantic import SecretStr
+
+from bot.desk import Desk
+from bot.github import GitHubForge
+from bot.jobs import Answered, Cancelled, InlineQueue
+from bot.mail import Mail
+from bot.rest import Pace, TokenAccess
+from bot.triggers import Triggers, wish_for
+from bot.webhook import read
+from demo.world import Comment, Delivery, Issue, Repository, World
+from resolver.domain import Job, Refused
+from resolver.events import Entry, Told, Trajectory
+from tests.bot.jobs import Handlers, settled, working
+
+QUICK = Pace(between_writes=0, first_pause=0.01, longest_wait=2, timeout=5)
+
+
+@dataclass
+class Room:
+    """One issue, and a desk that hears of it."""
+
+    world: World
+    repo: Repository
+    issue: Issue
+    forge: GitHubForge
+    queue: InlineQueue = field(default_factory=InlineQueue)
+
+    def __post_init__(self) -> None:
+        self.desk = Desk(self.queue, Triggers(), self.forge)
+
+    async def says(self, body: str, by: str = "maintainer") -> Delivery:
+        return await self.world.comment(self.issue, body, by=by)
+
+    async def hears(self, delivery: Delivery) -> Job:
+        """The desk is told; the job, or what has a job's name, that it asks for."""
+        told = read(delivery.event, delivery.body)
+        await self.desk.take(told)
+        wish = wish_for(told, self.desk.rules)
+        assert wish is not None
+        return wish.job
+
+    async def asked(self, body: str, by: str = "maintainer") -> Job:
+        return await self.hears(await self.says(body, by))
+
+    async def labelled(self) -> Job:
+        return await self.hears(await self.world.label(self.issue, "fix-me", by="maintainer"))
+
+    @property
+    def answers(self) -> list[str]:
+        said = self.repo.comments(self.issue.number)
+        return [
+            one.body.partition("\n")[2].strip() for one in said if one.body.startswith("<!-- patchwright:")
+        ]
+
+    async def seen(self, thing: Issue | Comment) -> list[str]:
+        """The reactions to it, once there is one."""
+        async with asyncio.timeout(10):
+            while not thing.reactions:
+                await asyncio.sleep(0.02)
+        return [one.content for one in thing.reactions]
+
+
+@pytest.fixture
+async def room() -> AsyncIterator[Room]:
+    async with World() as world:
+        repo = world.repository("acme/sample", {"a.py": "x = 1\n"}, permissions={"maintainer": "write"})
+        issue = world.issue(repo, title="a is wrong", body="It is.", by="reporter")
+        world.hook("http://127.0.0.1:1/webhook", "s3cret")
+        access = TokenAccess(SecretStr(world.token("maintainer")))
+        async with GitHubForge(
+            access,
+            api_url=world.api_url,
+            graphql_url=world.graphql_url,
+            server_url=world.server_url,
+            pace=QUICK,
+        ) as forge:
+            room = Room(world, repo, issue, forge)
+            yield room
+            await room.desk.close()
+
+
+async def test_what_a_writer_asks_for_is_looked_at_before_it_is_begun(room: Room) -> None:
+    await room.labelled()
+    assert await room.seen(room.issue) == ["eyes"]
+    await room.asked("@agent mind the tests")
+    assert await room.seen(room.issue.comments[-1]) == ["eyes"]
+    assert room.answers == []
+
+
+async def test_an_inline_comment_is_looked_at_too(room: Room) -> None:
+    room.repo.commit("topic", {"a.py": "x = 2\n"})
+    pull = room.world.pull(room.repo, "topic", by="maintainer")
+    review = room.world.reviewed(pull, ("a.py", 1, "@agent why 2?"), by="maintainer")
+    await room.hears((await room.world.tell_review(pull, review))[-1])
+    assert await room.seen(pull.review_threads[0].comments[0]) == ["eyes"]
+
+
+async def test_what_a_stranger_asks_for_is_not_looked_at(room: Room) -> None:
+    await room.asked("@agent do it", by="stranger")
+    await asyncio.sleep(0.5)
+    assert room.issue.comments[-1].reactions == []
+
+
+async def test_help_is_answered_once_and_is_no_job(room: Room) -> None:
+    asking = await room.says("@agent help", by="stranger")
+    for _ in range(3):
+        job = await room.hears(asking)
+    (answer,) = room.answers
+    assert answer.startswith("Here is what I understand, from people who may write to this repository:")
+    assert "| `@agent stop` | stop, and keep what was done so far on a branch |" in answer
+    record = await room.queue.state(job.id)
+    assert record is not None and record.result == Answered()
+
+
+async def test_a_stop_cancels_what_runs_and_what_waits_and_is_carried_out_once(room: Room) -> None:
+    handler = Handlers()
+    async with working(room.queue, handler):
+        running = await room.labelled()
+        await handler.running.wait()
+        waiting = await room.asked("@agent retry")
+        stopping = await room.says("@agent stop")
+        await room.hears(stopping)
+        for job in (running, waiting):
+            assert (await settled(room.queue, job.id)).result == Cancelled()
+        assert await room.seen(room.issue.comments[-1]) == ["eyes"]
+        later = await room.asked("@agent retry")
+        await room.hears(stopping)
+        assert room.answers == []
+        record = await room.queue.state(later.id)
+        assert record is not None and record.state != "ended"
+
+
+async def test_a_stop_that_overtakes_the_label_keeps_its_job_from_beginning(room: Room) -> None:
+    label = await room.world.label(room.issue, "fix-me", by="maintainer")
+    await room.asked("@agent stop!")
+    job = await room.hears(label)
+    assert await room.queue.state(job.id) is None
+    assert room.answers == ["There is nothing to stop: I am not at work here."]
+    later = await room.asked("@agent retry, please")
+    assert await room.queue.state(later.id) is not None
+
+
+async def test_a_stop_before_the_job_has_begun_says_that_it_is_off_the_list(room: Room) -> None:
+    job = await room.labelled()
+    await room.asked("@agent stop")
+    record = await room.queue.state(job.id)
+    assert record is not None and record.result == Cancelled()
+    assert room.answers == ["What waited here is taken off my list: I had not begun with it."]
+
+
+async def test_a_stop_that_was_asked_for_before_stops_nothing_that_came_after_it(room: Room) -> None:
+    stop = await room.says("@agent stop")
+    job = await room.labelled()
+    await room.hears(stop)
+    record = await room.queue.state(job.id)
+    assert record is not None and record.state == "queued"
+
+
+async def test_a_stranger_stops_nothing_and_hears_why_once(room: Room) -> None:
+    job = await room.labelled()
+    stopping = await room.says("@agent stop", by="stranger")
+    for _ in range(2):
+        await room.hears(stopping)
+    record = await room.queue.state(job.id)
+    assert record is not None and record.state == "queued"
+    (answer,) = room.answers
+    assert answer.startswith("I did not start on this: stranger may not write to this repository")
+
+
+async def test_an_old_stop_that_is_found_again_says_nothing(room: Room) -> None:
+    told = read("issue_comment", (await room.says("@agent stop")).body)
+    await room.desk.take(told, {})
+    assert room.answers == []
+
+
+async def test_a_comment_is_told_to_the_run_that_goes_on_once_and_is_no_job_then(room: Room) -> None:
+    handler, mail = Handlers(), Mail(room.queue, room.forge)
+    async with working(room.queue, handler):
+        run = await room.labelled()
+        await handler.running.wait()
+        said = [await room.asked(f"@agent {text}") for text in ("first <!-- hidden -->", "second")]
+        first, second = await mail.news(run, Trajectory())
+        assert (first.by, second.by) == (said[0].id, said[1].id)
+        assert first.source == "comment"
+        assert "maintainer, who may write to the repository, says in the thread" in first.text
+        assert "> first" in first.text and "hidden" not in first.text
+        log = Trajectory((Entry(seq=0, at=room.world.now(), event=first),))
+        assert await mail.news(run, log) == (second,)
+        record = await room.queue.state(said[0].id)
+        assert record is not None and record.result == Answered(run=run.id)
+        handler.go.set()
+        await settled(room.queue, said[1].id)
+    assert handler.begun == {run.id: 1, said[1].id: 1}
+
+
+async def test_what_is_no_writers_comment_is_not_told_to_a_run(room: Room) -> None:
+    handler, mail = Handlers(), Mail(room.queue, room.forge)
+    async with working(room.queue, handler):
+        run = await room.labelled()
+        await handler.running.wait()
+        again = await room.asked("@agent retry")
+        stranger = await room.asked("@agent rm -rf /", by="stranger")
+        assert await mail.news(run, Trajectory()) == ()
+        record = await room.queue.state(stranger.id)
+        assert record is not None and isinstance(record.result, Refused)
+        assert [answer.split()[6] for answer in room.answers] == ["stranger"]
+        record = await room.queue.state(again.id)
+        assert record is not None and record.state == "queued"
+
+
+async def test_a_forge_that_is_away_keeps_no_agent_waiting(room: Room) -> None:
+    told = await room.labelled()
+    await room.asked("@agent mind this")
+    async with GitHubForge(TokenAccess(SecretStr("x")), api_url="http://127.0.0.1:1", pace=QUICK) as away:
+        assert await Mail(room.queue, away).news(told, Trajectory()) == ()
+    (message,) = await Mail(room.queue, room.forge).news(told, Trajectory())
+    assert isinstance(message, Told)
