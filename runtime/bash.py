@@ -37,9 +37,10 @@ __calm() { PS1= PS2= PROMPT_COMMAND=; set +e; return "$1"; }
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 __mark() { builtin printf '\\0%s %d\\0' "$1" "$2" >&252; }
 """
+# Input and output are each command's own: after `exec >log` or `exec 2>&-` the next one is read again.
 # An activated environment must not give us a prompt, `set -e` of one command must not let the next one that
 # fails end the shell, and `set -x` must not trace our own words.
-_COMMAND = "{evaluate} eval -- {quoted} <{input} 252>&-; {{ __calm $?; }} 2>/dev/null\n"
+_COMMAND = "{evaluate} eval -- {quoted} <{input} >&252 2>&252 252>&-; {{ __calm $?; }} 2>/dev/null\n"
 # The empty line in front ends what a syntax error has left in the parser.
 _MARK = "\n{{ __mark {mark} $?; }} 2>/dev/null\n"
 

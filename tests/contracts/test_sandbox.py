@@ -170,6 +170,21 @@ async def test_what_a_command_says_in_the_terminal_modes_does_not_stay(sandbox: 
     assert await printed(sandbox, "echo plain") == "plain\n"
 
 
+async def test_output_that_a_command_sends_elsewhere_for_good_comes_back_with_the_next(
+    sandbox: Sandbox,
+) -> None:
+    await shell(sandbox, "exec >log 2>&1; echo kept; ls /nowhere")
+    assert (await printed(sandbox, "cat log; echo loud >&2")).splitlines() == [
+        "kept",
+        "ls: cannot access '/nowhere': No such file or directory",
+        "loud",
+    ]
+    await shell(sandbox, "exec >&- 2>&-")
+    assert (await shell(sandbox, "echo open; (exit 3)")).output == "open\n"
+    assert (await shell(sandbox, "exec 7>seven; echo more >&7")).exit_code == 0
+    assert await printed(sandbox, "echo still >&7; cat seven") == "more\nstill\n"
+
+
 async def test_binary_names_pass_through_the_shell_and_show_as_far_as_they_can(sandbox: Sandbox) -> None:
     assert (
         await printed(sandbox, r"touch $'b\xff\nd' && ls | od -c | head -1")
