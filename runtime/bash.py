@@ -250,6 +250,7 @@ class Bash:
 
 def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], int, int]":
     """bash, the descriptor of its output, and that of the commands that it reads."""
+    cwd.mkdir(parents=True, exist_ok=True)  # a command may have removed the work tree itself
     master, slave = os.openpty()
     modes = termios.tcgetattr(slave)
     modes[1] &= ~termios.OPOST  # "\n" stays "\n"

@@ -108,3 +108,12 @@ def test_it_has_the_plugins_that_are_wanted_and_installed(tmp_path: Path) -> Non
     installed = tuple(plugin for plugin in PLUGINS if Plugins().has(plugin))
     assert LocalSandboxes(tmp_path, host, plugins=PLUGINS).plugins == installed
     assert LocalSandboxes(tmp_path, host, plugins=()).plugins == ()
+
+
+async def test_a_shell_that_ends_after_its_work_tree_was_removed_is_replaced_all_the_same(
+    tmp_path: Path,
+) -> None:
+    async with LocalSandboxes(tmp_path, os.environ).open("gone") as sandbox:
+        await sandbox.act(RunShell(command='rm -r "$PWD"; exit 1'))
+        ran = await sandbox.act(RunShell(command="pwd; ls -A"))
+        assert isinstance(ran, Ran) and (ran.exit_code, ran.output) == (0, f"{sandbox.root}\n")
