@@ -131,6 +131,7 @@ class InlineQueue:
         self._places = itertools.count()
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
         self._stopped: dict[str, datetime] = {}
+        self._unwanted: set[JobId] = set()
 
     @property
     def known(self) -> frozenset[JobId]:
@@ -171,6 +172,10 @@ class InlineQueue:
         known = self._records.get(job)
         if known is None or known.state == "ended":
             return False
+        if known.state == "queued" and known.tries:  # its next try, now, puts its work away
+            self._unwanted.add(job)
+            self._line_up(job)
+            return True
         self._records[job] = known.after(Cancelled())
         if job in self._running:
             self._running[job].cancel(STOPPED)
@@ -189,6 +194,10 @@ class InlineQueue:
         job = record.job.id
         self._records[job] = record
         task = self._running[job] = asyncio.create_task(handler(record.job, record.tries))
+        if job in self._unwanted:
+            await asyncio.sleep(0)  # it has to begin before it can be told
+            self._records[job] = record.after(Cancelled())
+            task.cancel(STOPPED)
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:

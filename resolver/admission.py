@@ -1,6 +1,7 @@
 """What a job has to pass before it is worked on: who may ask, for what; and whether it answers an earlier run."""
 
 import asyncio
+import contextlib
 import re
 
 from resolver import prose, salvage_prose
@@ -60,6 +61,21 @@ async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) 
         goes_on = isinstance(outcome, Asked) or (RESUME.match(job.command) and was_stopped(work))
         return asked if same and goes_on else None
     return None
+
+
+async def was_told(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> bool:
+    """Whether a run of this thread has read this trigger's words while it was at work, so that nothing is left to do.
+
+    The queue knows it too; where that was wiped, only the runs do.
+    """
+    if trajectory.entries or not job.command or job.id in thread.reports:
+        return False
+    for run in thread.reports:
+        with contextlib.suppress(LogError):  # of another machine, or removed
+            read = await asyncio.to_thread(logs.read, JobId(run))
+            if any(isinstance(event, Told) and event.by == job.id for event in read):
+                return True
+    return False
 
 
 def going_on(job: Job, trajectory: Trajectory, words: str) -> Told | None:

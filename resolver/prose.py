@@ -335,7 +335,7 @@ def failed(sentence: str, run: str) -> str:
     return reply("failed.md.j2", sentence=sentence, run=run)
 
 
-def refusal(why: Literal["permission", "closed", "closed_pull", "nothing_asked"], job: Job) -> str:
+def refusal(why: Literal["permission", "closed", "closed_pull", "nothing_asked", "told"], job: Job) -> str:
     """Why a job is not admitted, in a sentence or two."""
     return reply("refusal.md.j2", why=why, job=job).strip()
 

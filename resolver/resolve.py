@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from resolver import configuration, prose
-from resolver.admission import admit, going_on, waiting
+from resolver.admission import admit, going_on, waiting, was_told
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, put
 from resolver.base import at_base
@@ -21,6 +21,7 @@ from resolver.domain import (
     Outcome,
     Patch,
     PullRequest,
+    Refused,
     SuiteRun,
     Thread,
     Verdict,
@@ -67,6 +68,10 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
             await forge.say(job.repo, job.number, job.id, prose.refused(refusal.explanation))
             await log.append(Settled(outcome=refusal))
             return refusal
+        if await was_told(job, thread, log.trajectory, kit.logs):
+            told = Refused(explanation=prose.refusal("told", job))
+            await log.append(Settled(outcome=told))
+            return told
         if (asked := await waiting(job, thread, log.trajectory, kit.logs)) is None:
             return await settle(job, thread, log, kit, forge, reporting)
         if log.trajectory.resumed is None:

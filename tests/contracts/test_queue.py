@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from bot.embedded import embedded_redis
-from bot.jobs import Again, Cancelled, Failed, InlineQueue, Queue, Record
+from bot.jobs import STOPPED, Again, Answered, Cancelled, Failed, InlineQueue, Queue, Record, Result
 from bot.redis.queue import ArqQueue
-from resolver.domain import JobId
+from resolver.domain import Job, JobId, Repo
 from tests.bot.jobs import DONE, Handlers, job, settled, working
+
+NOON, SECOND = datetime(2026, 11, 20, 12, tzinfo=UTC), timedelta(seconds=1)
 
 
 @pytest.fixture(params=[pytest.param("redis", marks=pytest.mark.redis), "inline"])
@@ -152,3 +155,73 @@ async def test_what_somebody_waits_for_goes_before_what_nobody_waits_for(
 
 async def test_a_queue_says_that_it_is_well(queue: Queue) -> None:
     assert await queue.healthy() is True
+
+
+async def test_a_thread_shows_what_waits_and_runs_for_it_in_the_order_of_asking(
+    queue: Queue, handler: Handlers
+) -> None:
+    late = job("acme-sample-7-000000000002")
+    await queue.put(late, asked=NOON + SECOND)
+    await queue.put(job(), asked=NOON)
+    await queue.put(job("acme-sample-8-000000000003", number=8), asked=NOON)
+    spelled = Repo(owner="Acme", name="Sample")
+    assert [one.job.id for one in await queue.open(spelled, 7)] == [job().id, late.id]
+    await queue.settle(late, Answered(run=job().id))
+    assert [one.job.id for one in await queue.open(spelled, 7)] == [job().id]
+    handler.go.set()
+    async with working(queue, handler):
+        await settled(queue, job().id)
+        await asyncio.sleep(0.6)
+    assert late.id not in handler.begun
+    assert await queue.open(spelled, 7) == ()
+
+
+async def test_what_was_dealt_with_without_being_put_is_known(queue: Queue) -> None:
+    await queue.settle(job(), Answered())
+    assert await queue.put(job()) is False
+    assert await queue.state(job().id) == Record(job=job(), state="ended", result=Answered())
+
+
+async def test_a_stop_counts_for_all_that_was_asked_for_before_it_and_for_nothing_after(queue: Queue) -> None:
+    after, overtaken = job("acme-sample-7-000000000002"), job("acme-sample-7-000000000003")
+    elsewhere = job("acme-sample-8-000000000004", number=8)
+    await queue.put(job(), asked=NOON)
+    await queue.put(after, asked=NOON + 2 * SECOND)
+    await queue.put(elsewhere, asked=NOON)
+    stopped = await queue.stop(job().repo, 7, NOON + SECOND)
+    assert [one.job.id for one in stopped] == [job().id]
+    assert await queue.put(overtaken, asked=NOON) is False
+    assert await queue.state(overtaken.id) is None
+    states = {one.id: await queue.state(one.id) for one in (job(), after, elsewhere)}
+    assert {id: known.state for id, known in states.items() if known} == {
+        job().id: "ended",
+        after.id: "queued",
+        elsewhere.id: "queued",
+    }
+    assert await queue.stop(job().repo, 7, NOON + SECOND) == ()
+
+
+async def test_a_job_that_is_cancelled_between_two_tries_puts_its_work_away(queue: Queue) -> None:
+    told: list[object] = []
+
+    async def handler(job: Job, tries: int) -> Result | Again:
+        if tries == 1:
+            return Again(seconds=600)
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError as exc:
+            told.extend(exc.args)
+            raise
+        return DONE
+
+    await queue.put(job())
+    async with working(queue, handler):
+        async with asyncio.timeout(10):
+            while (known := await queue.state(job().id)) is None or (known.state, known.tries) != (
+                "queued",
+                1,
+            ):
+                await asyncio.sleep(0.02)
+        assert await queue.cancel(job().id)
+        assert (await settled(queue, job().id)).result == Cancelled()
+    assert told == [STOPPED]

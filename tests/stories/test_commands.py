@@ -8,6 +8,7 @@ import pytest
 
 from demo.model import Turn
 from demo.world import Comment
+from resolver.domain import Refused
 from resolver.events import Told
 from runtime.actions import RunShell
 from tests.stories.conftest import CODE, MENDED, Scene, Served
@@ -103,6 +104,11 @@ async def test_a_word_in_between_reaches_the_agent_before_its_next_step_once(sce
     (message,) = [e for e in scene.trajectory() if isinstance(e, Told) and e.source == "comment"]
     assert message.text.startswith("maintainer, who may write to the repository, says in the thread")
     assert len(scene.runs) == len(scene.repo.pulls) == 1
+    assert message.by is not None
+    asked_again = scene.job().model_copy(update={"id": message.by, "command": "keep the signature"})
+    outcome = await scene.resolve(asked_again)  # where a wiped queue has forgotten it
+    assert isinstance(outcome, Refused) and outcome.explanation == "a run that was at work has read it."
+    assert len(scene.endpoint.requests) == len(requests)
     assert [answer.split(".")[0] for answer in answers(scene)] == [
         "I opened pull request #2",
         "I did not start on this: stranger may not write to this repository, and only people who may can start me",
