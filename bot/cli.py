@@ -83,7 +83,8 @@ def _serve(commands: Commands) -> None:
         commands,
         "serve",
         "receive webhooks and work on labelled issues",
-        "Receive GitHub's webhooks at POST /webhook and work on what is labelled or mentioned.\n"
+        "Receive GitHub's webhooks at POST /webhook, in a small process of its own, and work on what is labelled or\n"
+        "mentioned in another (see `patchwright work`). /healthz, /readyz and /metrics say how it is.\n"
         "Needs PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and GITHUB_TOKEN or an App's id and key.\n"
         "With --poll it needs no webhook and no secret; with GITHUB_TOKEN it needs PATCHWRIGHT_REPOSITORIES then.",
     )

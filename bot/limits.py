@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
 
 from bot.errors import QueueDown
 from bot.redis.ledger import Ledger, Standing
-from bot.words import over_limit
+from bot.words import not_listed, over_limit
 from bot.worker import Resolve
 from resolver import prose
 from resolver.domain import Job, JobId, Outcome, Refused, Spent
@@ -25,8 +26,9 @@ def limited(
 
     async def within(job: Job) -> Outcome:
         standing = await ledger.begin(job)
-        cost = spent(job.id)
-        if cost.steps == 0 and (explanation := over(standing, settings)):  # what has begun may go on
+        begun = spent(job.id).steps > 0
+        explanation = None if begun else unlisted(job, settings) or over(standing, settings)
+        if explanation is not None:
             await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
             outcome: Outcome = Refused(explanation=explanation)
         else:
@@ -37,6 +39,14 @@ def limited(
         return outcome
 
     return within
+
+
+def unlisted(job: Job, settings: Settings) -> str | None:
+    """Why this repository is not worked for; None: it is."""
+    name, listed = str(job.repo).lower(), settings.only_repositories
+    if not listed or any(fnmatchcase(name, pattern.lower()) for pattern in listed):
+        return None
+    return not_listed(job.repo)
 
 
 def over(standing: Standing, settings: Settings) -> str | None:

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Literal
 
+from resolver.domain import Repo
 from resolver.prose import reply
 
 OverLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day"]
@@ -22,3 +23,8 @@ def helped(mention: str, label: str) -> str:
 def stopped(*, waiting: bool) -> str:
     """What a stop came to where no run was going on; `waiting`: one was to be."""
     return reply("stopped.md.j2", waiting=waiting)
+
+
+def not_listed(repo: Repo) -> str:
+    """Why nothing is begun in a repository that the operator did not name."""
+    return reply("not_listed.md.j2", repo=repo).strip()

@@ -16,6 +16,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from resolver.branches import checked, is_branch_name
 from resolver.errors import SettingsError
 from resolver.llm.settings import ModelSettings
+from resolver.server_settings import ServerSettings
 from resolver.suites.kind import Kind
 from resolver.tools.mcp_server import McpServer
 from runtime.egress import Network, Upstream, is_host_pattern, network_of_mirrors
@@ -28,7 +29,7 @@ REPO_CONFIG_PATH = ".github/patchwright.toml"
 SearchProvider = Literal["tavily", "exa", "brave"]
 
 
-class Settings(ModelSettings):
+class Settings(ModelSettings, ServerSettings):
     """The operator's settings: the same for server, Action and command line.
 
     From `patchwright.toml` (lower-case names), then the environment (`PATCHWRIGHT_` and upper case; the forge's
@@ -44,16 +45,7 @@ class Settings(ModelSettings):
     github_api_url: str = "https://api.github.com"
     github_graphql_url: str = "https://api.github.com/graphql"
     github_server_url: str = "https://github.com"
-    webhook_secret: SecretStr | None = None
-    webhook_url: str | None = None
-    """Its address, where it is a repository's own: with a token, what has failed to arrive there is asked for again."""
-    poll: bool = False
-    """Look at GitHub every 30 s: no webhook is needed."""
-    repositories: tuple[str, ...] = ()
-    """Where a token looks, as owner/name; an App knows where it is installed. In the environment: with commas."""
 
-    redis_url: str | None = None
-    """None: an embedded Redis that keeps its data below `data`."""
     data: Path
     """Directory for runs and caches."""
 
@@ -144,14 +136,6 @@ class Settings(ModelSettings):
     """Dollars in one run, where the price of the model is known."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Tokens of all prompts and replies of one run. None: as many as it takes."""
-    user_runs_per_day: int = Field(default=50, ge=1)
-    """Runs that one person may ask a server for in a day (UTC)."""
-    repository_runs_per_day: int = Field(default=100, ge=1)
-    """Runs that may be asked of a server for one repository in a day."""
-    usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
-    """Dollars that all runs of a server may cost in a day: none is begun beyond it."""
-    jobs_at_once: int = Field(default=2, ge=1, le=64)
-    """Runs that one worker does at a time; each has a sandbox of its own."""
     timeout: int = Field(default=3600, ge=10)
     """Seconds of one run, proof included."""
     test_timeout: int = Field(default=900, ge=1, le=1800)
@@ -180,7 +164,11 @@ class Settings(ModelSettings):
         return () if plugins == "none" else cls._separated(plugins)
 
     @field_validator(
-        "allow_hosts", "allow_addresses", "allow_paths", "risk_analyzers", "repositories", mode="before"
+        "allow_hosts",
+        "allow_addresses",
+        "allow_paths",
+        "risk_analyzers",
+        mode="before",
     )
     @classmethod
     def _separated(cls, hosts: object) -> object:

@@ -82,6 +82,21 @@ async def test_a_repository_has_a_limit_of_its_own(ledger: Ledger, tmp_path: Pat
     assert "2 runs were asked for in this repository today" in refused.explanation
 
 
+@pytest.mark.parametrize(("listed", "done"), [((), 1), (("ACME/*",), 1), (("acme/other", "x/*"), 0)])
+async def test_only_the_repositories_that_the_operator_lists_are_worked_for(
+    ledger: Ledger, tmp_path: Path, listed: tuple[str, ...], done: int
+) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, only_repositories=listed))
+    outcome = await asked.ask(named(1))
+    assert len(asked.done) == done
+    if not done:
+        assert isinstance(outcome, Refused)
+        assert outcome.explanation == (
+            "whoever runs me has not listed acme/sample among the repositories that I work for (setting "
+            "`only_repositories`)."
+        )
+
+
 async def test_the_days_dollars_are_a_limit_and_what_has_begun_goes_on(
     ledger: Ledger, tmp_path: Path
 ) -> None:

@@ -1,0 +1,37 @@
+"""What only a server is told: how it hears of work, whose work it takes, and how much of it."""
+
+from decimal import Decimal
+
+from pydantic import Field, SecretStr, field_validator
+
+from runtime.frozen import Frozen
+
+
+class ServerSettings(Frozen):
+    """The operator's settings for `serve` and `work`."""
+
+    webhook_secret: SecretStr | None = None
+    webhook_url: str | None = None
+    """Its address, where it is a repository's own: with a token, what has failed to arrive there is asked for again."""
+    poll: bool = False
+    """Look at GitHub every 30 s: no webhook is needed."""
+    repositories: tuple[str, ...] = ()
+    """Where a token looks, as owner/name; an App knows where it is installed. In the environment: with commas."""
+    redis_url: str | None = None
+    """None: an embedded Redis that keeps its data below `data`."""
+
+    only_repositories: tuple[str, ...] = ()
+    """The repositories that are worked for, `owner/name` or `owner/*`; others are refused. Empty: all that may ask."""
+    user_runs_per_day: int = Field(default=50, ge=1)
+    """Runs that one person may ask for in a day (UTC)."""
+    repository_runs_per_day: int = Field(default=100, ge=1)
+    """Runs that may be asked for in one repository in a day."""
+    usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
+    """Dollars that all runs may cost in a day: none is begun beyond it."""
+    jobs_at_once: int = Field(default=2, ge=1, le=64)
+    """Runs that one worker does at a time; each has a sandbox of its own."""
+
+    @field_validator("repositories", "only_repositories", mode="before")
+    @classmethod
+    def _by_commas(cls, names: object) -> object:
+        return tuple(names.replace(",", " ").split()) if isinstance(names, str) else names
