@@ -42,7 +42,7 @@ from resolver.domain import JobId
 
 RATE, DUPLICATES, FORGED = 50, 0.30, 0.05
 SECRET = "benchmark"
-AFTER_SECONDS = 90.0  # for what is still on its way when the last delivery was sent
+AFTER_SECONDS = 600.0  # for what is still on its way when the last delivery was sent: promise R6
 MENTION, LABEL = "@agent mend it", "fix-me"
 
 SERVER = """
@@ -314,7 +314,9 @@ def measure() -> list[Result]:
         Result(name="deliveries_lost", value=told.lost, unit="", floor=None, target=0),
         Result(name="deliveries_doubled", value=told.doubled, unit="", floor=None, target=0),
         Result(name="deliveries_forged_taken", value=told.taken, unit="", floor=None, target=0),
-        Result(name="deliveries_all_ended_after", value=round(told.late, 1), unit="s", floor=None, target=60),
+        Result(
+            name="deliveries_all_ended_after", value=round(told.late, 1), unit="s", floor=None, target=600
+        ),
     ]
 
 

@@ -11,6 +11,7 @@ from bot.rest import FRESH, PER_PAGE, Rest
 from bot.triggers import OWN_TAG
 from bot.webhook import CommentMade, Labelled, ReviewSaid, Sender, ThroughApp
 from resolver.domain import Credentials, Repo
+from resolver.errors import Unauthorized
 
 READING = {"issues": "read", "pull_requests": "read"}
 PLACES = timedelta(minutes=10)  # how long a list of repositories is good
@@ -163,6 +164,13 @@ class Looking:
 
         Raises ForgeError.
         """
+        try:
+            return await self._look(place, since, etag, label)
+        except Unauthorized:
+            self._places, self._listed = (), None  # revoked before its time: another is minted
+            raise
+
+    async def _look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
         query = {"state": "open", "sort": "updated", "direction": "desc", "per_page": str(PER_PAGE)}
         query["since"] = _stamp(since)
         page = await self._rest.page(

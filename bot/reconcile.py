@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from bot.desk import Desk
 from bot.errors import QueueDown
 from bot.looking import Happened, Looking, Place
-from bot.redelivery import FIRST_WAIT, Redelivery, webhooks
+from bot.redelivery import FIRST_WAIT, MOST_AT_ONCE, Redelivery, webhooks
 from bot.redis.lookout import Lookout
 from bot.rest import Rest
 from resolver.domain import Repo
@@ -83,6 +83,8 @@ class Reconcile:
         self._known: dict[int, _Known] = {}
         self._webhooks: list[Redelivery] | None = None
         self._looked: datetime | None = None
+        self._more = False
+        """Whether deliveries were left to be asked for."""
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
@@ -109,7 +111,7 @@ class Reconcile:
             return min(max(wait, self._rhythm.every), LONGEST_WAIT)
         except ForgeError as exc:
             log.warning("not looked", extra={"reason": str(exc)})
-        return self._rhythm.every
+        return 0.0 if self._more else self._rhythm.every
 
     async def look(self) -> None:
         """Find again what was missed. Raises QueueDown and ForgeError."""
@@ -121,7 +123,7 @@ class Reconcile:
             except ForgeError as exc:  # what it would have brought is found below
                 log.warning("deliveries not asked for", extra={"reason": str(exc)})
         seen = await self._lookout.seen()
-        if not seen:  # Redis is new, or was wiped
+        if not seen.get(""):  # Redis is new, or was wiped
             self._known, self._looked = {}, None
             await asyncio.sleep(self._rhythm.settle)
         now = self._clock()
@@ -143,11 +145,18 @@ class Reconcile:
         if self._webhooks is None:
             found = await webhooks(self._rest, self._repositories, self._webhook_url)
             self._webhooks = [
-                Redelivery(self._rest, one, clock=self._clock, first_wait=self._rhythm.first_wait)
+                Redelivery(
+                    self._rest,
+                    one,
+                    memory=self._lookout,
+                    clock=self._clock,
+                    first_wait=self._rhythm.first_wait,
+                )
                 for one in found
             ]
+        self._more = False
         for webhook in self._webhooks:
-            await webhook.ask_again()
+            self._more |= await webhook.ask_again() == MOST_AT_ONCE
 
     async def _look_at(self, place: Place, stored: datetime | None) -> None:
         now = self._clock()

@@ -11,8 +11,9 @@ from bot.redis.client import redis_client, redis_errors
 
 HOLDER = "patchwright:looking"
 SEEN = "patchwright:seen"
-LEASE_SECONDS = 15.0  # a worker that has not been heard of for so long has left it to another
-RENEW_SECONDS = 4.0
+MEMORY = "patchwright:lookout:"
+LEASE_SECONDS = 6.0  # a worker that has not been heard of for so long has left it to another
+RENEW_SECONDS = 2.0
 
 
 class Lookout:
@@ -55,6 +56,17 @@ class Lookout:
         """All that happened there until then was dealt with."""
         with redis_errors():
             await cast("Awaitable[int]", self._redis.hset(SEEN, repository, until.isoformat()))
+
+    async def recall(self, name: str) -> bytes | None:
+        """What was kept under this name; None: nothing, or Redis was wiped."""
+        with redis_errors():
+            found: bytes | None = await self._redis.get(MEMORY + name)
+        return found
+
+    async def remember(self, name: str, what: str) -> None:
+        """Keep this for whoever looks next."""
+        with redis_errors():
+            await self._redis.set(MEMORY + name, what)
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bot.looking import Looking
-from bot.redelivery import Attempt
+from bot.redelivery import AppWebhook, Attempt, Redelivery
 from bot.webhook import CommentMade, Labelled, ReviewSaid
 from demo.world import World
 from resolver.domain import Repo
-from resolver.errors import Forbidden
+from resolver.errors import Forbidden, Unauthorized
 from tests.bot.lookouts import SAMPLE, Place, a_place, with_token
 
 pytestmark = pytest.mark.redis
@@ -115,3 +115,29 @@ async def test_an_attempt_arrived_when_it_was_answered_well(code: int, fine: boo
         at = world.now()
     made = Attempt(id=1, guid="g", delivered_at=at, status_code=code, event="issues", action=None)
     assert made.fine is fine
+
+
+async def test_a_new_worker_knows_what_the_last_one_has_read(place: Place) -> None:
+    world = place.world
+    thread = world.issue(place.repo, title="T", body="B", by="stranger")
+    lost = await world.label(thread, "fix-me", by="maintainer")
+    world.pass_time(seconds=30)
+    first = Redelivery(place.rest, AppWebhook(), memory=place.lookout, clock=world.now)
+    assert await first.ask_again() == 0
+    world.pass_time(hours=1)
+    later = await world.comment(thread, "Hello.", by="stranger")
+    assert await first.ask_again() == 1
+    second = Redelivery(place.rest, AppWebhook(), memory=place.lookout, clock=world.now)
+    kept = (await place.lookout.recall("app/hook/deliveries") or b"").decode()
+    assert lost.guid in kept and later.guid in kept and '"asked":1' in kept
+    world.pass_time(minutes=3)
+    assert await second.ask_again() == 2
+
+
+async def test_a_token_that_was_revoked_is_minted_anew(place: Place) -> None:
+    looking = Looking(place.rest)
+    await told(place, looking)
+    place.world.expire_tokens()
+    with pytest.raises(Unauthorized):
+        await told(place, looking)
+    assert await told(place, looking) == []
