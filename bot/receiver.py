@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from bot.errors import QueueDown
 from bot.signature import is_signed
+from bot.webhook import EVENTS
 
 log = logging.getLogger(__name__)
 
@@ -19,12 +20,6 @@ MOST_BYTES = 25 << 20  # GitHub's own cap: docs.github.com/webhooks/webhook-even
 MOST_HELD = 8 * MOST_BYTES  # of all bodies under way: whoever sends them is not known before their last byte
 BODY_SECONDS = 10.0  # GitHub has hung up by then
 STORE_SECONDS = 7.0
-
-EVENTS = frozenset(
-    {"issues", "issue_comment", "pull_request", "pull_request_review", "pull_request_review_comment"}
-    | {"check_run", "check_suite", "workflow_run", "installation", "installation_repositories"}
-)
-"""Events that may ask something of us; the others are answered and forgotten."""
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]

@@ -13,8 +13,8 @@ from typing import Protocol
 from pydantic import Field
 
 from bot.answers import Answer
-from bot.receiver import EVENTS
 from bot.rest import Rest, Who
+from bot.webhook import EVENTS
 from resolver.domain import Repo
 from resolver.errors import Forbidden, ForgeError, NotFound
 

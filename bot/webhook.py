@@ -1,12 +1,8 @@
-"""A webhook delivery: is it GitHub's, and what does it say? Pure: bytes in, a value out.
+"""What a webhook delivery says. Pure: bytes in, a value out.
 
-Source: docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries and
-docs.github.com/webhooks/webhook-events-and-payloads
+Source: docs.github.com/webhooks/webhook-events-and-payloads
 """
 
-import hashlib
-import hmac
-from collections.abc import Mapping
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,19 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from resolver.domain import Repo, User
 from runtime.frozen import Frozen
 
-SIGNATURE = "x-hub-signature-256"
-EVENT = "x-github-event"
-GUID = "x-github-delivery"
-
-
 EVENTS = frozenset(
     {"issues", "pull_request", "issue_comment", "pull_request_review", "pull_request_review_comment"}
 )
-"""What we listen for, beside `ping`."""
-
-
-class Forged(Exception):
-    """The delivery does not prove that it comes from GitHub."""
+"""What may ask something of us; all else is answered and forgotten."""
 
 
 class Unreadable(Exception):
@@ -106,23 +93,6 @@ class ReviewSaid(Frozen):
 
 
 Delivery = Annotated[Ping | Ignored | Labelled | CommentMade | ReviewSaid, Field(discriminator="kind")]
-
-
-def verify(headers: Mapping[str, str], body: bytes, secret: str) -> Delivery:
-    """What a signed delivery says; the keys of `headers` are in lower case (or the mapping does not mind).
-
-    Raises Forged unless `body`, byte for byte, carries an SHA-256 signature made with `secret`; nothing is
-    parsed before that. Raises Unreadable as `read` does.
-    """
-    claimed = headers.get(SIGNATURE, "")
-    expected = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    # An empty secret is no secret: anybody can sign with it.
-    # As bytes: compare_digest refuses text that is not ASCII, and a header may hold any.
-    if not secret or not hmac.compare_digest(claimed.encode("utf-8", "replace"), expected.encode()):
-        raise Forged(f"The delivery has no valid {SIGNATURE} header.")
-    if headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise Unreadable("Set the webhook's content type to application/json.")
-    return read(headers.get(EVENT, ""), body)
 
 
 def read(event: str, body: bytes) -> Delivery:

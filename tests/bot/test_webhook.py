@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from bot.signature import is_signed
 from bot.webhook import (
     CommentMade,
-    Forged,
+    Delivery,
     Ignored,
     Labelled,
     Ping,
     ReviewSaid,
     Sender,
     Unreadable,
-    verify,
+    read,
 )
 from resolver.domain import Repo
 from tests.bot.deliveries import (
@@ -31,17 +32,22 @@ from tests.bot.deliveries import (
 )
 
 
+def said(event: str, payload: object) -> Delivery:
+    return read(event, signed(event, payload)[1])
+
+
 def test_githubs_own_example_signature_is_accepted() -> None:
     """Source: docs.github.com, "Validating webhook deliveries", "Testing the webhook payload validation"."""
-    headers = {
-        "x-hub-signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
-        "x-github-event": "ping",
-    }
-    assert verify(headers, b"Hello, World!", "It's a Secret to Everybody") == Ping()
+    claimed = b"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+    assert is_signed(b"Hello, World!", claimed, b"It's a Secret to Everybody")
+
+
+def test_github_says_hello() -> None:
+    assert said("ping", {"zen": "Keep it logically awesome."}) == Ping()
 
 
 def test_a_label_put_on_an_issue_is_read() -> None:
-    assert verify(*signed("issues", LABELED), SECRET) == Labelled(
+    assert said("issues", LABELED) == Labelled(
         repo=Repo(owner="acme", name="sample"),
         repo_id=99,
         number=7,
@@ -53,7 +59,7 @@ def test_a_label_put_on_an_issue_is_read() -> None:
 
 
 def test_a_label_put_on_a_pull_request_is_read() -> None:
-    assert verify(*signed("pull_request", PULL_LABELED), SECRET) == Labelled(
+    assert said("pull_request", PULL_LABELED) == Labelled(
         repo=Repo(owner="acme", name="sample"),
         repo_id=99,
         number=8,
@@ -65,24 +71,24 @@ def test_a_label_put_on_a_pull_request_is_read() -> None:
 
 
 def test_a_review_and_its_inline_comments_say_that_they_belong_together() -> None:
-    said = {
+    both = {
         "repo": Repo(owner="acme", name="sample"),
         "repo_id": 99,
         "number": 8,
         "review": 61,
         "sender": Sender(id=5, login="maintainer", bot=False),
     }
-    assert verify(*signed("pull_request_review", REVIEWED), SECRET) == ReviewSaid(
-        **said, inline=None, body="@agent mind these", installation=None
+    assert said("pull_request_review", REVIEWED) == ReviewSaid(
+        **both, inline=None, body="@agent mind these", installation=None
     )
-    assert verify(*signed("pull_request_review_comment", INLINE), SECRET) == ReviewSaid(
-        **said, inline=501, body="@agent why not a + b?", installation=31
+    assert said("pull_request_review_comment", INLINE) == ReviewSaid(
+        **both, inline=501, body="@agent why not a + b?", installation=31
     )
 
 
 def test_a_review_without_a_text_is_read() -> None:
     payload = REVIEWED | {"review": REVIEWED["review"] | {"body": None}}
-    delivery = verify(*signed("pull_request_review", payload), SECRET)
+    delivery = said("pull_request_review", payload)
     assert isinstance(delivery, ReviewSaid) and delivery.body == ""
 
 
@@ -95,12 +101,12 @@ def test_a_review_without_a_text_is_read() -> None:
     ],
 )
 def test_what_was_edited_later_in_a_review_asks_for_nothing(event: str, payload: Any, action: str) -> None:
-    assert verify(*signed(event, payload | {"action": action}), SECRET) == Ignored(event=event, action=action)
+    assert said(event, payload | {"action": action}) == Ignored(event=event, action=action)
 
 
 def test_a_managed_user_may_own_a_repository() -> None:
     owner = {"login": "mona-cat_octo", "id": 3}
-    delivery = verify(*signed("issues", LABELED | {"repository": REPOSITORY | {"owner": owner}}), SECRET)
+    delivery = said("issues", LABELED | {"repository": REPOSITORY | {"owner": owner}})
     assert isinstance(delivery, Labelled)
     assert delivery.repo == Repo(owner="mona-cat_octo", name="sample")
 
@@ -108,7 +114,7 @@ def test_a_managed_user_may_own_a_repository() -> None:
 def test_a_comment_is_read_with_the_app_that_wrote_it() -> None:
     app = {"id": 4711, "client_id": "Iv1.abc", "slug": "patchwright", "name": "Patchwright"}
     payload = COMMENTED | {"comment": COMMENTED["comment"] | {"performed_via_github_app": app}}
-    assert verify(*signed("issue_comment", payload), SECRET) == CommentMade(
+    assert said("issue_comment", payload) == CommentMade(
         repo=Repo(owner="acme", name="sample"),
         repo_id=99,
         number=7,
@@ -134,7 +140,7 @@ def test_a_comment_is_read_with_the_app_that_wrote_it() -> None:
     ],
 )
 def test_what_we_do_not_know_is_ignored_and_no_error(event: str, payload: object, action: str) -> None:
-    assert verify(*signed(event, payload), SECRET) == Ignored(event=event, action=action)
+    assert said(event, payload) == Ignored(event=event, action=action)
 
 
 HEADERS, BODY = signed("issues", LABELED)
@@ -172,8 +178,8 @@ HEADERS, BODY = signed("issues", LABELED)
     ],
 )
 def test_a_delivery_without_proof_is_forged(headers: dict[str, str], body: bytes, secret: str) -> None:
-    with pytest.raises(Forged):
-        verify(headers, body, secret)
+    claimed = headers.get("x-hub-signature-256", "").encode(errors="replace")
+    assert not is_signed(body, claimed, secret.encode())
 
 
 @pytest.mark.parametrize(
@@ -203,17 +209,11 @@ def test_a_delivery_without_proof_is_forged(headers: dict[str, str], body: bytes
 )
 def test_a_signed_delivery_that_makes_no_sense_is_unreadable(payload: object) -> None:
     with pytest.raises(Unreadable):
-        verify(*signed("issues", payload), SECRET)
-
-
-def test_a_webhook_set_to_form_encoding_is_told_so() -> None:
-    headers, body = signed("issues", b"payload=%7B%7D")
-    with pytest.raises(Unreadable, match="content type to application/json"):
-        verify(headers | {"content-type": "application/x-www-form-urlencoded"}, body, SECRET)
+        said("issues", payload)
 
 
 def test_a_complaint_never_repeats_foreign_text() -> None:
     payload = LABELED | {"issue": {"number": "::set-output name=x::y", "updated_at": "x"}}
     with pytest.raises(Unreadable) as caught:
-        verify(*signed("issues", payload), SECRET)
+        said("issues", payload)
     assert str(caught.value) == "issue.number: Input should be a valid integer"
