@@ -96,7 +96,7 @@ def _serve(commands: Commands) -> None:
         default=None,
         help="look at GitHub every 30 s: works behind a firewall, without a webhook",
     )
-    _shared(command)
+    _shared(command, json="print an error that ends it as one JSON object too")
 
 
 def _work(commands: Commands) -> None:
@@ -112,7 +112,7 @@ def _work(commands: Commands) -> None:
         action="store_true",
         help="nobody else works on this Redis: what a killed worker left begins at once",
     )
-    _shared(command)
+    _shared(command, json="print an error that ends it as one JSON object too")
 
 
 def _action(commands: Commands) -> None:
@@ -215,7 +215,9 @@ def _probe(commands: Commands) -> None:
     command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
 
-def _shared(command: argparse.ArgumentParser) -> None:
+def _shared(
+    command: argparse.ArgumentParser, json: str = "print the outcome as one JSON object, nothing else"
+) -> None:
     group = command.add_argument_group("settings (they go before the environment and patchwright.toml)")
     group.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
     group.add_argument("--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint")
@@ -231,9 +233,7 @@ def _shared(command: argparse.ArgumentParser) -> None:
         "--timeout", type=int, metavar="SECONDS", help="seconds for the agent's work (default 3600)"
     )
     group.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
-    command.add_argument(
-        "--json", action="store_true", help="print the outcome as one JSON object, nothing else"
-    )
+    command.add_argument("--json", action="store_true", help=json)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
