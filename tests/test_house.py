@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("bot", "demo", "resolver", "runtime", "templates")
@@ -209,3 +210,13 @@ def is_there(name: str) -> bool:
 )
 def test_a_name_that_leads_nowhere_is_found(name: str, there: bool) -> None:
     assert is_there(name) == there
+
+
+def test_ci_runs_on_several_systems_with_an_engine_and_without_one() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    job = workflow["jobs"]["test"]
+    matrix = job["strategy"]["matrix"]
+    assert len(matrix["os"]) > 1 and len(matrix["python"]) > 2
+    assert {*matrix["engine"], *(extra["engine"] for extra in matrix["include"])} == {"docker", "none"}
+    assert job["steps"][-1]["run"] == "script/test"
+    assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads the key `on` as true
