@@ -166,15 +166,14 @@ async def soak(seconds: float, server_every: float, redis_every: float, *, recov
                 port = int(url_of(socket).rpartition(":")[2])
             hook = world.hook(f"http://127.0.0.1:{port}/webhook", SECRET)
             async with _server(data, url, port, world, app, recovers) as restart:
+                over = asyncio.Event()
                 killers = [
-                    asyncio.create_task(_again(server_every, lambda: _kill_server(told, restart))),
-                    asyncio.create_task(_again(redis_every, lambda: _kill_redis(told, data))),
+                    asyncio.create_task(_again(server_every, over, lambda: _kill_server(told, restart))),
+                    asyncio.create_task(_again(redis_every, over, lambda: _kill_redis(told, data))),
                 ]
                 await _deliver(world, hook, seconds, told)
-                for killer in killers:
-                    if not killer.cancel():
-                        killer.result()  # it could not kill
-                await asyncio.gather(*killers, return_exceptions=True)
+                over.set()
+                await asyncio.gather(*killers)
                 await _ended(url, told, AFTER_SECONDS if recovers else 10)
             for line in (data / "begun").read_text().splitlines():
                 job, _, at = line.partition(" ")
@@ -239,10 +238,15 @@ def _redis_of(data: Path) -> int:
     raise RuntimeError("there is no Redis to kill")
 
 
-async def _again(every: float, act: Callable[[], Awaitable[None]]) -> None:
+async def _again(every: float, over: asyncio.Event, act: Callable[[], Awaitable[None]]) -> None:
+    """Until it is over, and then to the end: a server that is being started again is needed."""
     while True:
-        await asyncio.sleep(every)
-        await act()
+        try:
+            async with asyncio.timeout(every):
+                await over.wait()
+            return
+        except TimeoutError:
+            await act()
 
 
 async def _deliver(world: World, hook: Hook, seconds: float, told: Soak) -> None:
