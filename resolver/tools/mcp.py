@@ -17,6 +17,7 @@ from resolver import prose
 from resolver.actions import Called, CallTool
 from resolver.errors import SettingsError
 from resolver.llm.model import ToolSpec
+from resolver.schemas import off
 from resolver.tools.mcp_server import McpServer
 from resolver.tools.mcp_way import Door, Outside
 from resolver.tools.tool import Tool
@@ -83,7 +84,7 @@ class McpTool:
         name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}_{offered.name}")[:64]
         text = clip(offered.description or offered.title or offered.name, MOST_SCHEMA)
         schema = offered.inputSchema if len(str(offered.inputSchema)) <= MOST_SCHEMA else {}
-        properties = schema.get("properties")
+        properties, required = schema.get("properties"), schema.get("required")
         self.spec = ToolSpec(
             name=name,
             description=prose.foreign_tool(text, server),
@@ -91,20 +92,14 @@ class McpTool:
                 **schema,
                 "type": "object",
                 "properties": properties if isinstance(properties, dict) else {},
+                "required": required if isinstance(required, list) else [],
             },
         )
 
     def parse(self, arguments: dict[str, Any]) -> CallTool:
-        from jsonschema import Draft202012Validator
-        from jsonschema.exceptions import SchemaError, best_match
-
-        try:
-            problem = best_match(Draft202012Validator(self._offered.inputSchema).iter_errors(arguments))
-        except (SchemaError, RecursionError):
-            problem = None  # a schema that is none: the server will say
-        if problem is not None:
-            where = ".".join(map(str, problem.absolute_path))
-            raise ValueError(f"`{where}`: {problem.message[:200]}" if where else problem.message[:200])
+        # A schema that is none lets everything pass: the server will say.
+        if problem := off(arguments, self._offered.inputSchema):
+            raise ValueError(problem)
         return CallTool(name=self.spec.name, arguments=arguments)
 
     async def answer(self, action: CallTool) -> Called | Failed:

@@ -27,6 +27,12 @@ def where() -> str:
 
 
 @server.tool()
+def count(to: int = 2) -> str:
+    """Count; nothing has to be said."""
+    return " ".join(map(str, range(1, to + 1)))
+
+
+@server.tool()
 def draw() -> Image:
     """Draw one pixel."""
     return Image(data=PIXEL, format="png")

@@ -68,6 +68,14 @@ async def test_a_server_that_dies_is_told_and_started_again_for_the_next_call(sa
         assert await call(tools, "numbers_add", a=1, b=1) == Called(text="2")
 
 
+async def test_a_wrong_call_of_a_tool_that_requires_nothing_is_told_its_shape(sandbox: Sandbox) -> None:
+    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
+        tools = Tools(found)
+        wrong = tools.parse(ToolCall(id="1", name="numbers_count", arguments='{"to": "x"}'))
+        assert isinstance(wrong, Malformed) and "- `to`: integer, 2 if left out." in wrong.problem
+        assert await call(tools, "numbers_count") == Called(text="1 2")
+
+
 async def test_what_a_server_prints_among_its_answers_is_passed_over(sandbox: Sandbox) -> None:
     async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
         assert await call(Tools(found), "numbers_chatter") == Called(text="said")
