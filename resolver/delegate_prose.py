@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from resolver.prose import render
+from resolver.quotation import visible
 
 if TYPE_CHECKING:
     from resolver.browsing_prompt import BrowsingPrompt  # it imports this module
+    from resolver.skills import Skill
     from runtime.observations import Page
 
 
@@ -52,11 +54,27 @@ def off_form(problem: str) -> str:
 
 
 def investigator_system(
-    root: str, scratch: str, kind: Literal["docker", "local"], steps: int, longest: int
+    root: str,
+    scratch: str,
+    kind: Literal["docker", "local"],
+    steps: int,
+    longest: int,
+    skill: Skill | None = None,
 ) -> str:
-    """An investigator's system prompt; `longest`: characters of a report."""
+    """An investigator's system prompt; `longest`: characters of a report; `skill`: what a micro agent is told."""
     values = {"root": root, "scratch": scratch, "kind": kind, "steps": steps, "longest": longest}
-    return render("prompts/investigator_system.md.j2", **values)
+    text = visible(skill.text)[0] if skill else ""
+    return render("prompts/investigator_system.md.j2", **values, skill=skill, text=text)
+
+
+def formed_report(longest: int) -> str:
+    """The description of the tool that a micro agent reports with; `longest`: characters of a report."""
+    return render("prompts/formed_report.md.j2", longest=longest).strip()
+
+
+def micro_agent(skill: Skill) -> str:
+    """The description of the tool that asks a micro agent."""
+    return render("prompts/micro_agent.md.j2", skill=skill).strip()
 
 
 def investigator_unfinished(detail: str, thought: str) -> str:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from resolver import rules
-from resolver.actions import Delegate, Reported
+from resolver.actions import Browse, Reported
 from resolver.agent import Agent
 from resolver.bench import Bench
 from resolver.circumstances import Connected
@@ -28,10 +28,11 @@ from resolver.skills import Skills
 from resolver.tools.delegate import Browsing
 from resolver.tools.guarded import Guarded, SelfRating
 from resolver.tools.handover import Handover
-from resolver.tools.investigate import NO_TOOLS, Investigating, report_tools
+from resolver.tools.investigate import NO_TOOLS, Investigating
 from resolver.tools.masked import Masked as MaskedTool
 from resolver.tools.mcp import mcp_tools
 from resolver.tools.mcp_way import Outside
+from resolver.tools.micro_agents import micro_agents
 from resolver.tools.own import own_tools
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.search import search_tools
@@ -65,11 +66,12 @@ async def outfit(
     bench: Bench,
     *,
     sandboxes: Sandboxes,
-    skills: Skills | None,
+    skills: Skills,
+    readable: bool,
     test_command: str | None,
     news: Callable[[], Awaitable[tuple[Told, ...]]],
 ) -> AsyncIterator[Outfit]:
-    """The agent of a run, as long as the context lasts. `skills`: those that it may read."""
+    """The agent of a run, as long as the context lasts. `readable`: it may read the skills."""
     lent, allowed, plugins = kit.lent(job.repo), limits(kit.settings), sandboxes.plugins
     seeing = Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log, allowed))
     sandbox = Masked(InTime(seeing, lambda: left(log.trajectory, kit.settings.timeout)), kit.secrets)
@@ -90,12 +92,14 @@ async def outfit(
         model=kit.model,
         sandboxes=sandboxes,
         send=lambda box: workspace.send(box, log.trajectory.checkpoint()),
-        equip=lambda box, own, share: investigator(kit, plugins, box, own, share, workspace.base),
+        equip=lambda box, own, share, reporting: investigator(
+            kit, plugins, box, own, share, reporting, workspace.base
+        ),
         steps=kit.settings.delegate_steps,
     )
 
     async def recover(call: Call) -> Reported | None:
-        by = investigating if isinstance(call.action, Delegate) else browsing
+        by = browsing if isinstance(call.action, Browse) else investigating
         return await by.recover(call)
 
     def left_out(line: str) -> None:
@@ -112,16 +116,18 @@ async def outfit(
             kit.settings,
             Rules(sandbox.root, sandbox.scratch),
         )
+        ours = (
+            *acting,
+            *(browsing.tools() if "browser" in plugins else ()),
+            *(investigating.tools() if kit.settings.delegate_steps else ()),
+            *(skill_tools(skills) if readable else ()),
+            *talk_tools(),
+        )
+        asked = skills.agents if kit.settings.delegate_steps else ()
         agent = Agent(
             model=kit.model,
             tools=Tools(
-                (
-                    *acting,
-                    *(browsing.tools() if "browser" in plugins else ()),
-                    *(investigating.tools() if kit.settings.delegate_steps else ()),
-                    *(skill_tools(skills) if skills else ()),
-                    *talk_tools(),
-                )
+                (*ours, *micro_agents(asked, investigating, [tool.spec.name for tool in ours])),
             ),
             limits=allowed,
             checkpoint=lambda: workspace.take_patch(sandbox),
@@ -149,7 +155,13 @@ async def accounted(outside: Outside, log: Log) -> AsyncIterator[None]:
 
 
 def investigator(
-    kit: Kit, plugins: Sequence[Plugin], box: Sandbox, log: Log, share: Limits, base: str
+    kit: Kit,
+    plugins: Sequence[Plugin],
+    box: Sandbox,
+    log: Log,
+    share: Limits,
+    reporting: Sequence[Tool],
+    base: str,
 ) -> Agent:
     """An agent that looks around in a sandbox of its own, and reports; no secret is lent to it."""
     sandbox = Masked(Seeing(box, senses(kit, log, share)), kit.secrets)
@@ -163,7 +175,7 @@ def investigator(
         tools=Tools(
             (
                 *guarded(looking, kit.settings, Rules(sandbox.root, sandbox.scratch)),
-                *report_tools(),
+                *reporting,
             )
         ),
         limits=share,

@@ -165,7 +165,8 @@ async def attempt(
             kit,
             bench,
             sandboxes=sandboxes,
-            skills=skills if told.readable else None,
+            skills=skills,
+            readable=told.readable,
             test_command=suite.command if suite else None,
             news=news,
         ) as made:

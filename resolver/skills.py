@@ -12,6 +12,7 @@ from typing import Literal
 import yaml
 
 from resolver.repository import SYMLINK, Found, Workspace
+from resolver.schemas import Form, form
 from runtime.frozen import Frozen
 
 MAX_BYTES = 100_000  # of one file; longer ones are no instructions
@@ -21,6 +22,8 @@ MAX_HOPS = 8  # symbolic links in a row; Linux follows 40
 MAX_TRIGGERS = 50  # of one skill
 MAX_TRIGGER = 100  # characters
 MAX_DESCRIPTION = 500  # characters; agentskills.io allows 1,024, and each is paid for in every run
+MAX_AGENTS = 10  # their schemas are paid for in every run too
+MAX_PROMPT = 20_000  # characters of what a micro agent is told
 
 ROOT = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules", "repo.md")
 """Files that are always read, in this order, however their names are capitalized."""
@@ -34,7 +37,11 @@ _NOT_OURS = re.compile(
     r"(?:.*/)?(?:node_modules|vendor|third_party|site-packages)/.*|.*/README\.md", re.IGNORECASE
 )
 
-Kind = Literal["always", "triggered", "listed", "nested"]
+_TOOL = re.compile(
+    r"[A-Za-z0-9_-]{1,60}"
+)  # with `ask_` before it, what every provider takes as a tool's name
+
+Kind = Literal["always", "triggered", "listed", "nested", "agent"]
 
 
 class Skill(Frozen):
@@ -44,13 +51,15 @@ class Skill(Frozen):
     path: str
     kind: Kind
     """always: shown in every run. triggered: shown when one of its keywords is in the thread. listed: named with
-    its description. nested: about one directory."""
+    its description. nested: about one directory. agent: what a micro agent is told, which is asked by a tool."""
     text: str
     """Without its front matter."""
     description: str = ""
     triggers: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     """Other paths of the same text."""
+    form: Form | None = None
+    """Of a micro agent."""
 
     @property
     def directory(self) -> str:
@@ -63,6 +72,11 @@ class Skills(Frozen):
     skills: tuple[Skill, ...] = ()
     problems: tuple[str, ...] = ()
     """What could not be read, and why, a line each."""
+
+    @property
+    def agents(self) -> tuple[Skill, ...]:
+        """Those that can be asked."""
+        return tuple(skill for skill in self.skills if skill.kind == "agent")
 
     def named(self, name: str) -> Skill | None:
         """By its name, its path, or another path of it."""
@@ -100,8 +114,8 @@ async def find_skills(workspace: Workspace) -> Skills:
         if text is not None and (reference := _only_refers(text, path, named)):
             text = None if reference in {skill.path for skill in skills} else text
         if text is not None:
-            skill, complaint = _skill(path, tuple(also), text, {skill.name for skill in skills})
-            skills.append(skill)
+            skill, complaint = _skill(path, tuple(also), text, skills)
+            skills += [skill] if skill else []
             problem = problem or complaint
         if problem:
             problems.append(f"{path} {problem}.")
@@ -161,7 +175,10 @@ def _only_refers(text: str, path: str, named: dict[str, list[str]]) -> str | Non
     return next((paths[0] for paths in named.values() if target in paths), None)
 
 
-def _skill(path: str, also: tuple[str, ...], text: str, taken: set[str]) -> tuple[Skill, str | None]:
+def _skill(
+    path: str, also: tuple[str, ...], text: str, before: Sequence[Skill]
+) -> tuple[Skill | None, str | None]:
+    """The skill of a file, and what is wrong with it; none: a micro agent that cannot be asked as it is."""
     head, body = _split(text)
     fields: dict[object, object] = {}
     problem = None
@@ -173,7 +190,7 @@ def _skill(path: str, also: tuple[str, ...], text: str, taken: set[str]) -> tupl
     triggers = _triggers(fields.get("triggers"))
     name = _word(fields.get("name")) or _name(path)
     skill = Skill(
-        name=path if name in taken else name,
+        name=path if name in {skill.name for skill in before} else name,
         path=path,
         kind="listed" if problem else _kind(path, triggers),
         text=body.strip("\n"),
@@ -181,7 +198,27 @@ def _skill(path: str, also: tuple[str, ...], text: str, taken: set[str]) -> tupl
         triggers=triggers,
         also=also,
     )
-    return skill, problem
+    if fields.get("agent") is not True:  # OpenHands' files name one of its agents there
+        return skill, problem
+    try:
+        return skill.model_copy(update={"kind": "agent", "form": _agent(skill, name, fields, before)}), None
+    except ValueError as exc:
+        return None, f"is no micro agent that can be asked ({exc}): left out"
+
+
+def _agent(skill: Skill, name: str, fields: dict[object, object], before: Sequence[Skill]) -> Form:
+    """What goes into a micro agent and what comes out of it. Raises ValueError that says what is wrong."""
+    if skill.name != name:
+        raise ValueError("another file has the same name")
+    if not _TOOL.fullmatch(name):
+        raise ValueError("its name holds more than up to 60 letters, digits, `_` and `-`")
+    if not skill.description or not skill.text:
+        raise ValueError("it has no description, or no text")
+    if len(skill.text) > MAX_PROMPT:
+        raise ValueError(f"its text is longer than {MAX_PROMPT:,} characters")
+    if sum(other.kind == "agent" for other in before) >= MAX_AGENTS:
+        raise ValueError(f"there are {MAX_AGENTS} others before it")
+    return form(fields)
 
 
 def _split(text: str) -> tuple[str | None, str]:

@@ -1,11 +1,12 @@
 """Letting several agents find things out at once: each in a sandbox, on a log and on a share of its own."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from resolver import delegate_prose
 from resolver.actions import Action, Delegate, Report, Reported, Result, Think
@@ -13,9 +14,11 @@ from resolver.agent import Agent, begin
 from resolver.domain import RunId, Spent
 from resolver.errors import WorkspaceError
 from resolver.events import Call, Ended, Trajectory
-from resolver.llm.model import Model
+from resolver.llm.model import Model, ToolSpec
 from resolver.log import Log
 from resolver.rules import Limits
+from resolver.schemas import Form, off
+from resolver.skills import Skill
 from resolver.tools.handover import Handover
 from resolver.tools.sandboxed import EDITS
 from resolver.tools.tool import ActionTool, Tool
@@ -42,8 +45,8 @@ class Investigating:
     sandboxes: Sandboxes
     send: Callable[[Sandbox], Awaitable[None]]
     """Puts the work tree there as it is now."""
-    equip: Callable[[Sandbox, Log, Limits], Agent]
-    """An investigator that works there, on this log, within these limits."""
+    equip: Callable[[Sandbox, Log, Limits, Sequence[Tool]], Agent]
+    """An investigator that works there, on this log, within these limits, and has these tools to report with."""
     steps: int = 20
     """Replies of the model for one question, at most."""
 
@@ -54,9 +57,12 @@ class Investigating:
         """What the investigators report, each on its question; an error only if none ever began. Raises as `ask`."""
         return await self.ask(action, action.tasks)
 
-    async def ask(self, action: Action, tasks: Sequence[str]) -> Reported | Failed:
+    async def ask(
+        self, action: Action, tasks: Sequence[str], skill: Skill | None = None
+    ) -> Reported | Failed:
         """What investigators report on these questions, for a call that is being answered; the seam for other tools.
 
+        `skill`: what all of them are told beyond that, and the form of their reports.
         A sandbox that fails is the end of that investigator, not of the others. Raises what a run raises beyond that:
         ModelRefused, LogError.
         """
@@ -73,7 +79,7 @@ class Investigating:
             try:
                 async with asyncio.TaskGroup() as group:
                     for run, log in begun:
-                        group.create_task(self._investigate(run, log, limits))
+                        group.create_task(self._investigate(run, log, limits, skill))
             except BaseExceptionGroup as errors:
                 raise errors.exceptions[0] from errors
             return together([report(run, log.trajectory) for run, log in begun])
@@ -83,15 +89,15 @@ class Investigating:
         reports = await self.handover.recover(call, has_reported, report)
         return together(reports) if reports else None
 
-    async def _investigate(self, run: RunId, log: Log, limits: Limits) -> None:
+    async def _investigate(self, run: RunId, log: Log, limits: Limits, skill: Skill | None) -> None:
         assigned = log.trajectory.assigned
         assert assigned is not None
         try:
             async with self.sandboxes.open(run) as sandbox:
                 await self.send(sandbox)
-                agent = self.equip(sandbox, log, limits)
+                agent = self.equip(sandbox, log, limits, report_tools(skill.form if skill else None))
                 system = delegate_prose.investigator_system(
-                    sandbox.root, sandbox.scratch, self.sandboxes.kind, limits.steps, MAX_REPORT
+                    sandbox.root, sandbox.scratch, self.sandboxes.kind, limits.steps, MAX_REPORT, skill
                 )
                 await begin(log, system, assigned.task, agent.tools)
                 await agent.run(log)
@@ -101,9 +107,32 @@ class Investigating:
                 await log.append(Ended(reason="error", detail=SANDBOX_FAILED))
 
 
-def report_tools() -> tuple[Tool, ...]:
-    """What an investigator has beside its sandbox: thinking, and the tool that ends its work."""
-    return (ActionTool(Think, _note), ActionTool(Report, _report))
+def report_tools(form: Form | None = None) -> tuple[Tool, ...]:
+    """What an investigator has beside its sandbox: thinking, and the tool that ends its work, in this form."""
+    return (ActionTool(Think, _note), FormedReport(form) if form else ActionTool(Report, _report))
+
+
+class FormedReport:
+    """A report whose fields are the tool's arguments: one that is off form is a malformed call, and never arrives."""
+
+    kind = "report"
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self.spec = ToolSpec(
+            name="report", description=delegate_prose.formed_report(MAX_REPORT), parameters=form.output
+        )
+
+    def parse(self, arguments: dict[str, Any]) -> Report:
+        if problem := off(arguments, self._form.output):
+            raise ValueError(problem)
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        if len(text) > MAX_REPORT:
+            raise ValueError(f"the report is {len(text):,} characters long; {MAX_REPORT:,} are the limit")
+        return Report(text=text)
+
+    async def answer(self, action: Report) -> Noted:
+        return await _report(action)
 
 
 async def _note(action: Think) -> Noted:

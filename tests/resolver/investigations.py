@@ -16,8 +16,10 @@ from resolver.llm.model import FromUser, Message, Reply, System, ToolSpec
 from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog, FileLogs, Log
 from resolver.rules import Limits
+from resolver.skills import Skill
 from resolver.tools.handover import Handover
-from resolver.tools.investigate import Investigating, report_tools
+from resolver.tools.investigate import Investigating
+from resolver.tools.micro_agents import micro_agents
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tool, Tools
@@ -95,6 +97,7 @@ async def asking(
     boxes: Boxes | None = None,
     limits: Limits | None = None,
     tools: Sequence[Tool] = (),
+    skills: Sequence[Skill] = (),
     **more: Any,
 ) -> AsyncIterator[SimpleNamespace]:
     """A run that can ask investigators, begun or to be continued: its `log`, its `agent`, what was `sent`."""
@@ -104,9 +107,9 @@ async def asking(
     async def send(box: Sandbox) -> None:
         sent.append(box)
 
-    def equip(box: Sandbox, own: Log, share: Limits) -> Agent:
+    def equip(box: Sandbox, own: Log, share: Limits, reporting: Sequence[Tool]) -> Agent:
         assert isinstance(box, Box)
-        working = Tools((*sandbox_tools(box), *report_tools()))
+        working = Tools((*sandbox_tools(box), *reporting))
         return Agent(minds, working, share, checkpoint=Box().patch, scratch=box.scratch)
 
     async with logs.open(RUN) as log:
@@ -120,7 +123,7 @@ async def asking(
         )
         agent = Agent(
             minds,
-            Tools((*investigating.tools(), *tools, *talk_tools())),
+            Tools((*investigating.tools(), *tools, *micro_agents(skills, investigating, ()), *talk_tools())),
             limits,
             checkpoint=Box().patch,
             scratch="/tmp/scratch",
