@@ -5,7 +5,7 @@ import logging
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from resolver.actions import Plan
@@ -81,10 +81,8 @@ class Narrator:
                     f"{event.job.repo}#{event.thread.number}: {event.thread.title}",
                     f"model {event.model}, {event.sandbox} sandbox",
                 ]
-            case Prepared(problem=str()):
-                return ["the repository's set-up was not done: its tests run without it"]
-            case Prepared(warm=warm):
-                return ["the repository's set-up was kept" if warm else "the repository's set-up is done"]
+            case Prepared() as event:
+                return list(_prepared(event))
             case Connected(visits=visits):
                 refused = [f"refused {each.host}: {WHY[each.refused]}" for each in visits if each.refused]
                 more = [f"and {len(refused) - MOST_HOSTS} more"] if len(refused) > MOST_HOSTS else []
@@ -137,6 +135,17 @@ class Narrator:
                 return []
             case _:
                 return []
+
+
+def _prepared(event: Prepared) -> Iterator[str]:
+    if (chosen := event.chosen) and chosen.problem:
+        yield f"the image for {chosen.language} could not be had: the usual one stands in"
+    elif chosen:
+        yield clip(f"the sandboxes for {chosen.language} are on {chosen.image}", WIDTH)
+    if event.problem is not None:
+        yield "the repository's set-up was not done: its tests run without it"
+    elif event.commands:
+        yield "the repository's set-up was kept" if event.warm else "the repository's set-up is done"
 
 
 def outcome_json(

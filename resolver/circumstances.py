@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from resolver.suites.kind import Language
 from runtime.egress import Visit
 from runtime.frozen import Frozen
 
@@ -27,11 +28,21 @@ class Configured(Frozen):
     """The repository's own."""
 
 
+class Chosen(Frozen):
+    """A base image that the operator names for a language."""
+
+    language: Language
+    image: str
+    problem: str | None = None
+    """Why it could not be had, so that the usual one stands in."""
+
+
 class Prepared(Frozen):
-    """The repository's own set-up was done, found done, or failed."""
+    """The repository's own set-up was done, found done, or failed; or another base image was chosen."""
 
     kind: Literal["prepared"] = "prepared"
     commands: tuple[str, ...]
+    """None where it needs no set-up."""
     warm: bool
     """An earlier run had done it."""
     seconds: float
@@ -39,6 +50,8 @@ class Prepared(Frozen):
     """Programs that the image lacks, so that their part was left out."""
     problem: str | None = None
     """Why the run goes on without it."""
+    chosen: Chosen | None = None
+    """None: it is the usual image."""
 
 
 class Connected(Frozen):

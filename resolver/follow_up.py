@@ -166,9 +166,10 @@ class _Tests:
 async def _tests(job: Job, workspace: Workspace, log: Log, kit: Kit) -> _Tests:
     config = repo_config(await workspace.rules.read(REPO_CONFIG_PATH))
     await configuration.record(log, kit, config)
+    suites = await find_suites(workspace.rules, config)
     return _Tests(
-        suites=await find_suites(workspace.rules, config),
-        sandboxes=await prepared(job, workspace, config, log, kit),
+        suites=suites,
+        sandboxes=await prepared(job, workspace, config, suites, log, kit),
         seconds=config.test_timeout or kit.settings.test_timeout,
         remembered=Baselines(kit.settings.data / "cache" / "baselines"),
     )

@@ -1,11 +1,13 @@
 """What is done for a run before the agent's first step: the repository's set-up, and the first message."""
 
 import asyncio
+import logging
+from collections.abc import Mapping
 
 from resolver import prose
 from resolver.attachments import Attached, directory
 from resolver.brief import brief
-from resolver.circumstances import Connected
+from resolver.circumstances import Chosen, Connected, Prepared
 from resolver.domain import Job, PullRequest, SuiteRun, Thread
 from resolver.events import Started
 from resolver.instructions import Instructions
@@ -15,12 +17,16 @@ from resolver.pull_seen import PullSeen
 from resolver.secrets import Secrets
 from resolver.settings import RepoConfig
 from resolver.setup import with_dependencies
-from resolver.suites.suite import Suite
+from resolver.suites.kind import Language
+from resolver.suites.suite import Suite, Suites
 from resolver.workspace import Workspace
 from runtime.actions import Execute
 from runtime.egress import Visit
+from runtime.errors import ImageUnavailable
 from runtime.observations import Executed
 from runtime.sandbox import Sandbox, Sandboxes
+
+logger = logging.getLogger(__name__)
 
 BASELINE_WAIT = 0.8  # seconds that the first message waits for the tests' result at base; they go on after it
 
@@ -39,23 +45,47 @@ def started(job: Job, thread: Thread, workspace: Workspace, source: str, branch:
     )
 
 
-async def prepared(job: Job, workspace: Workspace, config: RepoConfig, log: Log, kit: Kit) -> Sandboxes:
-    """Sandboxes in which the repository's own set-up has been done, if it has one that works."""
+async def prepared(
+    job: Job, workspace: Workspace, config: RepoConfig, suites: Suites, log: Log, kit: Kit
+) -> Sandboxes:
+    """Sandboxes on their language's image in which the repository's own set-up has been done, if one works."""
     assert log.trajectory.started is not None
+    sandboxes, chosen = await on_image(suites, kit.settings.images, kit.sandboxes)
     sandboxes, event, visits = await with_dependencies(
         workspace,
         config,
-        kit.sandboxes,
+        sandboxes,
         name=f"{job.id}-setup",
         source=_whose(log.trajectory.started),
         seconds=kit.settings.setup_timeout,
     )
-    if event is not None:
+    if chosen is not None and chosen.problem:
+        chosen = chosen.model_copy(update={"problem": kit.secrets.mask(chosen.problem)})
+    if event is not None or chosen is not None:
+        event = event or Prepared(commands=(), warm=True, seconds=0)
         problem = kit.secrets.mask(event.problem) if event.problem else None
-        await log.append(event.model_copy(update={"problem": problem}))
+        await log.append(event.model_copy(update={"problem": problem, "chosen": chosen}))
     if visits:
         await log.append(Connected(visits=masked_visits(visits, kit.secrets)))
     return sandboxes
+
+
+async def on_image(
+    suites: Suites, images: Mapping[Language, str], usual: Sandboxes
+) -> tuple[Sandboxes, Chosen | None]:
+    """Sandboxes on the image for the tests' language, or the usual ones where that cannot be had; and what was chosen.
+
+    Raises EngineUnavailable.
+    """
+    language = suites.likely.language if suites.likely else None
+    if language is None or (image := images.get(language)) is None:
+        return usual, None
+    try:
+        sandboxes = await usual.on(image)
+    except ImageUnavailable as exc:
+        logger.warning("image left out", extra={"image": image, "error": str(exc)[:500]})
+        return usual, Chosen(language=language, image=image, problem=str(exc))
+    return sandboxes, Chosen(language=language, image=image) if sandboxes is not usual else None
 
 
 def _whose(started: Started) -> str:

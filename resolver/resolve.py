@@ -147,7 +147,7 @@ async def attempt(
         return await tried(ending, verdict)  # killed after the proof
 
     await configuration.record(log, kit, config)
-    sandboxes = await prepared(job, workspace, config, log, kit)
+    sandboxes = await prepared(job, workspace, config, suites, log, kit)
 
     async def tests_at_base() -> SuiteRun | None:
         return await bases.begin(suite) if suite else None

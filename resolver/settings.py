@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 
@@ -17,7 +17,7 @@ from resolver.branches import checked, is_branch_name
 from resolver.errors import SettingsError
 from resolver.llm.settings import ModelSettings
 from resolver.server_settings import ServerSettings
-from resolver.suites.kind import Kind
+from resolver.suites.kind import Kind, Language
 from resolver.tools.mcp_server import McpServer
 from runtime.egress import Network, Upstream, is_host_pattern, network_of_mirrors
 from runtime.frozen import Frozen
@@ -53,6 +53,8 @@ class Settings(ModelSettings, ServerSettings):
     """auto: docker when an engine answers, else local for `resolve` on a path, refused for foreign text."""
     image: str = "debian:bookworm-slim"
     """Base image of the sandbox."""
+    images: dict[Language, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
+    """Base images in place of `image`, by what a repository's tests are written in. In the environment: as JSON."""
     memory_mb: int = Field(default=4096, ge=64)
     """Memory of a sandbox, MiB, swap included."""
     cpus: float = Field(default=2.0, gt=0)
@@ -174,10 +176,10 @@ class Settings(ModelSettings, ServerSettings):
     def _separated(cls, hosts: object) -> object:
         return tuple(hosts.replace(",", " ").split()) if isinstance(hosts, str) else hosts
 
-    @field_validator("mcp_servers", mode="before")
+    @field_validator("mcp_servers", "images", mode="before")
     @classmethod
-    def _from_json(cls, servers: object) -> object:
-        return json.loads(servers) if isinstance(servers, str) else servers
+    def _from_json(cls, table: object) -> object:
+        return json.loads(table) if isinstance(table, str) else table
 
     @field_validator("allow_hosts")
     @classmethod

@@ -186,7 +186,8 @@ class _Teller:
                 )
             case Prepared() as event:
                 lasted = "" if event.warm or event.problem else wording.duration(event.seconds)
-                return Item(id, "program", at, _prepared(event), bad=event.problem is not None, facts=lasted,
+                bad = event.problem is not None or bool(event.chosen and event.chosen.problem)
+                return Item(id, "program", at, _prepared(event), bad=bad, facts=lasted,
                             exhibits=self._setup(event))  # fmt: skip
             case Told(text=text, source="resume", by=str()):
                 return Item(
@@ -239,7 +240,13 @@ class _Teller:
     def _setup(self, event: Prepared) -> tuple[Exhibit, ...]:
         commands = (printed("commands", "\n".join(event.commands), self._limit),) if event.commands else ()
         problem = (words("", event.problem, self._limit),) if event.problem else ()
-        return (*commands, *problem)
+        chosen = event.chosen
+        image = (
+            (words(f"image for {chosen.language}", chosen.problem or chosen.image, self._limit),)
+            if chosen
+            else ()
+        )
+        return (*image, *commands, *problem)
 
 
 def _usage(usage: Usage) -> str:
@@ -260,4 +267,6 @@ def _settings(event: Configured) -> Iterator[str]:
 def _prepared(event: Prepared) -> str:
     if event.problem is not None:
         return "The repository's set-up was not done"
+    if not event.commands:
+        return "The sandboxes' image was chosen by language"
     return f"The repository's set-up was {'kept from an earlier run' if event.warm else 'done'}"

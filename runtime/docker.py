@@ -122,9 +122,14 @@ class DockerSandboxes:
             opened = await self._start(name, online=True, kept=False, root=True)
             async with self._using(name, opened):
                 await fill_layer(opened, tag, repository, fill)
-        derived = DockerSandboxes(self._spec, egress=self._egress, whose=self._whose, plugins=self.plugins)
-        derived._transport, derived._ready, derived._is_whole = self._transport, (engine, tag), False
-        return derived
+        return self._beginning_with(engine, tag, self.plugins)
+
+    async def on(self, image: str) -> "DockerSandboxes":
+        if image == self._spec.image:
+            return self
+        engine, _ = await self.prepare()
+        tag, plugins = await self._layer(engine, image)  # other runs need not wait while it is pulled
+        return self._beginning_with(engine, tag, plugins)
 
     async def contents(self) -> str | None:
         engine, tag = await self.prepare()
@@ -150,17 +155,7 @@ class DockerSandboxes:
                 engine = await Engine.connect(self._engine_url)
                 try:
                     await self._reaper.reap(engine)
-                    image, self.plugins = await ready_layer(
-                        engine,
-                        self._spec.image,
-                        ca_bundle=self._ca_bundle,
-                        package_index=self._package_index,
-                        plugins=self.plugins,
-                        progress=self._progress,
-                        notice=self._notice,
-                        logs=self._logs,
-                        proxy=self._proxy,
-                    )
+                    image, self.plugins = await self._layer(engine, self._spec.image)
                     self._ready = engine, image
                 except BaseException:
                     await engine.close()
@@ -174,6 +169,25 @@ class DockerSandboxes:
         """End what was started ahead, and let go of the engine. Other containers end with their own contexts."""
         await self._pool.close()
         await self._forget()
+
+    async def _layer(self, engine: Engine, base: str) -> tuple[str, tuple[Plugin, ...]]:
+        return await ready_layer(
+            engine,
+            base,
+            ca_bundle=self._ca_bundle,
+            package_index=self._package_index,
+            plugins=self.plugins,
+            progress=self._progress,
+            notice=self._notice,
+            logs=self._logs,
+            proxy=self._proxy,
+        )
+
+    def _beginning_with(self, engine: Engine, tag: str, plugins: tuple[Plugin, ...]) -> "DockerSandboxes":
+        """The same on another image, by the same engine."""
+        made = DockerSandboxes(self._spec, egress=self._egress, whose=self._whose, plugins=plugins)
+        made._transport, made._ready, made._is_whole = self._transport, (engine, tag), False
+        return made
 
     async def _forget(self) -> None:
         """Start anew with the next sandbox: the engine is let go, or another process has superseded our image."""

@@ -68,15 +68,11 @@ class Engine:
 
             try:
                 found = self._client.inspect_image(name)
-            except docker.errors.ImageNotFound:
+            except docker.errors.APIError as error:
+                if error.status_code not in (400, 404):  # 400: no image can have this name
+                    raise
                 return None
-            return Image(
-                str(found["Id"]),
-                tuple(found.get("RepoTags") or ()),
-                dict(found["Config"]["Labels"] or {}),
-                _seconds(found["Created"]),
-                int(found["Size"]),
-            )
+            return _image(found, found["Config"]["Labels"], _seconds(found["Created"]))
 
         return await _in_thread(find)
 
@@ -84,16 +80,8 @@ class Engine:
         """The local images of a repository, newest first; `label` as NAME or NAME=VALUE."""
         filters = {"label": label} if label else None
         found = await _in_thread(lambda: self._client.images(repository, filters=filters))
-        return [
-            Image(
-                str(each["Id"]),
-                tuple(each.get("RepoTags") or ()),
-                dict(each["Labels"] or {}),
-                float(each["Created"]),
-                int(each["Size"]),
-            )
-            for each in sorted(found, key=lambda each: -each["Created"])
-        ]
+        newest_first = sorted(found, key=lambda each: -each["Created"])
+        return [_image(each, each["Labels"], float(each["Created"])) for each in newest_first]
 
     async def remove_image(self, name: str) -> bool:
         """Remove a name, and the image with its last name. False: something still uses it, or it is gone."""
@@ -351,6 +339,11 @@ class Engine:
 def _seconds(created: str) -> float:
     """Seconds since 1970 of the engine's date, whose fractions have more digits than Python reads."""
     return datetime.fromisoformat(created[:19]).replace(tzinfo=UTC).timestamp()
+
+
+def _image(found: Mapping[str, Any], labels: Mapping[str, str] | None, created: float) -> "Image":
+    tags = tuple(found.get("RepoTags") or ())
+    return Image(str(found["Id"]), tags, dict(labels or {}), created, int(found["Size"]))
 
 
 def _absent(image: str, reason: object) -> str:

@@ -101,6 +101,12 @@ class Sandboxes(Protocol):
         other. Raises LayerRefused where nothing can be kept, SandboxError, and what `fill` raises.
         """
 
+    async def on(self, image: str) -> "Sandboxes":
+        """The same on another base image; these where a base image is nothing to them, or is that one.
+
+        Raises EngineUnavailable or ImageUnavailable.
+        """
+
     async def contents(self) -> str | None:
         """Names what a new sandbox begins with: equal names are equal contents. None: nobody can tell.
 

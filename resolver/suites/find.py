@@ -50,8 +50,10 @@ def suites_in(files: Sequence[str], texts: Mapping[str, str], config: RepoConfig
     """The same for a listing of files, and the contents of some."""
     first = (ConfiguredSuite(command=config.test_command),) if config.test_command else ()
     if given := (*first, *config.tests):
-        configured = tuple(_configured(each, files, texts) for each in given)
-        return Suites(all=configured, likely=configured[0])
+        likely, *others = (_configured(each, files, texts) for each in given)
+        if likely.language is None and (unasked := suites_in(files, texts, RepoConfig()).likely):
+            likely = likely.model_copy(update={"language": unasked.language})
+        return Suites(all=(likely, *others), likely=likely)
     said = _said(texts)
     names: dict[str, list[str]] = {}
     for path in files:
@@ -124,7 +126,8 @@ def _of_family(
     for directory, own in _shares(files, kept).items():
         part = Part(directory, own, _below(texts, directory), said.get(directory, ()))
         if suite := family.find(part):
-            yield part, suite.model_copy(update={"suffixes": family.suffixes})
+            language = suite.language or family.name
+            yield part, suite.model_copy(update={"suffixes": family.suffixes, "language": language})
 
 
 def _shares(files: Iterable[str], directories: Sequence[str]) -> dict[str, tuple[str, ...]]:

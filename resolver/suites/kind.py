@@ -1,4 +1,4 @@
-"""The test runners whose single outcomes can be had, by the names that a repository's file may use."""
+"""Test runners whose single outcomes can be had, and languages, by the names that configuration may use."""
 
 from typing import Literal
 
@@ -22,3 +22,23 @@ Kind = Literal[
 ]
 """tap: a runner that speaks the Test Anything Protocol. junit: the command writes a JUnit XML report to
 `$PATCHWRIGHT_REPORT`. none: the exit code alone speaks."""
+
+Language = Literal["python", "javascript", "go", "rust", "java", "ruby", "make"]
+"""make: what only a Makefile tests, whatever it is written in."""
+
+LANGUAGES: dict[Kind, Language] = {
+    "pytest": "python",
+    "unittest": "python",
+    "jest": "javascript",
+    "vitest": "javascript",
+    "mocha": "javascript",
+    "tape": "javascript",
+    "node": "javascript",
+    "go": "go",
+    "cargo": "rust",
+    "maven": "java",
+    "gradle": "java",
+    "rspec": "ruby",
+    "minitest": "ruby",
+}
+"""What a runner's tests are written in; the others are of any language."""

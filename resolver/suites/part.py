@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from resolver.suites.kind import Kind
+from resolver.suites.kind import LANGUAGES, Kind, Language
 from resolver.suites.suite import Suite
 
 MOST_CHARACTERS = 2_000  # of a command that is taken from a file
@@ -46,7 +46,8 @@ class Part:
         return tuple(path for path in self.files if pattern.fullmatch(path))
 
     def suite(self, command: str, kind: Kind, why: str) -> Suite:
-        return Suite(command=command, report=kind, why=why, directory=self.directory)
+        language = LANGUAGES.get(kind)
+        return Suite(command=command, report=kind, why=why, directory=self.directory, language=language)
 
     def said_by(self, *kinds: Kind) -> Said | None:
         return next((said for said in self.said if said.kind in kinds), None)
@@ -56,7 +57,7 @@ class Part:
 class Family:
     """A language's way to test."""
 
-    name: str
+    name: Language
     manifests: re.Pattern[str]
     """File names that make a directory a part of its own."""
     tests: re.Pattern[str]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from resolver.suites.command import selects
-from resolver.suites.kind import Kind
+from resolver.suites.kind import Kind, Language
 from runtime.frozen import Frozen
 
 
@@ -22,6 +22,8 @@ class Suite(Frozen):
     """Below the repository's root, such as `packages/a`; its tests' ids begin with it. Empty: the root."""
     suffixes: tuple[str, ...] = ()
     """The names' endings of the files that these tests are about, such as `.py`. Empty: all."""
+    language: Language | None = None
+    """None: nothing tells."""
 
     @property
     def typed(self) -> str:

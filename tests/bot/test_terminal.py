@@ -5,7 +5,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 from bot.terminal import LogLine, Narrator, folded, plain
-from resolver.circumstances import Connected, Prepared
+from resolver.circumstances import Chosen, Connected, Prepared
 from resolver.events import Call, Decided, Entry, Event, Observed
 from resolver.llm.model import Usage
 from resolver.secrets import MaskingFilter, Secrets
@@ -70,6 +70,18 @@ def test_a_log_line_tells_its_fields_and_no_secret() -> None:
     assert "try: 2" in first and "is wrong" in first
     assert trace[-1].startswith("ValueError: key ")
     assert "sk-secret" not in line
+
+
+def test_the_image_for_a_language_is_told_before_the_set_up() -> None:
+    missed = Chosen(language="go", image="golang:1", problem="no such image")
+    plain = Prepared(commands=(), warm=True, seconds=0, chosen=missed)
+    chosen = missed.model_copy(update={"problem": None})
+    lines = told(plain, plain.model_copy(update={"commands": ("make",), "chosen": chosen}))
+    assert [line[10:] for line in lines] == [
+        "the image for go could not be had: the usual one stands in",
+        "the sandboxes for go are on golang:1",
+        "the repository's set-up was kept",
+    ]
 
 
 def test_what_the_sandbox_was_refused_and_what_would_allow_it_are_told() -> None:

@@ -160,6 +160,7 @@ def test_a_workflow_s_working_directory_is_where_its_command_runs() -> None:
             why=".github/workflows/ci.yaml (step 1 of job a) runs it.",
             directory="web",
             suffixes=suites.all[0].suffixes,
+            language="javascript",
         ),
     )
 

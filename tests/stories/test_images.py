@@ -1,0 +1,73 @@
+"""A run on the image that the operator names for the language of its tests: agent, set-up and proof."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from demo.model import Turn
+from resolver.domain import Delivered
+from runtime.actions import RunShell
+from tests.runtime.kept_layers import remove_layers_of
+from tests.runtime.marked_images import MARK, marked_images
+from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
+
+pytestmark = pytest.mark.docker
+
+KEPT = "/opt/set-up-saw"
+FILES = {
+    "calc.py": CODE,
+    "tests/test_calc.py": TESTS
+    + f"\n\ndef test_the_image():\n    assert open('{MARK}').read() == open('{KEPT}').read() == 'python'\n",
+    ".github/patchwright.toml": f'setup = "cp {MARK} {KEPT}"\n',
+}
+
+
+@pytest.fixture
+async def sources() -> AsyncIterator[list[str]]:
+    """The repositories whose layers are removed in the end."""
+    sources: list[str] = []
+    yield sources
+    for source in sources:
+        await remove_layers_of(source)
+
+
+@pytest.mark.slow
+async def test_agent_set_up_and_proof_are_on_the_language_s_image(
+    a_scene: Callable[..., Scene], sources: list[str]
+) -> None:
+    scene = a_scene(files=FILES)
+    look = Turn("Where am I?", RunShell(command=f"echo made for $(cat {MARK})"))
+    await scene.will(look, Turn("Mend it.", FIX, NEW_TEST), Turn("Done.", DONE))
+    async with marked_images("python", "go") as images:
+        scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_IMAGES": json.dumps(images)}
+        outcome = await scene.resolve()
+        sources.append(scene.trajectory().started.source)
+    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed", outcome
+    before, after = outcome.verdict.before, outcome.verdict.after
+    assert before and after
+    assert [run.results["tests/test_calc.py::test_the_image"] for run in (before, after)] == ["passed"] * 2
+    assert "made for python" in str(scene.endpoint.requests[1]["messages"])
+    prepared = scene.trajectory().prepared
+    assert prepared and prepared.problem is None
+    assert prepared.chosen and (prepared.chosen.language, prepared.chosen.image) == (
+        "python",
+        images["python"],
+    )
+    assert f"docker sandbox on `{images['python']}`" in str(scene.pull.body)
+
+
+async def test_an_image_that_cannot_be_had_is_told_and_the_usual_one_stands_in(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene()
+    absent = {"python": "localhost:1/no/such:image"}
+    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_IMAGES": json.dumps(absent)}
+    await scene.will(Turn("Mend it.", FIX, NEW_TEST), Turn("Done.", DONE))
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed", outcome
+    body = " ".join(str(scene.pull.body).split())
+    assert "The image for python could not be had, and the usual one stood in" in body
+    assert "such:image is not here and cannot be pulled" in body
+    assert "sandbox on" not in body
+    assert "set-up has been run" not in str(scene.endpoint.requests[0]["messages"][1]["content"])
