@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from bot.desk import Desk, Mute, Speaker
@@ -26,6 +26,7 @@ from resolver.settings import Settings
 Watch = Callable[[Desk, str], Coroutine[Any, Any, None]]
 """Brings to a desk what no delivery told, in the name of this worker, until it is cancelled."""
 
+ASKED_TO_END, AGAIN_SECONDS = 10, 2.0  # how often a task is cancelled, and how long apart
 READY = "patchwright works"
 """Begins the line that says that jobs are taken."""
 
@@ -74,14 +75,24 @@ async def work(
             announce(f"{READY} as {name}")
             await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            await _end(tasks)
             for store in (desk, queue, inbox, presence):
                 await store.close()
-    if faults := [end for end in ends if isinstance(end, Exception)]:
-        raise faults[0]  # a fault of ours: let it be seen
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.result()  # a fault of ours: let it be seen
     return told.result()
+
+
+async def _end(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel them until they have ended: a client of Redis may swallow a cancellation while Redis dies as well."""
+    left = set(tasks)
+    for _ in range(ASKED_TO_END):
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
+        if not left:
+            return
 
 
 def _telling(handler: Handler, ended: Callable[[JobId, Result], Awaitable[None]] | None) -> Handler:
