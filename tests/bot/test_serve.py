@@ -223,6 +223,7 @@ async def test_a_worker_alone_needs_to_be_told_whose_it_is(short_tmp: Path) -> N
         await work(Settings(data=short_tmp), never, never)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_connections_that_fall_silent_are_closed(short_tmp: Path) -> None:
     post = b"POST /webhook HTTP/1.1\r\nhost: x\r\n"
     async with running(short_tmp) as server:

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
 
 from demo.loopback import Listening
 from demo.world import Repository, World
+from demo.world.asgi import Message, Receive, Send, fields, respond, whole_body
 
 Client = Callable[..., httpx.AsyncClient]
 
@@ -30,13 +29,12 @@ class Receiver:
 
 @pytest.fixture
 async def receiver(world: World) -> AsyncIterator[Receiver]:
-    kept, app = Receiver(), FastAPI()
+    kept = Receiver()
 
-    @app.post("/webhook")
-    async def take(request: Request) -> Response:
-        kept.seen.append((dict(request.headers), await request.body()))
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        kept.seen.append((fields(scope), await whole_body(receive)))
         kept.coming.put_nowait(kept.seen[-1][1])
-        return Response(status_code=kept.status)
+        await respond(send, kept.status, {}, b"")
 
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))

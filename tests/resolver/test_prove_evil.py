@@ -50,6 +50,8 @@ HIDING_HOOK = (
 SHADOW = (
     """
 import sysconfig
+
+pytestmark = pytest.mark.slow
 exec(compile(open(sysconfig.get_path("stdlib") + "/shlex.py").read(), "shlex", "exec"))
 """
     + FORGE.replace("shlex.split", "split").replace("shlex, ", "")

@@ -74,6 +74,7 @@ async def test_a_regression_is_told_before_the_whole_suite_is_run(proven, tmp_pa
         assert ran.read_text() == "x"  # at base, and not again
 
 
+@pytest.mark.slow
 async def test_the_whole_suite_has_the_last_word(proven) -> None:
     unnamed = "def test_it():\n    assert __import__('ca' 'lc').add(5, 0) == 5\n"
     async with proven({**REPOSITORY, "tests/test_other_2.py": unnamed}) as proof:
@@ -102,6 +103,7 @@ async def test_a_reproduction_that_still_fails_is_told_first(proven) -> None:
     assert verdict.after and "assert 1 == 3" in verdict.after.output
 
 
+@pytest.mark.slow
 async def test_an_agent_that_is_faster_than_the_suite_need_not_wait_for_it(proven) -> None:
     slow = "import time\n\n\ndef test_it():\n    time.sleep(30)\n"
     async with proven({**REPOSITORY, "tests/test_other_0.py": slow}) as proof:

@@ -31,6 +31,7 @@ async def test_a_suite_that_needs_what_is_not_there_fails_on_both_sides_and_is_c
     )
 
 
+@pytest.mark.slow
 async def test_what_failed_before_and_still_does_stands_in_nobody_s_way(proven) -> None:
     async with proven({"calc.py": BUG, "tests/test_calc.py": FAILING, "tests/test_net.py": NETWORK}) as proof:
         verdict = await proof.verdict({"calc.py": MENDED})
@@ -102,6 +103,7 @@ async def test_a_report_that_lies_or_bites_is_none(proven, report: str, said: st
     assert verdict.kind in ("regressed", "unproven") and said in verdict.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "harmless", "telling"),
     [
@@ -138,6 +140,7 @@ async def test_what_a_test_command_starts_is_as_at_base(proven) -> None:
     assert (mended.kind, faked.kind, faked.set_aside) == ("fixed", "unproven", ("script/check.sh",))
 
 
+@pytest.mark.slow
 async def test_what_a_patch_takes_from_tests_is_told(proven) -> None:
     tests = FAILING + "\n\ndef test_more():\n    assert one()\n    assert one() == 1\n"
     weaker = tests.replace("    assert one() == 1\n", "    pass\n", 1).replace(
@@ -158,6 +161,7 @@ async def test_what_a_patch_takes_from_tests_is_told(proven) -> None:
     assert verdict.missing == ("tests/test_calc.py::test_more", "tests/test_old.py::test_old")
 
 
+@pytest.mark.slow
 async def test_a_test_that_was_changed_with_the_code_is_shown_with_both_its_versions(proven) -> None:
     async with proven({"calc.py": BUG, "tests/test_calc.py": FAILING}) as proof:
         verdict = await proof.verdict(
@@ -172,6 +176,7 @@ async def test_a_test_that_was_changed_with_the_code_is_shown_with_both_its_vers
     )
 
 
+@pytest.mark.slow
 async def test_several_suites_are_judged_together(proven) -> None:
     a, b = (PYTEST.model_copy(update={"directory": name}) for name in ("a", "b"))
     files = {f"{name}/calc.py": BUG for name in "ab"} | {f"{name}/test_calc.py": FAILING for name in "ab"}

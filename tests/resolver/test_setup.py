@@ -27,6 +27,8 @@ from tests.resolver.repositories import Repository, changed, shell
 from tests.runtime.hosts import indexes
 from tests.runtime.kept_layers import remove_layers_of
 
+pytestmark = pytest.mark.slow
+
 PROJECT = '[project]\nname = "x"\nversion = "1"\n'
 JEST = '{"scripts": {"test": "jest"}}'
 YARN = '$(command -v yarn || echo "npx --yes yarn@1") install --frozen-lockfile'

@@ -260,6 +260,7 @@ def test_one_line_of_ten_megabytes_is_clipped_too() -> None:
     assert len(seen(run_of(*events))) < 300_000
 
 
+@pytest.mark.slow
 def test_a_run_of_hundreds_of_loud_steps_fits() -> None:
     hostile = ("<&'\"\u202e" * 2000 + "\n") * 6  # what grows most when it is made inert
     steps = (each for n in range(400) for each in step(str(n), RunShell(command=hostile), ran(hostile)))

@@ -58,6 +58,7 @@ def with_code(layer: Layer, comment: str) -> Layer:
     return Layer(layer.base, layer.base_id, layer.bundle, code=code)
 
 
+@pytest.mark.slow
 async def test_the_same_folder_is_reused_other_code_updates_and_another_base_is_built(
     engine: Engine, layer: Layer
 ) -> None:
@@ -87,6 +88,7 @@ async def test_updates_do_not_pile_up_for_ever(engine: Engine, layer: Layer) -> 
     assert await make(engine, with_code(layer, "one too many")) == "built"
 
 
+@pytest.mark.slow
 async def test_what_is_superseded_is_removed_and_what_is_used_stays(engine: Engine, layer: Layer) -> None:
     await make(engine, layer)
     second = with_code(layer, "second")

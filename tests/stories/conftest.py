@@ -225,7 +225,9 @@ async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
     """acme/calc with one issue, where a run's work is to be delivered; no agent works."""
     async with World() as world:
         repo = world.repository(
-            "acme/calc", {"calc.py": "def add(a, b):\n    return a - b\n"}, permissions={"maintainer": "write"}
+            "acme/calc",
+            {"calc.py": "def add(a, b):\n    return a - b\n"},
+            permissions={"maintainer": "write"},
         )
         app = world.app()
         world.install(app, repo)

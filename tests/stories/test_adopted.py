@@ -16,7 +16,7 @@ from runtime.reaper import RUN as LABEL
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.slow, pytest.mark.docker]
 REMEMBER = Turn("Remember.", RunShell(command="X=kept; cd tests; echo note > /tmp/note"))
 RECALL = RunShell(command="echo $X; pwd; cat /tmp/note; cd /workspace")
 

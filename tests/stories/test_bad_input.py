@@ -39,7 +39,7 @@ async def refused(scene: Scene, *arguments: str, code: int = 2) -> str:
 @pytest.mark.parametrize(
     "url",
     ["https://github.com/acme/calc/issues/1", "nonsense", "{server}/acme/calc",
-     "{server}/acme/calc/pull/1", "{server}/acme/calc/issues/0"],
+     "{server}/acme/calc/pulls/1", "{server}/acme/calc/issues/0"],
 )  # fmt: skip
 async def test_what_is_no_issue_of_this_forge_is_refused(scene: Scene, url: str) -> None:
     sentence = await refused(scene, "resolve", url.format(server=scene.world.server_url))
@@ -236,6 +236,7 @@ async def test_json_is_the_only_thing_on_standard_output(
     assert (code, json.loads(out)["outcome"]) == (2, "error")
 
 
+@pytest.mark.slow
 async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scene: Scene) -> None:
     await scene.will(*MENDED)
     url = f"{scene.world.server_url}/acme/calc/issues/1"

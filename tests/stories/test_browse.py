@@ -18,7 +18,7 @@ from runtime.actions import RunShell
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 PAGE = """<!doctype html><title>The ultimate answer</title>
 <p>Click the button to reveal the answer to life, the universe and everything.</p>

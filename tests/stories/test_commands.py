@@ -82,6 +82,7 @@ async def test_a_writers_stop_halts_the_run_within_seconds_and_keeps_its_work(sc
     assert scene.repo.pulls == ()
 
 
+@pytest.mark.slow
 async def test_a_word_in_between_reaches_the_agent_before_its_next_step_once(scene: Scene) -> None:
     asked = asyncio.Event()
     await scene.will(*MENDED, delay=1.0, on_request=when(0, asked))
@@ -115,6 +116,7 @@ async def test_a_word_in_between_reaches_the_agent_before_its_next_step_once(sce
     ]
 
 
+@pytest.mark.slow
 async def test_a_word_that_comes_too_late_becomes_work_of_its_own(scene: Scene) -> None:
     asked = asyncio.Event()
 
@@ -163,6 +165,7 @@ async def test_help_and_a_stop_of_nothing_are_answered_once_and_briefly(scene: S
     assert scene.runs == ()
 
 
+@pytest.mark.slow
 async def test_retry_begins_from_scratch_where_a_run_was_stopped(scene: Scene) -> None:
     asked = asyncio.Event()
     await scene.will(*waiting(scene), on_request=when(1, asked))

@@ -18,6 +18,8 @@ from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 from tests.stories.voices import heard
 
+pytestmark = pytest.mark.slow
+
 CALLERS, PROMISES = "Find every caller of add().", "What does double() promise?"
 ASK = Turn("Let others look.", Delegate(tasks=(CALLERS, PROMISES)))
 DOUBLED = "def doubled(a):\n    return add(a, a)\n"

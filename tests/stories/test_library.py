@@ -5,8 +5,12 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
+
+pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parents[2] / "docs" / "library.md"
 

@@ -10,6 +10,8 @@ from runtime.actions import RunShell
 from tests.stories.conftest import CODE, DONE, MENDED, RUN_TESTS, Scene
 from tests.stories.reviews import MUL, THREADS, asked, brief, done, proposed, said, told
 
+pytestmark = pytest.mark.slow
+
 HEAD_TEST = "from calc import double\n\n\ndef test_head():\n    assert double(2) == 4\n"
 BASE_TEST = "from calc import double\n\n\ndef test_base():\n    assert double(3) == 6\n"
 

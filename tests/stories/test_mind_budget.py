@@ -12,6 +12,8 @@ from runtime.observations import Ran
 from tests.stories.conftest import CODE, FIX, NEW_TEST, Scene
 from tests.stories.minds import PRICES, answers, events, proposed, says
 
+pytestmark = pytest.mark.slow
+
 
 def limit(scene: Scene, body: str) -> str:
     """How the run ended, by its log and by the pull request."""

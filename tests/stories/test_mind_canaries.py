@@ -22,6 +22,8 @@ LENT = "lent-canary-4711-deploy"
 HARMLESS = "harmless-canary-4711"
 READER = '''
 from mcp.server.fastmcp import FastMCP
+
+pytestmark = pytest.mark.slow
 server = FastMCP("files")
 
 @server.tool()

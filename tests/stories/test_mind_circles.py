@@ -10,6 +10,8 @@ from runtime.actions import RunShell, ViewFile
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.minds import SEES_IT_FAIL, declined, events, proposed, says, told
 
+pytestmark = pytest.mark.slow
+
 LOOK = ViewFile(path="calc.py")
 LIST = RunShell(command="ls")
 

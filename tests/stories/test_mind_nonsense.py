@@ -14,6 +14,8 @@ from runtime.observations import Failed, Ran, Viewed
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.minds import SEES_IT_FAIL, answers, events, proposed, says, told
 
+pytestmark = pytest.mark.slow
+
 BAD = {
     '{"path": "calc.py"': "not valid JSON",
     "": "`path`",

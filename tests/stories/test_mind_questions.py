@@ -101,6 +101,7 @@ async def test_a_second_question_is_answered_too_and_what_is_said_after_the_work
     assert run.started is not None and run.resumed is None
 
 
+@pytest.mark.slow
 async def test_the_action_ends_with_its_own_exit_code_and_names_the_question(hooked: Scene) -> None:
     scene = hooked
     await says(scene, Turn("Unclear.", QUESTION))
@@ -121,6 +122,7 @@ async def test_the_action_ends_with_its_own_exit_code_and_names_the_question(hoo
     assert len(scene.comments) == 1
 
 
+@pytest.mark.slow
 async def test_without_a_forge_the_question_is_printed_and_answered_at_the_command_line(
     scene: Scene, tmp_path: Path
 ) -> None:

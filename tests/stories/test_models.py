@@ -10,6 +10,8 @@ from resolver.events import Decided
 from runtime.actions import RunShell
 from tests.stories.conftest import MENDED, Scene
 
+pytestmark = pytest.mark.slow
+
 FAILS = RunShell(command='python3 -c "from calc import add; assert add(2, 3) == 5"')
 TURNS = (Turn("See it fail.", FAILS), *MENDED)
 NO_CREDIT = Fault(status=402, body='{"error": {"message": "Your account has no credit left."}}')

@@ -10,7 +10,7 @@ from resolver.domain import Delivered
 from runtime.actions import RunShell
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
 FETCH = "python3 -c \"import urllib.request as u; u.urlopen('https://{}/x', timeout=9)\""
 OFFLINE = TESTS + (

@@ -6,7 +6,7 @@ import pytest
 
 from tests.stories.conftest import CODE, MENDED, Scene
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
 
 async def test_a_server_that_polls_mends_what_was_labelled_before_it_began(scene: Scene) -> None:

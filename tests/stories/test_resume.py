@@ -66,6 +66,7 @@ async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
     assert traces.read_text() == "look\ntest\n"
 
 
+@pytest.mark.slow
 async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
     scene: Scene, repository: Path, tmp_path: Path
 ) -> None:

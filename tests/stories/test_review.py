@@ -107,6 +107,7 @@ async def test_the_first_message_has_the_whole_review_the_conversation_and_the_c
     assert said(pull) == [[], [f"Done in {pull.head.sha[:12]}. It negates."]]
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 async def test_whatever_order_its_deliveries_come_in_and_however_often_a_review_is_one_job(
     untested: Scene,
@@ -203,6 +204,7 @@ async def test_a_lost_response_makes_nothing_twice(untested: Scene) -> None:
     assert told(pull)
 
 
+@pytest.mark.slow
 async def test_work_that_was_handed_over_before_a_crash_is_not_handed_over_again(untested: Scene) -> None:
     scene = untested
     pull = proposed(scene)
@@ -252,6 +254,7 @@ async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(
     assert "A run of this program worked on this pull request." in brief(scene)
 
 
+@pytest.mark.slow
 async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Scene) -> None:
     scene = untested
     await scene.will(
@@ -265,6 +268,7 @@ async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Sce
     assert "What was done here before" not in brief(scene)
 
 
+@pytest.mark.slow
 async def test_the_command_line_works_on_the_open_threads_of_a_pull_request(untested: Scene) -> None:
     scene = untested
     pull = proposed(scene)
@@ -277,6 +281,7 @@ async def test_the_command_line_works_on_the_open_threads_of_a_pull_request(unte
     assert said(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
 
 
+@pytest.mark.slow
 async def test_a_question_on_a_pull_request_waits_for_its_answer_and_goes_on_with_it(untested: Scene) -> None:
     scene = untested
     pull = proposed(scene)

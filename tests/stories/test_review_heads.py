@@ -15,6 +15,8 @@ from tests.stories.minds import says
 from tests.stories.reviews import MUL, NEG, TEST_MUL, THREADS, WIP, asked, brief, done, proposed, said, told
 from tests.stories.test_salvage import NO_CREDIT, service
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def untested(a_scene: Callable[..., Scene]) -> Scene:

@@ -123,6 +123,7 @@ async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to
     assert scene.repo.pulls == ()
 
 
+@pytest.mark.slow
 async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scene) -> None:
     scene = hooked
     await broke_off(scene, Turn("Mend.", FIX))
@@ -140,6 +141,7 @@ async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scene
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
 
 
+@pytest.mark.slow
 async def test_doing_it_again_changes_nothing(hooked: Scene) -> None:
     await broke_off(hooked, Turn("Mend.", FIX))
     commit, comments = hooked.repo.bare.sha(BRANCH), hooked.comments
@@ -191,6 +193,7 @@ class Going:
             yield sandbox
 
 
+@pytest.mark.slow
 async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_work(hooked: Scene) -> None:
     scene = hooked
     engines: list[Going] = []
@@ -262,6 +265,7 @@ async def test_a_branch_that_cannot_be_made_does_not_keep_the_comment_away(hooke
     assert "comment `@agent resume`" in told
 
 
+@pytest.mark.slow
 async def test_at_a_limit_that_left_nothing_to_propose_resume_counts_anew(hooked: Scene) -> None:
     scene = hooked
     scene.environment["PATCHWRIGHT_MAX_STEPS"] = "2"

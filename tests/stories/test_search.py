@@ -1,5 +1,7 @@
 """Searching the code and the web in a whole run."""
 
+import pytest
+
 from demo.model import Turn
 from resolver.actions import Called, SearchWeb
 from runtime.actions import SearchCode
@@ -7,6 +9,8 @@ from runtime.observations import Viewed
 from tests.resolver.search_apis import EXA, Api, served
 from tests.stories.conftest import MENDED, Scene
 from tests.stories.minds import SEES_IT_FAIL, answers, proposed, says
+
+pytestmark = pytest.mark.slow
 
 KEY = "canary-of-the-search-4711"
 

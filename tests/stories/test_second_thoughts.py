@@ -9,6 +9,8 @@ from runtime.actions import ReplaceText
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.minds import SEES_IT_FAIL, says
 
+pytestmark = pytest.mark.slow
+
 ELSEWHERE = ReplaceText(path="calc.py", old="a * 2", new="2 * a")
 BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
 REJECT = Turn("REJECT\ncalc.py:2 has no test: add(2, 3) is never called.")

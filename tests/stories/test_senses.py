@@ -14,6 +14,8 @@ from runtime.observations import RanPython, Viewed
 from tests.runtime import papers
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
 
+pytestmark = pytest.mark.slow
+
 SEEN = "The screenshot shows add(2, 3) = -1 in red."
 
 

@@ -10,6 +10,8 @@ from tests.runtime.hosts import indexes
 from tests.runtime.kept_layers import remove_layers_of
 from tests.stories.conftest import CODE, DONE, MENDED, TESTS, Scene
 
+pytestmark = pytest.mark.slow
+
 NEEDS = {
     "calc.py": f"import wcwidth\n\n\n{CODE}",
     "tests/test_calc.py": TESTS,

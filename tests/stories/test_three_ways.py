@@ -11,6 +11,8 @@ from resolver.events import Decided
 from runtime.actions import RunPython, RunShell
 from tests.stories.conftest import CODE, DONE, MENDED, Scene, written
 
+pytestmark = pytest.mark.slow
+
 Told = tuple[list[str], list[Any], bytes]
 
 

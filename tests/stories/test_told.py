@@ -16,6 +16,8 @@ from runtime.observations import Picture, Ran, Viewed
 from tests.bot.test_attachments import png
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, TESTS, Scene
 
+pytestmark = pytest.mark.slow
+
 SIGNS = "---\nname: signs\ntriggers: [gives]\n---\nCheck negative numbers too.\n"
 RELEASE = "---\nname: release\ndescription: How a change is announced.\n---\nAdd a line to NEWS.\n"
 

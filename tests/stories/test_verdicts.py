@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from demo.model import Turn
 from resolver.domain import Asked, Commented, Delivered, Refused
 from resolver.events import Told
@@ -28,6 +30,7 @@ async def test_a_proven_fix_becomes_a_ready_pull_request_with_its_table(scene: S
     assert comment.startswith("I opened pull request #2.")
 
 
+@pytest.mark.slow
 async def test_the_default_branch_may_have_any_name(scene: Scene) -> None:
     scene.repo.bare.git("branch", "--move", "main", "release/trunk")
     scene.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/release/trunk")
@@ -123,6 +126,7 @@ async def test_a_change_to_a_workflow_is_left_out_and_the_rest_is_proven_and_pro
     assert "- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in str(scene.pull.body)
 
 
+@pytest.mark.slow
 async def test_a_change_that_needs_what_is_left_out_is_judged_without_it(scene: Scene) -> None:
     # With the file that maintainers alone may change, the new test would pass.
     reads = "import pathlib\n\n\ndef test_ci():\n    assert 'push' in pathlib.Path('.gitlab-ci.yml').read_text()\n"
@@ -193,6 +197,7 @@ async def test_binary_and_foreign_files_go_through_unharmed(a_scene: Callable[..
     assert scene.repo.bare.read(head, "läse mich.txt") == odd["läse mich.txt"]
 
 
+@pytest.mark.slow
 async def test_an_earlier_runs_branch_is_never_overwritten(scene: Scene) -> None:
     taken = scene.repo.commit("patchwright/issue-1", {"calc.py": "# somebody's work\n"})
     await scene.will(*MENDED)

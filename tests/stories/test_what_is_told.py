@@ -14,6 +14,8 @@ from runtime.actions import ReplaceText, RunShell
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene, written
 from tests.stories.minds import PRICES, says
 
+pytestmark = pytest.mark.slow
+
 BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
 BOAST = Finish(cause="add() subtracted.", change="It adds.", checked="All 214 tests pass, I ran them twice.")
 
