@@ -21,13 +21,13 @@ NO_SKIP = os.environ.get("PATCHWRIGHT_NO_SKIP", "") not in ("", "0")
 # On a closed network an image cannot be built without these two.
 KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX")
 
-# script/regenerate asks the model that the outer shell names, if it names one.
-RENEWING = bool(os.environ.get("PATCHWRIGHT_REGENERATE"))
+# script/regenerate and script/test-models ask the model that the outer shell names.
+ASKING = bool(os.environ.get("PATCHWRIGHT_REGENERATE") or os.environ.get("PATCHWRIGHT_TEST_MODELS"))
 
 
 def _is_ours_to_set(name: str) -> bool:
     """Whether a test alone may give this variable a value: the outer shell's would change what is tested."""
-    if name in KEPT or RENEWING:
+    if name in KEPT or ASKING:
         return False
     return (
         name.startswith(("PATCHWRIGHT_", "GITHUB_"))

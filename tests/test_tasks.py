@@ -158,7 +158,11 @@ async def test_a_sandbox_that_does_nothing_is_seen(room: Room, typos: Path) -> N
 @pytest.mark.llm
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 async def test_a_real_model_comes_to_the_golden_tree(room: Room, task: Path) -> None:
-    given = {name.removeprefix("PATCHWRIGHT_"): os.environ[name] for name in os.environ if "_MODEL" in name}
+    given = {
+        name.removeprefix("PATCHWRIGHT_"): os.environ[name]
+        for name in os.environ
+        if name.startswith("PATCHWRIGHT_MODEL")
+    }
     if "MODEL" not in given:
         pytest.skip("PATCHWRIGHT_MODEL names no model: see script/test-models")
     capped = {"MAX_USD": "0.50", "MAX_STEPS": "20", "TIMEOUT": "300"}
