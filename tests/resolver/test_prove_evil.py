@@ -9,6 +9,8 @@ from resolver.domain import Patch
 from resolver.suites.suite import Suite
 from tests.resolver.proofs import BUG, FAILING, MENDED, PYTEST, Proof
 
+pytestmark = pytest.mark.slow
+
 TRACE = BUG + "# mended\n"
 """A change to the code that mends nothing, and by which the tricks know that the patch is there."""
 HIDE = """
@@ -50,8 +52,6 @@ HIDING_HOOK = (
 SHADOW = (
     """
 import sysconfig
-
-pytestmark = pytest.mark.slow
 exec(compile(open(sysconfig.get_path("stdlib") + "/shlex.py").read(), "shlex", "exec"))
 """
     + FORGE.replace("shlex.split", "split").replace("shlex, ", "")

@@ -18,12 +18,12 @@ from tests.stories.conftest import CODE, DONE, FIX, KEY, NEW_TEST, Scene
 from tests.stories.minds import says
 from tests.stories.test_canaries import everywhere, spellings
 
+pytestmark = pytest.mark.slow
+
 LENT = "lent-canary-4711-deploy"
 HARMLESS = "harmless-canary-4711"
 READER = '''
 from mcp.server.fastmcp import FastMCP
-
-pytestmark = pytest.mark.slow
 server = FastMCP("files")
 
 @server.tool()
