@@ -173,6 +173,19 @@ def test_many_names_are_folded_and_few_are_not() -> None:
     )
 
 
+def test_a_mend_that_only_an_exit_code_shows_is_not_counted_in_tests() -> None:
+    thread = Issue(
+        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
+    )
+    story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
+    before = SuiteRun(command="make test", results={}, exit_code=2, seconds=1, output="")
+    after = before.model_copy(update={"exit_code": 0})
+    reason = "The test command failed without the patch and passed with it, as a whole."
+    verdict = Verdict(kind="fixed", reason=reason, before=before, after=after)
+    body = prose.pull_body(thread, verdict, story, ("a.c",), ())
+    assert body.startswith(f"**Fixed:** {reason}\n") and "| exit code | 2 | 0 |" in body
+
+
 def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
     thread = Issue(
         number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
