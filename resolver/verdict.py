@@ -213,7 +213,8 @@ def _of_brought(
     waver = {test for test in failed if result_of(again, test) in ("passed", "skipped")}
     shown: tuple[str, ...] = ()
     if brought.before is not None and not brought.before.problem and not brought.after.problem:
-        shown = mended(brought.before, brought.after)
+        own = _own_failing(before, brought)
+        shown = tuple(test for test in mended(brought.before, brought.after) if test not in own)
         sure = brought.before_again or brought.before
         waver |= {test for test in shown if result_of(sure, test) == "passed"}
         waver |= {test for test in shown if result_of(again, test) in BAD}
@@ -235,7 +236,18 @@ def _with_brought(evidence: Evidence) -> SuiteRun:
     output = (
         after.output if broken(evidence.before, after) or not brought.after.failed else brought.after.output
     )
-    return after.model_copy(update={"results": {**own, **brought.after.results}, "output": output})
+    failing = _own_failing(evidence.before, brought)
+    theirs = {test: result for test, result in brought.after.results.items() if test not in failing}
+    return after.model_copy(update={"results": {**own, **theirs}, "output": output})
+
+
+def _own_failing(before: SuiteRun, brought: Brought) -> frozenset[str]:
+    """The repository's own tests that failed: where all run together, the patch's could make them pass."""
+    return frozenset(
+        test
+        for test, result in before.results.items()
+        if result in BAD and "::" in test and file_of(test) not in brought.files
+    )
 
 
 def _by_exit_code(evidence: Evidence) -> tuple[VerdictKind, str]:

@@ -107,6 +107,17 @@ def test_the_tests_that_a_patch_brings_are_judged_on_both_codes(
     )
 
 
+def test_what_the_patch_s_tests_say_of_the_repository_s_own_counts_for_nothing() -> None:
+    together = Brought(frozenset({"new.py"}), False, run(".."), before=run(".F"))
+    verdict = judge(PATCH, Evidence(run(".F"), run(".F"), brought=together))
+    assert (verdict.kind, verdict.newly_passing) == ("unproven", ())
+    assert verdict.after and verdict.after.results == run(".F").results
+    changed = Brought(frozenset({"t.py"}), False, run(".."), before=run(".F"))
+    assert judge(PATCH, Evidence(run(".F"), run(".F"), brought=changed)).newly_passing == named("b")
+    mends = judge(PATCH, Evidence(run(".F"), run(".."), brought=together))
+    assert (mends.kind, mends.newly_passing) == ("fixed", named("b"))
+
+
 def test_a_test_that_the_patch_changes_and_that_fails_as_it_was_is_no_fix_and_no_regression() -> None:
     failing = run("F.")
     verdict = judge(PATCH, Evidence(run(".F"), failing, again=failing, delivered=run("..")))

@@ -43,6 +43,28 @@ async def test_the_tests_that_failed_cannot_be_taken_away(proven: Proven, sample
     assert verdict.kind == "unproven" and not verdict.newly_passing, verdict
 
 
+async def test_a_new_test_that_makes_another_pass_from_its_place_beside_it_shows_no_mend(
+    proven: Proven,
+) -> None:
+    # mocha runs all files in one process, and none of them alone.
+    sample = SAMPLES["mocha"]
+    skip_without(*sample.needs)
+    evil = (
+        "const calc = require('../calc.js');\nconst { readFileSync } = require('node:fs');\n"
+        "const there = readFileSync(require.resolve('../calc.js'), 'utf8').includes('mended');\n"
+        "if (there) calc.add = (a, b) => a + b;\nit('new', () => {});\n"
+    )
+    files = {"calc.js": sample.files["calc.js"] + "// mended\n", "test/a_new.js": evil}
+    async with proven(sample.files) as proof:
+        suite = (await find_suites(proof.workspace, RepoConfig())).likely
+        assert suite is not None
+        verdict = await proof.verdict({**files}, suite, seconds=120)
+        fooled = await proof.run(suite, await proof.patch({**files}), seconds=120)
+    assert (verdict.kind, verdict.newly_passing) == ("unproven", ()), verdict.reason
+    assert verdict.after and verdict.after.results[sample.bad] == "failed"
+    assert fooled.results[sample.bad] == "passed", "the trick works on others"
+
+
 _SUB = "exports.sub = (a, b) => a - b;\n"
 _TAKES = "const { sub } = require('../sub');\n"
 _EQUAL = "require('node:assert').equal(sub(3, 1), 2);"
