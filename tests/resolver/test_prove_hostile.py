@@ -1,5 +1,7 @@
 """Repositories and patches that make a proof hard: each gets an honest verdict, and a sentence that says why."""
 
+from pathlib import Path
+
 import pytest
 
 from resolver.baseline import Bases
@@ -57,17 +59,29 @@ async def test_a_test_that_passes_by_chance_is_no_mend(proven, tmp_path) -> None
 
 
 @pytest.mark.slow
-async def test_a_suite_that_never_ends_is_untested_and_nothing_of_it_is_left(proven) -> None:
+async def test_a_suite_that_never_ends_is_untested_and_nothing_of_it_is_left(proven, tmp_path) -> None:
+    begun = tmp_path / "begun"
     forks = (
         "import subprocess, time\n\n\ndef test_it():\n    for _ in range(20):\n"
-        "        subprocess.Popen(['sleep', '300'])\n    time.sleep(300)\n"
+        f"        print(subprocess.Popen(['sleep', '300']).pid, file=open({str(begun)!r}, 'a'))\n"
+        "    time.sleep(300)\n"
     )
     async with proven({"calc.py": BUG, "tests/test_forks.py": forks}) as proof:
-        verdict = await proof.verdict({"calc.py": MENDED}, seconds=3)
+        verdict = await proof.verdict({"calc.py": MENDED}, seconds=5)
     assert (verdict.kind, verdict.reason) == (
         "untested",
-        "The tests could not be run, with the patch or without it: they did not end within 3 s and were killed.",
+        "The tests could not be run, with the patch or without it: they did not end within 5 s and were killed.",
     )
+    numbers = begun.read_text().split()
+    assert numbers
+    assert not [number for number in numbers if _sleeps(number)]
+
+
+def _sleeps(number: str) -> bool:
+    try:
+        return Path(f"/proc/{number}/cmdline").read_bytes() == b"sleep\x00300\x00"
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.slow
