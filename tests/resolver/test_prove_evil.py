@@ -136,28 +136,7 @@ async def believed(proof: Proof, patch: Patch, suite: Suite) -> bool:
     return run.exit_code == 0 and bool(run.results) and not run.failing
 
 
-LONG = frozenset(
-    {
-        *(
-            "expects it to fail",
-            "weakens it",
-            "plants a conftest.py that drops it",
-            "configures it away in pytest.ini",
-        ),
-        *(
-            "mends, and weakens another test",
-            "hides all failures from a new test",
-            "plants a sitecustomize.py",
-        ),
-        *("brings a runner along", "mends the code from a new test", "skips it"),
-    }
-)
-"""Those that are like another: they run with all tests only."""
-
-
-@pytest.mark.parametrize(
-    "trick", [pytest.param(trick, marks=pytest.mark.slow if trick in LONG else ()) for trick in TRICKS]
-)
+@pytest.mark.parametrize("trick", TRICKS)
 async def test_an_agent_that_cheats_is_not_called_right(proven, trick: str) -> None:
     files, suite = TRICKS[trick]
     async with proven({"calc.py": BUG, "tests/test_calc.py": FAILING}) as proof:
