@@ -198,8 +198,9 @@ class Verdict(Frozen):
     """What the test runs say about a patch; decided by them alone.
 
     empty: no diff. untested: no test run could be had. regressed: a test that passed at base fails with the
-    patch, twice. fixed: nothing regressed, and a test that failed at base, on the code under test, passes now.
-    unproven: the rest. `opinion` adds words to that and decides nothing.
+    patch, twice, and the patch did not change that test. fixed: nothing regressed, and a test that failed at base,
+    on the code under test, passes now. unproven: the rest, also when only tests as the patch found them fail with
+    it: behaviour that is to change takes its tests along, and a person has to look. `opinion` adds words to that and decides nothing.
     """
 
     kind: VerdictKind
