@@ -200,7 +200,8 @@ class Verdict(Frozen):
     empty: no diff. untested: no test run could be had. regressed: a test that passed at base fails with the
     patch, twice, and the patch did not change that test. fixed: nothing regressed, and a test that failed at base,
     on the code under test, passes now. unproven: the rest, also when only tests as the patch found them fail with
-    it: behaviour that is to change takes its tests along, and a person has to look. `opinion` adds words to that and decides nothing.
+    it: behaviour that is to change takes its tests along, and a person has to look. `opinion` adds words to that
+    and decides nothing.
     """
 
     kind: VerdictKind
