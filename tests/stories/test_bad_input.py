@@ -88,8 +88,11 @@ async def test_a_token_without_rights_proposes_nothing(scene: Scene) -> None:
     scene.environment["GITHUB_TOKEN"] = "ghp_unknown"
     assert "GITHUB_TOKEN" in await refused(scene, "resolve", url)
     scene.environment["GITHUB_TOKEN"] = scene.world.token("stranger")
-    await refused(scene, "resolve", url)
-    assert (scene.repo.branches, scene.repo.pulls, scene.comments) == (("main",), (), [])
+    left, out, _ = await scene.command("resolve", url)
+    assert (left, out.splitlines()[0][:16]) == (3, "no pull request:")
+    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
+    (comment,) = scene.comments  # that anybody may write: no branch took the work, and it is not lost
+    assert "+    return a + b" in comment
 
 
 async def test_a_password_in_a_url_is_not_repeated(scene: Scene) -> None:
