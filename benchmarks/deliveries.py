@@ -234,9 +234,8 @@ async def _kill_redis(told: Soak, data: Path) -> None:
 def _redis_of(data: Path) -> int | None:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            words = path.read_bytes()
-            program = words.partition(b" ")[0].partition(b"\0")[0]  # Redis shows its socket behind its name
-            if program.endswith(b"redis-server") and os.fsencode(data / "redis") in words:
+            program = (path.parent / "exe").readlink().name
+            if program == "redis-server" and os.fsencode(data / "redis") in path.read_bytes():
                 return int(path.parent.name)
     return None
 
