@@ -31,10 +31,8 @@ from resolver.settings import Settings
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 40.0  # for what runs to be cancelled and put away
-FIRST_PAUSE, LONGEST_PAUSE = (
-    1.0,
-    60.0,
-)  # seconds before a worker that died is started again; doubled each time
+# Seconds before a worker that died is started again; doubled each time.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 STEADY_SECONDS = 60.0  # a worker that lived so long did not die of its start
 
 

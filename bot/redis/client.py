@@ -41,3 +41,12 @@ def redis_errors() -> Iterator[None]:
         yield
     except (RedisError, OSError) as exc:
         raise QueueDown(f"Redis does not answer: {type(exc).__name__}") from exc
+
+
+async def answers(redis: Redis) -> bool:
+    """Whether something could be stored there now; never raises."""
+    try:
+        with redis_errors():
+            return bool(await redis.ping())
+    except QueueDown:
+        return False

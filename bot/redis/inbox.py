@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from bot.errors import QueueDown
-from bot.redis.client import redis_client, redis_errors
+from bot.redis.client import answers, redis_client, redis_errors
 from runtime.frozen import Frozen
 
 STREAM = "patchwright:inbox"
@@ -114,11 +114,7 @@ class Inbox:
 
     async def healthy(self) -> bool:
         """Whether a delivery could be stored now; never raises."""
-        try:
-            with redis_errors():
-                return bool(await self._redis.ping())
-        except QueueDown:
-            return False
+        return await answers(self._redis)
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)

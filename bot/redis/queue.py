@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from bot.errors import QueueDown
 from bot.jobs import STOPPED, Again, Cancelled, Handler, Record, Result, ending, in_order, thread_of
-from bot.redis.client import redis_errors, redis_pool
+from bot.redis.client import answers, redis_errors, redis_pool
 from resolver.domain import Job, JobId, Repo
 
 log = logging.getLogger(__name__)
@@ -134,11 +134,7 @@ class ArqQueue:
         return dict(states), max(0.0, time.time() - due - ahead)
 
     async def healthy(self) -> bool:
-        try:
-            with redis_errors():
-                return bool(await self._redis.ping())
-        except QueueDown:
-            return False
+        return await answers(self._redis)
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
