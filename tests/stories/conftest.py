@@ -26,6 +26,7 @@ from resolver.forge import Masked
 from resolver.log import FileLogs
 from resolver.resolve import resolve
 from runtime.actions import ReplaceText, RunShell
+from tests.runtime.kept_layers import remove_layers_of
 from tests.stories.parcels import Depot
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
@@ -174,6 +175,15 @@ def written(delivery: Delivery) -> dict[str, object]:
 def for_images() -> dict[str, str]:
     """What an image build needs on a closed network."""
     return dict(compose.only(os.environ, compose.FOR_IMAGES))
+
+
+@pytest.fixture
+async def sources() -> AsyncIterator[list[str]]:
+    """The repositories whose layers are removed in the end."""
+    sources: list[str] = []
+    yield sources
+    for source in sources:
+        await remove_layers_of(source)
 
 
 @pytest.fixture

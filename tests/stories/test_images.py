@@ -1,14 +1,13 @@
 """A run on the image that the operator names for the language of its tests: agent, set-up and proof."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
 from demo.model import Turn
 from resolver.domain import Delivered
 from runtime.actions import RunShell
-from tests.runtime.kept_layers import remove_layers_of
 from tests.runtime.marked_images import MARK, marked_images
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
 
@@ -21,15 +20,6 @@ FILES = {
     + f"\n\ndef test_the_image():\n    assert open('{MARK}').read() == open('{KEPT}').read() == 'python'\n",
     ".github/patchwright.toml": f'setup = "cp {MARK} {KEPT}"\n',
 }
-
-
-@pytest.fixture
-async def sources() -> AsyncIterator[list[str]]:
-    """The repositories whose layers are removed in the end."""
-    sources: list[str] = []
-    yield sources
-    for source in sources:
-        await remove_layers_of(source)
 
 
 @pytest.mark.slow

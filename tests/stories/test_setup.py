@@ -1,13 +1,12 @@
 """What a repository depends on is there when its issue is worked on, and when its patch is proven."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
 from demo.model import Turn
 from resolver.domain import Commented, Delivered, Job, JobId
 from tests.runtime.hosts import indexes
-from tests.runtime.kept_layers import remove_layers_of
 from tests.stories.conftest import CODE, DONE, MENDED, TESTS, Scene
 
 pytestmark = pytest.mark.slow
@@ -31,15 +30,6 @@ async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
     assert "The repository's own set-up was not done" in str(
         scene.endpoint.requests[0]["messages"][1]["content"]
     )
-
-
-@pytest.fixture
-async def sources() -> AsyncIterator[list[str]]:
-    """The repositories whose layers are removed in the end."""
-    sources: list[str] = []
-    yield sources
-    for source in sources:
-        await remove_layers_of(source)
 
 
 @pytest.mark.docker
