@@ -143,6 +143,7 @@ def own_secrets(settings: Settings) -> list[str]:
         settings.search_api_key,
         settings.github_token,
         settings.webhook_secret,
+        settings.operator_token,
         _private_key(settings),
         *(value for server in settings.mcp_servers.values() for value in server.headers.values()),
     )

@@ -28,6 +28,8 @@ class ServerSettings(Frozen):
     """Runs that may be asked for in one repository in a day."""
     usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
     """Dollars that all runs may cost in a day: none is begun beyond it."""
+    operator_token: SecretStr | None = Field(default=None, min_length=16)
+    """Opens the server's pages and its API of jobs to whoever has it, all repositories. None: nobody has one."""
     jobs_at_once: int = Field(default=2, ge=1, le=64)
     """Runs that one worker does at a time; each has a sandbox of its own."""
 

@@ -258,6 +258,7 @@ SENSITIVE = frozenset(
         "refuse_risk",
         "risk_analyzers",
         "risk_policy",
+        "operator_token",
         "templates",
     }
 )
