@@ -2,21 +2,19 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, get_args
-from urllib.parse import quote, unquote
+from typing import Self, TypeVar
+from urllib.parse import quote
 
 from bot.answers import (
-    GHOST,
     Account,
     AppAnswer,
     BranchAnswer,
     CommentAnswer,
     DraftAnswer,
     IssueAnswer,
-    PermissionAnswer,
     PullAnswer,
     RepositoryAnswer,
 )
@@ -26,10 +24,9 @@ from bot.graphql import GraphQL
 from bot.publishing import Publishing
 from bot.rest import AppAccess, Pace, Rest, TokenAccess, path_of
 from bot.reviews import MARK, Reviews
+from bot.threads import Threads, as_pull_request, is_by
 from resolver.domain import (
-    Comment,
     Credentials,
-    Issue,
     Job,
     Proposal,
     PullRequest,
@@ -38,14 +35,12 @@ from resolver.domain import (
     Thread,
     User,
 )
-from resolver.errors import Forbidden, ForgeError, NotFound
-from resolver.forge import MAX_BODY, MAY_TRIGGER, Meanwhile, Permission, Published, RepoFacts
+from resolver.errors import Forbidden, NotFound
+from resolver.forge import MAX_BODY, Meanwhile, Permission, Published, RepoFacts
 
 T = TypeVar("T")
 
 MAX_TITLE = 256  # characters; GitHub answers 422 to a longer one
-ROLES: dict[str, Permission] = {role: role for role in get_args(Permission)}
-ASKING_AT_ONCE = 8  # requests; GitHub allows 100
 # Whose comments an Actions run writes: its token may not ask who it is.
 ACTIONS_BOT = "github-actions[bot]"
 
@@ -77,6 +72,7 @@ class GitHubForge:
         self._attempts = (pace or Pace()).attempts
         self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle, self._attempts)
         self._reviews = Reviews(self._rest, self._graphql, self._ourselves, self._made)
+        self._threads = Threads(self._rest, self._reviews, self._ourselves)
         self._us: Account | None = None
         self._said: dict[tuple[Repo, int, str], CommentAnswer] = {}
         self._speaking = asyncio.Lock()  # two at once with one tag would make two comments
@@ -117,36 +113,7 @@ class GitHubForge:
         )
 
     async def thread(self, job: Job) -> Thread:
-        """The thread as it is now, with its comments, oldest first; our own reports are left out."""
-        repo, number = job.repo, str(job.number)
-        issue = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", number)
-        said = await self._comments(repo, job.number)
-        us = await self._ourselves(repo)
-        ours = [comment for comment in said if _is_report(comment) and _is_by(comment, us)]
-        said = [comment for comment in said if comment not in ours]
-        authors = [issue.user, *(comment.user for comment in said)]
-        if issue.pull_request is not None:
-            pull = await self._rest.get(PullAnswer, repo, *path_of(repo), "pulls", number)
-            reviewed = await self._reviews.read(repo, job.number)
-            trusted = await self._trusted(repo, [*authors, *reviewed.authors])
-            found = _pull_request(pull, trusted=_id(pull.user) in trusted)
-            return reviewed.told(job, found, said, trusted, tuple(map(_tag, ours)))
-        trusted = await self._trusted(repo, authors)
-        comments = tuple(
-            Comment(author=_user(one.user), body=one.body or "", trusted=_id(one.user) in trusted)
-            for one in said
-        )
-        return Issue(
-            number=issue.number,
-            title=issue.title,
-            body=issue.body or "",
-            author=_user(issue.user),
-            trusted=_id(issue.user) in trusted,
-            open=issue.state == "open",
-            url=issue.html_url,
-            comments=comments,
-            reports=tuple(map(_tag, ours)),
-        )
+        return await self._threads.read(job)
 
     async def attachment(self, repo: Repo, url: str) -> bytes | None:
         if not is_attachment(url, self._server_url):
@@ -154,20 +121,7 @@ class GitHubForge:
         return await self._attachments.fetch(url, await self.credentials(repo))
 
     async def permission(self, repo: Repo, user: User) -> Permission:
-        """What this user may do; "none" for anything unknown.
-
-        Asked by id: the login of a webhook may belong to somebody else by now. Raises ForgeError when it
-        could not be asked: then nothing is done, but nobody is told that they may not.
-        """
-        try:
-            account = await self._rest.get(Account, repo, "user", str(user.id))
-            asked = (*path_of(repo), "collaborators", account.login, "permission")
-            found = await self._rest.get(PermissionAnswer, repo, *asked)
-        except NotFound:
-            return "none"
-        if found.user is None or found.user.id != user.id or account.id != user.id:
-            return "none"  # renamed between the two questions
-        return ROLES.get(found.role_name) or ROLES.get(found.permission, "none")
+        return await self._threads.permission(repo, user)
 
     async def credentials(self, repo: Repo) -> Credentials:
         """A token for this one repository, good for 15 minutes at least; a personal token is what it is."""
@@ -188,7 +142,7 @@ class GitHubForge:
     async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
         pull = await self._open_pull(repo, branch)
         return (
-            None if pull is None else _pull_request(pull, trusted=_is_by(pull, await self._ourselves(repo)))
+            None if pull is None else as_pull_request(pull, trusted=is_by(pull, await self._ourselves(repo)))
         )
 
     # --- writing --------------------------------------------------------------------------------------------
@@ -200,7 +154,7 @@ class GitHubForge:
 
         async def find() -> CommentAnswer | None:
             us = await self._ourselves(repo)
-            ours = (one for one in await self._comments(repo, number) if _is_by(one, us))
+            ours = (one for one in await self._threads.comments(repo, number) if is_by(one, us))
             return next((one for one in ours if (one.body or "").startswith(marker)), None)
 
         async def make() -> CommentAnswer:
@@ -259,7 +213,7 @@ class GitHubForge:
             if seen.head.sha == proposal.head_sha:
                 break
             await asyncio.sleep(self._rest.pause(attempt))  # a push is shown here a moment later
-        return _pull_request(seen, trusted=True)
+        return as_pull_request(seen, trusted=True)
 
     async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
         return await self._reviews.answer(repo, number, thread, tag, body)
@@ -293,11 +247,6 @@ class GitHubForge:
 
     # --- helpers --------------------------------------------------------------------------------------------
 
-    async def _comments(self, repo: Repo, number: int) -> list[CommentAnswer]:
-        return await self._rest.get_all(
-            CommentAnswer, repo, *path_of(repo), "issues", str(number), "comments"
-        )
-
     async def _open_pull(self, repo: Repo, branch: str) -> PullAnswer | None:
         query = {"state": "open", "head": f"{repo.owner}:{branch}"}
         found = await self._rest.get(list[PullAnswer], repo, *path_of(repo), "pulls", **query)
@@ -320,23 +269,6 @@ class GitHubForge:
                     return None
         return self._us
 
-    async def _trusted(self, repo: Repo, authors: Sequence[Account | None]) -> frozenset[int]:
-        """The ids of those who may write. A bot is never trusted, nor whoever could not be asked for."""
-        gate = asyncio.Semaphore(ASKING_AT_ONCE)
-
-        async def ask(account: Account) -> int | None:
-            async with gate:
-                try:
-                    may = await self.permission(repo, account.as_user()) in MAY_TRIGGER
-                except ForgeError:
-                    return None
-            return account.id if may else None
-
-        people = {one.id: one for one in authors if one is not None and one.type == "User"}
-        return frozenset(
-            found for found in await asyncio.gather(*map(ask, people.values())) if found is not None
-        )
-
 
 def clipped(body: str, limit: int) -> str:
     """The body within the limit; what is cut off is said, below whatever was left open."""
@@ -356,42 +288,3 @@ def clipped(body: str, limit: int) -> str:
     closing = f"\n{fence[:100]}" if fence else ""
     closing += "\n</details>" * min(kept.count("<details") - kept.count("</details>"), 8)
     return kept + closing + note
-
-
-def _is_report(comment: CommentAnswer) -> bool:
-    return (comment.body or "").startswith(MARK)
-
-
-def _tag(report: CommentAnswer) -> str:
-    return unquote((report.body or "")[len(MARK) :].partition(" -->")[0])
-
-
-def _is_by(what: CommentAnswer | PullAnswer, us: Account | None) -> bool:
-    return us is not None and what.user is not None and what.user.id == us.id
-
-
-def _id(account: Account | None) -> int:
-    return (account or GHOST).id
-
-
-def _user(account: Account | None) -> User:
-    return (account or GHOST).as_user()
-
-
-def _pull_request(pull: PullAnswer, *, trusted: bool) -> PullRequest:
-    return PullRequest(
-        number=pull.number,
-        title=pull.title,
-        body=pull.body or "",
-        author=_user(pull.user),
-        trusted=trusted,
-        open=pull.state == "open",
-        url=pull.html_url,
-        head=pull.head.ref,
-        head_sha=pull.head.sha,
-        base=pull.base.ref,
-        draft=pull.draft,
-        same_repository=pull.same_repository,
-        head_repo=pull.head.repo.name_of() if pull.head.repo else None,
-        maintainer_can_modify=pull.maintainer_can_modify,
-    )

@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 # Asked for by name, so that a token never has more of what the app was given.
 PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
+# Only where the installation grants them: to ask for what it does not is refused, and they can be done without.
+OPTIONAL = {"checks": "write", "actions": "read", "statuses": "read"}
 FRESH = timedelta(minutes=15)  # a token must last through a clone or push; GitHub's live an hour
 PER_PAGE = 100  # GitHub's most
 MOST_PAGES = 100
@@ -249,6 +251,9 @@ class Rest:
         except NotFound as exc:
             raise Forbidden(f"the app is not installed on {repo}: its owner must install it there") from exc
         wanted = dict(PERMISSIONS)
+        for name, least in OPTIONAL.items():
+            if installation.permissions.get(name) in (least, "write"):
+                wanted[name] = least
         if isinstance(self._access, AppAccess) and self._access.workflows:
             wanted |= {name: has for name, has in installation.permissions.items() if name == "workflows"}
         return await self.mint(installation.id, repositories=[repo.name], permissions=wanted)

@@ -177,6 +177,10 @@ class World:
         """Every token that was ever given, personal ones and those of installations."""
         return tuple(self._state.tokens)
 
+    def permissions_of(self, token: str) -> dict[str, str]:
+        """What a token of an installation may."""
+        return dict(self._state.tokens[token].permissions or {})
+
     def expire_tokens(self) -> None:
         """Every installation token given so far is too old from now on."""
         for token in self._state.tokens.values():

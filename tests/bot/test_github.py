@@ -186,6 +186,24 @@ async def test_an_apps_token_is_for_one_repository_and_no_more_than_needed(
         assert (await api.get("/repos/acme/other")).status_code == 200
 
 
+async def test_a_token_has_of_the_useful_permissions_those_that_were_granted(
+    world: World, repo: Repository
+) -> None:
+    needed = {"contents": "write", "issues": "write", "pull_requests": "write"}
+    granted = {
+        "none": {},
+        "some": {"checks": "write", "actions": "write", "administration": "write"},
+        "too little": {"checks": "read", "statuses": "read"},
+    }
+    wanted = {"none": {}, "some": {"checks": "write", "actions": "read"}, "too little": {"statuses": "read"}}
+    for case, more in granted.items():
+        app = world.app(case.replace(" ", "-"), needed | more)
+        world.install(app, repo)
+        async with forge_for(world, AppAccess(str(app.id), SecretStr(app.private_key_pem))) as forge:
+            given = await forge.credentials(SAMPLE)
+        assert world.permissions_of(given.token) == {"metadata": "read"} | needed | wanted[case], case
+
+
 async def test_an_app_that_is_not_installed_is_forbidden_with_the_mend(
     world: World, repo: Repository
 ) -> None:
