@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from demo.world import commits, graphql, looking, reviews
+from demo.world import checks, commits, graphql, looking, reviews
 from demo.world.access import Refusal, whoever
 from demo.world.call import Answer, Call, News, Request
 from demo.world.contract import Contract
@@ -20,6 +20,7 @@ from demo.world.told import Delivery
 __all__ = [
     "Api",
     "Write",
+    "checks",
     "commits",
     "graphql",
     "looking",
@@ -46,7 +47,8 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 ROUTES = sorted(
     (Route(method, path, _pattern(path), handler) for (method, path), handler in OPERATIONS.items()),
-    key=lambda route: route.template.count("{"),  # `issues/comments` is no issue
+    # `issues/comments` is no issue, and `commits/x/check-runs` no commit
+    key=lambda route: (route.template.count("{"), -len(route.template)),
 )
 
 

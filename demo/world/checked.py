@@ -1,0 +1,31 @@
+"""What the stand-in knows of a check run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # a repository holds these
+    from demo.world.state import User
+
+Status = Literal["queued", "in_progress", "completed"]
+
+
+@dataclass(eq=False, kw_only=True)
+class Check:
+    """What one program says of one commit."""
+
+    id: int
+    sha: str
+    author: User
+    """The bot of the app that made it, and that alone may change it."""
+    name: str
+    status: Status = "queued"
+    conclusion: str | None = None
+    """None until it is completed."""
+    external_id: str | None = None
+    details_url: str | None = None
+    started: str | None = None
+    completed: str | None = None
+    output: dict[str, str | None] = field(default_factory=dict)
+    """title, summary and text, those that were given."""
