@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
+from bot.faults import Fault
 from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused, Repo
 from runtime.frozen import Frozen
 
@@ -24,6 +25,7 @@ class Failed(Frozen):
 
     kind: Literal["failed"] = "failed"
     error: str
+    fault: Fault = "ours"
 
 
 class Cancelled(Frozen):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from bot.errors import QueueDown
+from bot.faults import fault_of
 from bot.jobs import STOPPED, Again, Failed, Result
 from resolver.domain import Job, Outcome
 from resolver.errors import Interrupted, RateLimited, ResolverError
@@ -76,7 +77,7 @@ class Worker:
             if may_be_retried(error) and tries < self._most_tries:
                 return Again(seconds=self._pause(error, tries))
             await self._tell(job, error)
-            return Failed(error=f"{type(error).__name__}: {error}"[:MOST_TEXT])
+            return Failed(error=f"{type(error).__name__}: {error}"[:MOST_TEXT], fault=fault_of(error))
 
     async def _tell(self, job: Job, error: Exception) -> None:
         try:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bot.faults import fault_of
 from bot.jobs import Again, Failed
 from bot.worker import Worker
 from resolver.domain import Job, Outcome
@@ -86,7 +87,8 @@ async def test_what_may_pass_is_tried_again_after_longer_and_longer(error: Excep
 )
 async def test_what_will_not_pass_is_told_at_once(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     kit = Kit(error)
-    assert await kit.worker.run(job(), 1) == Failed(error=f"{type(error).__name__}: {error}")
+    expected = Failed(error=f"{type(error).__name__}: {error}", fault=fault_of(error))
+    assert await kit.worker.run(job(), 1) == expected
     assert kit.told == [(job().id, str(error))]
     (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert (said.message, vars(said)["job"], vars(said)["try"]) == ("job failed", job().id, 1)
@@ -118,7 +120,7 @@ async def test_a_job_that_hangs_frees_its_worker() -> None:
 async def test_a_thread_that_cannot_be_told_changes_nothing(trouble: Exception) -> None:
     kit = Kit(Forbidden("not installed"))
     kit.speechless = trouble
-    assert await kit.worker.run(job(), 1) == Failed(error="Forbidden: not installed")
+    assert await kit.worker.run(job(), 1) == Failed(error="Forbidden: not installed", fault="forge")
 
 
 async def test_a_cancelled_job_tells_nobody() -> None:
