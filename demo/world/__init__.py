@@ -17,6 +17,7 @@ from demo.world.call import News
 from demo.world.contract import Contract
 from demo.world.git import GitServer
 from demo.world.hooks import Hooks
+from demo.world.oauth import Client, OAuth
 from demo.world.reviews import answer, begin, news
 from demo.world.server import API, GRAPHQL, Fault, Server
 from demo.world.shapes import Shapes
@@ -76,6 +77,7 @@ class World:
         self._hooks = Hooks(self._state, self._shapes, self._contract)
         self._server.api = Api(self._state, self._shapes, self._contract, self._writes, self._hooks.soon)
         self._server.git = GitServer(self._state, self._writes)
+        self._server.oauth = OAuth(self._state)
 
     async def __aenter__(self) -> Self:
         await self._server.start()
@@ -166,6 +168,14 @@ class World:
         )
         self._state.installations.append(made)
         return made
+
+    def client(self, app: App, callback: str) -> Client:
+        """What the app shows when people log in through it; they are sent back below `callback`."""
+        return self._server.oauth.client(app, callback)
+
+    def sit_down(self, login: str) -> None:
+        """Every browser is this person's, logged in to the stand-in, from now on."""
+        self._server.oauth.sits_here = self.user(login)
 
     def installation_token(self, installation: Installation) -> str:
         """What an Actions run or an operator would hold: good for the installation's repositories, 3600 s."""

@@ -49,11 +49,11 @@ def visible(actor: Token | App | None, repo: Repository | None) -> Repository:
     """The repository, if there is one that the actor may see. Raises Refusal 404 either way."""
     if repo is None or isinstance(actor, App):
         raise Refusal(404, "Not Found")
-    if actor is not None and actor.repositories is not None:
-        if repo.id not in actor.repositories and repo.private:
+    if repo.private:
+        if actor is None or (actor.repositories is not None and repo.id not in actor.repositories):
             raise Refusal(404, "Not Found")
-    elif repo.private and (actor is None or repo.role(actor.user) == "none"):
-        raise Refusal(404, "Not Found")
+        if actor.permissions is None and repo.role(actor.user) == "none":  # a person's, not an installation's
+            raise Refusal(404, "Not Found")
     return repo
 
 

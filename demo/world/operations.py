@@ -5,7 +5,7 @@ from collections.abc import Callable
 from demo.world.access import Need, Refusal
 from demo.world.call import Answer, Call, found, invalid
 from demo.world.shapes import legacy_permission
-from demo.world.state import Comment, Installation, Issue, Pull, Tip, Token
+from demo.world.state import ROLES, Comment, Installation, Issue, Pull, Tip, Token
 
 Handler = Callable[[Call], Answer]
 OPERATIONS: dict[tuple[str, str], Handler] = {}
@@ -120,7 +120,18 @@ def permission(call: Call) -> Answer:
 
 @operation("GET", R)
 def repository(call: Call) -> Answer:
-    return Answer(call.shapes.repository(call.repo))
+    shape = call.shapes.repository(call.repo)
+    if isinstance(call.actor, Token) and call.actor.permissions is None:
+        rank = ROLES.index(call.repo.role(call.actor.user))
+        least = {
+            "pull": "read",
+            "triage": "triage",
+            "push": "write",
+            "maintain": "maintain",
+            "admin": "admin",
+        }
+        shape["permissions"] = {name: rank >= ROLES.index(role) for name, role in least.items()}
+    return Answer(shape)
 
 
 @operation("GET", f"{R}/git/ref/{{ref}}")

@@ -12,6 +12,7 @@ from demo.world.api import Api
 from demo.world.asgi import Message, Receive, Send, fields, nowhere, respond, whole_body
 from demo.world.call import Request
 from demo.world.git import GitServer
+from demo.world.oauth import OAuth
 
 API, GRAPHQL = "/api/v3", "/api/graphql"  # where a GitHub Enterprise server has them
 
@@ -45,6 +46,7 @@ class Server:
         """Attachments that were asked for, each with the authorization that came along."""
         self.api: Api
         self.git: GitServer
+        self.oauth: OAuth
 
     async def start(self) -> None:
         await self._loopback.start()
@@ -83,6 +85,12 @@ class Server:
                 headers.get("if-none-match", ""),
             )
             await respond(send, *await self.api.respond(request))
+            return
+        if path.startswith("/login/oauth/"):
+            query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
+            accept = fields(scope).get("accept", "")
+            body = await whole_body(receive)
+            await respond(send, *self.oauth.respond(scope["method"], path, query, body, accept))
             return
         if path in self.attached:
             self.asked_for.append((path, fields(scope).get("authorization")))

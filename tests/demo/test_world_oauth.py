@@ -1,0 +1,120 @@
+"""Logging in through an App, at the stand-in: as strict as GitHub."""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from demo.world import Repository, World
+from demo.world.oauth import ACCESS_TOKEN, AUTHORIZE, Client
+
+BACK = "http://bot.test/login/callback"
+VERIFIER = "v" * 50
+CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
+Api = Callable[..., httpx.AsyncClient]
+
+
+@pytest.fixture
+def login(world: World, repo: Repository) -> Client:
+    app = world.app()
+    world.install(app, repo)
+    return world.client(app, BACK)
+
+
+async def authorized(world: World, login: Client, **more: str) -> dict[str, list[str]]:
+    """What the browser is sent back with."""
+    query = {
+        "client_id": login.id,
+        "state": "s",
+        "code_challenge": CHALLENGE,
+        "code_challenge_method": "S256",
+    }
+    async with httpx.AsyncClient(base_url=world.server_url) as http:
+        answer = await http.post(AUTHORIZE, params=query | more)
+    assert answer.status_code == 302
+    assert answer.headers["location"].startswith(BACK)
+    return parse_qs(urlsplit(answer.headers["location"]).query)
+
+
+async def exchanged(
+    world: World, login: Client, code: str, other: dict[str, str] | None = None
+) -> dict[str, str]:
+    said = {"client_id": login.id, "client_secret": login.secret, "code": code, "code_verifier": VERIFIER}
+    async with httpx.AsyncClient(base_url=world.server_url) as http:
+        answer = await http.post(
+            ACCESS_TOKEN, data=said | (other or {}), headers={"accept": "application/json"}
+        )
+    assert answer.status_code == 200
+    found: dict[str, str] = answer.json()
+    return found
+
+
+async def test_a_person_is_asked_once_and_sent_back_with_a_code_for_a_token(
+    world: World, repo: Repository, login: Client, client: Api
+) -> None:
+    world.permit(repo, "writer", "write")
+    world.sit_down("writer")
+    async with httpx.AsyncClient(base_url=world.server_url) as http:
+        asked = await http.get(AUTHORIZE, params={"client_id": login.id})
+        assert (asked.status_code, "Authorize patchwright as writer" in asked.text) == (200, True)
+    back = await authorized(world, login)
+    assert back["state"] == ["s"]
+    async with httpx.AsyncClient(base_url=world.server_url) as http:
+        assert (await http.get(AUTHORIZE, params={"client_id": login.id})).status_code == 302
+    token = (await exchanged(world, login, back["code"][0]))["access_token"]
+    async with client(world, token) as api:
+        assert (await api.get("/user")).json()["login"] == "writer"
+        may = (await api.get("/repos/acme/sample")).json()["permissions"]
+    assert may == {"pull": True, "triage": True, "push": True, "maintain": False, "admin": False}
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        ({"client_secret": "wrong"}, "incorrect_client_credentials"),
+        ({"code": "unknown"}, "bad_verification_code"),
+        ({"code_verifier": "w" * 50}, "bad_verification_code"),
+        ({"redirect_uri": "http://elsewhere.test/"}, "redirect_uri_mismatch"),
+    ],
+)
+async def test_what_does_not_fit_gives_no_token(
+    world: World, login: Client, other: dict[str, str], error: str
+) -> None:
+    world.sit_down("reader")
+    (code,) = (await authorized(world, login))["code"]
+    assert await exchanged(world, login, code, other) == {"error": error}
+
+
+async def test_a_code_is_good_once_and_only_sent_to_the_apps_own_address(world: World, login: Client) -> None:
+    world.sit_down("reader")
+    (code,) = (await authorized(world, login))["code"]
+    assert "access_token" in await exchanged(world, login, code)
+    assert await exchanged(world, login, code) == {"error": "bad_verification_code"}
+    refused = await authorized(world, login, redirect_uri="http://elsewhere.test/")
+    assert (refused["error"], "code" in refused) == (["redirect_uri_mismatch"], False)
+
+
+async def test_a_persons_token_sees_private_repositories_where_both_the_person_and_the_app_are(
+    world: World, login: Client, client: Api
+) -> None:
+    seen = {}
+    hidden, shared = (
+        world.repository(f"acme/{name}", {"a": "1"}, private=True) for name in ("hidden", "shared")
+    )
+    world.permit(hidden, "reader", "read")
+    world.permit(shared, "reader", "read")
+    world.install(login.app, shared)
+    for who in ("reader", "stranger"):
+        world.sit_down(who)
+        (code,) = (await authorized(world, login))["code"]
+        async with client(world, (await exchanged(world, login, code))["access_token"]) as api:
+            for name in ("hidden", "shared", "sample"):
+                seen[who, name] = (await api.get(f"/repos/acme/{name}")).status_code
+    assert [name for name, status in seen.items() if status == 200] == [
+        ("reader", "shared"),
+        ("reader", "sample"),
+        ("stranger", "sample"),
+    ]
