@@ -7,9 +7,10 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from bot.answers import GHOST, Account, Answer, AppAnswer, RepositoryAnswer
+from bot.payloads import ThroughApp
 from bot.rest import FRESH, PER_PAGE, Rest
 from bot.triggers import OWN_TAG
-from bot.webhook import CommentMade, Labelled, ReviewSaid, Sender, ThroughApp
+from bot.webhook import CommentMade, Labelled, ReviewSaid, Sender
 from resolver.domain import Credentials, Repo
 from resolver.errors import Unauthorized
 

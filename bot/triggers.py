@@ -6,7 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, assert_never
 
 from bot.commands import Verb, find_command, request
-from bot.webhook import CommentMade, Delivery, Ignored, Labelled, Ping, ReviewSaid
+from bot.webhook import (
+    Closed,
+    CommentMade,
+    Delivery,
+    Ignored,
+    Labelled,
+    Ping,
+    Reach,
+    ReviewSaid,
+    Unlabelled,
+)
 from resolver.domain import Job, JobId, User
 from runtime.frozen import Frozen
 
@@ -38,7 +48,7 @@ class Wish(NamedTuple):
 def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
     """What this delivery asks of us, if anything. Whether its sender may ask is for the forge to say, later."""
     match delivery:
-        case Ping() | Ignored():
+        case Ping() | Ignored() | Unlabelled() | Closed() | Reach():
             return None
         case Labelled():
             if delivery.sender.bot or delivery.label != rules.label:

@@ -20,6 +20,31 @@ LABELED: dict[str, Any] = {
 PULL_LABELED: dict[str, Any] = {key: value for key, value in LABELED.items() if key != "issue"} | {
     "pull_request": {"number": 8, "state": "open", "updated_at": "2026-11-20T07:00:00Z", "draft": False}
 }
+PULL_CLOSED: dict[str, Any] = PULL_LABELED | {
+    "action": "closed",
+    "pull_request": PULL_LABELED["pull_request"]
+    | {
+        "state": "closed",
+        "closed_at": "2026-11-20T09:00:00Z",
+        "merged": True,
+        "head": {"ref": "patchwright/issue-7", "sha": "c0ffee", "repo": {"id": 99}},
+        "base": {"ref": "main", "sha": "beef", "repo": {"id": 99}},
+    },
+}
+HOME = {
+    "id": 31,
+    "account": {"login": "acme", "id": 2, "type": "Organization"},
+    "html_url": "https://github.com/organizations/acme/settings/installations/31",
+    "permissions": {"issues": "write", "metadata": "read"},
+}
+INSTALLATION: dict[str, Any] = {"action": "created", "installation": HOME, "sender": SENDER}
+REPOSITORIES: dict[str, Any] = {
+    "action": "added",
+    "installation": HOME,
+    "repositories_added": [{"id": 100, "name": "new", "full_name": "acme/new", "private": True}],
+    "repositories_removed": [{"id": 101, "name": "old", "full_name": "acme/old", "private": True}],
+    "sender": SENDER,
+}
 COMMENTED: dict[str, Any] = {
     "action": "created",
     "issue": ISSUE | {"pull_request": {"url": "x"}},

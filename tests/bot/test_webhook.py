@@ -9,13 +9,17 @@ import pytest
 
 from bot.signature import is_signed
 from bot.webhook import (
+    Branch,
+    Closed,
     CommentMade,
     Delivery,
     Ignored,
     Labelled,
     Ping,
+    Reach,
     ReviewSaid,
     Sender,
+    Unlabelled,
     Unreadable,
     read,
 )
@@ -23,8 +27,12 @@ from resolver.domain import Repo
 from tests.bot.deliveries import (
     COMMENTED,
     INLINE,
+    INSTALLATION,
+    ISSUE,
     LABELED,
+    PULL_CLOSED,
     PULL_LABELED,
+    REPOSITORIES,
     REPOSITORY,
     REVIEWED,
     SECRET,
@@ -68,6 +76,78 @@ def test_a_label_put_on_a_pull_request_is_read() -> None:
         sender=Sender(id=5, login="maintainer", bot=False),
         installation=31,
     )
+
+
+WHERE: dict[str, Any] = {
+    "repo": Repo(owner="acme", name="sample"),
+    "repo_id": 99,
+    "sender": Sender(id=5, login="maintainer", bot=False),
+    "installation": 31,
+}
+
+
+@pytest.mark.parametrize(("event", "payload"), [("issues", LABELED), ("pull_request", PULL_LABELED)])
+def test_a_label_taken_away_is_read(event: str, payload: dict[str, Any]) -> None:
+    read_as = said(event, payload | {"action": "unlabeled"})
+    thread = payload.get("issue") or payload["pull_request"]
+    assert read_as == Unlabelled(**WHERE, number=thread["number"], label="fix-me", at=thread["updated_at"])
+
+
+@pytest.mark.parametrize(
+    ("action", "at"),
+    [
+        ("closed", "2026-11-20T05:00:00Z"),
+        ("deleted", "2026-11-20T06:00:00Z"),
+        ("transferred", "2026-11-20T06:00:00Z"),
+    ],
+)
+def test_an_issue_that_goes_is_read_with_the_time_at_which_it_went(action: str, at: str) -> None:
+    payload = LABELED | {"action": action, "issue": ISSUE | {"closed_at": "2026-11-20T05:00:00Z"}}
+    assert said("issues", payload) == Closed(**WHERE, number=7, how=action, at=at, branch=None)
+
+
+@pytest.mark.parametrize(("merged", "how"), [(True, "merged"), (False, "closed")])
+def test_a_pull_request_that_is_closed_says_whether_it_was_merged(merged: bool, how: Any) -> None:
+    pull = PULL_CLOSED["pull_request"]
+    read_as = said("pull_request", PULL_CLOSED | {"pull_request": pull | {"merged": merged}})
+    branch = Branch(name="patchwright/issue-7", same_repository=True)
+    assert read_as == Closed(**WHERE, number=8, how=how, at="2026-11-20T09:00:00Z", branch=branch)
+
+
+@pytest.mark.parametrize("head", [{"ref": "x", "repo": None}, {"ref": "x", "repo": {"id": 100}}])
+def test_a_branch_of_a_fork_is_never_taken_for_ours(head: dict[str, Any]) -> None:
+    read_as = said(
+        "pull_request", PULL_CLOSED | {"pull_request": PULL_CLOSED["pull_request"] | {"head": head}}
+    )
+    assert isinstance(read_as, Closed)
+    assert read_as.branch == Branch(name="x", same_repository=False)
+
+
+@pytest.mark.parametrize(
+    ("action", "lost"),
+    [
+        ("created", False),
+        ("new_permissions_accepted", False),
+        ("unsuspend", False),
+        ("suspend", True),
+        ("deleted", True),
+    ],
+)
+def test_an_installation_says_what_an_app_may_do_now(action: str, lost: bool) -> None:
+    assert said("installation", INSTALLATION | {"action": action}) == Reach(
+        installation=31,
+        lost=lost,
+        repositories=(),
+        permissions={"issues": "write", "metadata": "read"},
+        page="https://github.com/organizations/acme/settings/installations/31",
+    )
+
+
+@pytest.mark.parametrize(("action", "name"), [("added", "new"), ("removed", "old")])
+def test_repositories_come_to_an_installation_and_go(action: str, name: str) -> None:
+    read_as = said("installation_repositories", REPOSITORIES | {"action": action})
+    assert isinstance(read_as, Reach)
+    assert (read_as.lost, read_as.repositories) == (action == "removed", (Repo(owner="acme", name=name),))
 
 
 def test_a_review_and_its_inline_comments_say_that_they_belong_together() -> None:
@@ -129,7 +209,7 @@ def test_a_comment_is_read_with_the_app_that_wrote_it() -> None:
 @pytest.mark.parametrize(
     ("event", "payload", "action"),
     [
-        ("issues", LABELED | {"action": "unlabeled"}, "unlabeled"),
+        ("issues", LABELED | {"action": "edited", "changes": {"body": {"from": "x"}}}, "edited"),
         ("issues", {"action": "invented next year"}, "invented next year"),
         ("pull_request", PULL_LABELED | {"action": "synchronize"}, "synchronize"),
         ("issue_comment", COMMENTED | {"action": "edited"}, "edited"),
