@@ -31,6 +31,7 @@ class RepositoryAnswer(Answer):
     full_name: str
     default_branch: str
     private: bool
+    archived: bool = False
 
     def name_of(self) -> Repo:
         owner, _, name = self.full_name.partition("/")

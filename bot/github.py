@@ -110,6 +110,7 @@ class GitHubForge:
             clone_url=self._publishing.clone_url(repo),
             private=seen.private,
             empty=empty,
+            archived=seen.archived,
         )
 
     async def thread(self, job: Job) -> Thread:

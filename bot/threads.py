@@ -28,6 +28,8 @@ class Threads:
         """The thread as it is now, with its comments, oldest first; our own reports are left out."""
         repo, number = job.repo, str(job.number)
         issue = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", number)
+        if issue.number != job.number:  # GitHub leads on to where it was moved, which nobody asked us about
+            raise NotFound(f"{repo}#{number} was moved to {issue.html_url}")
         said = await self.comments(repo, job.number)
         us = await self._ourselves(repo)
         ours = [comment for comment in said if _is_report(comment) and is_by(comment, us)]
@@ -37,7 +39,7 @@ class Threads:
             pull = await self._rest.get(PullAnswer, repo, *path_of(repo), "pulls", number)
             reviewed = await self._reviews.read(repo, job.number)
             trusted = await self._trusted(repo, [*authors, *reviewed.authors])
-            found = as_pull_request(pull, trusted=_id(pull.user) in trusted)
+            found = as_pull_request(pull, trusted=_id(pull.user) in trusted, locked=issue.locked)
             return reviewed.told(job, found, said, trusted, tuple(map(_tag, ours)))
         trusted = await self._trusted(repo, authors)
         comments = tuple(
@@ -54,6 +56,7 @@ class Threads:
             url=issue.html_url,
             comments=comments,
             reports=tuple(map(_tag, ours)),
+            locked=issue.locked,
         )
 
     async def comments(self, repo: Repo, number: int) -> list[CommentAnswer]:
@@ -117,7 +120,7 @@ def _user(account: Account | None) -> User:
     return (account or GHOST).as_user()
 
 
-def as_pull_request(pull: PullAnswer, *, trusted: bool) -> PullRequest:
+def as_pull_request(pull: PullAnswer, *, trusted: bool, locked: bool = False) -> PullRequest:
     """It in our words; `trusted`: its author may write."""
     return PullRequest(
         number=pull.number,
@@ -134,4 +137,5 @@ def as_pull_request(pull: PullAnswer, *, trusted: bool) -> PullRequest:
         same_repository=pull.same_repository,
         head_repo=pull.head.repo.name_of() if pull.head.repo else None,
         maintainer_can_modify=pull.maintainer_can_modify,
+        locked=locked,
     )

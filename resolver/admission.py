@@ -2,36 +2,65 @@
 
 import asyncio
 import contextlib
+import logging
 import re
 
 from resolver import prose, salvage_prose
 from resolver.brief import COMMENT_LIMIT
+from resolver.deliver import tell
 from resolver.domain import Asked, Job, JobId, PullRequest, Refused, Thread
 from resolver.errors import LogError
-from resolver.events import Told, Trajectory
-from resolver.forge import MAY_TRIGGER, Forge
-from resolver.log import Logs
+from resolver.events import Settled, Told, Trajectory
+from resolver.forge import MAY_TRIGGER, Forge, RepoFacts
+from resolver.log import Log, Logs
 from resolver.quotation import quote
 from resolver.rules import was_stopped
 from resolver.threads import open_threads
+
+logger = logging.getLogger(__name__)
 
 RESUME = re.compile(r"\s*resume\b[\s:,.!]*", re.IGNORECASE)
 """How a comment begins that has a stopped run go on."""
 
 
-async def admit(job: Job, thread: Thread, forge: Forge) -> Refused | None:
+async def admit(job: Job, thread: Thread, facts: RepoFacts, forge: Forge) -> Refused | None:
     """Why this job is not done, if it is not.
 
     The requester's permission is asked of the forge by numeric id: a label proves no more than triage rights.
     """
     is_pull = isinstance(thread, PullRequest)
+    if facts.archived or thread.locked:  # nothing that we say would get there
+        return Refused(explanation=prose.refusal("archived" if facts.archived else "locked", job))
     if not thread.open:
         return Refused(explanation=prose.refusal("closed_pull" if is_pull else "closed", job))
     if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
         return Refused(explanation=prose.refusal("permission", job))
+    if facts.empty:
+        return Refused(explanation=prose.refusal("empty", job))
     if isinstance(thread, PullRequest) and not job.command and not open_threads(thread):
         return Refused(explanation=prose.refusal("nothing_asked", job))
     return None
+
+
+async def refuse(job: Job, explanation: str, facts: RepoFacts | None, forge: Forge, log: Log) -> Refused:
+    """Answer a trigger that is not worked on, once, and end its run; where nobody could read that, it is logged alone.
+
+    `facts` None: there is no thread any more, or none that we may see.
+    """
+    said = ""
+    if facts is not None and await _sees(job, facts, forge):
+        said = await tell(job, forge, prose.refused(explanation))
+    if not said:
+        logger.warning("refused without a word", extra={"job": job.id, "reason": explanation})
+    await log.append(Settled(outcome=(refused := Refused(explanation=explanation))))
+    return refused
+
+
+async def _sees(job: Job, facts: RepoFacts, forge: Forge) -> bool:
+    """Whether whoever asked can read an answer."""
+    if job.requester is None or not facts.private:
+        return True
+    return await forge.permission(job.repo, job.requester) != "none"
 
 
 async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> JobId | None:

@@ -38,7 +38,7 @@ async def at_base(
     """The repository where the run began, or begins.
 
     That is the branch named for it, else `base_branch` of the configuration on the default branch, else that.
-    Raises WorkspaceError when there is no such branch, and SettingsError for a configuration that cannot be read.
+    Raises NoSuchBranch when there is none of that name, and SettingsError for a configuration that cannot be read.
     """
     if trajectory.started is not None:
         async with workspaces.clone(facts.clone_url, trajectory.started.base, credentials) as workspace:

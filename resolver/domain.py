@@ -74,6 +74,8 @@ class Issue(Frozen):
     comments: tuple[Comment, ...] = ()
     reports: tuple[str, ...] = ()
     """Ids of the runs whose reports of ours stand in the thread, oldest first."""
+    locked: bool = False
+    """Whether only people who may write can still comment; an app counts as none of them."""
 
 
 class ReviewThread(Frozen):
@@ -126,6 +128,8 @@ class PullRequest(Frozen):
     """What was written in the review that is the trigger, beside its inline comments; None: nothing, or no review."""
     reports: tuple[str, ...] = ()
     """Ids of the runs whose reports of ours stand in its conversation, oldest first."""
+    locked: bool = False
+    """As of an issue."""
 
 
 Thread = Annotated[Issue | PullRequest, Field(discriminator="kind")]

@@ -17,6 +17,7 @@ ResolverError
 ├── LogError               a run's log is in use, damaged, or cannot be written; says which and why
 ├── WorkspaceError         clone, apply, commit or push failed; says which and why
 │   ├── RepositoryUnusable there is nothing to work on: no repository, or none with a commit
+│   ├── NoSuchBranch       nothing of that name to begin from; carries `branch`
 │   └── ChangeTooLarge     the work tree differs from base by more than may leave the sandbox
 ├── ProofUnavailable       the test sandbox could not be used; the machine failed, not the tests
 └── Interrupted            the operator pressed Ctrl-C or the worker is going away; the log says where to go on
@@ -145,6 +146,14 @@ class WorkspaceError(ResolverError):
 
 class RepositoryUnusable(WorkspaceError):
     """There is nothing to work on: no repository at this place, or none with a commit."""
+
+
+class NoSuchBranch(WorkspaceError):
+    """There is no branch of that name to begin from."""
+
+    def __init__(self, message: str, branch: str) -> None:
+        super().__init__(message)
+        self.branch = branch
 
 
 class ChangeTooLarge(WorkspaceError):

@@ -12,7 +12,7 @@ from resolver.deliver import Attempt
 from resolver.domain import Commented, Issue, Job, Outcome, Patch, PullRequest, Verdict
 from resolver.errors import ForgeError
 from resolver.events import Ended, Judged, Settled
-from resolver.forge import Forge
+from resolver.forge import Forge, RepoFacts
 from resolver.handing_over import Work, hand_over
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
@@ -51,6 +51,7 @@ _BESIDE = re.compile(
 async def follow_up(
     job: Job,
     thread: PullRequest,
+    facts: RepoFacts,
     log: Log,
     kit: Kit,
     forge: Forge,
@@ -58,7 +59,6 @@ async def follow_up(
     attempt: Attempting,
 ) -> Outcome:
     """Work on an admitted pull request to its end: its head is pinned, and its base branch says how it is done."""
-    facts = await forge.facts(job.repo)
     async with reporting(job, log):
         credentials = await forge.credentials(job.repo)
         kit.secrets.add(credentials.token)

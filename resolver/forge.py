@@ -24,6 +24,8 @@ class RepoFacts(Frozen):
     private: bool
     empty: bool
     """True when it has no commit yet."""
+    archived: bool = False
+    """Whether nobody may write there any more."""
 
 
 class Published(Frozen):

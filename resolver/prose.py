@@ -335,9 +335,19 @@ def failed(sentence: str, run: str) -> str:
     return reply("failed.md.j2", sentence=sentence, run=run)
 
 
-def refusal(why: Literal["permission", "closed", "closed_pull", "nothing_asked", "told"], job: Job) -> str:
+Refusing = Literal[
+    "permission", "closed", "closed_pull", "locked", "archived", "empty", "gone", "nothing_asked", "told"
+]
+
+
+def refusal(why: Refusing, job: Job) -> str:
     """Why a job is not admitted, in a sentence or two."""
     return reply("refusal.md.j2", why=why, job=job).strip()
+
+
+def no_branch(name: str) -> str:
+    """That there is no branch of this name to begin from."""
+    return reply("no_branch.md.j2", name=name).strip()
 
 
 def nothing_changed(ending: Ended) -> str:

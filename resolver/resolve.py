@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from resolver import configuration, prose
-from resolver.admission import admit, going_on, waiting, was_told
+from resolver.admission import admit, going_on, refuse, waiting, was_told
 from resolver.agent import Agent, begin
 from resolver.attachments import NOTHING, Attached, attachments, put
 from resolver.base import at_base
@@ -26,10 +26,10 @@ from resolver.domain import (
     Thread,
     Verdict,
 )
-from resolver.errors import UsageError
+from resolver.errors import NoSuchBranch, NotFound, UsageError
 from resolver.events import Ended, Judged, Resumed, Settled, Told, Trajectory
 from resolver.follow_up import follow_up
-from resolver.forge import Forge
+from resolver.forge import Forge, RepoFacts
 from resolver.gate import missing
 from resolver.instructions import instructions
 from resolver.kit import Kit, Reporting
@@ -63,30 +63,36 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
     async with kit.logs.open(job.id, kit.listeners) as log:
         if settled := log.trajectory.settled:
             return settled.outcome
-        thread = log.trajectory.started.thread if log.trajectory.started else await forge.thread(job)
-        if refusal := await admit(job, thread, forge):
-            await forge.say(job.repo, job.number, job.id, prose.refused(refusal.explanation))
-            await log.append(Settled(outcome=refusal))
-            return refusal
+        try:
+            thread = log.trajectory.started.thread if log.trajectory.started else await forge.thread(job)
+        except NotFound:
+            return await refuse(job, prose.refusal("gone", job), None, forge, log)
+        facts = await forge.facts(job.repo)
+        if refusal := await admit(job, thread, facts, forge):
+            return await refuse(job, refusal.explanation, facts, forge, log)
         if await was_told(job, thread, log.trajectory, kit.logs):
             told = Refused(explanation=prose.refusal("told", job))
             await log.append(Settled(outcome=told))
             return told
         if (asked := await waiting(job, thread, log.trajectory, kit.logs)) is None:
-            return await settle(job, thread, log, kit, forge, reporting)
+            try:
+                return await settle(job, thread, facts, log, kit, forge, reporting)
+            except NoSuchBranch as exc:
+                return await refuse(job, prose.no_branch(exc.branch), facts, forge, log)
         if log.trajectory.resumed is None:
             await log.append(Resumed(run=asked))
         async with kit.logs.open(asked, kit.listeners) as earlier:
-            outcome = await answered(job, thread, earlier, kit, forge, reporting)
+            outcome = await answered(job, thread, facts, earlier, kit, forge, reporting)
         await log.append(Settled(outcome=outcome))
         return outcome
 
 
-async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting) -> Outcome:
+async def settle(
+    job: Job, thread: Thread, facts: RepoFacts, log: Log, kit: Kit, forge: Forge, reporting: Reporting
+) -> Outcome:
     """Work on an admitted job to its end, and publish what came of it."""
     if isinstance(thread, PullRequest):
-        return await follow_up(job, thread, log, kit, forge, reporting, attempt)
-    facts = await forge.facts(job.repo)
+        return await follow_up(job, thread, facts, log, kit, forge, reporting, attempt)
     async with reporting(job, log):
         credentials = await forge.credentials(job.repo)
         kit.secrets.add(credentials.token)
@@ -103,7 +109,7 @@ async def settle(job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, rep
 
 
 async def answered(
-    job: Job, thread: Thread, log: Log, kit: Kit, forge: Forge, reporting: Reporting
+    job: Job, thread: Thread, facts: RepoFacts, log: Log, kit: Kit, forge: Forge, reporting: Reporting
 ) -> Outcome:
     """Go on with a run that asked or was stopped, in its own log; once for each trigger."""
     told = any(isinstance(event, Told) and event.by == job.id for event in log.trajectory)
@@ -112,7 +118,7 @@ async def answered(
         return settled.outcome
     if word is not None:
         await log.append(word)
-    return await settle(job, thread, log, kit, forge, reporting)
+    return await settle(job, thread, facts, log, kit, forge, reporting)
 
 
 async def attempt(

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from resolver.domain import Credentials
-from resolver.errors import RepositoryUnusable, WorkspaceError
+from resolver.errors import NoSuchBranch, RepositoryUnusable, WorkspaceError
 from resolver.plumbing import GitFailed, run_git
 from resolver.remote import NETWORK_SECONDS, heads, over_network, push
 from resolver.repository import ABSENT, GITLINK, SYMLINK, Change, Workspace, resolved
@@ -82,7 +82,7 @@ class Workspaces:
             raise RepositoryUnusable(f"{url} is an empty repository: it has no commit yet. Push one first.")
         wanted = next((name for name in (f"refs/heads/{ref}", ref) if name in remote.commits), None)
         if wanted is None and not ref.startswith("refs/") and not _is_commit_id(ref):
-            raise WorkspaceError(f"{url} has no branch {ref!r}.")
+            raise NoSuchBranch(f"{url} has no branch {ref!r}.", ref)
         commit = remote.commits[wanted] if wanted else ref
         if not await _has_commit(mirror, commit):
             await network("fetch", "--quiet", "--no-tags", "--prune", url, "+refs/heads/*:refs/heads/*")
