@@ -1,6 +1,8 @@
 """What only a server is told: how it hears of work, whose work it takes, and how much of it."""
 
+import re
 from decimal import Decimal
+from urllib.parse import quote
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -19,6 +21,10 @@ class ServerSettings(Frozen):
     """Where a token looks, as owner/name; an App knows where it is installed. In the environment: with commas."""
     redis_url: str | None = None
     """None: an embedded Redis that keeps its data below `data`."""
+    public_url: str | None = None
+    """Where people reach the server's pages; what is written on the forge links to a run's page there."""
+    workflow_url: str | None = None
+    """Of the workflow run that this is, if it is one: it takes the place of a run's page."""
 
     only_repositories: tuple[str, ...] = ()
     """The repositories that are worked for, `owner/name` or `owner/*`; others are refused. Empty: all that may ask."""
@@ -32,6 +38,18 @@ class ServerSettings(Frozen):
     """Opens the server's pages and its API of jobs to whoever has it, all repositories. None: nobody has one."""
     jobs_at_once: int = Field(default=2, ge=1, le=64)
     """Runs that one worker does at a time; each has a sandbox of its own."""
+
+    def page_of(self, run: str) -> str | None:
+        """Where people look at this run; None: nowhere."""
+        own = f"{self.public_url}/runs/{quote(run, safe='')}" if self.public_url else None
+        return self.workflow_url or own
+
+    @field_validator("public_url", "workflow_url")
+    @classmethod
+    def _leads_there(cls, url: str | None) -> str | None:
+        if url is not None and not re.fullmatch(r"https?://[^\s/?#@()<>]+(/[^\s?#()<>]*)?", url):
+            raise ValueError(f"{url} is not a plain URL such as https://patchwright.example.com")
+        return url.rstrip("/") if url else None
 
     @field_validator("repositories", "only_repositories", mode="before")
     @classmethod

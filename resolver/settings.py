@@ -244,6 +244,7 @@ SENSITIVE = frozenset(
         "redis_url",
         "repositories",
         "webhook_url",
+        "public_url",
         "package_index",
         "search_base_url",
         "search_provider",

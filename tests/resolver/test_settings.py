@@ -28,6 +28,8 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(t
         ({"PATCHWRIGHT_MAX_STEPS": "many"}, "max_steps (PATCHWRIGHT_MAX_STEPS)"),
         ({"PATCHWRIGHT_SANDBOX": "chroot"}, "sandbox (PATCHWRIGHT_SANDBOX)"),
         ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "there is no file /nowhere.pem"),
+        ({"PATCHWRIGHT_PUBLIC_URL": "javascript:alert(1)"}, "is not a plain URL such as https://"),
+        ({"PATCHWRIGHT_PUBLIC_URL": "https://me:pass@host"}, "is not a plain URL such as https://"),
     ],
 )  # fmt: skip
 def test_a_wrong_variable_is_named(environ: dict[str, str], message: str, tmp_path: Path) -> None:
@@ -71,6 +73,15 @@ def test_nor_which_templates_are_run_here(tmp_path: Path) -> None:
 
 def test_an_empty_variable_counts_as_absent(tmp_path: Path) -> None:
     assert read_settings({}, {"PATCHWRIGHT_MODEL": ""}, None, tmp_path).model is None
+
+
+def test_a_run_has_a_page_where_the_operator_says_or_its_workflow_is(tmp_path: Path) -> None:
+    public = {"PATCHWRIGHT_PUBLIC_URL": "https://bot.test/patchwright/"}
+    settings = read_settings({}, public, None, tmp_path)
+    assert settings.page_of("label/7 x") == "https://bot.test/patchwright/runs/label%2F7%20x"
+    in_workflow = public | {"PATCHWRIGHT_WORKFLOW_URL": "https://forge.test/runs/1"}
+    assert read_settings({}, in_workflow, None, tmp_path).page_of("a") == "https://forge.test/runs/1"
+    assert read_settings({}, {}, None, tmp_path).page_of("a") is None
 
 
 def test_settings_never_show_a_secret(tmp_path: Path) -> None:
