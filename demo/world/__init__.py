@@ -14,12 +14,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from demo.world.api import Api, Write
 from demo.world.bare import Bare
 from demo.world.call import News
+from demo.world.ci import CI
 from demo.world.contract import Contract
 from demo.world.git import GitServer
 from demo.world.hooks import Hooks
 from demo.world.oauth import Client, OAuth
 from demo.world.reviews import answer, begin, news
-from demo.world.server import API, GRAPHQL, Fault, Server
+from demo.world.server import API, GRAPHQL, Fault, Server, Witness
 from demo.world.shapes import Shapes
 from demo.world.state import (
     APP_PERMISSIONS,
@@ -75,6 +76,7 @@ class World:
         self._state = State(Path(self._directory.name))
         self._shapes = Shapes(self.api_url, self.server_url)
         self._hooks = Hooks(self._state, self._shapes, self._contract)
+        self.ci = CI(self._state, self._shapes, self._hooks, self._server.attached)
         self._server.api = Api(self._state, self._shapes, self._contract, self._writes, self._hooks.soon)
         self._server.git = GitServer(self._state, self._writes)
         self._server.oauth = OAuth(self._state)
@@ -350,6 +352,10 @@ class World:
     def before_next(self, method: str, path_end: str, act: Callable[[], object]) -> None:
         """Just before the next such request is answered, this is done: somebody was faster."""
         self._server.faults.append(Fault(method, path_end, "preceded", act=act))
+
+    def witness(self, witness: Witness) -> None:
+        """From now on it hears of each request that changes something, and may cut it off."""
+        self._server.witness = witness
 
     # --- what was seen --------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from demo.world import checks, commits, graphql, looking, reviews
+from demo.world import checks, ci, commits, graphql, looking, reviews
 from demo.world.access import Refusal, whoever
 from demo.world.call import Answer, Call, News, Request
 from demo.world.contract import Contract
@@ -21,6 +21,7 @@ __all__ = [
     "Api",
     "Write",
     "checks",
+    "ci",
     "commits",
     "graphql",
     "looking",

@@ -29,3 +29,9 @@ class Check:
     completed: str | None = None
     output: dict[str, str | None] = field(default_factory=dict)
     """title, summary and text, those that were given."""
+    annotations: list[tuple[str, int, str]] = field(default_factory=list)
+    """Path, line and message of each."""
+    step: str = ""
+    """Of a job: where it failed."""
+    has_log: bool = False
+    """Of a job: whether what it printed is still there."""

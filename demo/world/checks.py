@@ -37,7 +37,7 @@ def check_shape(state: State, shapes: Shapes, repo: Repository, one: Check) -> J
         "app": shapes.app(app) if app else None,
         "output": {
             **{part: one.output.get(part) for part in ("title", "summary", "text")},
-            "annotations_count": 0, "annotations_url": f"{url}/annotations",
+            "annotations_count": len(one.annotations), "annotations_url": f"{url}/annotations",
         },
     }  # fmt: skip
 
