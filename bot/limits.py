@@ -36,6 +36,9 @@ def limited(
                 outcome = await resolve(job)
             finally:
                 await _quietly(lambda: ledger.charge(job.id, spent(job.id)))
+        if isinstance(outcome, Refused) and not spent(job.id).steps:
+            # Else a stranger's words would use up a repository's day.
+            await _quietly(lambda: ledger.forget(job))
         return outcome
 
     return within
@@ -52,11 +55,11 @@ def unlisted(job: Job, settings: Settings) -> str | None:
 def over(standing: Standing, settings: Settings) -> str | None:
     """Which limit is reached, as a sentence; None: none is."""
     if standing.by_user > settings.user_runs_per_day:
-        return over_limit("user_runs_per_day", standing.by_user, settings.user_runs_per_day)
+        return over_limit("user_runs_per_day", settings.user_runs_per_day)
     if standing.by_repository > settings.repository_runs_per_day:
-        return over_limit("repository_runs_per_day", standing.by_repository, settings.repository_runs_per_day)
+        return over_limit("repository_runs_per_day", settings.repository_runs_per_day)
     if standing.usd >= settings.usd_per_day:
-        return over_limit("usd_per_day", 0, settings.usd_per_day)
+        return over_limit("usd_per_day", settings.usd_per_day)
     return None
 
 

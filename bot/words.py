@@ -10,9 +10,9 @@ OverLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day
 """A setting whose limit is reached."""
 
 
-def over_limit(reason: OverLimit, asked: int, limit: int | Decimal) -> str:
+def over_limit(reason: OverLimit, limit: int | Decimal) -> str:
     """Why a run is not begun today."""
-    return reply("over_limit.md.j2", reason=reason, asked=asked, limit=limit).strip().replace("\n", " ")
+    return reply("over_limit.md.j2", reason=reason, limit=limit).strip().replace("\n", " ")
 
 
 def helped(mention: str, label: str) -> str:

@@ -36,8 +36,7 @@ class Ledger:
     async def begin(self, job: Job) -> Standing:
         """Note that the job is begun; the same one again is counted once."""
         day = datetime.now(UTC).date()
-        user = job.requester.id if job.requester else 0
-        users, repositories = _key(day, "user", str(user)), _key(day, "repository", str(job.repo).lower())
+        users, repositories = _counting(day, job)
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
                 for key in (users, repositories):
@@ -52,6 +51,15 @@ class Ledger:
             by_repository=by_repository,
             usd=sum((Decimal(cost.decode()) for cost in costs), Decimal(0)),
         )
+
+    async def forget(self, job: Job) -> None:
+        """Nothing was begun: it counts against nobody's day."""
+        day = datetime.now(UTC).date()
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                for key in _counting(day, job):
+                    pipe.srem(key, job.id)
+                await pipe.execute()
 
     async def charge(self, job: JobId, spent: Spent) -> None:
         """What the job has cost until now, all its tries together."""
@@ -86,6 +94,12 @@ class Ledger:
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
+
+
+def _counting(day: date, job: Job) -> tuple[str, str]:
+    """Where the day's jobs of its requester and of its repository are."""
+    user = job.requester.id if job.requester else 0
+    return _key(day, "user", str(user)), _key(day, "repository", str(job.repo).lower())
 
 
 def _key(day: date, *what: str) -> str:

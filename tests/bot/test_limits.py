@@ -43,12 +43,14 @@ class Asked:
     def __init__(self, ledger: Ledger, settings: Settings) -> None:
         self.said, self.done = Said(), list[JobId]()
         self.costs: dict[JobId, Spent] = {}
+        self.comes_to: Outcome = DONE
         self.ask = limited(self._resolve, ledger, self.said, settings, self._spent)  # type: ignore[arg-type]
 
     async def _resolve(self, asked: Job) -> Outcome:
         self.done.append(asked.id)
-        self.costs[asked.id] = Spent(usd=Decimal("0.60"), steps=3)
-        return DONE
+        if self.comes_to == DONE:
+            self.costs[asked.id] = Spent(usd=Decimal("0.60"), steps=3)
+        return self.comes_to
 
     def _spent(self, run: JobId) -> Spent:
         return self.costs.get(run, Spent())
@@ -69,7 +71,7 @@ async def test_a_person_may_ask_so_often_in_a_day_and_is_told_when_it_is_enough(
     assert isinstance(refused, Refused)
     assert await asked.ask(named(4, requester=User(id=6, login="other"))) == DONE
     assert asked.said.words == [
-        "I did not start on this: you have asked for 3 runs today, and 2 are the limit (setting "
+        "I did not start on this: you have asked for 2 runs today, which is the limit (setting "
         "`user_runs_per_day`). Ask again after midnight (UTC), or ask whoever runs me for more.\n"
     ]
 
@@ -79,7 +81,16 @@ async def test_a_repository_has_a_limit_of_its_own(ledger: Ledger, tmp_path: Pat
     assert await asked.ask(named(1)) == DONE
     refused = await asked.ask(named(2, requester=User(id=6, login="other")))
     assert isinstance(refused, Refused)
-    assert "2 runs were asked for in this repository today" in refused.explanation
+    assert "1 run was asked for in this repository today, which is the limit" in refused.explanation
+
+
+async def test_what_was_refused_uses_up_nobodys_day(ledger: Ledger, tmp_path: Path) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, repository_runs_per_day=1, user_runs_per_day=1))
+    asked.comes_to = Refused(explanation="stranger may not write to this repository.")
+    for number in (1, 2, 3):
+        assert await asked.ask(named(number)) == asked.comes_to
+    asked.comes_to = DONE
+    assert await asked.ask(named(4)) == DONE
 
 
 @pytest.mark.parametrize(("listed", "done"), [((), 1), (("ACME/*",), 1), (("acme/other", "x/*"), 0)])
@@ -104,7 +115,7 @@ async def test_the_days_dollars_are_a_limit_and_what_has_begun_goes_on(
     assert [await asked.ask(named(number)) for number in (1, 2)] == [DONE, DONE]  # 0.60, then 1.20
     refused = await asked.ask(named(3))
     assert isinstance(refused, Refused)
-    assert refused.explanation.startswith("what I may spend in a day is spent (setting `usd_per_day`: 1.00).")
+    assert refused.explanation.startswith("the $1.00 that I may spend in a day are spent (setting `usd_per_day`).")
     assert await asked.ask(named(2)) == DONE
 
 
