@@ -7,6 +7,7 @@ It serves `POST /v1/chat/completions`, `/v1/responses` and `/v1/messages`, witho
 import asyncio
 import inspect
 import json
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -27,6 +28,8 @@ CACHED_BLOCK = 128  # tokens; OpenAI caches prompts in blocks of this size
 
 LOST = result(Failed(reason="lost", message=prose.lost(saved=False)))
 """How the agent answers a call that was killed in mid-run and left nothing."""
+ONCE = "%ONCE%"
+"""In a call: a text that it has in no other reply, so that what is done twice is told from what is asked for twice."""
 SENT_BACK = prose.not_yet(()).partition(":")[0]
 """How it answers a finish for which something is missing."""
 
@@ -209,7 +212,10 @@ class Endpoint:
         sent = json.dumps(prompt(request))[:-2]
         same = same_prefix(self._sent_before, sent)
         self._sent_before = sent
-        made = tuple((f"call_{count}_{n}", call.name, call.text) for n, call in enumerate(calls))
+        made = tuple(
+            (f"call_{count}_{n}", call.name, call.text.replace(ONCE, secrets.token_hex(4)))
+            for n, call in enumerate(calls)
+        )
         return Made(
             text=turn.thought,
             calls=made,

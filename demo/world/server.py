@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from demo.loopback import Loopback
@@ -15,6 +15,12 @@ from demo.world.git import GitServer
 from demo.world.oauth import OAuth
 
 API, GRAPHQL = "/api/v3", "/api/graphql"  # where a GitHub Enterprise server has them
+
+Witness: TypeAlias = Callable[[str, Literal["before", "after"]], bool]
+"""Hears the path of what is to change something, before it is done, and when it is done and not yet answered.
+
+What it answers True to goes no further: the connection drops.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Server:
         """What lies behind the addresses of attachments: path to status, headers and body."""
         self.asked_for: list[tuple[str, str | None]] = []
         """Attachments that were asked for, each with the authorization that came along."""
+        self.witness: Witness | None = None
         self.api: Api
         self.git: GitServer
         self.oauth: OAuth
@@ -68,8 +75,26 @@ class Server:
             case Fault(status=status, headers=headers, body=said):
                 body = json.dumps({"status": str(status), **said}).encode()
                 await respond(send, status, {"content-type": "application/json", **headers}, body)
+            case None if self.witness and _changes_something(scope):
+                await self._witnessed(self.witness, scope, receive, send)
             case None:
                 await self._dispatch(scope, receive, send)
+
+    async def _witnessed(self, witness: Witness, scope: Message, receive: Receive, send: Send) -> None:
+        answer: list[Message] = []
+
+        async def hold(message: Message) -> None:
+            answer.append(message)
+
+        lost = witness(scope["path"], "before")
+        if not lost:
+            await self._dispatch(scope, receive, hold)
+            lost = witness(scope["path"], "after")
+        if lost:
+            await self._loopback.hang_up(scope, at_once=True)
+            return
+        for message in answer:
+            await send(message)
 
     async def _dispatch(self, scope: Message, receive: Receive, send: Send) -> None:
         path = urlsplit(scope["raw_path"].decode()).path
@@ -104,3 +129,9 @@ class Server:
                 self.faults.remove(fault)
                 return fault
         return None
+
+
+def _changes_something(scope: Message) -> bool:
+    """Not a question, nor the minting of a token."""
+    reads = scope["path"].endswith(("/access_tokens", "/git-upload-pack"))
+    return scope["method"] not in ("GET", "HEAD") and not reads
