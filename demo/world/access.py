@@ -61,6 +61,8 @@ def allow(actor: Token | App | None, repo: Repository, need: Need) -> Token:
     """The token, if it may do what is needed. Raises Refusal 401 or 403."""
     if not isinstance(actor, Token):
         raise Refusal(401, "Requires authentication")
+    if repo.archived:
+        raise Refusal(403, "Repository was archived so is read-only.")
     if actor.permissions is not None and actor.repositories is not None:
         if repo.id not in actor.repositories or actor.permissions.get(need.permission) != "write":
             raise Refusal(403, "Resource not accessible by integration")

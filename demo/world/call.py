@@ -80,7 +80,10 @@ class Call:
         return allow(self.actor, self.repo, need).user
 
     def issue(self, number: str) -> Issue:
-        return found(self.repo.threads.get(int(number)) if number.isdigit() else None)
+        thread = found(self.repo.threads.get(int(number)) if number.isdigit() else None)
+        if thread.deleted:
+            raise Refusal(410, "This issue was deleted")
+        return found(None if thread.moved_to else thread)
 
     def pull(self) -> Pull:
         thread = self.issue(self.path["pull_number"])

@@ -188,7 +188,12 @@ def issues(call: Call) -> Answer:
 
 @operation("GET", f"{R}/issues/{{issue_number}}")
 def issue(call: Call) -> Answer:
-    return Answer(call.shapes.issue(call.issue(call.path["issue_number"])))
+    number = call.path["issue_number"]
+    known = call.repo.threads.get(int(number)) if number.isdigit() else None
+    if known is not None and known.moved_to is not None:
+        place = str(call.shapes.issue(known.moved_to)["url"])
+        return Answer({"message": "Moved Permanently", "url": place}, 301, {"location": place})
+    return Answer(call.shapes.issue(call.issue(number)))
 
 
 @operation("GET", f"{R}/issues/{{issue_number}}/comments")

@@ -104,7 +104,7 @@ class Shapes:
             "watchers": 0,
             "watchers_count": 0, "network_count": 0, "subscribers_count": 0, "size": 0, "open_issues": issues,
             "open_issues_count": issues, "has_issues": True, "has_projects": False, "has_downloads": False,
-            "has_wiki": False, "has_pages": False, "has_discussions": False, "archived": False,
+            "has_wiki": False, "has_pages": False, "has_discussions": False, "archived": repo.archived,
             "disabled": False,
             "is_template": False, "web_commit_signoff_required": False, "allow_forking": True,
             "pushed_at": repo.created, "created_at": repo.created, "updated_at": repo.created,

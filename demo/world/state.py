@@ -69,6 +69,8 @@ class Issue:
     reactions: list[Reaction] = field(default_factory=list)
     closed: str | None = None
     locked: bool = False
+    deleted: bool = False
+    moved_to: "Issue | None" = None
     happened: list[Happening] = field(default_factory=list)
 
     @property
@@ -157,6 +159,7 @@ class Repository:
     bare: Bare
     private: bool
     created: str
+    archived: bool = False
     default_branch: str = "main"
     roles: dict[int, Role] = field(default_factory=dict)
     """By numeric user id, so that a renamed user keeps theirs."""
