@@ -227,6 +227,8 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
 
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
     """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
+    from bot.account import account_of
+    from bot.jobs import Result
     from bot.limits import limited
     from bot.mail import Mail
     from bot.progress import apologize, commenting
@@ -251,7 +253,8 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         await greet(github, say)
         watch = await stack.enter_async_context(watching(settings, _access(settings)))
         logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
-        ledger, queue = Ledger(settings.redis_url or ""), ArqQueue(settings.redis_url or "")
+        ledger = Ledger(settings.redis_url or "", settings.configuration)
+        queue = ArqQueue(settings.redis_url or "")
         for store in (logs, ledger, queue):
             stack.push_async_callback(store.close)
         made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
@@ -267,11 +270,14 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
             except LogError:  # it has not begun
                 return Spent()
 
+        async def ended(job: JobId, result: Result) -> None:
+            await ledger.end(job, result, await asyncio.to_thread(account_of, job, logs.read))
+
         stopped = await run(
             settings,
             limited(lambda job: resolve(job, made, masked, reporting), ledger, masked, settings, spent),
             lambda job, error: apologize(masked, job, error, made),
-            ended=lambda job, result: ledger.end(job, result, spent(job)),
+            ended=ended,
             watch=watch,
             speaker=github,
             sole=sole,

@@ -1,22 +1,45 @@
 """The figures of a server for Prometheus: what came in, what waits, what became of it and what it cost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from bot.faults import FAULTS, FOREIGN
+from bot.redis.ledger import SECONDS
 from runtime.frozen import Frozen
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Values = Mapping[tuple[str, ...], float]
+MOST_VALUES = 60  # of one metric's labels; what is rarer is summed up as `other`
+
+LEDGER = (
+    ("endings", "job_endings", "Jobs that ended, by what they came to.", ("ending",)),
+    ("faults", "job_failures", "Jobs that ended by a failure, by whose it was.", ("fault",)),
+    ("verdicts", "verdicts", "Verdicts on patches.", ("verdict",)),
+    ("usd", "spent_dollars", "Known dollars that runs have cost.", ()),
+    ("tokens", "tokens", "Tokens of models; cached ones are prompt's too.", ("kind", "model")),
+    ("steps", "steps", "Replies of models.", ()),
+    ("repairs", "repairs", "Times that a patch went back to the agent.", ()),
+    ("ci", "ci", "What was done about continuous integration on pull requests of ours.", ("did",)),
+    ("pulls", "pulls", "What became of pull requests of ours.", ("became",)),
+)  # fmt: skip
+"""What the ledger counts: its name there and here, what it is, and its labels beside the configuration."""
 
 
 class Figures(Frozen):
     """What there is to show."""
 
-    deliveries: Mapping[str, int]
-    """By what became of them, since this process began."""
-    counts: Mapping[str, float]
+    deliveries: Mapping[tuple[str, str], int]
+    """By event and what became of them, since this process began."""
+    counts: Mapping[str, Mapping[str, float]]
     """As `Ledger.counts` gives them."""
     inbox: int
     """Deliveries that are not dealt with."""
@@ -42,52 +65,98 @@ class _Collected(Collector):
         return self._metrics
 
 
-def _metrics(figures: Figures) -> list[Metric]:
-    counts = figures.counts
-    endings = _labelled(counts, "endings")
-    ended, failed = sum(endings.values()), endings.get("failed", 0.0)
-    return [
-        _counters("deliveries", "Webhook deliveries by what became of them.", "came_to", figures.deliveries),
-        _gauge("inbox_deliveries", "Deliveries that are stored and not dealt with.", figures.inbox),
-        _gauges("jobs", "Jobs that have not ended, by state.", "state", figures.jobs),
-        _gauge("queue_oldest_seconds", "How long the next job has waited.", figures.oldest_seconds),
-        _gauge("workers", "Workers that live.", figures.workers),
-        _counters("job_endings", "Jobs that ended, by what they came to.", "ending", endings),
-        _counters("verdicts", "Verdicts on patches.", "verdict", _labelled(counts, "verdicts")),
-        _counter("spent_dollars", "Known dollars that runs have cost.", counts.get("usd", 0.0)),
-        _counters("tokens", "Tokens of models.", "kind", _labelled(counts, "tokens")),
-        _counter("steps", "Replies of models.", counts.get("steps", 0.0)),
-        _gauge(
-            "infrastructure_success_ratio",
-            "Jobs that ended without a failure of the machine, of all that ended; 1 before the first.",
-            1 - failed / ended if ended else 1.0,
-        ),
-    ]
+def _metrics(figures: Figures) -> Iterator[Metric]:
+    received: Values = {(event, came_to): n for (event, came_to), n in figures.deliveries.items()}
+    yield _counters(
+        "deliveries",
+        "Webhook deliveries by what became of them.",
+        ("event", "came_to"),
+        received,
+    )
+    yield _gauges(
+        "inbox_deliveries", "Deliveries that are stored and not dealt with.", (), {(): figures.inbox}
+    )
+    yield _gauges(
+        "jobs", "Jobs that have not ended, by state.", ("state",), {(s,): n for s, n in figures.jobs.items()}
+    )
+    yield _gauges(
+        "queue_oldest_seconds", "How long the next job has waited.", (), {(): figures.oldest_seconds}
+    )
+    yield _gauges("workers", "Workers that live.", (), {(): figures.workers})
+    for name, shown, help, labels in LEDGER:
+        found = {
+            (configuration, *values): number
+            for configuration, counts in figures.counts.items()
+            for values, number in _labelled(counts, name, len(labels)).items()
+        }
+        yield _counters(shown, help, ("configuration", *labels), found)
+    yield _run_seconds(figures.counts)
+    yield from _rates(figures.counts)
 
 
-def _labelled(counts: Mapping[str, float], name: str) -> dict[str, float]:
-    return {
-        key.removeprefix(f"{name} "): number for key, number in counts.items() if key.startswith(f"{name} ")
+def _rates(counts: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
+    ended = {name: sum(_labelled(each, "endings", 1).values()) for name, each in counts.items()}
+    failed = {
+        (name, fault): each.get(f"faults {fault}", 0.0) for name, each in counts.items() for fault in FAULTS
     }
+    yield _gauges(
+        "failures_per_thousand_jobs",
+        "Jobs that ended by a failure, of a thousand, by whose it was.",
+        ("configuration", "fault"),
+        {key: 1000 * number / (ended[key[0]] or 1) for key, number in failed.items()},
+    )
+    own = {
+        name: sum(number for (each, fault), number in failed.items() if each == name and fault not in FOREIGN)
+        for name in counts
+    }
+    yield _gauges(
+        "infrastructure_success_ratio",
+        f"Jobs that ended without a failure of ours, of all that ended; not counted: {', '.join(sorted(FOREIGN))}.",
+        ("configuration",),
+        {(name,): 1 - number / (ended[name] or 1) for name, number in own.items()},
+    )
 
 
-def _counter(name: str, help: str, value: float) -> Metric:
-    return CounterMetricFamily(f"patchwright_{name}", help, value=value)
-
-
-def _gauge(name: str, help: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"patchwright_{name}", help, value=value)
-
-
-def _counters(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:
-    metric = CounterMetricFamily(f"patchwright_{name}", help, labels=[label])
-    for key, value in sorted(values.items()):
-        metric.add_metric([key], value)
+def _run_seconds(counts: Mapping[str, Mapping[str, float]]) -> Metric:
+    metric = HistogramMetricFamily(
+        "patchwright_run_seconds", "How long runs have worked.", labels=["configuration"]
+    )
+    bounds = (*map(str, SECONDS), "+Inf")
+    for configuration, each in counts.items():
+        within = accumulate(each.get(f"seconds_within {bound}", 0.0) for bound in bounds)
+        buckets = list(zip(bounds, within, strict=True))
+        metric.add_metric([configuration], buckets, sum_value=each.get("seconds", 0.0))
     return metric
 
 
-def _gauges(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:
-    metric = GaugeMetricFamily(f"patchwright_{name}", help, labels=[label])
-    for key, value in sorted(values.items()):
-        metric.add_metric([key], value)
+def _labelled(counts: Mapping[str, float], name: str, labels: int) -> dict[tuple[str, ...], float]:
+    """Of one name, by its labels: the last one may have spaces."""
+    found = {
+        tuple(key.split(" ", labels)[1:]): number
+        for key, number in counts.items()
+        if key.partition(" ")[0] == name
+    }
+    if len(found) <= MOST_VALUES:
+        return found
+    shown = dict(sorted(found.items(), key=lambda item: -item[1])[:MOST_VALUES])
+    for values, number in found.items():
+        if values not in shown:
+            other = (*values[:-1], "other")
+            shown[other] = shown.get(other, 0.0) + number
+    return shown
+
+
+def _counters(name: str, help: str, labels: Iterable[str], values: Values) -> Metric:
+    metric = CounterMetricFamily(f"patchwright_{name}", help, labels=list(labels))
+    return _filled(metric, values)
+
+
+def _gauges(name: str, help: str, labels: Iterable[str], values: Values) -> Metric:
+    metric = GaugeMetricFamily(f"patchwright_{name}", help, labels=list(labels))
+    return _filled(metric, values)
+
+
+def _filled(metric: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
+    for labels, value in sorted(values.items()):
+        metric.add_metric(list(labels), value)
     return metric

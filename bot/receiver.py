@@ -46,8 +46,8 @@ class Receiver:
         self._secret = secret.encode()
         self._body_seconds = body_seconds
         self._held = 0
-        self.counts: dict[str, int] = {}
-        """Deliveries by what became of them."""
+        self.counts: dict[tuple[str, str], int] = {}
+        """Deliveries by their event and what became of them."""
         self.pages: Mapping[str, Page] = {}
         """What else can be read, by path."""
 
@@ -67,7 +67,9 @@ class Receiver:
 
     async def _delivery(self, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         status, what, why = await self._received(headers, receive)
-        self.counts[what] = self.counts.get(what, 0) + 1
+        event = headers.get(b"x-github-event", b"")[:64].decode("ascii", "replace")
+        counted = event if event in EVENTS or event == "ping" else "other", what  # anybody may make up events
+        self.counts[counted] = self.counts.get(counted, 0) + 1
         guid = headers.get(b"x-github-delivery", b"")[:64].decode("ascii", "replace")
         if status >= 400:
             log.warning("delivery %s", what, extra={"delivery": guid})

@@ -123,7 +123,7 @@ class Stores:
                 await store.close()
 
 
-def _pages(stores: Stores, deliveries: Mapping[str, int]) -> dict[str, Page]:
+def _pages(stores: Stores, deliveries: Mapping[tuple[str, str], int]) -> dict[str, Page]:
     async def alive() -> tuple[int, str, bytes]:
         return _json(200, {"version": _version()})
 

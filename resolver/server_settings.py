@@ -39,6 +39,9 @@ class ServerSettings(Frozen):
     jobs_at_once: int = Field(default=2, ge=1, le=64)
     """Runs that one worker does at a time; each has a sandbox of its own."""
 
+    configuration: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
+    """What these settings are called where figures of several are told apart: two workers of one Redis may differ."""
+
     def page_of(self, run: str) -> str | None:
         """Where people look at this run; None: nowhere."""
         own = f"{self.public_url}/runs/{quote(run, safe='')}" if self.public_url else None

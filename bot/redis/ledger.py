@@ -1,19 +1,24 @@
 """What jobs have come to and cost, counted once each, however often they are begun or ended."""
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, cast
 
 from redis.asyncio import Redis
 
-from bot.jobs import Result
+from bot.jobs import Failed, Result
 from bot.redis.client import redis_client, redis_errors
 from resolver.domain import Job, JobId, Spent
 from runtime.frozen import Frozen
 
-COUNTS = "patchwright:counts"  # hash: name and label -> number, since this Redis is there
+# And a configuration. Hash: name and labels -> number, since this Redis is there.
+COUNTS = "patchwright:counts:"
+CONFIGURATIONS = "patchwright:configurations"  # set: those that anything was counted for
 COUNTED = "patchwright:counted"  # set: ids of the jobs that are in it
 DAYS_KEPT = 3
+SECONDS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
+"""Upper bounds by which the times of runs are counted."""
 
 
 class Standing(Frozen):
@@ -26,12 +31,28 @@ class Standing(Frozen):
     """Known dollars of all jobs."""
 
 
+class Account(Frozen):
+    """What a job's run has used, and those that it has asked for."""
+
+    spent: Spent = Spent()
+    tokens: Mapping[tuple[str, str], int] = {}
+    """By kind (`prompt`, `cached`, `completion`) and model; cached ones are prompt's too."""
+    repairs: int = 0
+    """How often its patch went back to the agent."""
+    provider_failed: bool = False
+    """The agent's work ended because no usable reply came from its model."""
+
+
 class Ledger:
     """Counts on a Redis. Every method may raise QueueDown."""
 
-    def __init__(self, url: str) -> None:
-        """Raises SettingsError for what is no URL of a Redis."""
+    def __init__(self, url: str, configuration: str = "default") -> None:
+        """`configuration`: what is counted here is told apart from what others count by this name.
+
+        Raises SettingsError for what is no URL of a Redis.
+        """
         self._redis: Redis = redis_client(url)
+        self._configuration = configuration
 
     async def begin(self, job: Job) -> Standing:
         """Note that the job is begun; the same one again is counted once."""
@@ -70,30 +91,60 @@ class Ledger:
                 pipe.expire(key, DAYS_KEPT * 24 * 3600)
                 await pipe.execute()
 
-    async def end(self, job: JobId, result: Result, spent: Spent) -> None:
+    async def end(self, job: JobId, result: Result, account: Account) -> None:
         """What the job came to in the end; once."""
         with redis_errors():
             if not await cast("Any", self._redis.sadd(COUNTED, job)):
                 return
-            verdict = getattr(result, "verdict", None)
+        numbers: dict[str, float] = {f"endings {result.kind}": 1, **_of_the_run(account)}
+        if (verdict := getattr(result, "verdict", None)) is not None:
+            numbers[f"verdicts {verdict.kind}"] = 1
+        if isinstance(result, Failed):
+            numbers[f"faults {result.fault}"] = 1
+        elif account.provider_failed:
+            numbers["faults provider"] = 1
+        await self.count(numbers)
+
+    async def count(self, numbers: Mapping[str, float]) -> None:
+        """Add these, by name and labels with a space between; the labels have to be of a small set."""
+        key = COUNTS + self._configuration
+        with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.hincrby(COUNTS, f"endings {result.kind}", 1)
-                if verdict is not None:
-                    pipe.hincrby(COUNTS, f"verdicts {verdict.kind}", 1)
-                pipe.hincrbyfloat(COUNTS, "usd", float(spent.usd))
-                pipe.hincrby(COUNTS, "tokens prompt", spent.prompt_tokens)
-                pipe.hincrby(COUNTS, "tokens completion", spent.completion_tokens)
-                pipe.hincrby(COUNTS, "steps", spent.steps)
+                pipe.sadd(CONFIGURATIONS, self._configuration)
+                for name, number in numbers.items():
+                    pipe.hincrbyfloat(key, name, number)
                 await pipe.execute()
 
-    async def counts(self) -> dict[str, float]:
-        """All that was counted, by name and label."""
+    async def counts(self) -> dict[str, dict[str, float]]:
+        """All that was counted, by configuration, then by name and labels."""
         with redis_errors():
-            found = await cast("Any", self._redis.hgetall(COUNTS))
-        return {name.decode(): float(number) for name, number in found.items()}
+            known = sorted(name.decode() for name in await cast("Any", self._redis.smembers(CONFIGURATIONS)))
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for configuration in known:
+                    pipe.hgetall(COUNTS + configuration)
+                found = await pipe.execute()
+        return {
+            configuration: {name.decode(): float(number) for name, number in counts.items()}
+            for configuration, counts in zip(known, found, strict=True)
+        }
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
+
+
+def _of_the_run(account: Account) -> dict[str, float]:
+    spent = account.spent
+    if not spent.steps:
+        return {}
+    within = next((str(bound) for bound in SECONDS if spent.seconds <= bound), "+Inf")
+    return {
+        "usd": float(spent.usd),
+        "steps": spent.steps,
+        "repairs": account.repairs,
+        f"seconds_within {within}": 1,
+        "seconds": spent.seconds,
+        **{f"tokens {kind} {model}": number for (kind, model), number in account.tokens.items()},
+    }
 
 
 def _counting(day: date, job: Job) -> tuple[str, str]:

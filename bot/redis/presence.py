@@ -2,13 +2,22 @@
 
 import asyncio
 import contextlib
+from typing import Any, cast
 
 from bot.errors import QueueDown
 from bot.redis.client import redis_client, redis_errors
 
-PREFIX = "patchwright:worker:"
+WORKERS = "patchwright:workers"  # sorted set: name -> when it was last heard of, by the clock of Redis
 SAY_SECONDS = 3.0
-GONE_SECONDS = 10.0  # a worker that has not been heard of for so long is none
+GONE_SECONDS = 10  # a worker that has not been heard of for so long is none
+
+# KEYS: workers. ARGV: name.
+_SAY = "return redis.call('zadd', KEYS[1], redis.call('time')[1], ARGV[1])"
+# KEYS: workers. ARGV: seconds. Only names of dead workers are gone through.
+_COUNT = """
+redis.call('zremrangebyscore', KEYS[1], '-inf', '(' .. redis.call('time')[1] - ARGV[1])
+return redis.call('zcard', KEYS[1])
+"""
 
 
 class Presence:
@@ -23,16 +32,16 @@ class Presence:
         try:
             while True:
                 with contextlib.suppress(QueueDown), redis_errors():
-                    await self._redis.set(PREFIX + name, b"1", px=round(GONE_SECONDS * 1000))
+                    await cast("Any", self._redis.eval(_SAY, 1, WORKERS, name))
                 await asyncio.sleep(SAY_SECONDS)
         finally:
             with contextlib.suppress(QueueDown), redis_errors():
-                await self._redis.delete(PREFIX + name)
+                await self._redis.zrem(WORKERS, name)
 
     async def workers(self) -> int:
         """How many live. Raises QueueDown."""
         with redis_errors():
-            return len([name async for name in self._redis.scan_iter(PREFIX + "*", count=1000)])
+            return int(await cast("Any", self._redis.eval(_COUNT, 1, WORKERS, str(GONE_SECONDS))))
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
