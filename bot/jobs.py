@@ -16,8 +16,19 @@ from runtime.frozen import Frozen
 log = logging.getLogger(__name__)
 
 
-STOPPED = "somebody asked to stop it"
-"""The message of a handler's cancellation when its job is not to go on; any other is a worker that goes away."""
+Why = Literal["asked", "unlabelled", "closed", "out_of_reach"]
+"""What has a job stopped: a command; or its label, its thread or our way to it is gone."""
+
+
+class Stop(Frozen):
+    """What a handler's cancellation carries when its job is not to go on; without it, a worker goes away."""
+
+    why: Why
+
+
+def stop_in(cancelled: asyncio.CancelledError) -> Stop | None:
+    """Why the job is not to go on; None: it is."""
+    return next((one for one in cancelled.args if isinstance(one, Stop)), None)
 
 
 class Failed(Frozen):
@@ -29,9 +40,10 @@ class Failed(Frozen):
 
 
 class Cancelled(Frozen):
-    """Somebody asked to stop it."""
+    """It was not to go on."""
 
     kind: Literal["cancelled"] = "cancelled"
+    why: Why = "asked"
 
 
 class Answered(Frozen):
@@ -105,10 +117,16 @@ class Queue(Protocol):
     async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
         """What waits or runs for this issue or pull request, in the order in which it was asked for."""
 
-    async def stop(self, repo: Repo, number: int, at: datetime) -> tuple[Record, ...]:
-        """Cancel all that was asked for there until then, also what has not arrived yet; what waited or ran."""
+    async def everywhere(self) -> tuple[Record, ...]:
+        """What waits or runs for any of them, in no order."""
 
-    async def cancel(self, job: JobId) -> bool:
+    async def stop(self, repo: Repo, number: int, at: datetime, why: Why = "asked") -> tuple[Record, ...]:
+        """Cancel what was asked for there until then, also what has not arrived yet; what waited or ran.
+
+        All of it; `unlabelled`: what a label asked for.
+        """
+
+    async def cancel(self, job: JobId, why: Why = "asked") -> bool:
         """Stop the job within seconds, or never begin it; False: it is unknown or has ended."""
 
     async def state(self, job: JobId) -> Record | None:
@@ -132,8 +150,8 @@ class InlineQueue:
         self._waiting: asyncio.PriorityQueue[tuple[bool, int, JobId]] = asyncio.PriorityQueue()
         self._places = itertools.count()
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
-        self._stopped: dict[str, datetime] = {}
-        self._unwanted: set[JobId] = set()
+        self._stopped: dict[tuple[str, Scope], datetime] = {}
+        self._unwanted: dict[JobId, Why] = {}
 
     @property
     def known(self) -> frozenset[JobId]:
@@ -141,8 +159,9 @@ class InlineQueue:
         return frozenset(self._records)
 
     async def put(self, job: Job, *, urgent: bool = True, asked: datetime | None = None) -> bool:
-        stopped = self._stopped.get(thread_of(job.repo, job.number))
-        if job.id in self._records or (asked and stopped and asked < stopped):
+        thread = thread_of(job.repo, job.number)
+        stops = [self._stopped.get((thread, scope)) for scope in scopes_of(job)]
+        if job.id in self._records or (asked and any(stop and asked < stop for stop in stops)):
             return False
         self._records[job.id] = Record(job=job, urgent=urgent, asked=asked)
         self._line_up(job.id)
@@ -153,34 +172,35 @@ class InlineQueue:
 
     async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
         thread = thread_of(repo, number)
-        return in_order(
-            one
-            for one in self._records.values()
-            if one.state != "ended" and thread_of(one.job.repo, one.job.number) == thread
-        )
+        known = await self.everywhere()
+        return in_order(one for one in known if thread_of(one.job.repo, one.job.number) == thread)
 
-    async def stop(self, repo: Repo, number: int, at: datetime) -> tuple[Record, ...]:
-        thread = thread_of(repo, number)
-        self._stopped[thread] = max(at, self._stopped.get(thread, at))
-        meant = tuple(one for one in await self.open(repo, number) if one.is_before(at))
+    async def everywhere(self) -> tuple[Record, ...]:
+        return tuple(one for one in self._records.values() if one.state != "ended")
+
+    async def stop(self, repo: Repo, number: int, at: datetime, why: Why = "asked") -> tuple[Record, ...]:
+        scope = scope_of(why)
+        key = thread_of(repo, number), scope
+        self._stopped[key] = max(at, self._stopped.get(key, at))
+        meant = meant_by(await self.open(repo, number), at, scope)
         for one in meant:
-            await self.cancel(one.job.id)
+            await self.cancel(one.job.id, why)
         return meant
 
     def _line_up(self, job: JobId) -> None:
         self._waiting.put_nowait((not self._records[job].urgent, next(self._places), job))
 
-    async def cancel(self, job: JobId) -> bool:
+    async def cancel(self, job: JobId, why: Why = "asked") -> bool:
         known = self._records.get(job)
         if known is None or known.state == "ended":
             return False
         if known.state == "queued" and known.tries:  # its next try, now, puts its work away
-            self._unwanted.add(job)
+            self._unwanted[job] = why
             self._line_up(job)
             return True
-        self._records[job] = known.after(Cancelled())
+        self._records[job] = known.after(Cancelled(why=why))
         if job in self._running:
-            self._running[job].cancel(STOPPED)
+            self._running[job].cancel(Stop(why=why))
         return True
 
     async def state(self, job: JobId) -> Record | None:
@@ -196,10 +216,10 @@ class InlineQueue:
         job = record.job.id
         self._records[job] = record
         task = self._running[job] = asyncio.create_task(handler(record.job, record.tries))
-        if job in self._unwanted:
+        if why := self._unwanted.pop(job, None):
             await asyncio.sleep(0)  # it has to begin before it can be told
-            self._records[job] = record.after(Cancelled())
-            task.cancel(STOPPED)
+            self._records[job] = record.after(Cancelled(why=why))
+            task.cancel(Stop(why=why))
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:
@@ -225,6 +245,24 @@ class InlineQueue:
 def thread_of(repo: Repo, number: int) -> str:
     """The name of an issue or pull request, however its repository is spelled."""
     return f"{repo}#{number}".lower()
+
+
+Scope = Literal["all", "label"]
+"""What of a thread a stop is about."""
+
+
+def scope_of(why: Why) -> Scope:
+    return "label" if why == "unlabelled" else "all"
+
+
+def scopes_of(job: Job) -> tuple[Scope, ...]:
+    """The stops that are about this job."""
+    return ("all",) if job.label is None else ("all", "label")
+
+
+def meant_by(records: Iterable[Record], at: datetime, scope: Scope) -> tuple[Record, ...]:
+    """Those that a stop of this scope at this time is about."""
+    return tuple(one for one in records if one.is_before(at) and scope in scopes_of(one.job))
 
 
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:

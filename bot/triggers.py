@@ -54,6 +54,7 @@ def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
             if delivery.sender.bot or delivery.label != rules.label:
                 return None
             job = _job(delivery, "label", delivery.label, delivery.at)
+            job = job.model_copy(update={"label": delivery.label})
             return Wish(job, "work", _time(delivery.at), ("issues", str(delivery.number)))
         case CommentMade() | ReviewSaid():
             if is_our_own(delivery, rules) or delivery.sender.bot:

@@ -12,7 +12,7 @@ from typing import Any
 from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
 from bot.intake import Intake
-from bot.jobs import STOPPED, Again, Cancelled, Handler, Result
+from bot.jobs import Again, Cancelled, Handler, Result, stop_in
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
@@ -103,8 +103,8 @@ def _telling(handler: Handler, ended: Callable[[JobId, Result], Awaitable[None]]
         try:
             result = await handler(job, tries)
         except asyncio.CancelledError as exc:
-            if STOPPED in exc.args:
-                await asyncio.wait((asyncio.ensure_future(ended(job.id, Cancelled())),))
+            if stop := stop_in(exc):
+                await asyncio.wait((asyncio.ensure_future(ended(job.id, Cancelled(why=stop.why))),))
             raise
         if not isinstance(result, Again):
             with contextlib.suppress(QueueDown):  # a figure is lost, and nothing else

@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 from bot.errors import QueueDown
 from bot.faults import fault_of
-from bot.jobs import STOPPED, Again, Failed, Result
+from bot.jobs import Again, Failed, Result, Why, stop_in
 from resolver.domain import Job, Outcome
 from resolver.errors import Interrupted, RateLimited, ResolverError
 from runtime.errors import SandboxError
@@ -33,7 +33,16 @@ class GaveUp(Exception):
 
 
 class Stopped(Exception):
-    """Somebody asked to stop the job."""
+    """The job is not to go on."""
+
+
+SAID: Mapping[Why, str] = {
+    "asked": "Somebody stopped me.",
+    "unlabelled": "Somebody took the label away.",
+    "closed": "Somebody closed this.",
+    "out_of_reach": "I may not act in this repository any more.",
+}
+"""What the thread is told."""
 
 
 class Worker:
@@ -58,16 +67,16 @@ class Worker:
         self._limit_seconds = limit_seconds
 
     async def run(self, job: Job, tries: int) -> Result | Again:
-        """What the job came to; never raises but when cancelled: with STOPPED, its thread is told first."""
+        """What the job came to; never raises but when cancelled: with a Stop, its thread is told first."""
         try:
             if tries > self._most_tries:
                 raise GaveUp(f"The work was begun {self._most_tries} times and broke off each time.")
             async with asyncio.timeout(self._limit_seconds) as limit:
                 return await self._resolve(job)
         except asyncio.CancelledError as exc:
-            if STOPPED in exc.args:
+            if stop := stop_in(exc):
                 # In a task of its own: what waits in a cancelled one may be cancelled once more.
-                await asyncio.wait((asyncio.create_task(self._tell(job, Stopped("Somebody stopped me."))),))
+                await asyncio.wait((asyncio.create_task(self._tell(job, Stopped(SAID[stop.why]))),))
             raise
         except Exception as exc:
             error = cause_of(exc)

@@ -49,6 +49,8 @@ class Job(Frozen):
     """Id of the review of a pull request that is the trigger, with all its inline comments; else None."""
     inline: int | None = None
     """Id of the inline comment that is the trigger, where it belongs to no review; else None."""
+    label: str | None = None
+    """The label that was put on; None: somebody's words are the trigger."""
 
 
 class Comment(Frozen):

@@ -21,7 +21,22 @@ from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from bot.errors import QueueDown
-from bot.jobs import STOPPED, Again, Cancelled, Handler, Record, Result, ending, in_order, thread_of
+from bot.jobs import (
+    Again,
+    Cancelled,
+    Handler,
+    Record,
+    Result,
+    Scope,
+    Stop,
+    Why,
+    ending,
+    in_order,
+    meant_by,
+    scope_of,
+    scopes_of,
+    thread_of,
+)
 from bot.redis.client import answers, redis_errors, redis_pool
 from resolver.domain import Job, JobId, Repo
 
@@ -68,8 +83,9 @@ class ArqQueue:
         record = Record(job=job, urgent=urgent, asked=asked)
         with redis_errors():
             if asked is not None:
-                stopped = await self._redis.get(_stopped(job.repo, job.number))
-                if stopped is not None and asked < datetime.fromisoformat(stopped.decode()):
+                keys = [_stopped(job.repo, job.number, scope) for scope in scopes_of(job)]
+                stops = [stop for stop in await self._redis.mget(keys) if stop is not None]
+                if any(asked < datetime.fromisoformat(stop.decode()) for stop in stops):
                     return False
             async with self._redis.pipeline(transaction=True) as pipe:
                 pipe.sadd(OPEN, job.id)
@@ -82,14 +98,16 @@ class ArqQueue:
                 )  # also when known: whoever stored it may have died before this line
             return bool(fresh)
 
-    async def cancel(self, job: JobId) -> bool:
+    async def cancel(self, job: JobId, why: Why = "asked") -> bool:
         with redis_errors():
             known = await self.state(job)
             if known is None or known.state == "ended":
                 return False
-            await self._redis.set(_unwanted(job), b"1", px=EXPIRES_MS)
+            await self._redis.set(_unwanted(job), Stop(why=why).model_dump_json(), px=EXPIRES_MS)
             if known.state == "queued" and known.tries == 0:
-                await self._store(known.after(Cancelled()), keep_unwanted=True)  # it may just have begun
+                await self._store(
+                    known.after(Cancelled(why=why)), keep_unwanted=True
+                )  # it may just have begun
             elif known.state == "queued":  # between two tries: its next one, now, puts its work away
                 await self._redis.zadd(QUEUE, {job: int(time.time() * 1000)}, xx=True)
             return True
@@ -100,19 +118,23 @@ class ArqQueue:
 
     async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
         thread = thread_of(repo, number)
-        with redis_errors():
-            known = await self._unended()
+        known = await self.everywhere()
         return in_order(one for one in known if thread_of(one.job.repo, one.job.number) == thread)
 
-    async def stop(self, repo: Repo, number: int, at: datetime) -> tuple[Record, ...]:
-        key = _stopped(repo, number)
+    async def everywhere(self) -> tuple[Record, ...]:
+        with redis_errors():
+            return tuple(await self._unended())
+
+    async def stop(self, repo: Repo, number: int, at: datetime, why: Why = "asked") -> tuple[Record, ...]:
+        scope = scope_of(why)
+        key = _stopped(repo, number, scope)
         with redis_errors():
             before = await self._redis.get(key)
             last = max(at, datetime.fromisoformat(before.decode())) if before else at
             await self._redis.set(key, last.isoformat(), ex=STOPPED_SECONDS)
-        meant = tuple(one for one in await self.open(repo, number) if one.is_before(at))
+        meant = meant_by(await self.open(repo, number), at, scope)
         for one in meant:
-            await self.cancel(one.job.id)
+            await self.cancel(one.job.id, why)
         return meant
 
     async def state(self, job: JobId) -> Record | None:
@@ -208,7 +230,7 @@ class ArqQueue:
         attendant = asyncio.create_task(self._attend(record, task))
         try:
             await asyncio.wait((task,))
-            asked = attendant.done()
+            stop = attendant.result() if attendant.done() else None
         except asyncio.CancelledError:  # we are told to go: its log goes on later
             task.cancel()
             await asyncio.wait((task,))
@@ -222,7 +244,7 @@ class ArqQueue:
             await asyncio.gather(attendant, return_exceptions=True)
             del self._running[job.id]
             await asyncio.create_task(self._pass_turn(job))
-        result = Cancelled() if asked and task.cancelled() else ending(job.id, task)
+        result = Cancelled(why=stop.why) if stop and task.cancelled() else ending(job.id, task)
         await self._patiently(lambda: self._store(record.after(result)))
         if isinstance(result, Again):
             raise arq.Retry(defer=result.seconds)
@@ -243,8 +265,8 @@ class ArqQueue:
             if await self._redis.get(_turn(job)) == job.id.encode():
                 await self._redis.delete(_turn(job))
 
-    async def _attend(self, record: Record, task: asyncio.Task[Result | Again]) -> None:
-        """Keeps the leases while the job runs; ends by cancelling it when somebody asked for that."""
+    async def _attend(self, record: Record, task: asyncio.Task[Result | Again]) -> Stop:
+        """Keeps the leases while the job runs; ends by cancelling it when it is not to go on."""
         job, lease = record.job, round(self._lease_seconds * 1000)
         while True:
             try:
@@ -258,8 +280,9 @@ class ArqQueue:
             except (RedisError, OSError):
                 unwanted = None  # the work goes on without Redis
             if unwanted:
-                task.cancel(STOPPED)
-                return
+                stop = _stop(unwanted)
+                task.cancel(stop)
+                return stop
             await asyncio.sleep(ATTEND_SECONDS)
 
     async def _say_again(self, record: Record) -> None:
@@ -330,13 +353,20 @@ def _turn(job: Job) -> str:
     return f"patchwright:turn:{thread_of(job.repo, job.number)}"
 
 
-def _stopped(repo: Repo, number: int) -> str:
-    """The key of the time until which all that was asked for there is not wanted."""
-    return f"patchwright:stopped:{thread_of(repo, number)}"
+def _stopped(repo: Repo, number: int, scope: Scope) -> str:
+    """The key of the time until which what was asked for there is not wanted."""
+    return f"patchwright:stopped:{scope}:{thread_of(repo, number)}"
 
 
 def _unwanted(job: JobId) -> str:
     return f"patchwright:unwanted:{job}"
+
+
+def _stop(stored: bytes) -> Stop:
+    try:
+        return Stop.model_validate_json(stored)
+    except ValidationError:  # of another version of ours
+        return Stop(why="asked")
 
 
 def _to_json(value: dict[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.embedded import embedded_redis
-from bot.jobs import STOPPED, Again, Answered, Cancelled, Failed, InlineQueue, Queue, Record, Result
+from bot.jobs import Again, Answered, Cancelled, Failed, InlineQueue, Queue, Record, Result, Stop, stop_in
 from bot.redis.queue import ArqQueue
 from resolver.domain import Job, JobId, Repo
 from tests.bot.jobs import DONE, Handlers, job, settled, working
@@ -210,7 +210,7 @@ async def test_a_job_that_is_cancelled_between_two_tries_puts_its_work_away(queu
         try:
             await asyncio.sleep(600)
         except asyncio.CancelledError as exc:
-            told.extend(exc.args)
+            told.append(stop_in(exc))
             raise
         return DONE
 
@@ -222,6 +222,41 @@ async def test_a_job_that_is_cancelled_between_two_tries_puts_its_work_away(queu
                 1,
             ):
                 await asyncio.sleep(0.02)
-        assert await queue.cancel(job().id)
-        assert (await settled(queue, job().id)).result == Cancelled()
-    assert told == [STOPPED]
+        assert await queue.cancel(job().id, "closed")
+        assert (await settled(queue, job().id)).result == Cancelled(why="closed")
+    assert told == [Stop(why="closed")]
+
+
+async def test_a_label_taken_away_counts_for_what_a_label_asked_for_alone(queue: Queue) -> None:
+    labelled = job(label="fix-me")
+    said, late = job("acme-sample-7-000000000002"), job("acme-sample-7-000000000003", label="fix-me")
+    for one in (labelled, said):
+        await queue.put(one, asked=NOON)
+    assert [one.job.id for one in await queue.stop(job().repo, 7, NOON + SECOND, "unlabelled")] == [
+        labelled.id
+    ]
+    assert await queue.put(late, asked=NOON) is False
+    assert await queue.put(late, asked=NOON + 2 * SECOND) is True
+    assert (await settled(queue, labelled.id)).result == Cancelled(why="unlabelled")
+    assert {one.job.id for one in await queue.everywhere()} == {said.id, late.id}
+
+
+async def test_a_run_hears_why_it_is_not_to_go_on(queue: Queue) -> None:
+    told: list[object] = []
+    running = asyncio.Event()
+
+    async def handler(job: Job, tries: int) -> Result | Again:
+        running.set()
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError as exc:
+            told.append(stop_in(exc))
+            raise
+        return DONE
+
+    await queue.put(job(label="fix-me"), asked=NOON)
+    async with working(queue, handler):
+        await running.wait()
+        await queue.stop(job().repo, 7, NOON, "unlabelled")
+        assert (await settled(queue, job().id)).result == Cancelled(why="unlabelled")
+    assert told == [Stop(why="unlabelled")]
