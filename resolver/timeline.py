@@ -1,7 +1,7 @@
 """Trajectory -> what happened, item by item, as the viewer shows it; a delegate's items stand in its call's."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from resolver.events import (
     Delegated,
     Ended,
     Entry,
+    Event,
     Judged,
     Observed,
     Prompted,
@@ -83,48 +84,105 @@ class Item:
     facts: str = ""
     exhibits: tuple[Exhibit, ...] = ()
     nested: tuple["Item", ...] = ()
+    call: str = ""
+    """Id of the call that it is."""
 
 
-def timeline(trajectory: Trajectory, read: Read, album: Album, limit: int, most: int) -> tuple[Item, ...]:
-    """About the first `most` items of a run in order; texts are clipped to about `limit` characters."""
-    return tuple(_Teller(read, album, limit, most).tell(trajectory, "", (), 0))
+def timeline(
+    trajectory: Trajectory, read: Read, album: Album, limit: int, most: int, *, live: bool = False
+) -> tuple[Item, ...]:
+    """About the first `most` items of a run in order; texts are clipped to about `limit` characters.
+
+    `live`: the run goes on, so that a call without an answer is under way.
+    """
+    return tuple(_Teller(read, album, limit, most, live=live).tell(trajectory, "", (), 0))
+
+
+def touched(trajectory: Trajectory, seq: int, read: Read, album: Album, limit: int) -> tuple[Item, ...]:
+    """The items that this entry of a run that goes on has brought or changed, as they are now."""
+    entry = trajectory.entries[seq]
+    teller = _Teller(read, album, limit, most=len(trajectory), live=True)
+    match entry.event:
+        case Observed(call=call) | Delegated(call=call):
+            before = range(seq - 1, -1, -1)
+            asked = next((at for at in before if _asks(trajectory.entries[at].event, call)), None)
+            if asked is None:
+                return ()
+            items = teller.of_entry(_Run.of(trajectory), trajectory.entries[asked])
+            return tuple(item for item in items if item.call == call)
+        case _:
+            return tuple(teller.of_entry(_Run.of(trajectory), entry))
+
+
+def _asks(event: Event, call: str) -> bool:
+    return isinstance(event, Decided) and any(each.id == call for each in event.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is to be known of a log to tell one of its entries."""
+
+    trajectory: Trajectory
+    began: datetime
+    answers: Mapping[str, Entry]
+    handed: Sequence[Delegated]
+    steps: Mapping[int, int]
+    """Number of the model's reply, by that of the entry."""
+    prefix: str = ""
+    above: tuple[RunId, ...] = ()
+    """The runs in which it is nested."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, prefix: str = "", above: tuple[RunId, ...] = ()) -> "_Run":
+        entries = trajectory.entries
+        decided = (entry.seq for entry in entries if isinstance(entry.event, Decided))
+        return cls(
+            trajectory,
+            entries[0].at if entries else datetime.min,
+            {entry.event.call: entry for entry in entries if isinstance(entry.event, Observed)},
+            [event for event in trajectory if isinstance(event, Delegated)],
+            {seq: number for number, seq in enumerate(decided, start=1)},
+            prefix,
+            above,
+        )
 
 
 class _Teller:
-    def __init__(self, read: Read, album: Album, limit: int, most: int) -> None:
+    def __init__(self, read: Read, album: Album, limit: int, most: int, *, live: bool) -> None:
         self._read = read
         self._album = album
         self._limit = limit
         self._room = most
+        self._live = live
 
     def tell(
         self, trajectory: Trajectory, prefix: str, above: tuple[RunId, ...], depth: int
     ) -> Iterator[Item]:
         """The items of one log. `above`: the runs in which it is nested."""
-        began = trajectory.entries[0].at if trajectory.entries else datetime.min
-        answers = {e.event.call: e for e in trajectory.entries if isinstance(e.event, Observed)}
-        handed = [event for event in trajectory if isinstance(event, Delegated)]
-        steps = 0
+        run = _Run.of(trajectory, prefix, above)
         for entry in trajectory.entries:
             if self._room <= 0:
                 left = len(trajectory) - entry.seq
                 yield Item(f"{prefix}{entry.seq}", "program", 0, f"{left:,} more entries stand in the log")
                 return
-            at = (entry.at - began).total_seconds()
-            if not isinstance(entry.event, Decided):
-                if item := self._aside(entry, f"{prefix}{entry.seq}", at):
-                    self._room -= 1
-                    yield item
-                continue
-            steps += 1
-            yield self._thought(entry.event, f"{prefix}{entry.seq}", at, steps)
-            for number, call in enumerate(entry.event.calls, start=1):
+            yield from self.of_entry(run, entry, depth)
+
+    def of_entry(self, run: _Run, entry: Entry, depth: int = 0) -> Iterator[Item]:
+        """The items of one entry, with what came of them."""
+        at = (entry.at - run.began).total_seconds()
+        if not isinstance(entry.event, Decided):
+            if item := self._aside(entry, f"{run.prefix}{entry.seq}", at):
                 self._room -= 1
-                id = f"{prefix}{entry.seq}.{number}"
-                answer = answers.get(call.id)
-                item = self._call(call, answer, id, began, at)
-                others = [each for each in handed if each.call == call.id]
-                yield replace(item, nested=tuple(self._of_all(others, id, above, depth)))
+                yield item
+            return
+        yield self._thought(entry.event, f"{run.prefix}{entry.seq}", at, run.steps[entry.seq])
+        for number, call in enumerate(entry.event.calls, start=1):
+            self._room -= 1
+            id = f"{run.prefix}{entry.seq}.{number}"
+            item = self._call(call, run.answers.get(call.id), id, run.began, at)
+            others = [each for each in run.handed if each.call == call.id]
+            nested = tuple(self._of_all(others, id, run.above, depth))
+            yield replace(item, call=call.id, nested=nested)
 
     def _of_all(
         self, handed: list[Delegated], id: str, above: tuple[RunId, ...], depth: int
@@ -142,7 +200,8 @@ class _Teller:
         if run in above or depth >= DEEPEST:
             return ()
         if (log := self._read(run)) is None:
-            return (Item(f"{id}-0", "program", 0, f"The log of {run} is not to be had", bad=True),)
+            said = "The other agent is at work" if self._live else f"The log of {run} is not to be had"
+            return (Item(f"{id}-0", "program", 0, said, bad=not self._live),)
         return tuple(self.tell(log, f"{id}-", (*above, run), depth + 1))
 
     def _thought(self, decided: Decided, id: str, at: float, step: int) -> Item:
@@ -159,9 +218,9 @@ class _Teller:
     def _call(self, call: Call, answer: Entry | None, id: str, began: datetime, at: float) -> Item:
         line, sort = head(call.action), kind(call.action)
         if answer is None or not isinstance(answer.event, Observed):
-            return Item(
-                id, sort, at, line, "no answer", True, exhibits=asked(call.action, self._limit, failed=True)
-            )
+            came = "" if self._live else "no answer"
+            what = asked(call.action, self._limit, failed=True)
+            return Item(id, sort, at, line, came, not self._live, exhibits=what)
         seen = answer.event.observation
         pictures = tuple(self._album.add(each, caption(seen), id) for each in pictures_of(seen))
         what = asked(call.action, self._limit, failed=isinstance(seen, Failed))

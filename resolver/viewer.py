@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Literal
@@ -109,27 +110,81 @@ def _length(item: Item) -> int:
     return sum(len(each.text) for each in item.exhibits if isinstance(each, Text))
 
 
-def _page(story: Story, album: Album) -> str:
-    environment = texts.environment()
-    style = environment.get_template("viewer/style.css.j2").render()
-    script = environment.get_template("viewer/script.js.j2").render()
-    used = {item.kind for item in _all(story.items)}
-    page = environment.get_template("viewer/page.html.j2").render(
-        story=story,
-        album=album,
-        kinds={kind: label for kind, label in KINDS.items() if kind in used},
-        style=style,
-        script=script,
-        # By digest: even markup that got through would bring no script and no style of its own.
-        style_digest=_digest(style),
-        script_digest=_digest(script),
-        elapsed=elapsed,
-        size=wording.size,
-        why=WHY,
-        width=WIDTH,
-        height=HEIGHT,
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A run for a page that is somebody else's, as markup that nothing in the run can get out of."""
+
+    title: str
+    head: str
+    """What heads the page, the verdict first."""
+    plan: str
+    """Of a run that goes on; else it is in `main`."""
+    main: str
+    """All the rest, the timeline last."""
+
+
+def parts(run: RunId, shown: Trajectory, read: Read, limit: int, most: int, *, live: bool) -> Parts:
+    """A run that is free of secrets. `live`: it goes on; `limit` and `most` are as `timeline` has them."""
+    album = Album()
+    items = timeline(shown, read, album, limit, most, live=live)
+    story = _story(run, shown, items, limit)
+    head, plan, main = (
+        _rendered(f"viewer/{name}.html.j2", _words(story, album, live=live))
+        for name in ("head", "plan", "main")
     )
-    return inert(page)
+    return Parts(inert(_titled(story)), head, plan if live else "", main)
+
+
+def progress(run: RunId, shown: Trajectory, limit: int) -> Parts:
+    """What changes of `parts` while a run goes on, but for its timeline."""
+    story = _story(run, shown, (), limit)
+    head, plan = (
+        _rendered(f"viewer/{name}.html.j2", _words(story, Album(), live=True)) for name in ("head", "plan")
+    )
+    return Parts(inert(_titled(story)), head, plan, "")
+
+
+def entries(items: Iterable[Item], album: Album) -> dict[str, str]:
+    """Markup of items of the timeline, by the id of its element."""
+    words = {"album": album, "elapsed": elapsed, "size": wording.size}
+    return {f"e{item.id}": _rendered("viewer/entries.html.j2", {**words, "items": (item,)}) for item in items}
+
+
+def _titled(story: Story) -> str:
+    return f"{story.verdict.kind}: {story.title}" if story.verdict else story.title
+
+
+def _page(story: Story, album: Album) -> str:
+    style, script = (_rendered(f"viewer/{name}.j2", {}) for name in ("style.css", "script.js"))
+    sources = {
+        "style": style,
+        "script": script,
+        # By digest: even markup that got through would bring no script and no style of its own.
+        "style_digest": _digest(style),
+        "script_digest": _digest(script),
+    }
+    return _rendered("viewer/page.html.j2", _words(story, album, live=False) | sources)
+
+
+def _words(story: Story, album: Album, *, live: bool) -> dict[str, object]:
+    """What the templates know."""
+    used = {item.kind for item in _all(story.items)}
+    return {
+        "story": story,
+        "title": _titled(story),
+        "album": album,
+        "live": live,
+        "kinds": {kind: label for kind, label in KINDS.items() if live or kind in used},
+        "elapsed": elapsed,
+        "size": wording.size,
+        "why": WHY,
+        "width": WIDTH,
+        "height": HEIGHT,
+    }
+
+
+def _rendered(template: str, words: Mapping[str, object]) -> str:
+    return inert(texts.environment().get_template(template).render(words))
 
 
 def _digest(source: str) -> str:
