@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_resolve, _serve, _work, _action, _demo, _runs, _view, _export, _replay, _probe):
+    for add in (_resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe):
         add(commands)
     return top
 
@@ -96,6 +96,11 @@ def _serve(commands: Commands) -> None:
         default=None,
         help="look at GitHub every 30 s: works behind a firewall, without a webhook",
     )
+    command.add_argument(
+        "--no-worker",
+        action="store_true",
+        help="only receive: what is asked for is done by `patchwright work` elsewhere (needs REDIS_URL)",
+    )
     _shared(command, json="print an error that ends it as one JSON object too")
 
 
@@ -113,6 +118,26 @@ def _work(commands: Commands) -> None:
         help="nobody else works on this Redis: what a killed worker left begins at once",
     )
     _shared(command, json="print an error that ends it as one JSON object too")
+
+
+def _gate(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "gate",
+        "a door to the Docker engine that lets nothing but sandboxes through",
+        "Whoever reaches an engine's socket is root on its machine. Run this as somebody who may, and give workers\n"
+        "its socket instead: it lets through containers that are confined as ours are, and images of our names.\n\n"
+        "  patchwright gate --listen /run/patchwright/engine.sock --group 10001\n"
+        "  DOCKER_HOST=unix:///run/patchwright/engine.sock patchwright work",
+    )
+    command.add_argument("--listen", metavar="PATH", required=True, help="the socket that workers get")
+    command.add_argument(
+        "--engine", metavar="PATH", default="/var/run/docker.sock", help="the engine's (default %(default)s)"
+    )
+    command.add_argument("--group", type=int, metavar="GID", help="the group that may connect, by its number")
+    command.add_argument(
+        "--json", action="store_true", help="print an error that ends it as one JSON object too"
+    )
 
 
 def _action(commands: Commands) -> None:

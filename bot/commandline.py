@@ -72,6 +72,7 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "resolve": resolve,
             "serve": serve,
             "work": work,
+            "gate": gate,
             "action": action,
             "demo": demo,
             "runs": look,
@@ -234,9 +235,12 @@ async def serve(options: argparse.Namespace) -> int:
     """The server: receiver, queue and worker in one process tree."""
     _log_events()
     settings = _settings(options)
-    command = [sys.executable, "-P", "-m", "bot.cli", "work", *_shared(options)]
-    if settings.redis_url is None:
-        command.append("--alone")
+    command: list[str] = []
+    if not options.no_worker:
+        alone = ["--alone"] if settings.redis_url is None else []
+        command = [sys.executable, "-P", "-m", "bot.cli", "work", *_shared(options), *alone]
+    elif settings.redis_url is None:
+        raise SettingsError("REDIS_URL is not set: with --no-worker, name the Redis that workers take jobs from.")
     interrupted = await compose.serve(settings, command, options.host, options.port)
     return INTERRUPTED if interrupted else 0
 
@@ -246,6 +250,18 @@ async def work(options: argparse.Namespace) -> int:
     _log_events()
     interrupted = await compose.work(_settings(options), _to_stderr, sole=options.alone)
     return INTERRUPTED if interrupted else 0
+
+
+async def gate(options: argparse.Namespace) -> int:
+    """A door to the engine for workers, until Ctrl-C or SIGTERM."""
+    from bot.gate.gate import Gate
+    from bot.signals import signals
+
+    logging.getLogger("bot").setLevel(logging.INFO)
+    with signals() as told:
+        async with Gate(Path(options.engine)).listening(_absolute(options.listen), options.group):
+            print(f"patchwright lets sandboxes through at {options.listen}", flush=True)
+            return INTERRUPTED if await told == signal.SIGINT else 0
 
 
 def _log_events() -> None:

@@ -58,9 +58,9 @@ async def serve(
 ) -> signal.Signals:
     """Receiver, Redis (unless `settings.redis_url` names one) and worker until SIGTERM or SIGINT; which it was.
 
-    `worker` is the command of a process that runs `bot.work.work`; it gets the URL of the Redis as REDIS_URL in
-    `environment`. `port` 0 takes a free one; `announce` gets one line with the URL once jobs are taken. Raises
-    SettingsError, and WorkerFailed when the worker could not begin.
+    `worker` is the command of a process that runs `bot.work.work`; empty: there is none here. It gets the URL of the
+    Redis as REDIS_URL in `environment`. `port` 0 takes a free one; `announce` gets one line with the URL once jobs
+    are taken. Raises SettingsError, and WorkerFailed when the worker could not begin.
     """
     secret = webhook_secret(settings)
     ready = asyncio.Event()
@@ -168,6 +168,9 @@ def _version() -> str:
 
 async def _keep(command: Sequence[str], environment: Mapping[str, str], ready: asyncio.Event) -> None:
     """Until cancelled, a worker runs; then none does. Raises WorkerFailed when the first one could not begin."""
+    if not command:  # workers are elsewhere
+        ready.set()
+        await asyncio.Event().wait()
     pause = FIRST_PAUSE
     while True:
         begun = time.monotonic()

@@ -31,6 +31,7 @@ FENCES = {
     "git": {"resolver/workspace.py"},
     "githubkit": {"bot/client.py"},
     "graphql": {"demo/world/schema.py"},
+    "h11": {"bot/gate/gate.py"},
     "hishel": {"bot/client.py"},
     "ipykernel": {"runtime/kernel_boot.py"},
     "jinja2": {"resolver/texts.py"},

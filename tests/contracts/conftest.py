@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from bot.gate.gate import Gate
 from bot.github import GitHubForge
 from bot.rest import AppAccess, TokenAccess
 from demo.world import App, Repository, World
@@ -17,6 +18,7 @@ from demo.world.bare import Bare
 from resolver.secrets import Masked, Secrets
 from runtime.docker import DockerSandboxes
 from runtime.local import LocalSandboxes
+from runtime.machine import Transport
 from runtime.plugins import PLUGINS
 from runtime.remote import Door, RemoteSandbox
 from runtime.sandbox import Sandbox, SandboxSpec
@@ -25,6 +27,7 @@ from runtime.wire import KEY, SOCKET
 from tests.contracts.forges import QUICK
 
 CHECKOUT = Path(__file__).parents[2]
+ENGINE = Path("/var/run/docker.sock")
 DOCKER = pytest.param("docker", marks=pytest.mark.docker)
 LOOPBACK = pytest.param("loopback", marks=pytest.mark.slow)  # Docker goes the same way, and further
 MASKED = pytest.param("masked", marks=pytest.mark.slow)
@@ -64,18 +67,31 @@ async def opened(kind: str, place: Path) -> AsyncIterator[Sandbox]:
         case "masked":
             async with LocalSandboxes(place, os.environ).open("contract") as sandbox:
                 yield Masked(sandbox, Secrets(["a-secret-that-no-case-prints"]))
-        case _:
-            bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
-            sandboxes = DockerSandboxes(
-                SandboxSpec(memory_mb=1024),
-                ca_bundle=bundle if bundle.exists() else None,
-                package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
-                transport="exec" if kind == "exec" else "socket",
-                plugins=PLUGINS,
-            )
-            async with sandboxes.open(f"contract-{os.getpid()}") as sandbox:
+        case "exec":  # as in compose.yaml: through the gate, which leaves no other way
+            async with (
+                Gate(ENGINE).listening(place / "engine"),
+                docker("exec", f"unix://{place}/engine") as sandbox,
+            ):
                 yield sandbox
-            await sandboxes.close()
+        case _:
+            async with docker("socket") as sandbox:
+                yield sandbox
+
+
+@asynccontextmanager
+async def docker(transport: Transport, engine_url: str | None = None) -> AsyncIterator[Sandbox]:
+    bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
+    sandboxes = DockerSandboxes(
+        SandboxSpec(memory_mb=1024),
+        engine_url=engine_url,
+        ca_bundle=bundle if bundle.exists() else None,
+        package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
+        transport=transport,
+        plugins=PLUGINS,
+    )
+    async with sandboxes.open(f"contract-{os.getpid()}") as sandbox:
+        yield sandbox
+    await sandboxes.close()
 
 
 @pytest.fixture(params=["executor", LOOPBACK, MASKED, DOCKER, EXEC])

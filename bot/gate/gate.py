@@ -1,0 +1,274 @@
+"""A door to a Docker engine that lets through what `rules.py` allows.
+
+Each request gets a connection of its own to the engine and is written anew there: what the two might read
+differently never arrives.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+
+import h11
+
+from bot.gate.rules import Ask, Judgement, Kind, is_ours, judge, streams
+from resolver.errors import SettingsError
+
+log = logging.getLogger(__name__)
+
+PIECE = 1 << 16  # bytes
+MOST_BODY = 1 << 20  # bytes of a body that is judged
+MOST_ANSWER = 8 << 20  # bytes of what the engine says of one container
+SECONDS = 60.0  # for a request to be there whole, a build's files excepted
+HEADERS = {b"host", b"content-type", b"content-length", b"transfer-encoding", b"accept", b"user-agent",
+           b"upgrade", b"connection", b"x-registry-auth", b"x-registry-config"}  # fmt: skip
+"""What of a request's head the engine gets to read."""
+
+
+class Gate:
+    """Answers on one Unix socket what it may ask at another."""
+
+    def __init__(self, engine: Path) -> None:
+        self._engine = engine
+        self._visits: set[asyncio.Task[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def listening(self, place: Path, group: int | None = None) -> AsyncIterator[None]:
+        """Answer at `place` inside the block; those in `group` may connect as well. Raises SettingsError."""
+        if not self._engine.is_socket():
+            raise SettingsError(f"{self._engine} is no socket: name that of the Docker engine (--engine)")
+        try:
+            server = await asyncio.start_unix_server(self._welcome, sock=_bound(place, group))
+        except OSError as exc:
+            raise SettingsError(f"the gate cannot listen at {place}: {exc}") from exc
+        try:
+            async with server:
+                yield
+        finally:
+            for visit in self._visits:
+                visit.cancel()
+            await asyncio.gather(*self._visits, return_exceptions=True)
+
+    def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visit = asyncio.create_task(self._meet(reader, writer))
+        self._visits.add(visit)
+        visit.add_done_callback(self._visits.discard)
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await _Visit(self, reader, writer).serve()
+        except (OSError, TimeoutError, h11.ProtocolError, asyncio.IncompleteReadError) as exc:
+            log.info("a connection ended early", extra={"reason": f"{type(exc).__name__}: {exc}"[:200]})
+        finally:
+            writer.close()
+
+    async def engine(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self._engine)
+
+    async def owns(self, kind: Kind, name: str) -> bool:
+        """Whether this is ours, as the engine has it now."""
+        if kind == "exec":
+            program = await self._look(f"/exec/{name}/json")
+            name = str(program.get("ContainerID", ""))
+        found = await self._look(f"/containers/{name}/json") if name else {}
+        config = found.get("Config")
+        return isinstance(config, dict) and is_ours(config.get("Labels"))
+
+    async def _look(self, path: str) -> dict[str, object]:
+        reader, writer = await self.engine()
+        try:
+            far = h11.Connection(h11.CLIENT)
+            asked = h11.Request(
+                method="GET", target=path, headers=[("Host", "engine"), ("Connection", "close")]
+            )
+            writer.write(far.send(asked) or b"")
+            writer.write(far.send(h11.EndOfMessage()) or b"")
+            found, status = b"", 0
+            while not isinstance(event := await _next(far, reader), h11.EndOfMessage):
+                if isinstance(event, h11.Response):
+                    status = event.status_code
+                elif isinstance(event, h11.Data):
+                    found += event.data
+                    if len(found) > MOST_ANSWER:
+                        return {}
+                elif isinstance(event, h11.ConnectionClosed):
+                    return {}
+        finally:
+            writer.close()
+        said = json.loads(found) if status == HTTPStatus.OK else {}
+        return said if isinstance(said, dict) else {}
+
+
+def _bound(place: Path, group: int | None) -> socket.socket:
+    """A socket at `place`, in place of one that a killed gate has left there."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        before = os.umask(0o177)  # until its group is set, nobody else may connect
+        try:
+            made.bind(str(place))
+        finally:
+            os.umask(before)
+        if group is not None:
+            os.chown(place, -1, group)
+            place.chmod(0o660)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+async def _next(end: h11.Connection, reader: asyncio.StreamReader) -> object:
+    """The next event at this end, but for what says nothing yet."""
+    while (event := end.next_event()) is h11.NEED_DATA:
+        end.receive_data(await reader.read(PIECE))
+    return event
+
+
+class _Visit:
+    """One connection: one request, and its answer."""
+
+    def __init__(self, gate: Gate, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._gate = gate
+        self._reader = reader
+        self._writer = writer
+        self._near = h11.Connection(h11.SERVER, max_incomplete_event_size=PIECE)
+
+    async def serve(self) -> None:
+        async with asyncio.timeout(SECONDS):
+            request = await _next(self._near, self._reader)
+        if not isinstance(request, h11.Request):
+            return
+        ask = Ask(request.method.decode(), request.target.decode())
+        if not streams(ask):
+            async with asyncio.timeout(SECONDS):
+                body = await self._body()
+            if body is None:
+                await self._refuse(ask, Judgement("the body is too large"))
+                return
+            ask = ask._replace(body=body)
+        judgement = judge(ask)
+        if not judgement.refusal and judgement.owned and not await self._gate.owns(*judgement.owned):
+            await self._say(HTTPStatus.NOT_FOUND, "Patchwright has no such container here")
+        elif judgement.refusal:
+            await self._refuse(ask, judgement)
+        else:
+            await self._pass_on(request, ask)
+
+    async def _body(self) -> bytes | None:
+        body = b""
+        while isinstance(event := await _next(self._near, self._reader), h11.Data):
+            body += event.data
+            if len(body) > MOST_BODY:
+                return None
+        return body if isinstance(event, h11.EndOfMessage) else None
+
+    async def _refuse(self, ask: Ask, judgement: Judgement) -> None:
+        log.warning(
+            "refused", extra={"asked": f"{ask.method} {ask.target[:200]}", "reason": judgement.refusal}
+        )
+        await self._say(HTTPStatus.FORBIDDEN, f"the gate refuses: {judgement.refusal}")
+
+    async def _say(self, status: HTTPStatus, message: str) -> None:
+        body = json.dumps({"message": message}).encode()
+        headers = [
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        for part in (
+            h11.Response(status_code=status, headers=headers),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self._writer.write(self._near.send(part) or b"")
+        await self._writer.drain()
+
+    async def _pass_on(self, request: h11.Request, ask: Ask) -> None:
+        reader, writer = await self._gate.engine()
+        try:
+            far = h11.Connection(h11.CLIENT)
+            upgrades = any(name == b"upgrade" for name, _ in request.headers)
+            kept = [(name, value) for name, value in request.headers if name in HEADERS]
+            if not upgrades:
+                kept = [(name, value) for name, value in kept if name != b"connection"] + [
+                    (b"connection", b"close")
+                ]
+            writer.write(
+                far.send(h11.Request(method=request.method, target=request.target, headers=kept)) or b""
+            )
+            if streams(ask):
+                while isinstance(event := await _next(self._near, self._reader), h11.Data):
+                    writer.write(far.send(h11.Data(data=event.data)) or b"")
+                    await writer.drain()
+                if not isinstance(event, h11.EndOfMessage):
+                    return
+            elif ask.body:
+                writer.write(far.send(h11.Data(data=ask.body)) or b"")
+            writer.write(far.send(h11.EndOfMessage()) or b"")
+            await writer.drain()
+            await self._answer(far, reader, writer)
+        finally:
+            writer.close()
+
+    async def _answer(
+        self, far: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while True:
+            event = await _next(far, reader)
+            match event:
+                case h11.InformationalResponse(status_code=HTTPStatus.SWITCHING_PROTOCOLS):
+                    self._writer.write(self._near.send(event) or b"")
+                    first, _ = far.trailing_data
+                    early, _ = self._near.trailing_data
+                    self._writer.write(first)
+                    writer.write(early)
+                    await _both_ways(self._reader, self._writer, reader, writer)
+                    return
+                case h11.InformationalResponse():
+                    continue
+                case h11.Response(headers=headers):
+                    plain = [(name, value) for name, value in headers if name != b"connection"]
+                    answer = h11.Response(
+                        status_code=event.status_code, headers=[*plain, (b"connection", b"close")]
+                    )
+                    self._writer.write(self._near.send(answer) or b"")
+                case h11.Data(data=data):
+                    self._writer.write(self._near.send(h11.Data(data=data)) or b"")
+                case h11.EndOfMessage():
+                    self._writer.write(self._near.send(h11.EndOfMessage()) or b"")
+                    await self._writer.drain()
+                    return
+                case _:
+                    return
+            await self._writer.drain()
+
+
+async def _both_ways(
+    near: asyncio.StreamReader,
+    back: asyncio.StreamWriter,
+    far: asyncio.StreamReader,
+    on: asyncio.StreamWriter,
+) -> None:
+    """Carry bytes between two connections until both have said all."""
+
+    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while piece := await source.read(PIECE):
+                target.write(piece)
+                await target.drain()
+            if target.can_write_eof():
+                target.write_eof()
+
+    inward = asyncio.create_task(carry(near, on))
+    try:
+        await carry(far, back)  # when the program has said all, nobody reads what it is told
+    finally:
+        inward.cancel()
+        await asyncio.gather(inward, return_exceptions=True)
