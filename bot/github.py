@@ -19,12 +19,14 @@ from bot.answers import (
     RepositoryAnswer,
 )
 from bot.attachments import Attachments, is_attachment
+from bot.ci.reading import Findings
 from bot.errors import Rejected, Unanswered
 from bot.graphql import GraphQL
 from bot.publishing import Publishing
 from bot.rest import AppAccess, Pace, Rest, TokenAccess, path_of
 from bot.reviews import MARK, Reviews
 from bot.threads import Threads, as_pull_request, is_by
+from resolver.checks import Check, Pushed
 from resolver.domain import (
     Credentials,
     Job,
@@ -73,6 +75,7 @@ class GitHubForge:
         self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle, self._attempts)
         self._reviews = Reviews(self._rest, self._graphql, self._ourselves, self._made)
         self._threads = Threads(self._rest, self._reviews, self._ourselves)
+        self._findings = Findings(self._rest, api_url, ca_bundle, self._ourselves)
         self._us: Account | None = None
         self._said: dict[tuple[Repo, int, str], CommentAnswer] = {}
         self._speaking = asyncio.Lock()  # two at once with one tag would make two comments
@@ -145,6 +148,15 @@ class GitHubForge:
         return (
             None if pull is None else as_pull_request(pull, trusted=is_by(pull, await self._ourselves(repo)))
         )
+
+    async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
+        return await self._findings.of(repo, commit)
+
+    async def check_log(self, repo: Repo, check: Check) -> str:
+        return await self._findings.log(repo, check)
+
+    async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
+        return await self._findings.commits(repo, number)
 
     # --- writing --------------------------------------------------------------------------------------------
 

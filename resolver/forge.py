@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
+from resolver.checks import Check, Pushed
 from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, ReviewThread, Thread, User
 from runtime.frozen import Frozen
 
@@ -114,6 +115,15 @@ class Forge(Protocol):
     async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
         """Mark a review thread as resolved; nothing happens when it is. Raises Forbidden when we may not."""
 
+    async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
+        """What programs say of this commit, or of a branch's last one; what we say of it ourselves is left out."""
+
+    async def check_log(self, repo: Repo, check: Check) -> str:
+        """The part of what a check printed, or reports, that tells why it failed; empty: nothing is to be had."""
+
+    async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
+        """Those of a pull request, oldest first, at most 250."""
+
 
 class _Wrapped:
     """Passes everything on; a wrapper overrides what it changes."""
@@ -167,6 +177,15 @@ class _Wrapped:
 
     async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
         await self._forge.settle_thread(repo, thread)
+
+    async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
+        return await self._forge.checks(repo, commit)
+
+    async def check_log(self, repo: Repo, check: Check) -> str:
+        return await self._forge.check_log(repo, check)
+
+    async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
+        return await self._forge.commits(repo, number)
 
 
 class Masked(_Wrapped):
