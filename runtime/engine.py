@@ -247,7 +247,12 @@ class Engine:
         """All containers with a label, running or not."""
         found = await _in_thread(lambda: self._client.containers(all=True, filters={"label": label}))
         return [
-            Container(str(each["Id"]), dict(each["Labels"]), each["State"] == "running") for each in found
+            Container(
+                *(str(each["Id"]), dict(each["Labels"])),
+                running=each["State"] == "running",
+                ended=each["State"] in ("exited", "dead"),
+            )
+            for each in found
         ]
 
     async def attach(self, container: str, argv: Sequence[str], user: str) -> Any:

@@ -30,6 +30,12 @@ def is_dead(owner: str) -> bool:
     return namespace == _namespace() and str(processes.started(int(pid))) != start
 
 
+def is_alive(owner: str) -> bool:
+    """Whether the process that called itself so surely lives."""
+    here = f"{machine()}.{_boot()}.{_namespace()}."
+    return owner.startswith(here) and not is_dead(owner)
+
+
 def machine() -> str:
     """This machine, the same after each of its starts."""
     try:

@@ -24,3 +24,5 @@ class Container:
     id: str
     labels: Mapping[str, str]
     running: bool
+    ended: bool = False
+    """Whether its first process has; one that is paused neither runs nor has ended."""

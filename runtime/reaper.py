@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from runtime import lease, place
 from runtime.engine import Engine
 from runtime.errors import SandboxError
+from runtime.listed import Container
 from runtime.server import ALONE
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Reaper:
         found = await engine.containers(OWNER)
         self._orphans = {each.id: self._orphans.get(each.id, time.monotonic()) for each in found}
         for each in found:
-            if self._is_spared(each.id, each.labels, running=each.running):
+            if self._is_spared(each):
                 spared.add(each.labels.get(PLACE, ""))
                 continue
             await engine.remove(each.id)
@@ -46,15 +47,18 @@ class Reaper:
         await asyncio.to_thread(place.sweep, frozenset(spared))
         return reaped
 
-    def _is_spared(self, container: str, labels: Mapping[str, str], *, running: bool) -> bool:
-        deadline = labels.get(DEADLINE, "")
+    def _is_spared(self, each: Container) -> bool:
+        deadline, owner = each.labels.get(DEADLINE, ""), owner_now(each.labels)
         if deadline.isdigit() and int(deadline) < time.time():
             return False
-        if not lease.is_dead(owner_now(labels)):
-            self._orphans[container] = time.monotonic()
+        orphaned = time.monotonic() - self._orphans[each.id]
+        if each.ended and not lease.is_alive(owner):
+            # Also where it cannot be known, as of a worker in a container that is gone: who lives removes what ended.
+            return not lease.is_dead(owner) and orphaned < self._grace
+        if not lease.is_dead(owner):
+            self._orphans[each.id] = time.monotonic()
             return True
-        adoptable = labels.get(KEPT) == "yes" and running
-        return adoptable and time.monotonic() - self._orphans[container] < self._grace
+        return each.labels.get(KEPT) == "yes" and each.running and orphaned < self._grace
 
 
 def owner_now(labels: Mapping[str, str]) -> str:

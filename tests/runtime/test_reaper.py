@@ -23,7 +23,10 @@ class Containers:
     """An engine as the reaper knows it."""
 
     def __init__(self, **containers: tuple[dict[str, str], bool]) -> None:
-        self.left = {id: Container(id, labels, running) for id, (labels, running) in containers.items()}
+        self.left = {
+            id: Container(id, labels, running, ended=not running)
+            for id, (labels, running) in containers.items()
+        }
 
     async def containers(self, label: str) -> list[Container]:
         return [each for each in self.left.values() if label in each.labels]
@@ -75,6 +78,18 @@ async def test_a_kept_one_is_spared_while_it_runs_and_its_grace_lasts(dead: str)
     assert await left_after(engine, reaper) == {"running"}
     await asyncio.sleep(0.3)
     assert await left_after(engine, reaper) == set()
+
+
+async def test_what_has_ended_goes_after_a_while_though_nobody_here_knows_its_owner() -> None:
+    """A worker in a container has pids of its own; when it is killed, no other can see that it is dead."""
+    other = lease.owner().split(".")
+    labels = {OWNER: ".".join((*other[:2], "4026500000", *other[3:])), DEADLINE: LATER, KEPT: "yes"}
+    ours = {OWNER: lease.owner(), DEADLINE: LATER}
+    engine = Containers(ended=(labels, False), running=(labels, True), ours=(ours, False))
+    reaper = Reaper(grace=0.3)
+    assert await left_after(engine, reaper) == {"ended", "running", "ours"}
+    await asyncio.sleep(0.4)
+    assert await left_after(engine, reaper) == {"running", "ours"}
 
 
 async def test_an_heir_is_an_owner(dead: str, places: Path) -> None:
