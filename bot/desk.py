@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from bot.jobs import Answered, Queue
+from bot.lifecycle import Lifecycle, Talker
 from bot.triggers import Triggers, Wish, names_of, wish_for
-from bot.webhook import Delivery
+from bot.webhook import Closed, Delivery, Reach, Unlabelled
 from bot.words import helped, stopped
 from resolver import prose
 from resolver.domain import Job, JobId, Refused, Repo, User
@@ -20,12 +21,8 @@ log = logging.getLogger(__name__)
 NOTICE_SECONDS = 60.0  # after which a reaction would come too late to be one
 
 
-class Speaker(Protocol):
-    """How people are met on the forge. Every method may raise ForgeError."""
-
-    async def permission(self, repo: Repo, user: User) -> Permission: ...
-
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str: ...
+class Speaker(Talker, Protocol):
+    """It reacts, too."""
 
     async def notice(self, repo: Repo, place: tuple[str, ...]) -> None:
         """React to what stands there, once however often it is done. `place`: its path below the repository's."""
@@ -47,10 +44,14 @@ class Mute:
 class Desk:
     """Deals with one wish at a time, and with the same one once."""
 
-    def __init__(self, queue: Queue, rules: Triggers, speaker: Speaker) -> None:
+    def __init__(
+        self, queue: Queue, rules: Triggers, speaker: Speaker, lifecycle: Lifecycle | None = None
+    ) -> None:
+        """`lifecycle`: where runs end whose thread or label goes away; None: one that knows queue and speaker alone."""
         self.rules = rules
         self._queue = queue
         self._speaker = speaker
+        self._lifecycle = lifecycle or Lifecycle(queue, rules.label, speaker)
         self._noticing: set[asyncio.Task[None]] = set()
 
     async def take(self, told: Delivery, ours: Mapping[str, str] | None = None) -> JobId | None:
@@ -59,6 +60,9 @@ class Desk:
         `ours`: the text of our own comments in the thread, by tag, where this was found at the forge later on; None:
         a delivery told it. Raises QueueDown, and ForgeError for a command: then it is to be taken again.
         """
+        if isinstance(told, Unlabelled | Closed | Reach):
+            await self._lifecycle.take(told)
+            return None
         if (wish := wish_for(told, self.rules)) is None:
             return None
         for name in names_of(told, wish.job):

@@ -129,6 +129,7 @@ class End(Part):
 
 class ClosedThread(Thread):
     merged: bool = False
+    user: Identified | None = None
     head: End
     base: End
 

@@ -79,6 +79,8 @@ class Branch(Frozen):
     name: str
     same_repository: bool
     """False for a fork's."""
+    author: int | None
+    """Id of who opened it; None: the account is gone."""
 
 
 class Closed(Frozen):
@@ -260,7 +262,7 @@ def _pull_closed(said: payloads.PullClosed) -> Closed:
         number=pull.number,
         how="merged" if pull.merged else "closed",
         at=pull.closed_at or pull.updated_at,
-        branch=Branch(name=pull.head.ref, same_repository=here),
+        branch=Branch(name=pull.head.ref, same_repository=here, author=pull.user.id if pull.user else None),
         sender=_sender(said),
         installation=_installation(said),
     )

@@ -3,6 +3,7 @@
 from decimal import Decimal
 from typing import Literal
 
+from bot.jobs import Why
 from resolver.domain import Repo
 from resolver.prose import reply
 
@@ -23,6 +24,11 @@ def helped(mention: str, label: str) -> str:
 def stopped(*, waiting: bool) -> str:
     """What a stop came to where no run was going on; `waiting`: one was to be."""
     return reply("stopped.md.j2", waiting=waiting)
+
+
+def dropped(why: Why) -> str:
+    """Why a job that waited is not begun any more."""
+    return reply("dropped.md.j2", why=why).strip()
 
 
 def not_listed(repo: Repo) -> str:

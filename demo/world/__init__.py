@@ -244,6 +244,13 @@ class World:
             News(_about(thread), "unlabeled", thread, self.user(by), {"label": shape})
         )
 
+    async def end(self, thread: Issue, *, by: str, merged: bool = False) -> Delivery:
+        """Somebody closes it in the browser, or merges it; the delivery that tells so."""
+        self.close(thread)
+        if isinstance(thread, Pull) and merged:
+            thread.merged = thread.closed
+        return await self._hooks.tell(News(_about(thread), "closed", thread, self.user(by), {}))
+
     def labelled(self, thread: Issue, name: str, *, by: str) -> None:
         """A label that no hook is told of."""
         self._state.label(thread, name, self.user(by))

@@ -137,7 +137,7 @@ class Shapes:
             pull = f"{self.place(issue.repo)}/pulls/{issue.number}"
             shape["pull_request"] = {
                 "url": pull, "html_url": page, "diff_url": f"{page}.diff", "patch_url": f"{page}.patch",
-                "merged_at": None
+                "merged_at": issue.merged,
             }  # fmt: skip
             shape["draft"] = issue.draft
         return shape
@@ -174,7 +174,7 @@ class Shapes:
             "assignee": None, "assignees": [], "requested_reviewers": [], "requested_teams": [],
             "milestone": None,
             "created_at": pull.created, "updated_at": pull.updated, "closed_at": pull.closed,
-            "merged_at": None,
+            "merged_at": pull.merged,
             "merge_commit_sha": None, "author_association": self.association(repo, pull.author),
             "auto_merge": None,
             "head": self._end(pull.head_repo, head.ref, head.sha), "base": self._end(repo, base.ref, base.sha),
@@ -190,7 +190,7 @@ class Shapes:
         head, base = pull.head.sha, pull.base.sha
         lines = [line.split("\t") for line in pull.repo.bare.diff(base, head, "--numstat").splitlines()]
         return {
-            **self.pull_summary(pull), "merged": False, "mergeable": True, "mergeable_state": "clean",
+            **self.pull_summary(pull), "merged": pull.merged is not None, "mergeable": True, "mergeable_state": "clean",
             "merged_by": None,
             "rebaseable": None, "comments": len(pull.comments),
             "review_comments": sum(len(thread.comments) for thread in pull.review_threads),

@@ -132,6 +132,7 @@ class Pull(Issue):
     last_sha: str
     """Head when it was last seen: the branch may be gone by now."""
     maintainer_can_modify: bool = False
+    merged: str | None = None
     reviews: list[Review] = field(default_factory=list)
     review_threads: list[ReviewThread] = field(default_factory=list)
 

@@ -27,6 +27,7 @@ PULL_CLOSED: dict[str, Any] = PULL_LABELED | {
         "state": "closed",
         "closed_at": "2026-11-20T09:00:00Z",
         "merged": True,
+        "user": {"id": 77, "login": "patchwright[bot]"},
         "head": {"ref": "patchwright/issue-7", "sha": "c0ffee", "repo": {"id": 99}},
         "base": {"ref": "main", "sha": "beef", "repo": {"id": 99}},
     },

@@ -110,7 +110,7 @@ def test_an_issue_that_goes_is_read_with_the_time_at_which_it_went(action: str, 
 def test_a_pull_request_that_is_closed_says_whether_it_was_merged(merged: bool, how: Any) -> None:
     pull = PULL_CLOSED["pull_request"]
     read_as = said("pull_request", PULL_CLOSED | {"pull_request": pull | {"merged": merged}})
-    branch = Branch(name="patchwright/issue-7", same_repository=True)
+    branch = Branch(name="patchwright/issue-7", same_repository=True, author=77)
     assert read_as == Closed(**WHERE, number=8, how=how, at="2026-11-20T09:00:00Z", branch=branch)
 
 
@@ -120,7 +120,7 @@ def test_a_branch_of_a_fork_is_never_taken_for_ours(head: dict[str, Any]) -> Non
         "pull_request", PULL_CLOSED | {"pull_request": PULL_CLOSED["pull_request"] | {"head": head}}
     )
     assert isinstance(read_as, Closed)
-    assert read_as.branch == Branch(name="x", same_repository=False)
+    assert read_as.branch == Branch(name="x", same_repository=False, author=77)
 
 
 @pytest.mark.parametrize(
