@@ -81,9 +81,7 @@ class Call:
 
     def issue(self, number: str) -> Issue:
         thread = found(self.repo.threads.get(int(number)) if number.isdigit() else None)
-        if thread.deleted:
-            raise Refusal(410, "This issue was deleted")
-        return found(None if thread.moved_to else thread)
+        return found(None if thread.deleted or thread.moved_to else thread)
 
     def pull(self) -> Pull:
         thread = self.issue(self.path["pull_number"])

@@ -193,6 +193,8 @@ def issue(call: Call) -> Answer:
     if known is not None and known.moved_to is not None:
         place = str(call.shapes.issue(known.moved_to)["url"])
         return Answer({"message": "Moved Permanently", "url": place}, 301, {"location": place})
+    if known is not None and known.deleted:
+        raise Refusal(410, "This issue was deleted")
     return Answer(call.shapes.issue(call.issue(number)))
 
 
