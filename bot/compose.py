@@ -20,6 +20,7 @@ from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environ
 
 if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
     from bot.github import GitHubForge
+    from bot.pacing import Line
     from bot.rest import AppAccess, Pace, TokenAccess
     from resolver.kit import Kit
     from resolver.log import Listener
@@ -165,8 +166,10 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> "Secrets":
 
 
 @contextlib.asynccontextmanager
-async def forge(settings: Settings, pace: "Pace | None" = None) -> AsyncIterator["GitHubForge"]:
-    """GitHub, by App or by token. Raises SettingsError when neither is there."""
+async def forge(
+    settings: Settings, pace: "Pace | None" = None, line: "Line | None" = None
+) -> AsyncIterator["GitHubForge"]:
+    """GitHub, by App or by token; `line`: of the writes. Raises SettingsError when neither is there."""
     from bot.github import GitHubForge
 
     async with GitHubForge(
@@ -176,6 +179,7 @@ async def forge(settings: Settings, pace: "Pace | None" = None) -> AsyncIterator
         server_url=settings.github_server_url,
         ca_bundle=settings.ca_bundle,
         pace=pace,
+        line=line,
     ) as made:
         yield made
 
@@ -231,9 +235,11 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.jobs import Result
     from bot.limits import limited
     from bot.mail import Mail
+    from bot.pacing import Prompt
     from bot.progress import apologize, commenting
     from bot.redis.ledger import Ledger
     from bot.redis.log import SharedLogs
+    from bot.redis.pacing import SharedLine
     from bot.redis.queue import ArqQueue
     from bot.watching import watching
     from bot.work import check
@@ -249,9 +255,11 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     check(settings)
     async with contextlib.AsyncExitStack() as stack:
         # First the forge: a missing credential is told before an image is built.
-        github = await stack.enter_async_context(forge(settings))
+        line = SharedLine(settings.redis_url or "")
+        stack.push_async_callback(line.close)
+        github = await stack.enter_async_context(forge(settings, line=line))
         await greet(github, say)
-        watch = await stack.enter_async_context(watching(settings, _access(settings)))
+        watch = await stack.enter_async_context(watching(settings, _access(settings), line=line))
         logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
         ledger = Ledger(settings.redis_url or "", settings.configuration)
         queue = ArqQueue(settings.redis_url or "")
@@ -279,7 +287,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
             lambda job, error: apologize(masked, job, error, made),
             ended=ended,
             watch=watch,
-            speaker=github,
+            speaker=Prompt(github),
             sole=sole,
         )
         sweeping.cancel()

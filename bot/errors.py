@@ -3,6 +3,7 @@ What goes wrong with the world around a run.
 
 ForgeError (resolver)
 ├── Unanswered     no usable answer came: for a write, whether it happened is not known until it is looked up
+├── Crowded        there is more urgent to write than this, which may be left out
 └── Rejected       GitHub understood the request and will not do it; asking again changes nothing
 QueueDown          Redis does not answer
 WorkerFailed       the process that works could not begin; it has said why
@@ -19,6 +20,15 @@ class Rejected(ForgeError):
     """The request is well understood and not possible, such as a body that is too long."""
 
     retryable = False
+
+
+class Crowded(ForgeError):
+    """There is more urgent to write than this, which may be left out."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("there is more urgent to write to GitHub")
+        self.seconds = seconds
+        """After which there may be room."""
 
 
 class QueueDown(Exception):

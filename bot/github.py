@@ -1,18 +1,15 @@
 """`Forge` on GitHub. Every effect is looked up before it is made, and again when its answer was lost."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
-from urllib.parse import quote
 
 from bot.answers import (
     Account,
     AppAnswer,
     BranchAnswer,
-    CommentAnswer,
     DraftAnswer,
     IssueAnswer,
     PullAnswer,
@@ -20,11 +17,13 @@ from bot.answers import (
 )
 from bot.attachments import Attachments, is_attachment
 from bot.ci.reading import Findings
+from bot.comments import Comments, clipped
 from bot.errors import Rejected, Unanswered
 from bot.graphql import GraphQL
+from bot.pacing import Line
 from bot.publishing import Publishing
 from bot.rest import AppAccess, Pace, Rest, TokenAccess, path_of
-from bot.reviews import MARK, Reviews
+from bot.reviews import Reviews
 from bot.threads import Threads, as_pull_request, is_by
 from resolver.checks import Check, Pushed
 from resolver.domain import (
@@ -66,8 +65,10 @@ class GitHubForge:
         server_url: str = "https://github.com",
         ca_bundle: Path | None = None,
         pace: Pace | None = None,
+        line: Line | None = None,
     ) -> None:
-        self._rest = Rest(access, api_url, ca_bundle, pace or Pace())
+        """`line`: where writes wait for their turn; None: one of its own."""
+        self._rest = Rest(access, api_url, ca_bundle, pace or Pace(), line)
         self._server_url = server_url.rstrip("/")
         self._graphql = GraphQL(self._rest, graphql_url)
         self._attachments = Attachments(self._server_url, ca_bundle)
@@ -77,8 +78,7 @@ class GitHubForge:
         self._threads = Threads(self._rest, self._reviews, self._ourselves)
         self._findings = Findings(self._rest, api_url, ca_bundle, self._ourselves)
         self._us: Account | None = None
-        self._said: dict[tuple[Repo, int, str], CommentAnswer] = {}
-        self._speaking = asyncio.Lock()  # two at once with one tag would make two comments
+        self._comments = Comments(self._rest, self._threads, self._ourselves, self._made)
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,33 +161,9 @@ class GitHubForge:
     # --- writing --------------------------------------------------------------------------------------------
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
-        marker = f"{MARK}{quote(tag, safe='')} -->\n"
-        text = marker + clipped(body, MAX_BODY - len(marker))
-        place = (*path_of(repo), "issues")
-
-        async def find() -> CommentAnswer | None:
-            us = await self._ourselves(repo)
-            ours = (one for one in await self._threads.comments(repo, number) if is_by(one, us))
-            return next((one for one in ours if (one.body or "").startswith(marker)), None)
-
-        async def make() -> CommentAnswer:
-            return await self._rest.post(
-                CommentAnswer, repo, *place, str(number), "comments", body={"body": text}
-            )
-
-        async with self._speaking:
-            known = self._said.get((repo, number, tag)) or await find()
-            if known is None:
-                known = await self._made(make, find)
-            if known.body != text:
-                change = (*place, "comments", str(known.id))
-                try:
-                    known = await self._rest.patch(CommentAnswer, repo, *change, body={"body": text})
-                except NotFound:  # somebody has deleted it
-                    known = await self._made(make, find)
-            self._said[repo, number, tag] = known
-            self._us = self._us or known.user
-            return known.html_url
+        said = await self._comments.say(repo, number, tag, body)
+        self._us = self._us or said.user
+        return said.html_url
 
     async def publish(
         self,
@@ -281,23 +257,3 @@ class GitHubForge:
                 except NotFound:
                     return None
         return self._us
-
-
-def clipped(body: str, limit: int) -> str:
-    """The body within the limit; what is cut off is said, below whatever was left open."""
-    if len(body) <= limit:
-        return body
-    note = (
-        f"\n\n*The rest is cut off: this text has {len(body):,} characters, and GitHub takes {MAX_BODY:,}.*\n"
-    )
-    kept = body[: limit - len(note) - 200]
-    fence = ""
-    for line in kept.splitlines():
-        if found := re.match(r" {0,3}(`{3,}|~{3,})", line):
-            if not fence:
-                fence = found[1]
-            elif found[1].startswith(fence) and not line.strip(" `~"):
-                fence = ""
-    closing = f"\n{fence[:100]}" if fence else ""
-    closing += "\n</details>" * min(kept.count("<details") - kept.count("</details>"), 8)
-    return kept + closing + note

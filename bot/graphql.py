@@ -41,7 +41,10 @@ class GraphQL:
         body = {"query": request, "variables": variables}
         answer = await self._rest.post_query(GraphQLAnswer, repo, self._url, body, again=again)
         if answer.errors:
-            raise _meaning(answer.errors[0])
+            error = _meaning(answer.errors[0])
+            if isinstance(error, RateLimited):
+                await self._rest.hold(repo, error)
+            raise error
         value = next(iter((answer.data or {}).values()), None)
         if value is None:
             raise NotFound(f"GitHub answered nothing to {request.strip()[:80]}")

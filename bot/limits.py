@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 
 from bot.errors import QueueDown
+from bot.pacing import Urgency, writing
 from bot.redis.ledger import Ledger, Standing
 from bot.words import not_listed, over_limit
 from bot.worker import Resolve
@@ -29,7 +30,8 @@ def limited(
         begun = spent(job.id).steps > 0
         explanation = None if begun else unlisted(job, settings) or over(standing, settings)
         if explanation is not None:
-            await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
+            with writing(Urgency.ACKNOWLEDGEMENT):
+                await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
             outcome: Outcome = Refused(explanation=explanation)
         else:
             try:

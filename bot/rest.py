@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -16,6 +17,7 @@ from pydantic import SecretStr
 from bot.answers import InstallationAnswer, TokenAnswer
 from bot.client import Client, Request, anonymous, as_app, ask, join, read
 from bot.errors import Unanswered
+from bot.pacing import Line, OwnLine, check, turn
 from resolver.domain import Credentials, Repo
 from resolver.errors import Forbidden, NotFound, RateLimited, SettingsError, Unauthorized
 
@@ -82,9 +84,17 @@ class Rest:
     """Requests in the name of a token or of an app's installation on the repository at hand."""
 
     def __init__(
-        self, access: TokenAccess | AppAccess, api_url: str, ca_bundle: Path | None, pace: Pace
+        self,
+        access: TokenAccess | AppAccess,
+        api_url: str,
+        ca_bundle: Path | None,
+        pace: Pace,
+        line: Line | None = None,
     ) -> None:
-        """Raises SettingsError when the app's key is none."""
+        """`line`: where writes wait for their turn; None: one of our own.
+
+        Raises SettingsError when the app's key is none.
+        """
         trust = httpx.create_ssl_context()
         if ca_bundle is not None:
             trust.load_verify_locations(ca_bundle)
@@ -96,8 +106,9 @@ class Rest:
             self._as_app = as_app(access.app_id, access.private_key, api_url, trust, pace.timeout)
         self._tokens: dict[Repo, Credentials] = {}
         self._minting = asyncio.Lock()
-        self._writing = asyncio.Lock()
-        self._last_write = float("-inf")
+        self._line = line or OwnLine()
+        self._minted: dict[str, tuple[int, datetime]] = {}
+        """Tokens that live, each with its installation and its end."""
 
     @property
     def is_app(self) -> bool:
@@ -221,6 +232,8 @@ class Rest:
         """A token of this installation, with no more than what is wanted. Raises ForgeError."""
         path = join("app", "installations", str(installation), "access_tokens")
         made = read(TokenAnswer, await self._patient(None, Request("POST", path, json=wanted)))
+        lasting = ((token, of) for token, of in self._minted.items() if of[1] > datetime.now(UTC))
+        self._minted = {**dict(lasting), made.token: (installation, made.expires_at)}
         return Credentials(token=made.token, expires=made.expires_at)
 
     # --- patience -------------------------------------------------------------------------------------------
@@ -254,7 +267,7 @@ class Rest:
                 raise SettingsError(
                     "only a GitHub App can ask that: set PATCHWRIGHT_APP_ID and its private key"
                 )
-            return await ask(self._as_app, request, {})
+            return await self._unless_held(self._as_app, request, {}, "app")
         credentials = await self.credentials(who)
         try:
             return await self._paced(request, credentials)
@@ -268,15 +281,34 @@ class Rest:
 
     async def _paced(self, request: Request, credentials: Credentials) -> httpx.Response:
         headers = {"Authorization": f"Bearer {credentials.token}"}
-        if request.method == "GET":
-            return await ask(self._plain, request, headers)
-        async with self._writing:
-            clock = asyncio.get_running_loop()
-            await asyncio.sleep(max(self._last_write + self._pace.between_writes - clock.time(), 0.0))
-            try:
-                return await ask(self._plain, request, headers)
-            finally:
-                self._last_write = clock.time()
+        whose = self._whose(credentials)
+        if request.method != "GET" and self._pace.between_writes:
+            await turn(self._line, whose, self._pace.between_writes)
+        return await self._unless_held(self._plain, request, headers, whose)
+
+    async def _unless_held(
+        self, client: Client, request: Request, headers: Mapping[str, str], whose: str
+    ) -> httpx.Response:
+        """The answer, unless GitHub wants to be left alone; when it says so now, the others hear of it."""
+        await check(self._line, whose)
+        try:
+            return await ask(client, request, headers)
+        except RateLimited as exc:
+            await self._hold(whose, exc)
+            raise
+
+    async def _hold(self, whose: str, limited: RateLimited) -> None:
+        await self._line.hold(whose, (limited.until - datetime.now(UTC)).total_seconds())
+
+    async def hold(self, repo: Repo, limited: RateLimited) -> None:
+        """GitHub wants whoever asks for this repository to wait: nobody asks until then."""
+        await self._hold(self._whose(await self.credentials(repo)), limited)
+
+    def _whose(self, credentials: Credentials) -> str:
+        """The name of the line; it tells nothing of the token."""
+        if credentials.token in self._minted:
+            return f"installation-{self._minted[credentials.token][0]}"
+        return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"
 
 
 def path_of(repo: Repo) -> tuple[str, str, str]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pydantic import ValidationError
 
 from bot.desk import Desk
+from bot.pacing import Line
 from bot.reconcile import POLLING, Reconcile, Rhythm
 from bot.redis.lookout import Lookout
 from bot.rest import AppAccess, Pace, Rest, TokenAccess
@@ -24,9 +25,10 @@ async def watching(
     access: AppAccess | TokenAccess,
     *,
     pace: Pace | None = None,
+    line: Line | None = None,
     rhythm: Rhythm | None = None,
 ) -> AsyncIterator[Watch]:
-    """A `watch` for `bot.work.work`. Raises SettingsError."""
+    """A `watch` for `bot.work.work`; `line`: of the writes. Raises SettingsError."""
     repositories = tuple(map(_repo, settings.repositories))
     if isinstance(access, TokenAccess) and not repositories:
         if settings.poll:
@@ -34,7 +36,7 @@ async def watching(
                 "PATCHWRIGHT_REPOSITORIES is not set: with a token, name the repositories to look at, as owner/name."
             )
         log.info("no repositories to look at: what a delivery does not tell is lost")
-    rest = Rest(access, settings.github_api_url, settings.ca_bundle, pace or Pace())
+    rest = Rest(access, settings.github_api_url, settings.ca_bundle, pace or Pace(), line)
     lookout = Lookout(check(settings))
     rhythm = rhythm or (POLLING if settings.poll else Rhythm())
 

@@ -10,7 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from bot.errors import Rejected, Unanswered
-from bot.github import GitHubForge, clipped
+from bot.comments import clipped
+from bot.github import GitHubForge
 from bot.rest import AppAccess, Pace, TokenAccess
 from demo.world import Repository, World
 from resolver.domain import Job, JobId, Proposal, Repo, User

@@ -1,0 +1,81 @@
+"""Our comments in threads on GitHub: one for each hidden tag, kept up to date."""
+
+import asyncio
+import re
+from collections import OrderedDict
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+from bot.answers import CommentAnswer
+from bot.rest import Rest, path_of
+from bot.reviews import MARK, Made, Ourselves
+from bot.threads import Threads, is_by
+from resolver.domain import Repo
+from resolver.errors import NotFound
+from resolver.forge import MAX_BODY
+
+REMEMBERED = 500  # comments; one that is forgotten is looked up
+
+
+class Comments:
+    """Says things in the name of whoever `rest` speaks for."""
+
+    def __init__(self, rest: Rest, threads: Threads, ourselves: Ourselves, made: Made[CommentAnswer]) -> None:
+        self._rest = rest
+        self._threads = threads
+        self._ourselves = ourselves
+        self._made = made
+        self._said: OrderedDict[tuple[Repo, int, str], CommentAnswer] = OrderedDict()
+        # Two at once with one tag would make two comments; others need not wait for each other.
+        self._speaking: WeakValueDictionary[tuple[Repo, int, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> CommentAnswer:
+        """Our comment with this tag as GitHub has it now. Raises ForgeError."""
+        marker = f"{MARK}{quote(tag, safe='')} -->\n"
+        text = marker + clipped(body, MAX_BODY - len(marker))
+        place, key = (*path_of(repo), "issues"), (repo, number, tag)
+
+        async def find() -> CommentAnswer | None:
+            us = await self._ourselves(repo)
+            ours = (one for one in await self._threads.comments(repo, number) if is_by(one, us))
+            return next((one for one in ours if (one.body or "").startswith(marker)), None)
+
+        async def make() -> CommentAnswer:
+            return await self._rest.post(
+                CommentAnswer, repo, *place, str(number), "comments", body={"body": text}
+            )
+
+        async with self._speaking.setdefault(key, asyncio.Lock()):
+            known = self._said.pop(key, None) or await find()
+            if known is None:
+                known = await self._made(make, find)
+            if known.body != text:
+                change = (*place, "comments", str(known.id))
+                try:
+                    known = await self._rest.patch(CommentAnswer, repo, *change, body={"body": text})
+                except NotFound:  # somebody has deleted it
+                    known = await self._made(make, find)
+            self._said[key] = known
+            while len(self._said) > REMEMBERED:
+                self._said.popitem(last=False)
+            return known
+
+
+def clipped(body: str, limit: int) -> str:
+    """The body within the limit; what is cut off is said, below whatever was left open."""
+    if len(body) <= limit:
+        return body
+    note = (
+        f"\n\n*The rest is cut off: this text has {len(body):,} characters, and GitHub takes {MAX_BODY:,}.*\n"
+    )
+    kept = body[: limit - len(note) - 200]
+    fence = ""
+    for line in kept.splitlines():
+        if found := re.match(r" {0,3}(`{3,}|~{3,})", line):
+            if not fence:
+                fence = found[1]
+            elif found[1].startswith(fence) and not line.strip(" `~"):
+                fence = ""
+    closing = f"\n{fence[:100]}" if fence else ""
+    closing += "\n</details>" * min(kept.count("<details") - kept.count("</details>"), 8)
+    return kept + closing + note
