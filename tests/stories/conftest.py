@@ -18,7 +18,7 @@ from bot import compose
 from bot.progress import EVERY, commenting
 from bot.rest import Pace
 from demo.model import Endpoint, Hook, Turn
-from demo.world import Delivery, Issue, Pull, Repository, World
+from demo.world import App, Delivery, Issue, Pull, Repository, World
 from resolver.actions import Finish
 from resolver.domain import Job, JobId, Outcome, Repo, User
 from resolver.events import Trajectory
@@ -186,6 +186,26 @@ async def sources() -> AsyncIterator[list[str]]:
         await remove_layers_of(source)
 
 
+def environment_of(world: World, app: App, data: Path) -> dict[str, str]:
+    """What a server is told that acts as this App, without Docker."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(data),
+        "PATCHWRIGHT_DATA": str(data),
+        "PATCHWRIGHT_SANDBOX": "local",
+        "PATCHWRIGHT_PLUGINS": "none",
+        "PATCHWRIGHT_REFUSE_RISK": "never",  # the scripts leave traces outside of the work tree
+        "PATCHWRIGHT_MODEL": "openai/scripted",
+        "PATCHWRIGHT_MODEL_API_KEY": KEY,
+        "PATCHWRIGHT_APP_ID": str(app.id),
+        "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
+        "PATCHWRIGHT_WEBHOOK_SECRET": "story-webhook-secret",
+        "GITHUB_API_URL": world.api_url,
+        "GITHUB_GRAPHQL_URL": world.graphql_url,
+        "GITHUB_SERVER_URL": world.server_url,
+    }
+
+
 @pytest.fixture
 async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[Callable[..., Scene]]:
     """Makes the scene: `a_scene(files=..., title=..., body=...)`."""
@@ -203,22 +223,7 @@ async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[
             app = world.app()
             world.install(app, repo)
             issue = world.issue(repo, title=title, body=body, by="reporter")
-            environment = for_images | {
-                "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-                "HOME": str(short_tmp),
-                "PATCHWRIGHT_DATA": str(short_tmp),
-                "PATCHWRIGHT_SANDBOX": "local",
-                "PATCHWRIGHT_PLUGINS": "none",
-                "PATCHWRIGHT_REFUSE_RISK": "never",  # the scripts leave traces outside of the work tree
-                "PATCHWRIGHT_MODEL": "openai/scripted",
-                "PATCHWRIGHT_MODEL_API_KEY": KEY,
-                "PATCHWRIGHT_APP_ID": str(app.id),
-                "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
-                "PATCHWRIGHT_WEBHOOK_SECRET": "story-webhook-secret",
-                "GITHUB_API_URL": world.api_url,
-                "GITHUB_GRAPHQL_URL": world.graphql_url,
-                "GITHUB_SERVER_URL": world.server_url,
-            }
+            environment = for_images | environment_of(world, app, short_tmp)
             return Scene(world, repo, issue, short_tmp, stack, environment)
 
         yield make

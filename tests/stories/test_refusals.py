@@ -1,0 +1,270 @@
+"""Every refusal as a conversation: why, in these words and once, whatever is told again or started again."""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from demo.world import Issue
+from tests.stories.town import Town, a_town, conversation, until
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("refusals"),
+]
+
+NO_WRITE = (
+    "patchwright[bot]: I did not start on this: {} may not write to this repository, and only people who may can "
+    "start me. Somebody with write access can put the label on again or ask me in a comment."
+)
+
+
+@dataclass
+class Scene:
+    """What somebody does in a thread of its own, and what is seen there in the end."""
+
+    play: Callable[[Town, str], Awaitable[Issue]]
+    seen: list[str]
+    logged: str = ""
+    """What its operator reads where nobody else can be told."""
+
+
+SCENES: dict[str, Scene] = {}
+
+
+def scene(*seen: str, logged: str = "") -> Callable[[Callable[[Town, str], Awaitable[Issue]]], None]:
+    def keep(play: Callable[[Town, str], Awaitable[Issue]]) -> None:
+        name = play.__name__.replace("_", "-")
+        SCENES[name] = Scene(play, list(seen), logged)
+
+    return keep
+
+
+# --- who may not --------------------------------------------------------------------------------------------
+
+
+@scene("triager labels it fix-me", NO_WRITE.format("triager"))
+async def a_triagers_label(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    await town.world.label(issue, "fix-me", by="triager")
+    return issue
+
+
+@scene("member: @agent mend it", NO_WRITE.format("member"))
+async def a_member_without_write(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    await town.world.comment(issue, "@agent mend it", by="member")
+    return issue
+
+
+@scene("outsider: @agent mend it", NO_WRITE.format("outsider"))
+async def an_outsiders_comment(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    await town.world.comment(issue, "@agent mend it", by="outsider")
+    return issue
+
+
+@scene("outsider: @agent stop", NO_WRITE.format("outsider"))
+async def an_outsiders_stop(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    await town.world.comment(issue, "@agent stop", by="outsider")
+    return issue
+
+
+@scene("leaver labels it fix-me", NO_WRITE.format("leaver"))
+async def who_may_no_more_when_it_begins(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    town.world.permit(issue.repo, "leaver", "write")
+    town.world.before_next(
+        "GET",
+        f"/{name}/collaborators/leaver/permission",
+        lambda: town.world.permit(issue.repo, "leaver", "none"),
+    )
+    await town.world.label(issue, "fix-me", by="leaver")
+    return issue
+
+
+@scene("leaver labels it fix-me", logged="leaver may not write to this repository")
+async def who_cannot_see_it_any_more(town: Town, name: str) -> Issue:
+    issue = town.issue(name, private=True)
+    await town.world.label(issue, "fix-me", by="leaver")
+    return issue
+
+
+@scene("member: @agent mend it", NO_WRITE.format("member"))
+async def who_sees_it_but_may_not(town: Town, name: str) -> Issue:
+    issue = town.issue(name, private=True)
+    await town.world.comment(issue, "@agent mend it", by="member")
+    return issue
+
+
+# --- where nothing can be done ------------------------------------------------------------------------------
+
+
+@scene(
+    "maintainer labels it fix-me",
+    "patchwright[bot]: I did not start on this: the issue is closed. Reopen it and put the label on again.",
+)
+async def a_closed_issue(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    town.world.close(issue)
+    await town.world.label(issue, "fix-me", by="maintainer")
+    return issue
+
+
+@scene(
+    "maintainer: @agent rebase [eyes]",
+    "patchwright[bot]: I did not start on this: the pull request is closed. Reopen it and ask me again.",
+)
+async def a_closed_pull_request(town: Town, name: str) -> Issue:
+    repo = town.repository(name)
+    repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
+    pull = town.world.pull(repo, "topic", by="contributor")
+    town.world.close(pull)
+    await town.world.comment(pull, "@agent rebase", by="maintainer")
+    return pull
+
+
+@scene(
+    "maintainer labels it fix-me",
+    "patchwright[bot]: I did not start on this: there is no open review thread here, and nothing else was asked. "
+    "Write in a review or a comment what I should change, and mention me.",
+)
+async def a_pull_request_where_nothing_is_asked(town: Town, name: str) -> Issue:
+    repo = town.repository(name)
+    repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
+    pull = town.world.pull(repo, "topic", by="contributor")
+    await town.world.label(pull, "fix-me", by="maintainer")
+    return pull
+
+
+@scene("maintainer labels it fix-me", logged="this conversation is locked")
+async def a_locked_issue(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    town.world.lock(issue)
+    await town.world.label(issue, "fix-me", by="maintainer")
+    return issue
+
+
+@scene("maintainer labels it fix-me", logged="this repository is archived")
+async def an_archived_repository(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    issue.repo.archived = True
+    await town.world.label(issue, "fix-me", by="maintainer")
+    return issue
+
+
+@scene(
+    "maintainer labels it fix-me",
+    "patchwright[bot]: I did not start on this: this repository has no commit yet. Push one and ask me again.",
+)
+async def an_empty_repository(town: Town, name: str) -> Issue:
+    issue = town.issue(name, files={})
+    await town.world.label(issue, "fix-me", by="maintainer")
+    return issue
+
+
+@scene(
+    "maintainer: @agent base=nope mend it [eyes]",
+    "patchwright[bot]: I did not start on this: there is no branch `nope` here to begin from. Name another one and "
+    "ask me again.",
+)
+async def a_branch_that_is_not_there(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    await town.world.comment(issue, "@agent base=nope mend it", by="maintainer")
+    return issue
+
+
+@scene("maintainer labels it fix-me", logged="it was deleted or moved, or I may not see it")
+async def an_issue_that_is_deleted_meanwhile(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    issue.deleted = True
+    await town.world.label(issue, "fix-me", by="maintainer")
+    return issue
+
+
+@scene(logged="it was deleted or moved, or I may not see it")
+async def an_issue_that_is_moved_meanwhile(town: Town, name: str) -> Issue:
+    issue = town.issue(name)
+    other = town.repository(f"{name}-other")
+    town.world.issue(other, title="First", body="", by="reporter")
+    issue.moved_to = town.world.issue(other, title=issue.title, body=issue.body, by="reporter")
+    await town.world.label(issue, "fix-me", by="maintainer")
+    return issue.moved_to
+
+
+@scene(
+    "maintainer labels it fix-me",
+    "patchwright[bot]: I did not start on this: whoever runs me has not listed elsewhere/calc among the repositories "
+    "that I work for (setting `only_repositories`).",
+)
+async def a_repository_that_is_not_listed(town: Town, name: str) -> Issue:
+    issue = town.issue("elsewhere/calc")
+    await town.world.label(issue, "fix-me", by="maintainer")
+    return issue
+
+
+# --- what is no trigger -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Played:
+    """All scenes, as they are seen when they are over, when all was told again, and behind a new start."""
+
+    town: Town
+    threads: dict[str, Issue]
+    seen: list[dict[str, list[str]]]
+
+
+def has_its_reactions(scene: tuple[str, Issue]) -> bool:
+    """They are given beside the work."""
+    name, thread = scene
+    return "[eyes]" in str(conversation(thread)) or "[eyes]" not in str(SCENES[name].seen)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def played() -> AsyncIterator[Played]:
+    async with a_town(only_repositories="acme/*", jobs_at_once=4) as town:
+        played = Played(town, {}, [])
+
+        def look() -> None:
+            played.seen.append({name: conversation(thread) for name, thread in played.threads.items()})
+
+        async with town.serving():
+            for name, scene in SCENES.items():
+                played.threads[name] = await scene.play(town, name)
+            await town.quiet()
+            await until(lambda: all(map(has_its_reactions, played.threads.items())))
+            look()
+            await town.again()
+            look()
+        async with town.serving():
+            await town.again()
+            look()
+        yield played
+
+
+@pytest.mark.parametrize("name", SCENES)
+async def test_a_refusal_is_said_in_these_words(played: Played, name: str) -> None:
+    assert played.seen[0][name] == SCENES[name].seen
+    assert SCENES[name].logged in played.town.log
+
+
+async def test_no_refusal_is_said_a_second_time_whatever_is_told_or_started_again(played: Played) -> None:
+    first, told_again, started_again = played.seen
+    assert told_again == first
+    assert started_again == first
+
+
+async def test_nothing_that_is_refused_reaches_the_model_or_changes_a_repository(played: Played) -> None:
+    assert played.town.model.requests == []
+    harmless = re.compile(r"/(comments|comments/\d+|reactions|graphql)$")
+    assert [write for write in played.town.world.writes if not harmless.search(write.path)] == []
+    assert {branch for thread in played.threads.values() for branch in thread.repo.branches} == {
+        "main",
+        "topic",
+    }

@@ -1,0 +1,177 @@
+"""A town of repositories before one `patchwright serve`: many conversations, and the server is started once."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from demo.dialects import Dialect
+from demo.model import Endpoint, Fault, Turn
+from demo.world import App, Delivery, Issue, Pull, Repository, World
+from tests.stories.conftest import CODE, KEY, MENDED, TESTS, environment_of
+
+SECRET = "story-webhook-secret"
+OURS = "<!-- patchwright:"
+LONGEST = 120.0  # seconds that anything is waited for
+ROLES: Mapping[str, Any] = {
+    "maintainer": "write",
+    "colleague": "write",
+    "triager": "triage",
+    "member": "read",
+}
+"""Who may what in a repository; others may what everybody may."""
+
+
+class Cast(Endpoint):
+    """A model with a script for each issue, known by the title that its prompt quotes; the others are mended."""
+
+    def __init__(self) -> None:
+        super().__init__(MENDED, key=KEY)
+        self.scripts: dict[str, Sequence[Turn]] = {}
+
+    async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
+        text = str(dialect.read(request))
+        self._turns = tuple(next((turns for title, turns in self.scripts.items() if title in text), MENDED))
+        return await super()._complete(request, dialect)
+
+
+@dataclass
+class Town:
+    """One stand-in, one App, one server, one model, and as many repositories as there are stories."""
+
+    world: World
+    app: App
+    data: Path
+    model: Cast
+    environment: dict[str, str]
+    pages: str = ""
+    """Where the server's own pages are."""
+    told: list[Delivery] = field(default_factory=list)
+    """What is sent again by `again`."""
+
+    def repository(
+        self, name: str, files: Mapping[str, str | bytes] | None = None, *, private: bool = False
+    ) -> Repository:
+        """acme/NAME or OWNER/NAME, with the App installed. `files` None: add() subtracts, and one test passes."""
+        files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
+        full = name if "/" in name else f"acme/{name}"
+        made = self.world.repository(full, files or None, permissions=ROLES, private=private)
+        self.world.install(self.app, made)
+        return made
+
+    def issue(self, name: str, **how: Any) -> Issue:
+        """The one issue of a new repository of this name."""
+        title = f"add() of {name} subtracts"
+        return self.world.issue(
+            self.repository(name, **how), title=title, body="It should add.", by="reporter"
+        )
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """`patchwright serve` as a process that hears of everything; what was told before is told to it by `again`."""
+        with (self.data / "server.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "bot.cli", "serve", "--port", "0",
+                env=self.environment | {"PATCHWRIGHT_MODEL_BASE_URL": self.model.base_url},
+                cwd=self.data, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(LONGEST):
+                line = (await process.stdout.readline()).decode()
+            assert line.startswith("patchwright listens on "), self.log
+            webhook = line.split()[-1]
+            self.pages = webhook.removesuffix("/webhook")
+            self.hook = self.world.hook(webhook, SECRET)
+            yield
+        finally:
+            self.told = [one for one in self.world.deliveries if one.status == 202 and not one.redelivery]
+            if process.returncode is None:
+                process.terminate()
+            await process.communicate()
+
+    @property
+    def log(self) -> str:
+        """What the server has written for its operator."""
+        return (self.data / "server.log").read_text(errors="replace")
+
+    async def quiet(self) -> None:
+        """Wait until nothing is left to do: no delivery, and no job."""
+        until_then = asyncio.get_running_loop().time() + LONGEST
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+            while True:
+                said = (await client.get(f"{self.pages}/metrics")).text
+                left = re.findall(r"^patchwright_(?:inbox_deliveries|jobs\{.*\}) (?!0\.0$).*", said, re.M)
+                if "patchwright_inbox_deliveries" in said and not left:
+                    return
+                assert asyncio.get_running_loop().time() < until_then, (said, self.log)
+                await asyncio.sleep(0.1)
+
+    async def again(self) -> None:
+        """Everything that was ever told is told once more, and dealt with."""
+        heard = {one.guid: one for one in (*self.told, *self.world.deliveries) if one.status == 202}
+        for one in heard.values():
+            await self.world.redeliver(replace(one, hook=self.hook))
+        await self.quiet()
+
+
+@asynccontextmanager
+async def a_town(**settings: object) -> AsyncIterator[Town]:
+    """A town in its own directory; the settings are the server's, beside the usual ones."""
+    async with AsyncExitStack() as stack:
+        data = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))  # short: a Unix socket lies below it
+        stack.callback(shutil.rmtree, data, ignore_errors=True)
+        world = await stack.enter_async_context(World())
+        app, model = world.app(), await stack.enter_async_context(Cast())
+        more = {f"PATCHWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
+        yield Town(world, app, data, model, environment_of(world, app, data) | more)
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(LONGEST):
+        while not holds():
+            await asyncio.sleep(0.05)
+
+
+# --- what people see ----------------------------------------------------------------------------------------
+
+
+def conversation(thread: Issue) -> list[str]:
+    """All that was said and done in a thread, in its order; ours without what no two runs have in common."""
+    return [text for _, text in sorted(_happenings(thread))]
+
+
+def ours(thread: Issue) -> list[str]:
+    """What we said in it, whole."""
+    return [_shown(one.body) for one in thread.comments if one.body.startswith(OURS)]
+
+
+def _happenings(thread: Issue) -> Iterator[tuple[str, str]]:
+    for did in thread.happened:
+        verb = "labels it" if did.event == "labeled" else "takes away"
+        yield did.created, f"{did.actor.login} {verb} {did.label.name}"
+    for comment in thread.comments:
+        seen = "".join(f" [{one.content}]" for one in comment.reactions)
+        yield comment.created, f"{comment.author.login}: {_shown(comment.body)}{seen}"
+    for review in thread.reviews if isinstance(thread, Pull) else ():
+        yield review.submitted, f"{review.author.login} reviews: {_shown(review.body)}"
+
+
+def _shown(body: str) -> str:
+    text = body.partition("\n")[2] if body.startswith(OURS) else body
+    for pattern, instead in (
+        (r"[\d,]+ tokens", "N tokens"),
+        (r"\b\d+(\.\d+)? s\b", "N s"),
+        (r"\b[0-9a-f]{12}\b", "ID"),
+    ):
+        text = re.sub(pattern, instead, text)
+    return text.strip()
