@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from bot import compose
 from bot.errors import WorkerFailed
 from bot.local_files import check_writable, read_issue, write_patch
+from bot.logs import LogLine, listen
 from bot.names import issue_url, run_name, safe
-from bot.terminal import LogLine, Narrator, outcome_json, plain, print_json, tests_table
+from bot.terminal import Narrator, outcome_json, plain, print_json, tests_table
 from bot.unfinished import unfinished
 from resolver.domain import (
     Asked,
@@ -233,22 +234,22 @@ def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Na
 
 async def serve(options: argparse.Namespace) -> int:
     """The server: receiver, queue and worker in one process tree."""
-    _log_events()
-    settings = _settings(options)
+    settings = _listening(options)
     command: list[str] = []
     if not options.no_worker:
         alone = ["--alone"] if settings.redis_url is None else []
         command = [sys.executable, "-P", "-m", "bot.cli", "work", *_shared(options), *alone]
     elif settings.redis_url is None:
-        raise SettingsError("REDIS_URL is not set: with --no-worker, name the Redis that workers take jobs from.")
+        raise SettingsError(
+            "REDIS_URL is not set: with --no-worker, name the Redis that workers take jobs from."
+        )
     interrupted = await compose.serve(settings, command, options.host, options.port)
     return INTERRUPTED if interrupted else 0
 
 
 async def work(options: argparse.Namespace) -> int:
     """A worker, for a server here or elsewhere."""
-    _log_events()
-    interrupted = await compose.work(_settings(options), _to_stderr, sole=options.alone)
+    interrupted = await compose.work(_listening(options), _to_stderr, sole=options.alone)
     return INTERRUPTED if interrupted else 0
 
 
@@ -264,9 +265,11 @@ async def gate(options: argparse.Namespace) -> int:
             return INTERRUPTED if await told == signal.SIGINT else 0
 
 
-def _log_events() -> None:
-    for ours in ("bot", "resolver", "runtime"):
-        logging.getLogger(ours).setLevel(logging.INFO)
+def _listening(options: argparse.Namespace) -> Settings:
+    """The settings of a server, which logs by them from here on."""
+    settings = _settings(options)
+    listen(settings, compose.secrets_of(settings, compose.environment()))
+    return settings
 
 
 def _shared(options: argparse.Namespace) -> list[str]:

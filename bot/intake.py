@@ -5,6 +5,7 @@ import logging
 
 from bot.desk import Desk
 from bot.errors import QueueDown
+from bot.logs import about
 from bot.redis.inbox import Inbox, Letter
 from bot.webhook import Unreadable, read
 from resolver.errors import ForgeError
@@ -49,6 +50,10 @@ class Intake:
 
     async def deal_with(self, letter: Letter) -> None:
         """Do what the delivery asks for, if it asks for something. Raises QueueDown or ForgeError: read it again."""
+        with about(delivery=letter.guid):
+            await self._deal_with(letter)
+
+    async def _deal_with(self, letter: Letter) -> None:
         try:
             delivery = read(letter.event, letter.body)
         except Unreadable as exc:

@@ -1,7 +1,6 @@
 """What a person at a terminal, a pipe or a CI log reads while a run goes on, and at its end."""
 
 import json
-import logging
 import sys
 import textwrap
 import unicodedata
@@ -43,21 +42,6 @@ def folded(text: str, width: int = 78) -> str:
         line if line.startswith(("- ", "|")) else textwrap.fill(line, width, break_long_words=False)
         for line in text.split("\n")
     )
-
-
-class LogLine(logging.Formatter):
-    """One line a record: what happened, and the fields that its author gave with it."""
-
-    _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
-
-    def format(self, record: logging.LogRecord) -> str:
-        said = vars(record)
-        fields = ", ".join(f"{name}: {said[name]}" for name in said if name not in self._STANDARD)
-        line = f"{record.levelname} {record.getMessage()}" + (f" ({fields})" if fields else "")
-        trace = ""
-        if record.exc_info:  # exc_text: MaskingFilter has taken our secrets out of it
-            trace = f"\n{record.exc_text or self.formatException(record.exc_info)}"
-        return plain(" ".join(line.split()) + trace)
 
 
 class Narrator:

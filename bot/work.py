@@ -13,6 +13,7 @@ from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
 from bot.intake import Intake
 from bot.jobs import Again, Cancelled, Handler, Result, stop_in
+from bot.logs import about
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
@@ -96,19 +97,17 @@ async def _end(tasks: Sequence[asyncio.Future[Any]]) -> None:
 
 
 def _telling(handler: Handler, ended: Callable[[JobId, Result], Awaitable[None]] | None) -> Handler:
-    if ended is None:
-        return handler
-
     async def told(job: Job, tries: int) -> Result | Again:
-        try:
-            result = await handler(job, tries)
-        except asyncio.CancelledError as exc:
-            if stop := stop_in(exc):
-                await asyncio.wait((asyncio.ensure_future(ended(job.id, Cancelled(why=stop.why))),))
-            raise
-        if not isinstance(result, Again):
-            with contextlib.suppress(QueueDown):  # a figure is lost, and nothing else
-                await ended(job.id, result)
-        return result
+        with about(job=job.id):
+            try:
+                result = await handler(job, tries)
+            except asyncio.CancelledError as exc:
+                if ended is not None and (stop := stop_in(exc)):
+                    await asyncio.wait((asyncio.ensure_future(ended(job.id, Cancelled(why=stop.why))),))
+                raise
+            if ended is not None and not isinstance(result, Again):
+                with contextlib.suppress(QueueDown):  # a figure is lost, and nothing else
+                    await ended(job.id, result)
+            return result
 
     return told

@@ -191,7 +191,7 @@ class MaskingFilter(logging.Filter):
         if record.exc_info:
             text = record.exc_text or logging.Formatter().formatException(record.exc_info)
             record.exc_text = self._secrets.mask(text)
-        for name, value in vars(record).items():
-            if name not in self._OWN and isinstance(value, str):
-                setattr(record, name, self._secrets.mask(value))
+        for name, value in tuple(vars(record).items()):
+            if name not in self._OWN and not isinstance(value, int | float | None):
+                setattr(record, name, self._secrets.mask(str(value)))
         return True

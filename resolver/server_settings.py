@@ -2,6 +2,7 @@
 
 import re
 from decimal import Decimal
+from typing import Literal
 from urllib.parse import quote
 
 from pydantic import Field, SecretStr, field_validator
@@ -39,6 +40,10 @@ class ServerSettings(Frozen):
     jobs_at_once: int = Field(default=2, ge=1, le=64)
     """Runs that one worker does at a time; each has a sandbox of its own."""
 
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """How `serve` and `work` log. auto: as text to a terminal, else as JSON, one object a line."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """From which level on they log; libraries from warning on, at the least."""
     configuration: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
     """What these settings are called where figures of several are told apart: two workers of one Redis may differ."""
 

@@ -1,14 +1,11 @@
 """What a person at a terminal of 80 columns reads."""
 
-import logging
-import sys
 from datetime import UTC, datetime, timedelta
 
-from bot.terminal import LogLine, Narrator, folded, plain
+from bot.terminal import Narrator, folded, plain
 from resolver.circumstances import Chosen, Connected, Prepared
 from resolver.events import Call, Decided, Entry, Event, Observed
 from resolver.llm.model import Usage
-from resolver.secrets import MaskingFilter, Secrets
 from runtime.actions import RunShell
 from runtime.egress import Visit
 from runtime.observations import Ran
@@ -53,23 +50,6 @@ def test_foreign_text_cannot_steer_the_terminal() -> None:
 
 def test_long_paragraphs_are_folded_and_lists_are_not() -> None:
     assert folded("one two three\n\n- one two three", width=9) == "one two\nthree\n\n- one two three"
-
-
-def test_a_log_line_tells_its_fields_and_no_secret() -> None:
-    try:
-        raise ValueError("key sk-secret-123456")
-    except ValueError:
-        record = logging.makeLogRecord(
-            {"levelname": "WARNING", "msg": "model asked again", "error": "sk-secret-123456 is\nwrong", "try": 2,
-             "exc_info": sys.exc_info()}
-        )  # fmt: skip
-    assert MaskingFilter(Secrets(["sk-secret-123456"])).filter(record)
-    line = LogLine().format(record)
-    first, *trace = line.splitlines()
-    assert first.startswith("WARNING model asked again (")
-    assert "try: 2" in first and "is wrong" in first
-    assert trace[-1].startswith("ValueError: key ")
-    assert "sk-secret" not in line
 
 
 def test_the_image_for_a_language_is_told_before_the_set_up() -> None:
