@@ -35,7 +35,7 @@ async def admit(job: Job, thread: Thread, facts: RepoFacts, forge: Forge) -> Ref
         return Refused(explanation=prose.refusal("closed_pull" if is_pull else "closed", job))
     if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
         return Refused(explanation=prose.refusal("permission", job))
-    if facts.empty:
+    if facts.empty and job.requester is not None:  # the operator hears it from the clone
         return Refused(explanation=prose.refusal("empty", job))
     if isinstance(thread, PullRequest) and not job.command and not open_threads(thread):
         return Refused(explanation=prose.refusal("nothing_asked", job))

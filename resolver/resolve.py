@@ -66,6 +66,8 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
         try:
             thread = log.trajectory.started.thread if log.trajectory.started else await forge.thread(job)
         except NotFound:
+            if job.requester is None:
+                raise  # the operator named it, and reads why at the terminal
             return await refuse(job, prose.refusal("gone", job), None, forge, log)
         facts = await forge.facts(job.repo)
         if refusal := await admit(job, thread, facts, forge):
