@@ -25,7 +25,7 @@ from runtime.local import LocalSandboxes
 from tests.resolver.repositories import HOST
 from tests.resolver.seen_runs import RUN, run_of, started, whole_run
 
-CANARY = "canary4711"
+CANARY = "canary4711canary"
 
 
 def kit(place: Path, settings: Mapping[str, Any] | None = None) -> Kit:
