@@ -98,6 +98,10 @@ class PullAnswer(Answer):
         return self.head.repo is not None and self.head.repo == self.base.repo
 
 
+class MergedAnswer(PullAnswer):
+    merged_at: datetime | None = None
+
+
 class PermissionAnswer(Answer):
     permission: str
     """The old words: admin, write, read, none."""
@@ -113,6 +117,9 @@ class AppAnswer(Answer):
 class InstallationAnswer(Answer):
     id: int
     permissions: dict[str, str] = {}
+    html_url: str = ""
+    """Where its owner changes it."""
+    suspended_at: str | None = None
 
 
 class TokenAnswer(Answer):

@@ -232,13 +232,16 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
     """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
     from bot.account import account_of
+    from bot.grants import AppGrants, granted
     from bot.jobs import Result
     from bot.limits import limited
     from bot.mail import Mail
     from bot.pacing import Prompt
     from bot.progress import apologize, commenting
+    from bot.pulls import OurPulls
     from bot.redis.ledger import Ledger
     from bot.redis.log import SharedLogs
+    from bot.redis.lookout import Lookout
     from bot.redis.pacing import SharedLine
     from bot.redis.queue import ArqQueue
     from bot.watching import watching
@@ -263,12 +266,13 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
         ledger = Ledger(settings.redis_url or "", settings.configuration)
         queue = ArqQueue(settings.redis_url or "")
-        for store in (logs, ledger, queue):
+        lookout = Lookout(settings.redis_url or "")
+        for store in (logs, ledger, queue, lookout):
             stack.push_async_callback(store.close)
         made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
         masked = Masked(github, made.secrets.mask)
         made = replace(made, logs=logs, news=Mail(queue, masked).news)
-        reporting = commenting(masked)
+        reporting, grants = commenting(masked), AppGrants(github.rest, lookout)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
 
@@ -283,10 +287,15 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
 
         stopped = await run(
             settings,
-            limited(lambda job: resolve(job, made, masked, reporting), ledger, masked, settings, spent),
+            limited(
+                granted(lambda job: resolve(job, made, masked, reporting), grants, masked),
+                *(ledger, masked, settings, spent),
+            ),
             lambda job, error: apologize(masked, job, error, made),
             ended=ended,
             watch=watch,
+            pulls=OurPulls(github.rest, github, ledger, settings.branch_prefix),
+            grants=grants,
             speaker=Prompt(github),
             sole=sole,
         )

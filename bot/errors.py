@@ -5,11 +5,13 @@ ForgeError (resolver)
 ├── Unanswered     no usable answer came: for a write, whether it happened is not known until it is looked up
 ├── Crowded        there is more urgent to write than this, which may be left out
 └── Rejected       GitHub understood the request and will not do it; asking again changes nothing
+Forbidden (resolver)
+└── NotGranted     an owner has not given us the permission for this
 QueueDown          Redis does not answer
 WorkerFailed       the process that works could not begin; it has said why
 """
 
-from resolver.errors import ForgeError
+from resolver.errors import Forbidden, ForgeError
 
 
 class Unanswered(ForgeError):
@@ -20,6 +22,10 @@ class Rejected(ForgeError):
     """The request is well understood and not possible, such as a body that is too long."""
 
     retryable = False
+
+
+class NotGranted(Forbidden):
+    """An owner has not given our App, or whoever made our token, the permission for this."""
 
 
 class Crowded(ForgeError):

@@ -95,6 +95,11 @@ class GitHubForge:
     def is_app(self) -> bool:
         return self._rest.is_app
 
+    @property
+    def rest(self) -> Rest:
+        """For what is asked of GitHub beyond the seam, in the same name."""
+        return self._rest
+
     async def greet(self) -> None:
         """Ask GitHub whether it knows us. Raises Unauthorized when it does not, ForgeError when it is away."""
         await self._rest.greet()

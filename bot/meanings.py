@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 
-from bot.errors import Rejected, Unanswered
+from bot.errors import NotGranted, Rejected, Unanswered
 from resolver.errors import Forbidden, ForgeError, NotFound, RateLimited, Unauthorized
 
 A_MINUTE = timedelta(minutes=1)  # what GitHub asks for when a limit comes without a time
@@ -21,6 +21,11 @@ def meaning(response: httpx.Response, what: str) -> ForgeError:
             return RateLimited(why, datetime.now(UTC) + A_MINUTE)
         case 401:
             return Unauthorized(why)
+        case 403 if "resource not accessible by" in said.lower():
+            needs = response.headers.get("x-accepted-github-permissions", "")
+            return NotGranted(f"{why} (it needs {needs[:200]})" if needs else why)
+        case 422 if "not granted to this installation" in said.lower():
+            return NotGranted(why)
         case 403 | 451:
             return Forbidden(why)
         case 404 | 410:

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from bot.answers import InstallationAnswer, TokenAnswer
 from bot.client import Client, Request, anonymous, as_app, ask, join, read
-from bot.errors import Unanswered
+from bot.errors import NotGranted, Unanswered
 from bot.pacing import Line, OwnLine, check, turn
 from resolver.domain import Credentials, Repo
 from resolver.errors import Forbidden, NotFound, RateLimited, SettingsError, Unauthorized
@@ -28,6 +28,7 @@ PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
 # Only where the installation grants them: to ask for what it does not is refused, and they can be done without.
 OPTIONAL = {"checks": "write", "actions": "read", "statuses": "read"}
 FRESH = timedelta(minutes=15)  # a token must last through a clone or push; GitHub's live an hour
+A_MINUTE = timedelta(minutes=1)
 PER_PAGE = 100  # GitHub's most
 MOST_PAGES = 100
 
@@ -220,13 +221,19 @@ class Rest:
             )
         except NotFound as exc:
             raise Forbidden(f"the app is not installed on {repo}: its owner must install it there") from exc
-        wanted = dict(PERMISSIONS)
-        for name, least in OPTIONAL.items():
-            if installation.permissions.get(name) in (least, "write"):
-                wanted[name] = least
+        has = installation.permissions
+        needed = (PERMISSIONS | OPTIONAL).items()
+        wanted = {name: least for name, least in needed if is_granted(has, name, least)}
+        complete = PERMISSIONS.keys() <= wanted.keys()
         if isinstance(self._access, AppAccess) and self._access.workflows:
-            wanted |= {name: has for name, has in installation.permissions.items() if name == "workflows"}
-        return await self.mint(installation.id, repositories=[repo.name], permissions=wanted)
+            wanted |= {name: level for name, level in has.items() if name == "workflows"}
+        if not wanted:
+            raise NotGranted(
+                f"the app has no permission that it needs on {repo}: see {installation.html_url}"
+            )
+        made = await self.mint(installation.id, repositories=[repo.name], permissions=wanted)
+        # What is granted in a moment counts in a minute.
+        return made if complete else made.model_copy(update={"expires": datetime.now(UTC) + FRESH + A_MINUTE})
 
     async def mint(self, installation: int, **wanted: object) -> Credentials:
         """A token of this installation, with no more than what is wanted. Raises ForgeError."""
@@ -309,6 +316,11 @@ class Rest:
         if credentials.token in self._minted:
             return f"installation-{self._minted[credentials.token][0]}"
         return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"
+
+
+def is_granted(permissions: Mapping[str, str], name: str, least: str) -> bool:
+    """Whether these are enough for what is needed."""
+    return permissions.get(name) in (least, "write", "admin")
 
 
 def path_of(repo: Repo) -> tuple[str, str, str]:

@@ -1,5 +1,6 @@
 """What the bot says beyond a run's own words; the sentences are in `templates/`."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -29,6 +30,11 @@ def stopped(*, waiting: bool) -> str:
 def dropped(why: Why) -> str:
     """Why a job that waited is not begun any more."""
     return reply("dropped.md.j2", why=why).strip()
+
+
+def lacking(permissions: Sequence[str], page: str, said: str) -> str:
+    """What an owner has to grant, and where (`page`); `said`: where that was told in full, empty: nowhere."""
+    return reply("lacking.md.j2", permissions=permissions, page=page, said=said).strip()
 
 
 def not_listed(repo: Repo) -> str:

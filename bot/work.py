@@ -13,6 +13,7 @@ from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
 from bot.intake import Intake
 from bot.jobs import Again, Cancelled, Handler, Result, stop_in
+from bot.lifecycle import Grants, Lifecycle, Pulls
 from bot.logs import about
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
@@ -50,20 +51,24 @@ async def work(
     ended: Callable[[JobId, Result], Awaitable[None]] | None = None,
     watch: Watch | None = None,
     speaker: Speaker | None = None,
+    pulls: Pulls | None = None,
+    grants: Grants | None = None,
     sole: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Take what is asked for from Redis and do it, until SIGTERM or SIGINT; which it was.
 
     `ended` hears what a job came to, and may hear it again. `watch` runs beside, and finds what no delivery told.
-    `speaker` answers commands; None: nobody does. `sole`: nobody else works on this Redis. What runs at the end goes
-    back into the queue, and on elsewhere or at the next start. Raises SettingsError.
+    `speaker` answers commands; None: nobody does. `pulls` and `grants`: see bot/lifecycle.py. `sole`: nobody else
+    works on this Redis. What runs at the end goes back into the queue, and on elsewhere or at the next start. Raises
+    SettingsError.
     """
     url = check(settings)
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     queue, inbox = ArqQueue(url, sole=sole, at_once=settings.jobs_at_once), Inbox(url)
-    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute())
+    lifecycle = Lifecycle(queue, rules.label, speaker or Mute(), pulls, grants)
+    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute(), lifecycle)
     with signals() as told:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(queue.work(_telling(Worker(resolve, apologize).run, ended))),

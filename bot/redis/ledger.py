@@ -3,22 +3,27 @@
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from redis.asyncio import Redis
 
 from bot.jobs import Failed, Result
 from bot.redis.client import redis_client, redis_errors
-from resolver.domain import Job, JobId, Spent
+from resolver.domain import Job, JobId, Repo, Spent
 from runtime.frozen import Frozen
 
 # And a configuration. Hash: name and labels -> number, since this Redis is there.
 COUNTS = "patchwright:counts:"
 CONFIGURATIONS = "patchwright:configurations"  # set: those that anything was counted for
 COUNTED = "patchwright:counted"  # set: ids of the jobs that are in it
+PULL = "patchwright:pull:"  # and its name: what a pull request of ours came to
 DAYS_KEPT = 3
 SECONDS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 """Upper bounds by which the times of runs are counted."""
+
+
+PullOutcome = Literal["untouched", "merged", "closed"]
+"""untouched: merged, and nobody but us has committed to it."""
 
 
 class Standing(Frozen):
@@ -114,6 +119,15 @@ class Ledger:
                 for name, number in numbers.items():
                     pipe.hincrbyfloat(key, name, number)
                 await pipe.execute()
+
+    async def outcome_of_pull(self, repo: Repo, number: int, outcome: PullOutcome) -> None:
+        """What a pull request of ours came to; told again, or another when it was reopened, it counts once."""
+        with redis_errors():
+            before = await self._redis.set(f"{PULL}{repo}#{number}".lower(), outcome, get=True)
+        if before == outcome.encode():
+            return
+        gone = {f"pulls {before.decode()}": -1.0} if before else {}
+        await self.count({f"pulls {outcome}": 1.0, **gone})
 
     async def counts(self) -> dict[str, dict[str, float]]:
         """All that was counted, by configuration, then by name and labels."""
