@@ -102,6 +102,8 @@ class Session:
             await asyncio.wait([cell.ended], timeout=AGAIN)
         if not cell.ended.done():
             await self.close()
+        else:
+            self.process.clear(spare=cell.older)  # also what it was about to start when it was interrupted
 
     async def close(self) -> None:
         for task in self._listening:

@@ -136,6 +136,10 @@ class KernelProcess:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGINT)
             os.kill(self._process.pid, signal.SIGCONT)
+        self.clear(spare)
+
+    def clear(self, spare: Iterable[int]) -> None:
+        """Kill what it has started but for `spare`."""
         processes.kill_below(self._process.pid, spare)
 
     def disperse(self) -> str | None:

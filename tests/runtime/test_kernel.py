@@ -140,11 +140,32 @@ async def test_an_interrupt_reaches_code_that_waits_awaits_or_computes(kernel: K
     assert (await ran(kernel, "kept")).output == "5\n"
 
 
+async def interrupted(kernel: Kernel, code: str) -> None:
+    """A cell that is interrupted once it has said that it is ready: what it does before takes its time."""
+    ready = Path((await ran(kernel, "import os; print(os.getcwd())")).output.strip()) / "ready"
+    running = asyncio.create_task(kernel.run(code.replace("READY", f"open({str(ready)!r}, 'w').close()"), 60))
+    async with asyncio.timeout(30):
+        while not ready.exists():
+            await asyncio.sleep(0.02)
+    ready.unlink()
+    assert await kernel.interrupt()
+    seen = await running
+    assert isinstance(seen, RanPython) and not seen.ok
+
+
 @shared
 async def test_an_interrupt_spares_what_earlier_cells_have_started(kernel: Kernel) -> None:
     await ran(kernel, "import subprocess; old = subprocess.Popen(['sleep', '60'])")
-    await ran(kernel, "new = subprocess.Popen(['sleep', '60']); new.wait()", timeout=0.5)
+    await interrupted(kernel, "new = subprocess.Popen(['sleep', '60']); READY; new.wait()")
     assert (await ran(kernel, "old.poll(), new.wait()")).output == "(None, -9)\n"
+
+
+@shared
+async def test_what_a_cell_starts_while_it_is_interrupted_ends_as_well(kernel: Kernel) -> None:
+    await ran(kernel, "import subprocess, time")
+    late = "late = subprocess.Popen(['sleep', '60'])"
+    await interrupted(kernel, f"READY\ntry: time.sleep(60)\nfinally:\n    time.sleep(0.2)\n    {late}\n")
+    assert (await ran(kernel, "late.wait(timeout=10)")).output == "-9\n"
 
 
 @shared
