@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -146,6 +147,7 @@ def own_secrets(settings: Settings) -> list[str]:
         settings.webhook_secret,
         settings.operator_token,
         _private_key(settings),
+        SecretStr(urlsplit(settings.archive or "").password or ""),
         *(value for server in settings.mcp_servers.values() for value in server.headers.values()),
     )
     return [field.get_secret_value() for field in fields if field is not None]
@@ -156,9 +158,8 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> "Secrets":
     from resolver.secrets import Secrets
 
     ours = own_secrets(settings)
-    keys = [
-        value for name, value in environ.items() if re.search(r"(_API_KEY|_TOKEN|_SECRET|_SECRET_KEY)$", name)
-    ]
+    secret = re.compile(r"_(API_KEY|TOKEN|SECRET|SECRET_KEY|ACCESS_KEY)$")
+    keys = [value for name, value in environ.items() if secret.search(name)]
     return Secrets([*ours, *keys])
 
 
@@ -232,6 +233,7 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
     """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
     from bot.account import account_of
+    from bot.archive import Archivist, archive_of
     from bot.grants import AppGrants, granted
     from bot.jobs import Result
     from bot.limits import limited
@@ -240,7 +242,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.progress import apologize, commenting
     from bot.pulls import OurPulls
     from bot.redis.ledger import Ledger
-    from bot.redis.log import SharedLogs
+    from bot.redis.log import SharedLogs, no_archive
     from bot.redis.lookout import Lookout
     from bot.redis.pacing import SharedLine
     from bot.redis.queue import ArqQueue
@@ -263,7 +265,8 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         github = await stack.enter_async_context(forge(settings, line=line))
         await greet(github, say)
         watch = await stack.enter_async_context(watching(settings, _access(settings), line=line))
-        logs = SharedLogs(FileLogs(settings.data / "runs"), settings.redis_url or "")
+        here, archive = FileLogs(settings.data / "runs"), archive_of(settings)
+        logs = SharedLogs(here, settings.redis_url or "", archive.read if archive else no_archive)
         ledger = Ledger(settings.redis_url or "", settings.configuration)
         queue = ArqQueue(settings.redis_url or "")
         lookout = Lookout(settings.redis_url or "")
@@ -275,6 +278,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         reporting, grants = commenting(masked), AppGrants(github.rest, lookout)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
+        archiving = asyncio.create_task(Archivist(logs, here, archive).run())
 
         def spent(job: JobId) -> Spent:
             try:
@@ -300,8 +304,9 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
             sole=sole,
         )
         sweeping.cancel()
+        archiving.cancel()
         await warming
-        await asyncio.gather(sweeping, return_exceptions=True)
+        await asyncio.gather(sweeping, archiving, return_exceptions=True)
     return stopped == signal.SIGINT
 
 

@@ -8,6 +8,7 @@ ForgeError (resolver)
 Forbidden (resolver)
 └── NotGranted     an owner has not given us the permission for this
 QueueDown          Redis does not answer
+ArchiveDown        the archive does not take, give or list what it should
 WorkerFailed       the process that works could not begin; it has said why
 """
 
@@ -39,6 +40,10 @@ class Crowded(ForgeError):
 
 class QueueDown(Exception):
     """Redis does not answer: nothing is stored for sure."""
+
+
+class ArchiveDown(Exception):
+    """The archive does not answer, or not as it should; what was to go there stays where it is."""
 
 
 class WorkerFailed(Exception):

@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from bot.errors import QueueDown
+from bot.errors import ArchiveDown, QueueDown
 from resolver.errors import (
     ForgeError,
     LogError,
@@ -16,8 +16,8 @@ from runtime.errors import EngineUnavailable, ImageUnavailable, SandboxError
 
 Fault = Literal["provider", "forge", "repository", "settings", "engine", "sandbox", "store", "ours"]
 """provider: of the model. forge: GitHub, or what it lets us do. repository: clone, apply, commit or push. settings: an
-operator must change something. engine: Docker and its images. sandbox: one that was lost or broke. store: Redis, or
-the log. ours: what nobody thought of, and what never ended."""
+operator must change something. engine: Docker and its images. sandbox: one that was lost or broke. store: Redis,
+the log, or the archive. ours: what nobody thought of, and what never ended."""
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
@@ -36,6 +36,7 @@ _BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
     (ProofUnavailable, "sandbox"),
     (LogError, "store"),
     (QueueDown, "store"),
+    (ArchiveDown, "store"),
 )
 
 

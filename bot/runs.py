@@ -1,4 +1,4 @@
-"""Looking at runs that are on this disk: nothing here starts a model or a sandbox."""
+"""Looking at runs that are on this disk or in the archive: nothing here starts a model or a sandbox."""
 
 import argparse
 import os
@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from bot.archive import Kept, kept_runs
+from bot.errors import ArchiveDown
 from bot.terminal import plain, print_json
 from resolver import wording
 from resolver.domain import Delivered, JobId, RunId
 from resolver.errors import LogError, SettingsError, UsageError
 from resolver.events import Decided, Event, Trajectory
 from resolver.llm.model import FromModel, FromUser, Message
-from resolver.log import FileLogs
 from resolver.redact import redacted
 from resolver.replay import Replayed, messages_at, replay
 from resolver.secrets import Secrets
@@ -30,18 +31,18 @@ NEWEST = 20  # runs that are listed unless all are asked for
 
 def looked(options: argparse.Namespace, settings: Settings, secrets: Secrets) -> int:
     """Show, export or list runs, free of these secrets; always 0."""
-    logs = FileLogs(settings.data / "runs")
+    logs = kept_runs(settings)
     match options.command:
         case "view":
-            viewed(options, logs, secrets)
+            viewed(options, logs, settings.data / "runs", secrets)
         case "export":
             exported(options, logs, secrets)
         case _:
-            listed(options, settings.data / "runs", secrets)
+            listed(options, logs, settings.data / "runs", secrets)
     return 0
 
 
-def viewed(options: argparse.Namespace, logs: FileLogs, secrets: Secrets) -> None:
+def viewed(options: argparse.Namespace, logs: Kept, directory: Path, secrets: Secrets) -> None:
     """Write a run as one HTML file, and say where."""
     from resolver.viewer import view
 
@@ -50,7 +51,9 @@ def viewed(options: argparse.Namespace, logs: FileLogs, secrets: Secrets) -> Non
     if trajectory.resumed:
         print(f"{run} went on in {trajectory.resumed.run}: view that for the work", file=sys.stderr)
     page = view(run, trajectory, lambda delegate: _other(logs, delegate), secrets)
-    file = Path(options.out) if options.out else logs.path(run) / "view.html"
+    file = Path(options.out) if options.out else directory / run / "view.html"
+    if not options.out:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may be in the archive alone
     _write(file, page)
     if options.json:
         print_json({"run": run, "file": str(file)})
@@ -60,7 +63,7 @@ def viewed(options: argparse.Namespace, logs: FileLogs, secrets: Secrets) -> Non
         print("There is no browser here: open the file yourself.", file=sys.stderr)
 
 
-def exported(options: argparse.Namespace, logs: FileLogs, secrets: Secrets) -> None:
+def exported(options: argparse.Namespace, logs: Kept, secrets: Secrets) -> None:
     """Write the events of a run, and after them those of its delegates, as JSON lines."""
     lines = _lines(RunId(options.run), logs.read(RunId(options.run)), logs, secrets, set())
     if options.out:
@@ -73,9 +76,7 @@ def exported(options: argparse.Namespace, logs: FileLogs, secrets: Secrets) -> N
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _lines(
-    run: RunId, trajectory: Trajectory, logs: FileLogs, secrets: Secrets, seen: set[str]
-) -> Iterator[str]:
+def _lines(run: RunId, trajectory: Trajectory, logs: Kept, secrets: Secrets, seen: set[str]) -> Iterator[str]:
     seen.add(run)
     for entry in trajectory.entries:
         yield (
@@ -87,7 +88,7 @@ def _lines(
             yield from _lines(asked.run, other, logs, secrets, seen)
 
 
-def _other(logs: FileLogs, run: RunId) -> Trajectory | None:
+def _other(logs: Kept, run: RunId) -> Trajectory | None:
     try:
         return logs.read(run)
     except LogError:
@@ -152,13 +153,22 @@ class Listed(Frozen):
     """When something last happened in it; UTC."""
 
 
-def listed(options: argparse.Namespace, directory: Path, secrets: Secrets) -> None:
-    """Print the runs on this disk, the newest first, without those that others asked for."""
-    files = sorted(directory.glob("*/events.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
-    logs, held = FileLogs(directory), set(_locked())
-    jobs = (one for path in files if (one := _listed(path, logs, held)) is not None)
+def listed(options: argparse.Namespace, logs: Kept, directory: Path, secrets: Secrets) -> None:
+    """Print the runs on this disk and in the archive, the newest first, without those that others asked for."""
+    held = set(_locked())
+    known = [
+        (datetime.fromtimestamp(stat.st_mtime, UTC), RunId(path.parent.name), stat.st_ino in held)
+        for path in directory.glob("*/events.jsonl")
+        for stat in (path.stat(),)
+    ]
+    try:
+        known += [(at, run, False) for run, at in logs.elsewhere().items()]
+    except ArchiveDown as exc:
+        print(f"NOTICE: {plain(str(exc))}", file=sys.stderr)  # what is here can be listed all the same
+    known.sort(reverse=True)
+    jobs = (one for each in known if (one := _listed(*each, logs)) is not None)
     runs = [
-        redacted(one, secrets) for one, _ in zip(jobs, files if options.all else range(NEWEST), strict=False)
+        redacted(one, secrets) for one, _ in zip(jobs, known if options.all else range(NEWEST), strict=False)
     ]
     if options.json:
         print_json({"directory": str(directory), "runs": [one.model_dump(mode="json") for one in runs]})
@@ -169,10 +179,7 @@ def listed(options: argparse.Namespace, directory: Path, secrets: Secrets) -> No
             print(plain(line))
 
 
-def _listed(path: Path, logs: FileLogs, held: set[int]) -> Listed | None:
-    run = RunId(path.parent.name)
-    stat = path.stat()
-    changed = datetime.fromtimestamp(stat.st_mtime, UTC)
+def _listed(changed: datetime, run: RunId, is_held: bool, logs: Kept) -> Listed | None:
     try:
         trajectory = logs.read(run)
     except LogError:
@@ -184,7 +191,7 @@ def _listed(path: Path, logs: FileLogs, held: set[int]) -> Listed | None:
     verdict = getattr(outcome, "verdict", verdict)
     return Listed(
         run=run,
-        state="working" if stat.st_ino in held else _state(trajectory),
+        state="working" if is_held else _state(trajectory),
         repository=str(started.job.repo) if started else "",
         number=started.thread.number if started else None,
         title=clip(started.thread.title, 200) if started else "",
@@ -237,7 +244,7 @@ def _columns(runs: list[Listed]) -> Iterator[str]:
 
 def replayed(options: argparse.Namespace, settings: Settings) -> int:
     """Rebuild each prompt of a run; 0 when all are what was sent, else 3."""
-    trajectory = FileLogs(settings.data / "runs").read(JobId(options.run))
+    trajectory = kept_runs(settings).read(JobId(options.run))
     if options.step is not None:
         return _one(trajectory, options)
     steps = list(replay(trajectory))

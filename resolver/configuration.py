@@ -21,7 +21,7 @@ LEFT_OUT = frozenset(
         *("github_api_url", "github_graphql_url", "github_server_url", "data", "ca_bundle"),
         # what begins a run, and what is said apart
         *("label", "warm_pool", "transport", "model", "max_steps", "timeout", "max_usd"),
-        *("webhook_url", "poll", "repositories", "log_format", "log_level"),
+        *("webhook_url", "poll", "repositories", "log_format", "log_level", "archive"),
     }
 )
 """Settings that are not recorded."""

@@ -53,6 +53,11 @@ class Logs(Protocol):
         """
 
 
+def is_name(run: str) -> bool:
+    """Whether it is one plain name of a directory, wherever that is."""
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", run) is not None
+
+
 class FileLogs:
     """Runs as directories with an `events.jsonl` each."""
 
@@ -61,7 +66,7 @@ class FileLogs:
 
     def path(self, run: RunId) -> Path:
         """The run's directory. Raises LogError for a name that is not one plain directory name."""
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", run):
+        if not is_name(run):
             raise LogError(f"`{run[:80]}` is not a run's name: letters, digits and `._-` only.")
         return self._directory / run
 
@@ -86,7 +91,7 @@ class FileLogs:
             content = path.read_bytes()
         except OSError as exc:
             raise LogError(f"There is no run `{run}` below {self._directory} ({exc.strerror}).") from exc
-        return Trajectory(_parse(content, path)[0])
+        return trajectory_of(content, path)
 
 
 class FileLog:
@@ -172,7 +177,15 @@ class FileLog:
         self._size += len(line)
 
 
-def _parse(content: bytes, path: Path) -> tuple[tuple[Entry, ...], int]:
+def trajectory_of(content: bytes, path: Path | str) -> Trajectory:
+    """What these lines of a log say, without a torn last one; `path` is where they were read.
+
+    Raises LogError when they are damaged.
+    """
+    return Trajectory(_parse(content, path)[0])
+
+
+def _parse(content: bytes, path: Path | str) -> tuple[tuple[Entry, ...], int]:
     """The entries, and how many bytes they take: less than all when the last line is torn."""
     entries: list[Entry] = []
     size = 0

@@ -40,6 +40,9 @@ class ServerSettings(Frozen):
     jobs_at_once: int = Field(default=2, ge=1, le=64)
     """Runs that one worker does at a time; each has a sandbox of its own."""
 
+    archive: str | None = None
+    """Where the logs of runs are kept for good: a URL that fsspec knows, such as s3://bucket/runs or file:///srv/runs.
+    None: on the disk of the worker that did them."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """How `serve` and `work` log. auto: as text to a terminal, else as JSON, one object a line."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -260,6 +260,7 @@ SENSITIVE = frozenset(
         "risk_analyzers",
         "risk_policy",
         "operator_token",
+        "archive",
         "templates",
     }
 )

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
+from redis import Redis as BlockingRedis
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -32,6 +33,12 @@ def redis_pool(url: str) -> ConnectionPool:
 def redis_client(url: str) -> Redis:
     """A client with connections of its own. Raises SettingsError for what is no URL of a Redis."""
     return Redis(connection_pool=redis_pool(url))
+
+
+def reading_client(url: str) -> BlockingRedis:
+    """A client for threads, which blocks. Raises SettingsError as above."""
+    redis_pool(url)  # refuses what is no URL of a Redis
+    return BlockingRedis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS)
 
 
 @contextlib.contextmanager
