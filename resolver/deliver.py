@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from resolver import delivery_prose, prose
 from resolver.branches import branch_names
+from resolver.ci_hold import CI, ci_for
 from resolver.delivery_prose import Unproposed
 from resolver.domain import (
     Asked,
@@ -78,7 +79,8 @@ async def deliver(
     if refused:
         return await decline(job, prose.against_policy(refused), None, verdict, story, forge)
 
-    commit = await committed(job, tried.patch, workspace, trajectory, forge, settings, secrets)
+    ci = await ci_for(trajectory, workspace, workspace.base, job.repo, forge, settings)
+    commit = await committed(job, tried.patch, workspace, trajectory, forge, settings, secrets, ci)
     branches = branch_names(
         repo_config(await workspace.rules.read(REPO_CONFIG_PATH)).branch or settings.branch,
         settings.branch_prefix,
@@ -116,6 +118,7 @@ async def deliver(
             tried.left_out,
             kept.published.note,
             filled(await pull_form(workspace), story.account),
+            ci.told(settings.mention),
         ),
         draft=verdict.kind != "fixed",
     )
@@ -152,6 +155,7 @@ async def committed(
     forge: Forge,
     settings: Settings,
     secrets: Secrets,
+    ci: CI,
 ) -> str:
     """The patch as a commit in our repository, by our account, with the requester as its co-author; its id."""
     started = trajectory.started
@@ -161,12 +165,15 @@ async def committed(
     account = masked(story, secrets) if story else None
     asked = signature(job.requester, settings.github_server_url) if job.requester else None
     message = prose.commit_message(
-        masked(started.thread, secrets), account, "{} <{}>".format(*asked) if asked else ""
+        masked(started.thread, secrets),
+        account,
+        "{} <{}>".format(*asked) if asked else "",
+        started.job.id,
     )
     us = await forge.identity(job.repo)
     return await workspace.commit(
         patch,
-        message,
+        ci.message(message),
         author=signature(us, settings.github_server_url) if us else AUTHOR,
         when=trajectory.entries[0].at,
     )

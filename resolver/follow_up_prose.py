@@ -51,11 +51,13 @@ def followed_up(
     left_out: Sequence[str],
     left_open: Sequence[str],
     merge: Merge | None,
+    ci: str = "",
 ) -> str:
     """The status comment at the end: where the work is, what the tests say, and what became of each thread.
 
     `on_head`: it is on the pull request; else `instead` says why not. `moved`: its branch was ahead of where the
-    work began. `unresolved`: our token may not resolve threads.
+    work began. `unresolved`: our token may not resolve threads. `ci`: why continuous integration does not start by
+    itself.
     """
     return reply(
         "followed_up.md.j2",
@@ -72,6 +74,7 @@ def followed_up(
         left_out=left_out,
         left_open=left_open,
         merge=merge,
+        ci=ci,
     )
 
 

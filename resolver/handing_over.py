@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from resolver import follow_up_prose, prose
+from resolver.checks import RUN
+from resolver.ci_hold import CI, ci_for
 from resolver.deliver import AUTHOR, Attempt, leaks, tell, undelivered
 from resolver.domain import Commented, Delivered, Job, Outcome, Patch, PullRequest, Verdict
 from resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, Unauthorized, WorkspaceError
@@ -29,8 +31,6 @@ from resolver.workspace import Workspace
 logger = logging.getLogger(__name__)
 
 MOVES = 2  # times that a branch may move away under us
-RUN = "Patchwright-Run"
-"""Trailer of our commits by which a run finds its own again."""
 
 Prove = Callable[[Workspace, Patch], Awaitable[Verdict]]
 
@@ -96,6 +96,7 @@ async def hand_over(
     else:
         place = await _place(job, pull, work, facts, log, kit, forge, prove)
     told, unresolved = await _answer(job, pull, place, log, forge)
+    ci = await _ci(job, place.work, log, kit, forge)
     url = await tell(
         job,
         forge,
@@ -113,6 +114,7 @@ async def hand_over(
             left_out=tried.left_out,
             left_open=tried.left_open,
             merge=work.merge,
+            ci=ci.told(kit.settings.mention) if place.sha is not None else "",
         ),
     )
     verdict = place.work.verdict
@@ -254,7 +256,12 @@ async def _commit(job: Job, pull: PullRequest, work: Work, log: Log, kit: Kit, f
     when = log.trajectory.entries[0].at
     us = await forge.identity(job.repo)
     ours = signature(us, kit.settings.github_server_url) if us else AUTHOR
+    message = (await _ci(job, work, log, kit, forge)).message(message)
     return await work.workspace.commit(work.patch, message, author=ours, when=when, parents=work.parents)
+
+
+async def _ci(job: Job, work: Work, log: Log, kit: Kit, forge: Forge) -> CI:
+    return await ci_for(log.trajectory, work.workspace, work.parents[0], job.repo, forge, kit.settings)
 
 
 # --- what the threads are told ------------------------------------------------------------------------------

@@ -224,10 +224,11 @@ def pull_body(
     left_out: tuple[str, ...] = (),
     unsigned: str = "",
     form: str = "",
+    ci: str = "",
 ) -> str:
     """Body of the pull request; the verdict comes first, the story last, the repository's own `form` at the end.
 
-    `unsigned`: why the forge has not signed the commit.
+    `unsigned`: why the forge has not signed the commit. `ci`: why continuous integration does not start by itself.
     """
     return reply(
         "pull_body.md.j2",
@@ -240,12 +241,13 @@ def pull_body(
         left_out=left_out,
         unsigned=unsigned,
         form=form,
+        ci=ci,
     )
 
 
-def commit_message(thread: Thread, account: Finish | None, requester: str = "") -> str:
-    """Message of the one commit of a pull request; `requester`: name and address of who asked for it."""
-    return reply("commit.txt.j2", thread=thread, account=account, requester=requester)
+def commit_message(thread: Thread, account: Finish | None, requester: str = "", run: str = "") -> str:
+    """Message of the one commit of a pull request; `requester`: name and address of who asked for it, `run`: its id."""
+    return reply("commit.txt.j2", thread=thread, account=account, requester=requester, run=run)
 
 
 def working() -> str:

@@ -5,6 +5,7 @@ import logging
 
 from resolver import prose, salvage_prose
 from resolver.branches import branch_names
+from resolver.ci_hold import ci_for
 from resolver.deliver import AUTHOR, leaks, tell
 from resolver.domain import Job, Patch, PullRequest
 from resolver.errors import LogError, ResolverError
@@ -98,7 +99,8 @@ async def _pushed(
     if secret := await leaks(allowed.patch, files, workspace, kit.secrets):
         return Salvaged(left_out=allowed.left_out, problem=f"It is on no branch: {' '.join(secret)}")
     assert trajectory.started is not None
-    message = salvage_prose.commit_so_far(masked(trajectory.started.thread, kit.secrets))
+    ci = await ci_for(trajectory, workspace, workspace.base, job.repo, forge, kit.settings)
+    message = ci.message(salvage_prose.commit_so_far(masked(trajectory.started.thread, kit.secrets)))
     began = trajectory.entries[0].at  # so that the same tree is the same commit, however often it is made
     commit = await workspace.commit(allowed.patch, message, author=AUTHOR, when=began)
     title, steps = trajectory.started.thread.title, trajectory.spent().steps

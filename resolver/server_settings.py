@@ -37,6 +37,10 @@ class ServerSettings(Frozen):
     """Dollars that all runs may cost in a day: none is begun beyond it."""
     operator_token: SecretStr | None = Field(default=None, min_length=16)
     """Opens the server's pages and its API of jobs to whoever has it, all repositories. None: nobody has one."""
+    ci_repairs: int = Field(default=2, ge=0, le=10)
+    """How often in a row what checks find on a pull request of ours is repaired; 0: never."""
+    hold_ci: Literal["untrusted", "always", "never"] = "untrusted"
+    """When our commits say `[skip ci]` until a writer says `run-ci`. untrusted: the agent read what outsiders wrote."""
     jobs_at_once: int = Field(default=2, ge=1, le=64)
     """Runs that one worker does at a time; each has a sandbox of its own."""
 

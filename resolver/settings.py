@@ -245,6 +245,7 @@ SENSITIVE = frozenset(
         "repositories",
         "webhook_url",
         "public_url",
+        "hold_ci",
         "package_index",
         "search_base_url",
         "search_provider",

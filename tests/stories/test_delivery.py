@@ -81,8 +81,8 @@ async def test_a_commit_is_verified_ours_and_shared_with_who_asked(depot: Depot)
     assert shown.startswith(f"{bot.login} <{bot.id}+{bot.login}@users.noreply.github.com>\n")
     trailers = depot.repo.bare.git("show", "-s", "--format=%(trailers:only)", sha).decode().split("\n")
     host = "127.0.0.1"  # of the stand-in, where github.com would stand
-    assert trailers[:2] == [
-        "Issue: #1",
+    assert trailers[0] == "Issue: #1" and trailers[1].startswith("Patchwright-Run: ")
+    assert trailers[2:3] == [
         f"Co-authored-by: maintainer <{person.id}+maintainer@users.noreply.{host}>",
     ]
     assert "not signed" not in pull.body
