@@ -125,6 +125,7 @@ async def kit(
             settings=settings,
             model=by_purpose.act,
             purposes=by_purpose,
+            choose=lambda name: models(settings, name),
             hearing=hearing(settings),
             lent=lambda repo: read_secrets(settings.secrets_file, repo, environment()),
             sandboxes=sandboxes,

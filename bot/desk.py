@@ -73,9 +73,9 @@ class Desk:
                 if not is_under_way(said):
                     return None  # GitHub shows that it was dealt with
                 wish = wish._replace(job=wish.job.model_copy(update={"id": name}))
-        if wish.verb == "stop":
+        if wish.asked.verb == "stop":
             await self._stop(wish, found=ours is not None)
-        elif wish.verb == "help":
+        elif wish.asked.verb == "help":
             await self._answer(wish.job, helped(self.rules.mention, self.rules.label))
         elif await self._queue.put(wish.job, asked=wish.at):
             self._notice(wish)

@@ -17,6 +17,7 @@ from resolver.errors import ForgeError
 from resolver.events import Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.quotation import quote
+from resolver.request import Options
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,10 @@ class Mail:
 
 
 def is_message(record: Record) -> bool:
-    """Whether a job that was not begun yet is a comment with words of its own; a review has threads to answer."""
-    job = record.job
-    return record.tries == 0 and bool(job.command) and job.review is None and job.inline is None
+    """Whether a job that was not begun yet is words to whoever is at work.
+
+    No command, which is for later; no options, which are for a run of its own; no review, which has threads to answer.
+    """
+    job, asked = record.job, record.job.asked
+    says = asked.verb == "work" and bool(asked.text) and asked.options == Options() and not asked.unclear
+    return record.tries == 0 and says and job.review is None and job.inline is None

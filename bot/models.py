@@ -12,10 +12,11 @@ from resolver.llm.textual import Textual
 from resolver.settings import Settings
 
 
-def models(settings: Settings) -> Models:
-    """The models of a run; `settings.model` is set."""
+def models(settings: Settings, chosen: str | None = None) -> Models:
+    """The models of a run; `settings.model` is set. `chosen`: works in its place."""
     assert settings.model is not None
-    chain = [_acting(name, settings) for name in (settings.model, *settings.model_fallbacks)]
+    names = dict.fromkeys((chosen or settings.model, *settings.model_fallbacks))
+    chain = [_acting(name, settings) for name in names]
     act = _first_that_answers(chain)
     if settings.model_pictures:
         act = by_pictures(act, _first_that_answers([_acting(settings.model_pictures, settings), *chain]))

@@ -5,7 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, assert_never
 
-from bot.commands import Verb, find_command, request
+from bot.commands import find_command
 from bot.webhook import (
     Closed,
     CommentMade,
@@ -18,6 +18,7 @@ from bot.webhook import (
     Unlabelled,
 )
 from resolver.domain import Job, JobId, User
+from resolver.request import Request, request
 from runtime.frozen import Frozen
 
 OWN_TAG = "<!-- patchwright:"
@@ -38,7 +39,8 @@ class Wish(NamedTuple):
 
     job: Job
     """What it is as a job; where it is none, its name still tells it apart, and whose permission counts."""
-    verb: Verb
+    asked: Request
+    """What for."""
     at: datetime | None
     """When it was asked; None: the delivery does not say."""
     place: tuple[str, ...]
@@ -55,7 +57,7 @@ def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
                 return None
             job = _job(delivery, "label", delivery.label, delivery.at)
             job = job.model_copy(update={"label": delivery.label})
-            return Wish(job, "work", _time(delivery.at), ("issues", str(delivery.number)))
+            return Wish(job, request(""), _time(delivery.at), ("issues", str(delivery.number)))
         case CommentMade() | ReviewSaid():
             if is_our_own(delivery, rules) or delivery.sender.bot:
                 return None  # two bots that answer each other would never end
@@ -64,10 +66,10 @@ def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
             asked = request(said)
             if isinstance(delivery, ReviewSaid):
                 place = ("pulls", "comments", str(delivery.inline)) if delivery.inline else ()
-                return Wish(_of_review(delivery, asked.text), asked.verb, _time(delivery.at), place)
-            job = _job(delivery, "comment", str(delivery.comment_id), command=asked.text)
+                return Wish(_of_review(delivery, said), asked, _time(delivery.at), place)
+            job = _job(delivery, "comment", str(delivery.comment_id), command=said)
             place = ("issues", "comments", str(delivery.comment_id))
-            return Wish(job, asked.verb, _time(delivery.at), place)
+            return Wish(job, asked, _time(delivery.at), place)
         case _:
             assert_never(delivery)
 
@@ -75,7 +77,7 @@ def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
 def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
     """The job that this delivery asks for, if it asks for work."""
     wish = wish_for(delivery, rules)
-    return wish.job if wish and wish.verb not in ("stop", "help") else None
+    return wish.job if wish and wish.asked.verb not in ("stop", "help") else None
 
 
 def _time(stamp: str) -> datetime | None:

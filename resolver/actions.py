@@ -193,6 +193,43 @@ class Ask(Frozen):
     )
 
 
+Line = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class Propose(Frozen):
+    """Hand over your plan and stop: people read it, and say go or what should be different.
+
+    Call it alone, when you know the cause from the code itself and could begin with the first step at once. They have
+    not seen what you read, so name files, functions and tests; they decide by this text alone, so leave out what does
+    not bear on the decision. With their go you do the work, in this conversation.
+    """
+
+    kind: Literal["propose"] = "propose"
+    cause: str = Field(
+        min_length=1,
+        max_length=2_000,
+        description="What is wrong or missing, and where (`path:line`), in one to three sentences; whether you saw it "
+        "happen, and how.",
+    )
+    steps: tuple[Line, ...] = Field(
+        min_length=1,
+        max_length=20,
+        description="What will be changed, in order: one change each, with its files. No step for looking around.",
+    )
+    proof: str = Field(
+        min_length=1,
+        max_length=2_000,
+        description="How it will be shown to work: which test fails now and will pass, in which file it is or will "
+        "be, and what else is run.",
+    )
+    risks: str = Field(
+        min_length=1,
+        max_length=2_000,
+        description="What could break for whom, what you could not find out, and what you chose where there was a "
+        'choice, with the alternative. "None that I know of" is an answer.',
+    )
+
+
 class ReadSkill(Frozen):
     """Read instructions that the maintainers of this repository wrote down for one kind of work, or one directory.
 
@@ -253,6 +290,7 @@ Action = Annotated[
     | Report
     | Plan
     | Ask
+    | Propose
     | ReadSkill
     | CallTool
     | Think

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 import logging
-import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 
-from resolver import prose, salvage_prose
+from resolver import planning_prose, prose, salvage_prose
+from resolver.allowance import refused_options
 from resolver.brief import COMMENT_LIMIT
 from resolver.deliver import tell
 from resolver.domain import Asked, Job, JobId, PullRequest, Refused, Thread
@@ -13,17 +16,19 @@ from resolver.errors import LogError
 from resolver.events import Settled, Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge, RepoFacts
 from resolver.log import Log, Logs
+from resolver.planning import is_question, proposed, task
 from resolver.quotation import quote
+from resolver.request import Request
 from resolver.rules import was_stopped
+from resolver.settings import Settings
 from resolver.threads import open_threads
 
 logger = logging.getLogger(__name__)
 
-RESUME = re.compile(r"\s*resume\b[\s:,.!]*", re.IGNORECASE)
-"""How a comment begins that has a stopped run go on."""
 
-
-async def admit(job: Job, thread: Thread, facts: RepoFacts, forge: Forge) -> Refused | None:
+async def admit(
+    job: Job, thread: Thread, facts: RepoFacts, forge: Forge, settings: Settings
+) -> Refused | None:
     """Why this job is not done, if it is not.
 
     The requester's permission is asked of the forge by numeric id: a label proves no more than triage rights.
@@ -37,7 +42,15 @@ async def admit(job: Job, thread: Thread, facts: RepoFacts, forge: Forge) -> Ref
         return Refused(explanation=prose.refusal("permission", job))
     if facts.empty and job.requester is not None:  # the operator hears it from the clone
         return Refused(explanation=prose.refusal("empty", job))
-    if isinstance(thread, PullRequest) and not job.command and not open_threads(thread):
+    asked = job.asked
+    if asked.unclear:
+        return Refused(explanation=planning_prose.unclear(asked.unclear))
+    if wrong := refused_options(asked.options, settings):
+        return Refused(explanation=wrong)
+    if asked.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
+        return Refused(explanation=prose.refusal("pull_only", job))
+    says_nothing = asked.verb == "retry" or (asked.verb == "work" and not asked.text)
+    if isinstance(thread, PullRequest) and says_nothing and not open_threads(thread):
         return Refused(explanation=prose.refusal("nothing_asked", job))
     return None
 
@@ -63,33 +76,64 @@ async def _sees(job: Job, facts: RepoFacts, forge: Forge) -> bool:
     return await forge.permission(job.repo, job.requester) != "none"
 
 
-async def waiting(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> JobId | None:
+async def meant(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> Job:
+    """The job with all that is asked for: `retry` asks for what the last run of the thread was asked, from scratch."""
+    if job.asked.verb != "retry":
+        return job
+    if trajectory.started:
+        return job.model_copy(update={"command": trajectory.started.job.command})
+    async for _, _, work in _runs(job, thread, logs):
+        if work.started is not None:
+            before = work.started.job.asked
+            chosen = job.asked.options.over(before.options).written
+            return job.model_copy(update={"command": f"{chosen} {before.text}".strip() or job.command})
+    return job
+
+
+async def waiting(
+    job: Job, thread: Thread, trajectory: Trajectory, logs: Logs, days: float
+) -> JobId | Refused | None:
     """The run that goes on with what this trigger says: the last one that reported in the thread, if it asked.
 
-    Or if it was stopped, and the trigger says `resume`.
+    Or if it was stopped, and the trigger says `resume`. A plan waits for so many days. Refused: `go` or `resume` was
+    all that was said, and there is nothing that it can mean. None: the trigger asks for work of its own.
     """
     if trajectory.resumed:
         return trajectory.resumed.run
-    if trajectory.started or not job.command:
+    asked = job.asked
+    if trajectory.started or asked.verb not in ("go", "resume", "plan", "work") or not asked.text:
         return None
+    async for name, last, work in _runs(job, thread, logs):
+        if is_question(work) and asked.verb != "resume":
+            continue  # it stands between a plan and its go
+        outcome = last.settled.outcome if last.settled else None
+        if isinstance(outcome, Asked) and task(work) == "plan":
+            if datetime.now(UTC) - last.entries[-1].at <= timedelta(days=days):
+                return name
+            return Refused(explanation=prose.refusal("old_plan", job)) if asked.verb == "go" else None
+        answers = isinstance(outcome, Asked) and asked.verb != "plan"
+        if answers or (asked.verb == "resume" and was_stopped(work)):
+            return name
+        break
+    if asked.verb in ("go", "resume") and not asked.words:
+        return Refused(explanation=prose.refusal("no_plan" if asked.verb == "go" else "not_stopped", job))
+    return None
+
+
+async def _runs(job: Job, thread: Thread, logs: Logs) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
+    """The runs that worked in the thread, the last one first: its name, the log of who had it go on last, its own."""
     for run in reversed(thread.reports):
         try:
             last = await asyncio.to_thread(logs.read, JobId(run))
-            asked = last.resumed.run if last.resumed else JobId(run)  # an answer, behind which it asked again
-            work = await asyncio.to_thread(logs.read, asked) if last.resumed else last
+            name = last.resumed.run if last.resumed else JobId(run)  # an answer, behind which it asked again
+            work = await asyncio.to_thread(logs.read, name) if last.resumed else last
         except LogError:
             continue  # of another machine, or removed
-        outcome = last.settled.outcome if last.settled else None
-        if isinstance(outcome, Refused):
+        if last.settled and isinstance(last.settled.outcome, Refused):
             continue
-        same = (
-            work.started is not None
-            and work.started.job.number == job.number
-            and work.started.job.repo == job.repo
-        )
-        goes_on = isinstance(outcome, Asked) or (RESUME.match(job.command) and was_stopped(work))
-        return asked if same and goes_on else None
-    return None
+        if work.started and (work.started.job.number, work.started.job.repo) != (job.number, job.repo):
+            return
+        yield name, last, work
 
 
 async def was_told(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> bool:
@@ -97,7 +141,7 @@ async def was_told(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs)
 
     The queue knows it too; where that was wiped, only the runs do.
     """
-    if trajectory.entries or not job.command or job.id in thread.reports:
+    if trajectory.entries or job.asked.verb != "work" or not job.command or job.id in thread.reports:
         return False
     for run in thread.reports:
         with contextlib.suppress(LogError):  # of another machine, or removed
@@ -107,16 +151,22 @@ async def was_told(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs)
     return False
 
 
-def going_on(job: Job, trajectory: Trajectory, words: str) -> Told | None:
+def going_on(job: Job, trajectory: Trajectory, asked: Request) -> Told | None:
     """What the agent of an earlier run is told when somebody has it go on.
 
     None: it has nothing more to do; proof and delivery may be left, or nothing.
     """
     ended = trajectory.ended
+    told = partial(Told, by=job.id, options=asked.options)
     if ended and ended.reason == "asked":
-        return Told(text=prose.answer(job, quote(words, COMMENT_LIMIT)), source="comment", by=job.id)
+        if task(trajectory) == "plan" and asked.verb == "go":
+            words = quote(asked.words, COMMENT_LIMIT)
+            return told(text=planning_prose.go(job, words), source="comment", approves=True)
+        words = quote((asked.verb == "plan" and asked.words) or asked.text, COMMENT_LIMIT)
+        answer = planning_prose.plan_answered if proposed(trajectory) else prose.answer
+        return told(text=answer(job, words), source="comment")
     if not was_stopped(trajectory) or (ended and ended.reason == "finished"):
         return None
     stopped = ended.detail if ended else "The program could not go on then."
-    more = quote(RESUME.sub("", words, count=1), COMMENT_LIMIT)
-    return Told(text=salvage_prose.resumed_by(job, stopped, more), source="resume", by=job.id)
+    more = quote(asked.words if asked.verb == "resume" else asked.text, COMMENT_LIMIT)
+    return told(text=salvage_prose.resumed_by(job, stopped, more), source="resume")

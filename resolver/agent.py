@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, count
 
 from resolver import prose, rules, stuck
-from resolver.actions import Ask, Finish, Malformed, Report, Result
+from resolver.actions import Ask, Finish, Malformed, Propose, Report, Result
 from resolver.condenser import ROOM, Room, Shorter
 from resolver.domain import Patch
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
@@ -37,7 +37,7 @@ from runtime.observations import Failed, Noted, Picture
 
 logger = logging.getLogger(__name__)
 
-ENDS = (Ask, Finish, Report)
+ENDS = (Ask, Finish, Propose, Report)
 """Actions that end the run, if it is granted."""
 MAX_CALLS = 32  # of one reply; more is a model that has lost its way, at the price of a log without end
 MAX_THOUGHT = 100_000  # characters of a reply's text that are kept: it is sent again with every later step
@@ -87,6 +87,8 @@ class Agent:
     news: Callable[[], Awaitable[tuple[Told, ...]]] = no_news
     """What the program has learnt meanwhile, and what people say; told when the model is asked next, each once: by
     its trigger, or else by its source."""
+    end: prose.End | None = None
+    """The call that ends the work. None: as the tools show."""
     gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """What a run that wants to finish has not done yet, a sentence each; it is told once."""
     _arrived: bool = field(default=False, init=False)
@@ -182,7 +184,7 @@ class Agent:
         """What the program has to say before the model is asked again, if it was not said yet."""
         last = _last_word(trajectory)
         names = tuple(spec.name for spec in self.tools.specs)
-        end: prose.End = "finish" if "finish" in names else "report"
+        end = self.end or ("finish" if "finish" in names else "report")
         if isinstance(last, Decided) and not last.calls:
             text = prose.cut_off(None) if last.truncated else prose.no_call(names, end)
             return Told(text=text, source="program")
@@ -291,6 +293,9 @@ def _wanted_end(trajectory: Trajectory) -> Ended | None:
                 action = ends[call]
                 if isinstance(action, Ask):
                     return Ended(reason="asked", detail=action.question)
+                if isinstance(action, Propose):
+                    steps = f"{len(action.steps)} step{'s' * (len(action.steps) != 1)}"
+                    return Ended(reason="asked", detail=f"The plan of {steps} waits for a go.")
                 how = "reported" if isinstance(action, Report) else "gave its account"
                 return Ended(reason="finished", detail=f"The agent {how} and ended the work.")
             case Decided():

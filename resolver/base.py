@@ -1,17 +1,14 @@
 """Which branch a run begins from, and its pull request goes to."""
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from resolver.branches import is_branch_name
 from resolver.domain import Credentials, Job, Thread
 from resolver.events import Trajectory
 from resolver.forge import RepoFacts
+from resolver.request import request
 from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.workspace import Workspace, Workspaces
-
-NAMED = re.compile(r"(?:^|\s)base=([^\s`'\"<>()]+)")
 
 
 def named_base(job: Job, thread: Thread) -> str | None:
@@ -19,11 +16,7 @@ def named_base(job: Job, thread: Thread) -> str | None:
 
     A stranger's word would choose whose configuration and tests judge the change.
     """
-    for text in (job.command, thread.body if thread.trusted else ""):
-        for name in NAMED.findall(text):
-            if is_branch_name(name := name.rstrip(".,;:!")):
-                return str(name)
-    return None
+    return job.asked.options.base or (request(thread.body).options.base if thread.trusted else None)
 
 
 @asynccontextmanager

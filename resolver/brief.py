@@ -7,6 +7,7 @@ from resolver.attachments import Attached
 from resolver.circumstances import Prepared
 from resolver.domain import Comment, SuiteRun, Thread
 from resolver.instructions import Instructions
+from resolver.planning import Task
 from resolver.pull_seen import PullSeen
 from resolver.quotation import Quoted, quote
 from resolver.suites.suite import Suite
@@ -68,6 +69,9 @@ def _one_line(path: str) -> str:
 class Brief(Frozen):
     """What the first message is made of."""
 
+    task: Task
+    who: str
+    """Who asked for it."""
     thread: Thread
     title: Quoted
     body: Quoted
@@ -79,6 +83,8 @@ class Brief(Frozen):
     pull: PullSeen | None
     """What there is to say of a pull request; None: it is an issue."""
     root: str
+    kernel: bool
+    """Whether there is a Python session."""
     base: str
     count: int
     tree: str
@@ -102,7 +108,10 @@ def brief(
     thread: Thread,
     command: str,
     *,
+    task: Task = "work",
+    who: str = "The person who started you",
     root: str,
+    kernel: bool = False,
     base: str,
     files: Sequence[str],
     machine: str,
@@ -116,6 +125,8 @@ def brief(
 ) -> Brief:
     """Everything the agent is told before its first step."""
     return Brief(
+        task=task,
+        who=who,
         thread=thread,
         title=quote(thread.title, 300),
         body=quote(thread.body, BODY_LIMIT),
@@ -126,6 +137,7 @@ def brief(
         command=quote(command, COMMENT_LIMIT) if command.strip() else None,
         pull=pull,
         root=root,
+        kernel=kernel,
         base=base,
         count=len(files),
         tree=tree(files),

@@ -13,7 +13,9 @@ from resolver.actions import (
     Finish,
     Malformed,
     Plan,
+    Propose,
     ReadSkill,
+    Report,
     Reported,
     Result,
     SearchWeb,
@@ -56,7 +58,7 @@ def kind(action: Action) -> Kind:
             return "plan"
         case Think():
             return "thought"
-        case Finish() | Ask():
+        case Finish() | Ask() | Propose():
             return "end"
         case _:
             return "tool"
@@ -88,6 +90,12 @@ def asked(action: Action, limit: int, *, failed: bool) -> tuple[Exhibit, ...]:
         case Think(thought=text) | Browse(task=text):
             return () if _fits(text) else (words("", text, limit),)
         case Ask(question=text):
+            return (words("", text, limit),)
+        case Propose(cause=cause, steps=steps, proof=proof, risks=risks):
+            listed = "\n".join(f"{number}. {step}" for number, step in enumerate(steps, start=1))
+            parts = (("What it is about", cause), ("Steps", listed), ("Proof", proof), ("Risks", risks))
+            return tuple(words(label, text, limit) for label, text in parts)
+        case Report(text=text):
             return (words("", text, limit),)
         case Plan(items=items):
             return (Checks(items),)

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 
-from resolver import delivery_prose, prose
+from resolver import delivery_prose, planning_prose, prose
 from resolver.branches import branch_names
 from resolver.ci_hold import CI, ci_for
 from resolver.delivery_prose import Unproposed
@@ -23,6 +23,7 @@ from resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
 from resolver.events import Ended, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
+from resolver.planning import is_question, proposed, reported
 from resolver.policy import bounds, check
 from resolver.pull_form import filled, pull_form
 from resolver.secrets import HIDDEN, Secrets, masked
@@ -67,7 +68,7 @@ async def deliver(
     story = summarize(trajectory)
     verdict = tried.verdict
 
-    if (early := await undelivered(job, tried.ending, story, forge)) is not None:
+    if (early := await undelivered(job, tried.ending, trajectory, forge)) is not None:
         return early
     if verdict.kind == "empty":
         reason = (
@@ -134,16 +135,28 @@ async def deliver(
     return Delivered(url=pull.url, number=pull.number, branch=kept.name, draft=pull.draft, verdict=verdict)
 
 
-async def undelivered(job: Job, ending: Ended, story: Summary, forge: Forge) -> Refused | Asked | None:
-    """How it ends where nothing may be published: the requester may not any more, or the agent has a question."""
+async def undelivered(
+    job: Job, ending: Ended, trajectory: Trajectory, forge: Forge
+) -> Refused | Asked | Commented | None:
+    """How it ends where nothing is to be published.
+
+    The requester may not any more, the agent has a question or a plan, or it was asked for no more than an answer.
+    """
     if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
         # Asked again: it may have been taken away while we worked.
         explanation = prose.refusal("permission", job)
         await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
         return Refused(explanation=explanation)
+    story = summarize(trajectory)
     if ending.reason == "asked":
-        url = await forge.say(job.repo, job.number, job.id, prose.asked(ending.detail, story))
-        return Asked(url=url, question=ending.detail)
+        plan = proposed(trajectory)
+        body = planning_prose.planned(plan, story) if plan else prose.asked(ending.detail, story)
+        return Asked(url=await forge.say(job.repo, job.number, job.id, body), question=ending.detail)
+    if is_question(trajectory):
+        answer = reported(trajectory)
+        url = await tell(job, forge, planning_prose.explained(answer, story))
+        reason = "The question is answered." if answer else ending.detail
+        return Commented(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
     return None
 
 

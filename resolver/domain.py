@@ -6,6 +6,7 @@ from typing import Annotated, Literal, NewType, Protocol
 
 from pydantic import Field
 
+from resolver.request import Request, request
 from runtime.frozen import Frozen
 
 JobId = NewType("JobId", str)
@@ -42,7 +43,7 @@ class Job(Frozen):
     requester: User | None
     """Whose permission counts. None: the operator at the command line, who needs none."""
     command: str = ""
-    """What was asked beyond the issue itself: the text after the mention."""
+    """What was said beyond the issue itself: the text after the mention, with its command word and options."""
     installation: int | None = None
     """App installation that may act on the repository; None with a token, or to be looked up."""
     review: int | None = None
@@ -51,6 +52,11 @@ class Job(Frozen):
     """Id of the inline comment that is the trigger, where it belongs to no review; else None."""
     label: str | None = None
     """The label that was put on; None: somebody's words are the trigger."""
+
+    @property
+    def asked(self) -> Request:
+        """What the command asks for."""
+        return request(self.command)
 
 
 class Comment(Frozen):

@@ -15,9 +15,10 @@ from pydantic import Field, TypeAdapter
 from resolver.actions import Action, AnswerField, Called, Reported, Result
 from resolver.circumstances import Configured, Connected, Prepared
 from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
+from resolver.request import Options
 from runtime.egress import Network, Visit, merged
 from runtime.frozen import Frozen
-from runtime.observations import Failed, Picture
+from runtime.observations import Picture
 
 
 class Usage(Frozen):
@@ -111,6 +112,10 @@ class Told(Frozen):
     baseline: the tests have ended on the untouched code. proof: the work was judged, and goes on."""
     by: JobId | None = None
     """The trigger that brought it, so that it is told once."""
+    approves: bool = False
+    """It says go to the plan that the run has come to."""
+    options: Options = Options()
+    """What it sets for the run from here on."""
     pictures: tuple[Picture, ...] = ()
     """Shown with the text, to models that see."""
 
@@ -278,7 +283,8 @@ class _Tally(NamedTuple):
                 pass
         if self.at is not None and not (isinstance(event, Told) and event.source == "resume"):
             seconds += (entry.at - self.at).total_seconds()
-        return _Tally(entry.at, seconds, spent, decisions, checkpoint)
+        at = None if isinstance(event, Settled) else entry.at  # until somebody has it go on, nobody works
+        return _Tally(at, seconds, spent, decisions, checkpoint)
 
 
 class Trajectory:
@@ -385,15 +391,6 @@ class Trajectory:
     def visits(self) -> tuple[Visit, ...]:
         """All that the agent's sandboxes did by the network."""
         return merged(visit for event in self if isinstance(event, Connected) for visit in event.visits)
-
-    def lost(self) -> int:
-        """How many calls were answered as lost."""
-        return sum(
-            isinstance(event, Observed)
-            and isinstance(event.observation, Failed)
-            and event.observation.reason == "lost"
-            for event in self
-        )
 
     def spent(self) -> Spent:
         """Dollars, tokens, steps and seconds so far."""

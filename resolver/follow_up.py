@@ -97,8 +97,9 @@ def asked_to_merge(job: Job, pull: PullRequest) -> Literal["", "too", "alone"]:
     too: beside something else. alone: that is all.
     """
     said = pull.review.body if pull.review and pull.review.trusted else ""
-    text = f"{job.command}\n{said}"
-    if not MERGES.search(text):
+    asked = job.asked
+    text = f"{asked.text}\n{said}"
+    if asked.verb in ("plan", "explain") or not MERGES.search(text):
         return ""
     more = _BESIDE.sub("", MERGES.sub("", text)) or any(thread.asked for thread in pull.threads)
     return "too" if more else "alone"

@@ -84,7 +84,7 @@ async def hand_over(
     Every effect is looked up before it is made, so that the same work can be handed over again after a crash.
     """
     story = summarize(log.trajectory)
-    if (early := await undelivered(job, tried.ending, story, forge)) is not None:
+    if (early := await undelivered(job, tried.ending, log.trajectory, forge)) is not None:
         return early
     content = await check(work.workspace, work.patch, bounds(kit.settings))
     refused = content.refused or await leaks(work.patch, content.files, work.workspace, kit.secrets)

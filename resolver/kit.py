@@ -44,6 +44,8 @@ class Kit:
     """Hear every entry of the log as it is written."""
     purposes: Models | None = None
     """None: `model` does everything."""
+    choose: Callable[[str], Models] | None = None
+    """The models of a run whose agent is to be this one. None: nobody may choose."""
     hearing: Hearing | None = None
     """Writes recordings down. None: nobody does."""
     lent: Callable[[Repo], Mapping[str, Source]] = nothing_lent

@@ -4,6 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from resolver import rules
 from resolver.actions import Browse, Reported
@@ -18,6 +19,7 @@ from resolver.in_time import InTime, left
 from resolver.kit import Kit
 from resolver.lending import Lending
 from resolver.log import Log
+from resolver.planning import is_of_a_plan, task
 from resolver.risk import Analyzer, RefuseFrom, Rules
 from resolver.risk_parts import brought_analyzer, brought_policy
 from resolver.rules import Limits
@@ -28,7 +30,7 @@ from resolver.skills import Skills
 from resolver.tools.delegate import Browsing
 from resolver.tools.guarded import Guarded, SelfRating
 from resolver.tools.handover import Handover
-from resolver.tools.investigate import NO_TOOLS, Investigating
+from resolver.tools.investigate import NO_TOOLS, Investigating, report_tools
 from resolver.tools.masked import Masked as MaskedTool
 from resolver.tools.mcp import mcp_tools
 from resolver.tools.mcp_way import Outside
@@ -39,6 +41,7 @@ from resolver.tools.search import search_tools
 from resolver.tools.skills import skill_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tool, Tools
+from resolver.tools.until_go import until_go
 from resolver.tree import mark
 from resolver.workspace import Workspace
 from runtime.plugins import Plugin
@@ -72,6 +75,7 @@ async def outfit(
     news: Callable[[], Awaitable[tuple[Told, ...]]],
 ) -> AsyncIterator[Outfit]:
     """The agent of a run, as long as the context lasts. `readable`: it may read the skills."""
+    now = task(log.trajectory)
     lent, allowed, plugins = kit.lent(job.repo), limits(kit.settings), sandboxes.plugins
     seeing = Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log, allowed))
     sandbox = Masked(InTime(seeing, lambda: left(log.trajectory, kit.settings.timeout)), kit.secrets)
@@ -116,13 +120,17 @@ async def outfit(
             kit.settings,
             Rules(sandbox.root, sandbox.scratch),
         )
+        if now == "explain":
+            acting = tuple(tool for tool in acting if tool.kind not in NO_TOOLS)
         ours = (
             *acting,
             *(browsing.tools() if "browser" in plugins else ()),
             *(investigating.tools() if kit.settings.delegate_steps else ()),
             *(skill_tools(skills) if readable else ()),
-            *talk_tools(),
+            *(report_tools() if now == "explain" else talk_tools()),
         )
+        if is_of_a_plan(log.trajectory):
+            ours = until_go(ours, planning=now == "plan")
         asked = skills.agents if kit.settings.delegate_steps else ()
         agent = Agent(
             model=kit.model,
@@ -130,15 +138,18 @@ async def outfit(
                 (*ours, *micro_agents(asked, investigating, [tool.spec.name for tool in ours])),
             ),
             limits=allowed,
-            checkpoint=lambda: workspace.take_patch(sandbox),
+            checkpoint=partial(workspace.take_patch, sandbox)
+            if now == "work"
+            else nothing_kept(workspace.base),
             mark=lambda: mark(sandbox),
             scratch=sandbox.scratch,
             adopted=bench.adopted,
             lost=bench.lost,
             room=room(kit),
             recover=recover,
-            plan_every=kit.settings.plan_every,
+            plan_every=kit.settings.plan_every if now == "work" else 0,
             news=news,
+            end="propose" if now == "plan" else None,
             gate=lambda trajectory: missing(trajectory, test_command),
         )
         yield Outfit(agent, sandbox, tuple(lent))
@@ -167,9 +178,6 @@ def investigator(
     sandbox = Masked(Seeing(box, senses(kit, log, share)), kit.secrets)
     looking = [tool for tool in sandbox_tools(sandbox, plugins) if tool.kind not in NO_TOOLS]
 
-    async def nothing_kept() -> Patch:
-        return Patch(base=base, diff=b"")
-
     return Agent(
         model=kit.model,
         tools=Tools(
@@ -179,10 +187,19 @@ def investigator(
             )
         ),
         limits=share,
-        checkpoint=nothing_kept,
+        checkpoint=nothing_kept(base),
         scratch=sandbox.scratch,
         room=room(kit),
     )
+
+
+def nothing_kept(base: str) -> Callable[[], Awaitable[Patch]]:
+    """The work tree of an agent that is to change nothing: whatever it did there goes nowhere."""
+
+    async def untouched() -> Patch:
+        return Patch(base=base, diff=b"")
+
+    return untouched
 
 
 def guarded(tools: Sequence[Tool], settings: Settings, analyzer: Analyzer) -> tuple[Tool, ...]:

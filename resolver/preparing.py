@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from resolver import prose
+from resolver import planning_prose, prose
 from resolver.attachments import Attached, directory
 from resolver.brief import brief
 from resolver.circumstances import Chosen, Connected, Prepared
@@ -13,6 +13,7 @@ from resolver.events import Started
 from resolver.instructions import Instructions
 from resolver.kit import Kit
 from resolver.log import Log
+from resolver.planning import task
 from resolver.pull_seen import PullSeen
 from resolver.secrets import Secrets
 from resolver.settings import RepoConfig
@@ -24,6 +25,7 @@ from runtime.actions import Execute
 from runtime.egress import Visit
 from runtime.errors import ImageUnavailable
 from runtime.observations import Executed
+from runtime.plugins import Plugin
 from runtime.sandbox import Sandbox, Sandboxes
 
 logger = logging.getLogger(__name__)
@@ -111,15 +113,20 @@ async def first_message(
     told: Instructions,
     attached: Attached,
     pull: PullSeen | None = None,
+    plugins: Collection[Plugin] = (),
 ) -> str:
     """What is asked, and what was found out before the agent's first step."""
     done, _ = await asyncio.wait({before}, timeout=BASELINE_WAIT)
     assert log.trajectory.started is not None
+    now, asked = task(log.trajectory), job.asked
     return prose.brief(
         brief(
             log.trajectory.started.thread,
-            job.command,
+            asked.text if now == "work" else asked.words,
+            task=now,
+            who=planning_prose.who(job),
             root=sandbox.root,
+            kernel="kernel" in plugins,
             base=workspace.base,
             files=await workspace.files(),
             machine=await _machine(sandbox),

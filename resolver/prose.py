@@ -122,7 +122,7 @@ def too_many_calls(made: int, limit: int) -> str:
     return render("prompts/too_many_calls.md.j2", made=made, limit=limit).strip()
 
 
-End = Literal["finish", "report"]
+End = Literal["finish", "propose", "report"]
 """The call by which an agent ends its work."""
 
 
@@ -338,7 +338,19 @@ def failed(sentence: str, run: str) -> str:
 
 
 Refusing = Literal[
-    "permission", "closed", "closed_pull", "locked", "archived", "empty", "gone", "nothing_asked", "told"
+    "permission",
+    "closed",
+    "closed_pull",
+    "locked",
+    "archived",
+    "empty",
+    "gone",
+    "nothing_asked",
+    "pull_only",
+    "no_plan",
+    "old_plan",
+    "not_stopped",
+    "told",
 ]
 
 

@@ -18,6 +18,7 @@ from resolver.actions import (
     Finish,
     Malformed,
     Plan,
+    Propose,
     ReadSkill,
     Report,
     Reported,
@@ -251,6 +252,7 @@ def _label(action: Action) -> str:
             Think()
             | Plan()
             | Finish()
+            | Propose()
             | Report()
             | Interrupt()
             | MarkTree()

@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resolver import configuration, prose
-from resolver.admission import admit, going_on, refuse, waiting, was_told
+from resolver import configuration, planning, planning_prose, prose
+from resolver.admission import admit, going_on, meant, refuse, waiting, was_told
 from resolver.agent import Agent, begin
+from resolver.allowance import under
 from resolver.attachments import NOTHING, Attached, attachments, put
 from resolver.base import at_base
 from resolver.baseline import Baselines, Bases
@@ -42,14 +43,16 @@ from resolver.preparing import first_message, masked_visits, prepared, started
 from resolver.pull_seen import PullSeen
 from resolver.putting_back import put_back
 from resolver.repairs import judged
+from resolver.request import Request
 from resolver.rules import was_stopped
 from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.skills import find_skills
 from resolver.suites.find import find_suites
+from resolver.tools.investigate import MAX_REPORT
 from resolver.validate import prove
 from resolver.workspace import Workspace
 
-UNJUDGED = Verdict(kind="untested", reason="The run waits for an answer: nothing was tested yet.")
+UNJUDGED = Verdict(kind="untested", reason="The run asked or answered something: nothing was tested.")
 STILL_RUNNING = "still being run on the untouched code"  # as templates/prompts/brief.md.j2 says it
 
 T = TypeVar("T")
@@ -65,26 +68,32 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
             return settled.outcome
         try:
             thread = log.trajectory.started.thread if log.trajectory.started else await forge.thread(job)
+            job = await meant(job, thread, log.trajectory, kit.logs)
         except NotFound:
             if job.requester is None:
                 raise  # the operator named it, and reads why at the terminal
             return await refuse(job, prose.refusal("gone", job), None, forge, log)
         facts = await forge.facts(job.repo)
-        if refusal := await admit(job, thread, facts, forge):
+        if refusal := await admit(job, thread, facts, forge, kit.settings):
             return await refuse(job, refusal.explanation, facts, forge, log)
         if await was_told(job, thread, log.trajectory, kit.logs):
             told = Refused(explanation=prose.refusal("told", job))
             await log.append(Settled(outcome=told))
             return told
-        if (asked := await waiting(job, thread, log.trajectory, kit.logs)) is None:
+        asked = await waiting(job, thread, log.trajectory, kit.logs, kit.settings.approval_days)
+        if isinstance(asked, Refused):
+            return await refuse(job, asked.explanation, facts, forge, log)
+        if asked is None:
             try:
-                return await settle(job, thread, facts, log, kit, forge, reporting)
+                chosen = under(kit, planning.options(log.trajectory, job.id, job.asked.options))
+                return await settle(job, thread, facts, log, chosen, forge, reporting)
             except NoSuchBranch as exc:
                 return await refuse(job, prose.no_branch(exc.branch), facts, forge, log)
         if log.trajectory.resumed is None:
             await log.append(Resumed(run=asked))
         async with kit.logs.open(asked, kit.listeners) as earlier:
-            outcome = await answered(job, thread, facts, earlier, kit, forge, reporting)
+            chosen = under(kit, planning.options(earlier.trajectory, job.id, job.asked.options))
+            outcome = await answered(job, thread, facts, earlier, chosen, forge, reporting)
         await log.append(Settled(outcome=outcome))
         return outcome
 
@@ -115,7 +124,7 @@ async def answered(
 ) -> Outcome:
     """Go on with a run that asked or was stopped, in its own log; once for each trigger."""
     told = any(isinstance(event, Told) and event.by == job.id for event in log.trajectory)
-    word = None if told else going_on(job, log.trajectory, job.command)
+    word = None if told else going_on(job, log.trajectory, job.asked)
     if word is None and (settled := log.trajectory.settled):
         return settled.outcome
     if word is not None:
@@ -158,12 +167,13 @@ async def attempt(
     sandboxes = await prepared(job, workspace, config, suites, log, kit)
 
     async def tests_at_base() -> SuiteRun | None:
-        return await bases.begin(suite) if suite else None
+        return await bases.begin(suite) if suite and not questioned else None
 
     name = f"{job.id}-agent"
+    questioned = planning.is_question(log.trajectory)  # nothing is changed, and nothing proven
 
     skills = await find_skills(workspace.rules)
-    told = instructions(skills, trajectory.started.thread, job.command, kit.settings.instructions_tokens)
+    told = instructions(skills, trajectory.started.thread, job.asked.text, kit.settings.instructions_tokens)
 
     async def work(bench: Bench) -> Attempt:
         async with outfit(
@@ -182,18 +192,19 @@ async def attempt(
             there = attached if briefed and bench.adopted else await put(attached, made.sandbox)
             if not briefed:
                 text = await first_message(
-                    job, workspace, made.sandbox, log, suite, before, told, there, pull
+                    job, workspace, made.sandbox, log, suite, before, told, there, pull, sandboxes.plugins
                 )
+                root, scratch = made.sandbox.root, made.sandbox.scratch
+                where = (root, scratch, sandboxes.kind, sandboxes.network)
                 system = prose.system(
-                    made.sandbox.root,
-                    made.sandbox.scratch,
-                    sandboxes.kind,
-                    sandboxes.network,
+                    *where,
                     sandboxes.plugins,
                     made.secrets,
                     delegates=kit.settings.delegate_steps > 0,
                     reviewed=pull is not None,
                 )
+                if questioned:
+                    system = planning_prose.explain_system(*where, MAX_REPORT, reviewed=pull is not None)
                 await begin(log, system, text, made.agent.tools, there.pictures)
             start_over = partial(put_back, made.sandbox, workspace, log)
             return await proven(made.agent, start_over)
@@ -223,7 +234,7 @@ async def attempt(
             finally:  # also when the sandbox is lost: what it did by the network is done
                 if visits := sandboxes.visits(name):
                     await log.append(Connected(visits=masked_visits(visits, kit.secrets)))
-            if ending.reason == "asked":
+            if ending.reason == "asked" or questioned:
                 return await tried(ending, UNJUDGED)
             kept = await allowed()  # what is judged is what can be delivered
             judging = partial(prove_merge, merge, remembered) if merge else prove
@@ -267,7 +278,7 @@ async def resolve_path(
         if answer and ((ended := log.trajectory.ended) is None or ended.reason != "asked"):
             raise UsageError(f"the run {job.id} waits for no answer: go on with it without --answer")
         stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
-        if (answer or stopped) and (word := going_on(job, log.trajectory, answer)):
+        if (answer or stopped) and (word := going_on(job, log.trajectory, Request("work", answer, answer))):
             await log.append(word)
         ref = log.trajectory.started.base if log.trajectory.started else "HEAD"
         async with kit.workspaces.local(path, ref) as workspace:

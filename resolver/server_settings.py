@@ -27,6 +27,8 @@ class ServerSettings(Frozen):
     workflow_url: str | None = None
     """Of the workflow run that this is, if it is one: it takes the place of a run's page."""
 
+    approval_days: float = Field(default=14, gt=0)
+    """Days that a plan waits for its go; the code it was made for may be another by then."""
     only_repositories: tuple[str, ...] = ()
     """The repositories that are worked for, `owner/name` or `owner/*`; others are refused. Empty: all that may ask."""
     user_runs_per_day: int = Field(default=50, ge=1)

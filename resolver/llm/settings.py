@@ -29,6 +29,8 @@ class ModelSettings(Frozen):
     """Key for the models of `model`'s provider. None: litellm reads each provider's own variable."""
     model_fallbacks: tuple[str, ...] = ()
     """Models that go on, in this order, when `model` fails for a reason that another may not have."""
+    model_choices: tuple[str, ...] = ()
+    """Models that people may ask for by `model=NAME`, beside those that are named here for anything else."""
     model_pictures: str | None = None
     """Takes the place of `model` in conversations with pictures. None: `model` is shown them if it sees."""
     model_condense: str | None = None
@@ -57,7 +59,7 @@ class ModelSettings(Frozen):
     model_prices: dict[str, Price] = Field(default_factory=dict)
     """Prices by the name of the model, for those whose price nobody else knows. In the environment: as JSON."""
 
-    @field_validator("model_fallbacks", "model_hears", mode="before")
+    @field_validator("model_fallbacks", "model_choices", "model_hears", mode="before")
     @classmethod
     def _fallbacks_by_commas(cls, names: object) -> object:
         return tuple(names.replace(",", " ").split()) if isinstance(names, str) else names

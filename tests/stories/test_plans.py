@@ -1,0 +1,196 @@
+"""A plan before the work, and a question instead of it: conversations with their exact words."""
+
+from datetime import timedelta
+
+import pytest
+
+from bot.triggers import Triggers, job_for
+from bot.webhook import read
+from demo.model import Turn
+from resolver.actions import Ask, Propose, Report
+from resolver.domain import Asked, Commented, Delivered, Job, Refused
+from resolver.events import Checkpointed, Judged, Told
+from runtime.actions import RunShell
+from runtime.observations import Failed
+from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
+from tests.stories.minds import PRICES, SEES_IT_FAIL, answers, says, told
+
+LOOK = RunShell(command="cat calc.py; echo '# left behind' >> calc.py")
+PLAN = Propose(
+    cause="`calc.py:2` subtracts; @reporter is right.",
+    steps=("calc.py: add `b` to `a`", "tests/test_calc.py: `test_add` for 2 and 3"),
+    proof="`test_add` fails now and passes then; `python3 -m pytest`.",
+    risks="None that I know of.",
+)
+LONGER = PLAN.model_copy(update={"steps": (*PLAN.steps, "calc.py: a docstring for `add`")})
+ANSWER = Report(
+    text="It subtracts: `calc.py:2` says `return a - b`.\n\nI did not look at the tests, @maintainer."
+)
+WORK = (
+    Turn("Mend.", FIX),
+    Turn("Test it.", NEW_TEST),
+    Turn("Run them.", RUN_TESTS),
+    Turn("Done.", DONE),
+    Turn("Done.", DONE),
+)
+
+
+@pytest.fixture
+def hooked(scene: Scene) -> Scene:
+    """A scene whose comments become deliveries, to nobody."""
+    scene.world.hook("http://127.0.0.1:9/nobody", "none")
+    return scene
+
+
+async def comment(scene: Scene, text: str, by: str = "maintainer") -> Job:
+    """What a person's comment asks for."""
+    delivery = await scene.world.comment(scene.issue, text, by=by)
+    job = job_for(read("issue_comment", delivery.body), Triggers())
+    assert job is not None
+    return job
+
+
+async def said(scene: Scene, text: str, by: str = "maintainer") -> str:
+    """What the bot answers to a comment that it does not work on."""
+    outcome = await scene.resolve(await comment(scene, text, by))
+    assert isinstance(outcome, Refused), outcome
+    return scene.comments[-1].strip()
+
+
+async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(hooked: Scene) -> None:
+    scene = hooked
+    planning = (Turn("See.", SEES_IT_FAIL), Turn("Look.", LOOK), Turn("Try.", FIX), Turn("End.", DONE))
+    await says(scene, *planning, Turn("So.", PLAN), Turn("Longer.", LONGER), *WORK, model_prices=PRICES)
+
+    plan = await comment(scene, "@agent plan $1.50 how to mend this")
+    asked = await scene.resolve(plan)
+    assert isinstance(asked, Asked) and asked.question == "The plan of 2 steps waits for a go."
+    posted = scene.comments[-1]
+    assert posted.partition("\n---\n")[0].strip() == (
+        "Here is my plan. Nothing was changed yet.\n\n"
+        "`calc.py:2` subtracts; @\u200breporter is right.\n\n"
+        "1. [ ] calc.py: add `b` to `a`\n"
+        "2. [ ] tests/test_calc.py: `test_add` for 2 and 3\n\n"
+        "**How it will be proven:** `test_add` fails now and passes then; `python3 -m pytest`.\n\n"
+        "**Risks:** None that I know of."
+    )
+    assert (
+        "To have it done, comment `@agent go`; what you write behind that I am told too. "
+        "Whatever else you write to me corrects the plan, and I make another. It holds for 14 days."
+    ) in posted
+    assert "5 steps of `openai/scripted` · $0." in posted
+    assert (scene.repo.pulls, scene.repo.branches) == ((), ("main",))
+    refusals = [seen.message for action, seen in answers(scene) if isinstance(seen, Failed)]
+    assert [one.partition(":")[0] for one in refusals] == ["Not done", "Not done"]  # the edit, the finish
+    brief = str(scene.endpoint.requests[0]["messages"][1])
+    assert (
+        "# What is wanted first: a plan" in brief and "> how to mend this" in brief
+    )
+
+    refused = await said(scene, "@agent go", by="stranger")
+    assert refused.startswith("I did not start on this: stranger may not write to this repository")
+    corrected = await scene.resolve(await comment(scene, "@agent say in the code what it does"))
+    assert isinstance(corrected, Asked) and corrected.question == "The plan of 3 steps waits for a go."
+    assert "3. [ ] calc.py: a docstring for `add`" in scene.comments[-1]
+
+    go = await comment(scene, "@agent go, but leave out the docstring")
+    done = await scene.resolve(go)
+    assert isinstance(done, Delivered) and done.verdict.kind == "fixed"
+    assert scene.repo.read(done.branch, "calc.py") == CODE.replace(
+        "a - b", "a + b"
+    )  # nothing of the plan's tries
+    assert await scene.resolve(go) == done, "the same delivery again"
+
+    run = scene.trajectory(plan.id)
+    heard = [event for event in run if isinstance(event, Told) and event.source == "comment"]
+    assert [event.approves for event in heard] == [False, True]
+    assert "answers your plan, and has not said go:\n\n> say in the code what it does" in heard[0].text
+    assert (
+        "has read your plan and says go." in heard[1].text
+        and "> but leave out the docstring" in heard[1].text
+    )
+    first, last = scene.endpoint.requests[0], scene.endpoint.requests[-1]
+    assert first["tools"] == last["tools"], "what a provider has cached stays so"
+    assert last["messages"][: len(first["messages"])] == first["messages"]
+    changed = next(n for n, event in enumerate(run) if isinstance(event, Checkpointed | Judged))
+    assert changed > next(n for n, event in enumerate(run) if isinstance(event, Told) and event.approves)
+    configured = run.configured
+    assert configured is not None and str(configured.usd) == "1.50"  # the go said nothing else
+
+    assert await said(scene, "@agent go") == (
+        "I did not start on this: no plan of mine waits for a go here, as far as I know. "
+        "Ask me for one with `plan`, or say what I should do."
+    )
+
+
+async def test_a_plan_that_waited_too_long_is_not_done(hooked: Scene) -> None:
+    scene = hooked
+    await says(scene, Turn("So.", PLAN), Turn("So.", PLAN))
+    assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), Asked)
+    days = timedelta(seconds=0.01) / timedelta(days=1)
+    late = await scene.resolve(await comment(scene, "@agent go"), approval_days=days)
+    assert isinstance(late, Refused)
+    assert scene.comments[-1].strip() == (
+        "I did not start on this: the plan has waited too long: the code may be another by now. "
+        "Ask me for a new one with `plan`, or say what I should do."
+    )
+    anew = await comment(scene, "@agent plan")
+    assert isinstance(await scene.resolve(anew, approval_days=days), Asked)
+    assert scene.trajectory(anew.id).started is not None, "a run of its own, from the code as it is"
+
+
+async def test_a_question_while_planning_is_answered_before_the_plan(hooked: Scene) -> None:
+    scene = hooked
+    question = Ask(question="Floats too?")
+    await says(scene, Turn("Unclear.", question), Turn("So.", PLAN))
+    plan = await comment(scene, "@agent plan")
+    assert isinstance(await scene.resolve(plan), Asked)
+    assert "I cannot go on without an answer:\n\nFloats too?" in scene.comments[-1]
+    assert isinstance(await scene.resolve(await comment(scene, "@agent no floats")), Asked)
+    assert "1. [ ] calc.py" in scene.comments[-1]
+    (heard,) = told(scene, "comment", plan.id)
+    assert "answers your question:\n\n> no floats" in heard
+
+
+async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing(hooked: Scene) -> None:
+    scene = hooked
+    look = Turn("Look.", LOOK)
+    endpoint = await says(scene, Turn("So.", PLAN), look, Turn("Try.", FIX), Turn("So.", ANSWER), *WORK)
+    assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), Asked)
+
+    job = await comment(scene, "@agent explain why does add() subtract?")
+    answered = await scene.resolve(job)
+    assert isinstance(answered, Commented) and answered.branch is None
+    assert scene.comments[-1].partition("\n---\n")[0].strip() == (
+        "It subtracts: `calc.py:2` says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
+    )
+    assert (scene.repo.pulls, scene.repo.branches) == ((), ("main",))
+    system, brief = (str(message["content"]) for message in endpoint.requests[-1]["messages"][:2])
+    assert system.startswith("You answer a question about one repository")
+    assert (
+        "# The question\n\nmaintainer, who may write to the repository, asks:\n> why does add() subtract?"
+        in brief
+    )
+    offered = {tool["function"]["name"] for tool in endpoint.requests[-1]["tools"]}
+    assert "report" in offered and not offered & {"replace_text", "create_file", "finish", "ask", "propose"}
+    kinds = [event.kind for event in scene.trajectory(job.id)]
+    assert "checkpointed" not in kinds and "judged" not in kinds
+
+    done = await scene.resolve(await comment(scene, "@agent go"))
+    assert isinstance(done, Delivered), "the plan has waited behind the question"
+
+
+async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(hooked: Scene) -> None:
+    scene = hooked
+    look = Turn("Look.", RunShell(command="ls"))
+    await says(scene, look, Turn("So.", ANSWER), max_steps=1)
+    job = await comment(scene, "@agent explain")
+    outcome = await scene.resolve(job)
+    assert isinstance(outcome, Commented)
+    assert scene.comments[-1].startswith(
+        "I came to no answer. The limit of 1 replies of the model is reached.\n\n"
+        "**To go on** where it stopped, with the limits counted anew, comment `@agent resume`."
+    )
+    assert "asks you to explain this issue" in str(scene.endpoint.requests[0]["messages"][1])
+    await scene.resolve(await comment(scene, "@agent resume"))
+    assert scene.comments[-1].startswith("It subtracts:")
