@@ -198,7 +198,10 @@ async def test_the_figures_of_a_server_can_be_scraped(short_tmp: Path) -> None:
             answer = await http.get(f"{server.url}/metrics")
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
         lines = set(answer.text.splitlines())
-        assert {'patchwright_deliveries_total{came_to="stored",event="issues"} 1.0', "patchwright_workers 1.0"} <= lines
+        assert {
+            'patchwright_deliveries_total{came_to="stored",event="issues"} 1.0',
+            "patchwright_workers 1.0",
+        } <= lines
         assert 'patchwright_jobs{state="running"} 1.0' in lines
 
 
