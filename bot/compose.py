@@ -236,6 +236,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.account import account_of
     from bot.archive import Archivist, archive_of
     from bot.grants import AppGrants, granted
+    from bot.indexing import indexing, keep_whole, settled
     from bot.jobs import Result
     from bot.limits import limited
     from bot.mail import Mail
@@ -247,6 +248,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.redis.lookout import Lookout
     from bot.redis.pacing import SharedLine
     from bot.redis.queue import ArqQueue
+    from bot.redis.runs import Runs
     from bot.watching import watching
     from bot.work import check
     from bot.work import work as run
@@ -270,16 +272,17 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         logs = SharedLogs(here, settings.redis_url or "", archive.read if archive else no_archive)
         ledger = Ledger(settings.redis_url or "", settings.configuration)
         queue = ArqQueue(settings.redis_url or "")
-        lookout = Lookout(settings.redis_url or "")
-        for store in (logs, ledger, queue, lookout):
+        lookout, runs = Lookout(settings.redis_url or ""), Runs(settings.redis_url or "")
+        for store in (logs, ledger, queue, lookout, runs):
             stack.push_async_callback(store.close)
         made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
         masked = Masked(github, made.secrets.mask)
         made = replace(made, logs=logs, news=Mail(queue, masked).news)
-        reporting, grants = commenting(masked), AppGrants(github.rest, lookout)
+        reporting, grants = indexing(commenting(masked), runs), AppGrants(github.rest, lookout)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
         archiving = asyncio.create_task(Archivist(logs, here, archive).run())
+        listing = asyncio.create_task(keep_whole(runs, settings.data / "runs"))
 
         def spent(job: JobId) -> Spent:
             try:
@@ -289,6 +292,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
 
         async def ended(job: JobId, result: Result) -> None:
             await ledger.end(job, result, await asyncio.to_thread(account_of, job, logs.read))
+            await settled(job, result, runs, queue)
 
         stopped = await run(
             settings,
@@ -306,8 +310,9 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         )
         sweeping.cancel()
         archiving.cancel()
+        listing.cancel()
         await warming
-        await asyncio.gather(sweeping, archiving, return_exceptions=True)
+        await asyncio.gather(sweeping, archiving, listing, return_exceptions=True)
     return stopped == signal.SIGINT
 
 

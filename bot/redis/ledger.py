@@ -123,7 +123,7 @@ class Ledger:
     async def outcome_of_pull(self, repo: Repo, number: int, outcome: PullOutcome) -> None:
         """What a pull request of ours came to; told again, or another when it was reopened, it counts once."""
         with redis_errors():
-            before = await self._redis.set(f"{PULL}{repo}#{number}".lower(), outcome, get=True)
+            before = await self._redis.set(pull_key(str(repo), number), outcome, get=True)
         if before == outcome.encode():
             return
         gone = {f"pulls {before.decode()}": -1.0} if before else {}
@@ -144,6 +144,11 @@ class Ledger:
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
+
+
+def pull_key(repository: str, number: int) -> str:
+    """Where it stands what a pull request of ours came to, as long as it came to something."""
+    return f"{PULL}{repository}#{number}".lower()
 
 
 def _of_the_run(account: Account) -> dict[str, float]:

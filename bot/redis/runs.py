@@ -1,0 +1,99 @@
+"""The list of runs: each at a glance, the newest first, for the page."""
+
+import logging
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from bot.glance import Glance
+from bot.redis.client import redis_client, redis_errors
+from bot.redis.ledger import pull_key
+from resolver.domain import RunId
+
+log = logging.getLogger(__name__)
+
+RUNS = "patchwright:runs"  # hash: id -> what a list says of it
+ORDER = "patchwright:runs:order"  # sorted set: id -> when it began
+WHOLE = "patchwright:runs:whole"  # set: directories of runs that are in the list
+KEPT = 20_000  # runs; the archive has older ones
+AT_ONCE = 1_000  # read in one journey, so that nobody else waits long for this process
+
+# KEYS: runs, order. ARGV: id, value, began, kept. Only the oldest beyond those that are kept are gone through.
+_PUT = """
+redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
+redis.call('zadd', KEYS[2], ARGV[3], ARGV[1])
+local many = redis.call('zcard', KEYS[2]) - tonumber(ARGV[4])
+if many > 0 then
+  local old = redis.call('zrange', KEYS[2], 0, many - 1)
+  redis.call('zrem', KEYS[2], unpack(old))
+  redis.call('hdel', KEYS[1], unpack(old))
+end
+"""
+
+
+class Runs:
+    """Runs on a Redis. Every method may raise QueueDown."""
+
+    def __init__(self, url: str, *, kept: int = KEPT) -> None:
+        """Raises SettingsError for what is no URL of a Redis."""
+        self._redis = redis_client(url)
+        self._kept = kept
+
+    async def put(self, glance: Glance) -> None:
+        """What is to be said of this run from now on."""
+        with redis_errors():
+            value = glance.model_dump_json(exclude_defaults=True)
+            arguments = (RUNS, ORDER, glance.run, value, str(glance.began), str(self._kept))
+            await cast("Any", self._redis.eval(_PUT, 2, *arguments))
+
+    async def get(self, run: RunId) -> Glance | None:
+        """None: it is not in the list."""
+        with redis_errors():
+            return _read(run, await cast("Any", self._redis.hget(RUNS, run)))
+
+    async def newest(self) -> AsyncIterator[list[Glance]]:
+        """All of them, some at a time, with what has become of their pull requests."""
+        with redis_errors():
+            ids = await cast("Any", self._redis.zrevrange(ORDER, 0, -1))
+        for start in range(0, len(ids), AT_ONCE):
+            some = ids[start : start + AT_ONCE]
+            with redis_errors():
+                found = await cast("Any", self._redis.hmget(RUNS, some))
+            read = (_read(id.decode(), value) for id, value in zip(some, found, strict=True))
+            yield await self._with_fates([one for one in read if one is not None])
+
+    async def _with_fates(self, glances: list[Glance]) -> list[Glance]:
+        keys = {one.run: pull_key(one.repository, one.pull) for one in glances if one.pull}
+        if not keys:
+            return glances
+        with redis_errors():
+            found = await cast("Any", self._redis.mget(list(keys.values())))
+        fates = dict(zip(keys, found, strict=True))
+        return [one.with_fate(fate.decode()) if (fate := fates.get(one.run)) else one for one in glances]
+
+    async def lacks(self, directory: str) -> bool:
+        """Whether this directory's runs were never put into the list, or Redis was wiped since."""
+        with redis_errors():
+            return not await cast("Any", self._redis.sismember(WHOLE, directory))
+
+    async def has(self, directory: str, glances: Iterable[Glance]) -> None:
+        """The directory's runs: those that the list has not are put, and then it lacks none."""
+        for glance in glances:
+            if await self.get(glance.run) is None:
+                await self.put(glance)
+        with redis_errors():
+            await cast("Any", self._redis.sadd(WHOLE, directory))
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def _read(run: str, value: bytes | None) -> Glance | None:
+    if value is None:
+        return None
+    try:
+        return Glance.model_validate_json(value)
+    except ValidationError as exc:  # of another version of ours
+        log.warning("a run in the list is unreadable", extra={"run": run, "faults": exc.error_count()})
+        return None
