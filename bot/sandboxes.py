@@ -55,6 +55,8 @@ async def docker_sandboxes(
         cpus=settings.cpus,
         pids=settings.pids,
         disk_mb=settings.disk_mb,
+        free_memory_mb=settings.free_memory_mb,
+        free_disk_mb=settings.free_disk_mb,
     )
     building = iter([f"Building the sandbox's image on {settings.image} (once) ..."])
 

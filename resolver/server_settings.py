@@ -68,6 +68,11 @@ class ServerSettings(Frozen):
             raise ValueError(f"{url} is not a plain URL such as https://patchwright.example.com")
         return url.rstrip("/") if url else None
 
+    free_memory_mb: int = Field(default=512, ge=0)
+    """MiB of memory that this machine must have left, else no sandbox is started; the job is tried again."""
+    free_disk_mb: int = Field(default=1024, ge=0)
+    """The same for the disk of the Docker engine."""
+
     @field_validator("repositories", "only_repositories", mode="before")
     @classmethod
     def _by_commas(cls, names: object) -> object:

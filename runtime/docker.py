@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from runtime import machine
+from runtime import headroom, machine
 from runtime.actions import RunShell
 from runtime.egress import Ledger, Network, Visit
 from runtime.engine import Engine, Progress
@@ -83,6 +83,7 @@ class DockerSandboxes:
         self._ready: tuple[Engine, str] | None = None
         self._is_whole = True  # else it borrows the engine of another, and its image cannot be made again
         self._getting_ready = asyncio.Lock()
+        self._storage: Path | None = None
 
     @property
     def network(self) -> Network:
@@ -210,6 +211,9 @@ class DockerSandboxes:
 
     async def _start(self, name: str, *, online: bool, kept: bool, root: bool = False) -> Machine:
         engine, image = await self.prepare()
+        if engine.is_here:
+            self._storage = self._storage or await engine.storage()
+            headroom.check(self._spec.free_memory_mb, self._spec.free_disk_mb, self._storage)
         recipe = replace(self._recipe(image), root=root)
         if self._transport is not None:
             return await machine.start(engine, recipe, name, online=online, kept=kept)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 ANSWER = 60  # seconds; no engine needs longer for what is asked here, builds and pulls excepted
 BUILD = 1800  # seconds without a word from a build
-TOLD = 60  # last lines of a build that are searched for the reason
-MOST_LINES = 20_000  # of a build's log
+TOLD, MOST_LINES = 60, 20_000  # last lines of a build that are searched for the reason; lines that are kept
 _LONGEST_PATH = 1 << 15  # bytes in JSON, where a path's 4,096 take six times as many at worst
 _NO_NETWORK = ("temporary failure", "could not resolve", "network is unreachable", "timed out")
 
@@ -60,6 +59,10 @@ class Engine:
             tunnel.close()
             raise
 
+    async def storage(self) -> Path:
+        """Where it keeps images and containers, on its own machine."""
+        return Path((await _in_thread(self._client.info))["DockerRootDir"])
+
     async def image(self, name: str) -> "Image | None":
         """A local image by name or id. None: there is none."""
 
@@ -78,10 +81,10 @@ class Engine:
 
     async def images(self, repository: str, label: str | None = None) -> list["Image"]:
         """The local images of a repository, newest first; `label` as NAME or NAME=VALUE."""
-        filters = {"label": label} if label else None
-        found = await _in_thread(lambda: self._client.images(repository, filters=filters))
-        newest_first = sorted(found, key=lambda each: -each["Created"])
-        return [_image(each, each["Labels"], float(each["Created"])) for each in newest_first]
+        wanted = {"label": label} if label else None
+        found = await _in_thread(lambda: self._client.images(repository, filters=wanted))
+        made = [_image(each, each["Labels"], float(each["Created"])) for each in found]
+        return sorted(made, key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
         """Remove a name, and the image with its last name. False: something still uses it, or it is gone."""

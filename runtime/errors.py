@@ -2,6 +2,7 @@
 SandboxError                 carries `retryable`: whether another try makes sense
 ├── EngineUnavailable        no Docker engine answers, or it refuses us; an operator must act
 │   ├── EngineFull           its disk is full; room must be made first
+│   ├── MachineFull          too little memory or disk is left for one more; others may give some back
 │   └── EngineStopped        it answered before and does not now; it may come back
 ├── ImageUnavailable         the base image is absent and cannot be pulled, or a layer cannot be built
 ├── LayerRefused             a set-up left something that must not be kept; the run goes on without it
@@ -26,6 +27,12 @@ class EngineUnavailable(SandboxError):
 
 class EngineFull(EngineUnavailable):
     """The disk of the Docker engine is full."""
+
+
+class MachineFull(EngineUnavailable):
+    """The machine has too little memory or disk left for another sandbox."""
+
+    retryable = True
 
 
 class EngineStopped(EngineUnavailable):

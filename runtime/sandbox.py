@@ -24,6 +24,9 @@ class SandboxSpec(Frozen):
     pids: int = Field(default=512, ge=16)
     disk_mb: int = Field(default=10_240, ge=16)
     """MiB that files outside of the scratch directory may take; no single file may be larger either."""
+    free_memory_mb: int = Field(default=0, ge=0)
+    """MiB that the machine of the engine must have left, else none is started; so many of disk, too."""
+    free_disk_mb: int = Field(default=0, ge=0)
     lifetime: int = Field(default=6 * 3600, ge=60)
     """Seconds after which the reaper may remove the sandbox whatever its owner does."""
 
