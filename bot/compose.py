@@ -161,6 +161,8 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> "Secrets":
     ours = own_secrets(settings)
     secret = re.compile(r"_(API_KEY|TOKEN|SECRET|SECRET_KEY|ACCESS_KEY)$")
     keys = [value for name, value in environ.items() if secret.search(name)]
+    told = (environ.get(f"OTEL_EXPORTER_OTLP_{kind}HEADERS", "") for kind in ("", "TRACES_"))
+    keys += [pair.partition("=")[2] for headers in told for pair in headers.split(",")]
     return Secrets([*ours, *keys])
 
 
@@ -249,6 +251,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.redis.pacing import SharedLine
     from bot.redis.queue import ArqQueue
     from bot.redis.runs import Runs
+    from bot.tracing import tracing
     from bot.watching import watching
     from bot.work import check
     from bot.work import work as run
@@ -279,6 +282,8 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         masked = Masked(github, made.secrets.mask)
         made = replace(made, logs=logs, news=Mail(queue, masked).news)
         reporting, grants = indexing(commenting(masked), runs), AppGrants(github.rest, lookout)
+        tracer = tracing(environment(), logs.read, settings.configuration)
+        stack.push_async_callback(tracer.close)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
         archiving = asyncio.create_task(Archivist(logs, here, archive).run())
@@ -291,13 +296,14 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
                 return Spent()
 
         async def ended(job: JobId, result: Result) -> None:
+            tracer.tell(job, result)
             await ledger.end(job, result, await asyncio.to_thread(account_of, job, logs.read))
             await settled(job, result, runs, queue)
 
         stopped = await run(
             settings,
             limited(
-                granted(lambda job: resolve(job, made, masked, reporting), grants, masked),
+                granted(tracer.noting(lambda job: resolve(job, made, masked, reporting)), grants, masked),
                 *(ledger, masked, settings, spent),
             ),
             lambda job, error: apologize(masked, job, error, made),

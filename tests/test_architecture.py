@@ -41,6 +41,7 @@ FENCES = {
     "litellm": {"resolver/llm/litellm.py"},
     "mcp": {"resolver/tools/mcp.py"},
     "openpyxl": {"runtime/converter.py"},
+    "opentelemetry": {"bot/tracing.py"},
     "playwright": {"runtime/browser.py"},
     "prometheus_client": {"bot/metrics.py"},
     "pylatexenc": {"runtime/converter.py"},
