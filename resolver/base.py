@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from resolver.domain import Credentials, Job, Thread
 from resolver.events import Trajectory
 from resolver.forge import RepoFacts
+from resolver.repo_config import read_config
 from resolver.request import request
-from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.workspace import Workspace, Workspaces
 
 
@@ -31,7 +31,7 @@ async def at_base(
     """The repository where the run began, or begins.
 
     That is the branch named for it, else `base_branch` of the configuration on the default branch, else that.
-    Raises NoSuchBranch when there is none of that name, and SettingsError for a configuration that cannot be read.
+    Raises NoSuchBranch when there is none of that name.
     """
     if trajectory.started is not None:
         async with workspaces.clone(facts.clone_url, trajectory.started.base, credentials) as workspace:
@@ -39,7 +39,7 @@ async def at_base(
         return
     ref = named_base(job, thread) or facts.default_branch
     async with workspaces.clone(facts.clone_url, ref, credentials) as workspace:
-        configured = repo_config(await workspace.read(REPO_CONFIG_PATH)).base_branch
+        configured = (await read_config(workspace)).config.base_branch
         if ref != facts.default_branch or configured in (None, ref):
             yield workspace
             return

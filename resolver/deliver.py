@@ -26,8 +26,9 @@ from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directo
 from resolver.planning import is_question, proposed, reported
 from resolver.policy import bounds, check
 from resolver.pull_form import filled, pull_form
+from resolver.repo_config import read_config
 from resolver.secrets import HIDDEN, Secrets, masked
-from resolver.settings import REPO_CONFIG_PATH, Settings, repo_config
+from resolver.settings import Settings
 from resolver.summary import Summary, summarize
 from resolver.workspace import Workspace
 
@@ -83,7 +84,7 @@ async def deliver(
     ci = await ci_for(trajectory, workspace, workspace.base, job.repo, forge, settings)
     commit = await committed(job, tried.patch, workspace, trajectory, forge, settings, secrets, ci)
     branches = branch_names(
-        repo_config(await workspace.rules.read(REPO_CONFIG_PATH)).branch or settings.branch,
+        (await read_config(workspace.rules)).config.branch or settings.branch,
         settings.branch_prefix,
         job.number,
         masked(started.thread, secrets).title,

@@ -20,7 +20,7 @@ from resolver.merge_proof import prove_merge
 from resolver.merging import Merge, merge
 from resolver.preparing import prepared, started
 from resolver.pull_seen import ANSWERS, PullSeen, earlier_runs, pull_seen, runs_of
-from resolver.settings import REPO_CONFIG_PATH, repo_config
+from resolver.repo_config import complain, read_config
 from resolver.suites.find import find_suites
 from resolver.suites.suite import Suites
 from resolver.validate import prove
@@ -71,6 +71,7 @@ async def follow_up(
                 thread = _pinned(job, thread, workspace)
                 await log.append(started(job, thread, workspace, facts.clone_url, thread.base, kit))
             assert log.trajectory.started is not None
+            await complain(job, workspace, forge)
             wanted = asked_to_merge(log.trajectory.started.job, thread)
             merged = await merge(workspace, workspace.rules.base) if wanted else None
             if wanted == "alone" and merged is None:
@@ -165,7 +166,7 @@ class _Tests:
 
 
 async def _tests(job: Job, workspace: Workspace, log: Log, kit: Kit) -> _Tests:
-    config = repo_config(await workspace.rules.read(REPO_CONFIG_PATH))
+    config = (await read_config(workspace.rules)).config
     await configuration.record(log, kit, config)
     suites = await find_suites(workspace.rules, config)
     return _Tests(

@@ -27,7 +27,7 @@ from resolver.domain import (
     Thread,
     Verdict,
 )
-from resolver.errors import NoSuchBranch, NotFound, UsageError
+from resolver.errors import NoSuchBranch, NotFound, SettingsError, UsageError
 from resolver.events import Ended, Judged, Resumed, Settled, Told, Trajectory
 from resolver.follow_up import follow_up
 from resolver.forge import Forge, RepoFacts
@@ -43,9 +43,9 @@ from resolver.preparing import first_message, masked_visits, prepared, started
 from resolver.pull_seen import PullSeen
 from resolver.putting_back import put_back
 from resolver.repairs import judged
+from resolver.repo_config import complain, read_config, sentences
 from resolver.request import Request
 from resolver.rules import was_stopped
-from resolver.settings import REPO_CONFIG_PATH, repo_config
 from resolver.skills import find_skills
 from resolver.suites.find import find_suites
 from resolver.tools.investigate import MAX_REPORT
@@ -112,6 +112,7 @@ async def settle(
                 branch = workspace.base_branch or facts.default_branch
                 await log.append(started(job, thread, workspace, facts.clone_url, branch, kit))
             assert log.trajectory.started is not None
+            await complain(job, workspace, forge)
             attached = await attachments(log.trajectory.started.thread, job.repo, forge)
             tried = await attempt(job, workspace, log, kit, attached)
             outcome = await deliver(job, tried, workspace, log.trajectory, forge, kit.settings, kit.secrets)
@@ -147,7 +148,7 @@ async def attempt(
     """
     trajectory = log.trajectory
     assert trajectory.started is not None, "the log begins with Started"
-    config = repo_config(await workspace.rules.read(REPO_CONFIG_PATH))
+    config = (await read_config(workspace.rules)).config
     seconds = config.test_timeout or kit.settings.test_timeout
     suites = await find_suites(workspace.rules, config)
     suite = suites.likely
@@ -282,6 +283,8 @@ async def resolve_path(
             await log.append(word)
         ref = log.trajectory.started.base if log.trajectory.started else "HEAD"
         async with kit.workspaces.local(path, ref) as workspace:
+            if faults := (await read_config(workspace)).faults:  # whoever reads this can mend it
+                raise SettingsError(sentences(faults))
             if log.trajectory.started is None:
                 await log.append(
                     started(job, thread, workspace, str(path), workspace.base_branch or "HEAD", kit)

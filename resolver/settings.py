@@ -298,7 +298,7 @@ class RepoConfig(Frozen):
     setup: str | tuple[str, ...] | None = None
     """Shell commands that install what the repository needs. None: `.github/patchwright/setup.sh`, or found out
     from its manifests. Empty: there is nothing to do."""
-    test_timeout: int | None = Field(default=None, ge=1, le=1800)
+    test_timeout: int | None = Field(default=None, ge=1, le=1800, strict=True)
     """Seconds of one test run. None: the operator's."""
     base_branch: str | None = None
     """The branch that work begins from, and pull requests go to. None: the default branch."""
@@ -379,13 +379,6 @@ def build(model: type[_Model], values: Mapping[str, Any], where: str) -> _Model:
         key = ".".join(str(part) for part in first["loc"])
         named = f"{key} ({variable(key)})" if model is Settings and key in Settings.model_fields else key
         raise SettingsError(f"{named} in {where}: {first['msg']}. Correct or remove it.") from exc
-
-
-def repo_config(text: str | None) -> RepoConfig:
-    """The repository's configuration. Raises SettingsError that names the key; None gives the defaults."""
-    if text is None:
-        return RepoConfig()
-    return build(RepoConfig, parse_toml(text, REPO_CONFIG_PATH, RepoConfig), REPO_CONFIG_PATH)
 
 
 def _unknown(name: str, known: list[str], where: str) -> str:

@@ -7,7 +7,6 @@ import pytest
 
 from bot.compose import read_settings
 from resolver.errors import SettingsError
-from resolver.settings import repo_config
 
 
 def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
@@ -88,10 +87,3 @@ def test_settings_never_show_a_secret(tmp_path: Path) -> None:
     environ = {"GITHUB_TOKEN": "ghs_canary", "PATCHWRIGHT_MODEL_API_KEY": "sk-canary"}
     settings = read_settings({}, environ, None, tmp_path)
     assert "canary" not in repr(settings) + settings.model_dump_json()
-
-
-def test_the_repositorys_own_file_is_as_strict() -> None:
-    assert repo_config(None).test_command is None
-    assert repo_config('test_command = "make check"').test_command == "make check"
-    with pytest.raises(SettingsError, match="did you mean test_command"):
-        repo_config('test_comand = "make check"')

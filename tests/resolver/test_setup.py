@@ -12,7 +12,8 @@ import pytest
 from resolver import prose
 from resolver.baseline import Bases
 from resolver.circumstances import Prepared
-from resolver.settings import RepoConfig, repo_config
+from resolver.repo_config import reading
+from resolver.settings import RepoConfig
 from resolver.setup import SCRIPT, TAIL, Setup, find_setup, last_lines, with_dependencies
 from resolver.suites.run import run_suite
 from resolver.suites.suite import Suites
@@ -147,7 +148,7 @@ async def test_the_maintainers_words_come_first_and_may_be_that_there_is_none(
         ('setup = ["a", "b"]', ["a", "b"]),
         ('setup = ""', []),
     ):
-        setup = await found(repository, workspaces, repo_config(said))
+        setup = await found(repository, workspaces, reading(said).config)
         assert commands_of(setup) == commands
 
 

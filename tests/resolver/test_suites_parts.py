@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from resolver.errors import SettingsError
-from resolver.settings import RepoConfig, repo_config
+from resolver.repo_config import reading
+from resolver.settings import RepoConfig
 from tests.resolver.test_suites import found, package
 
 # --- several parts ----------------------------------------------------------------------------------------------
@@ -106,11 +106,12 @@ def test_a_configured_command_is_followed_to_its_runner(command: str, kind: str,
 
 
 def test_several_commands_are_tables_and_the_first_is_likely() -> None:
-    config = repo_config(
+    read = reading(
         '[[tests]]\ncommand = "npm test"\ndirectory = "web/"\nreport = "junit"\n'
         '[[tests]]\ncommand = "pytest"\n'
     )
-    suites = found(MONOREPO, config)
+    assert read.faults == ()
+    suites = found(MONOREPO, read.config)
     assert [(suite.command, suite.directory, suite.report) for suite in suites.all] == [
         ("npm test", "web", "junit"),
         ("pytest", "", "pytest"),
@@ -121,8 +122,10 @@ def test_several_commands_are_tables_and_the_first_is_likely() -> None:
 
 @pytest.mark.parametrize("directory", ["/etc", "../x", "a/../../b", "a//b", "."])
 def test_a_directory_outside_of_the_repository_is_refused(directory: str) -> None:
-    with pytest.raises(SettingsError, match="not a directory below"):
-        repo_config(f'[[tests]]\ncommand = "x"\ndirectory = "{directory}"\n')
+    read = reading(f'[[tests]]\ncommand = "x"\ndirectory = "{directory}"\n')
+    assert read.config.tests == ()  # in another directory the command would test something else
+    (fault,) = read.faults
+    assert (fault.key, fault.line) == ("tests.directory", 3) and "not a directory below" in fault.wrong
 
 
 @pytest.mark.parametrize(
