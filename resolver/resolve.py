@@ -15,6 +15,7 @@ from resolver.attachments import NOTHING, Attached, attachments, put
 from resolver.base import at_base
 from resolver.baseline import Baselines, Bases
 from resolver.bench import Bench, at_bench
+from resolver.ci_release import run_ci
 from resolver.circumstances import Connected
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
@@ -80,6 +81,10 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
             told = Refused(explanation=prose.refusal("told", job))
             await log.append(Settled(outcome=told))
             return told
+        if job.asked.verb == "run-ci" and isinstance(thread, PullRequest):
+            released = await run_ci(job, thread, facts, kit, forge)
+            await log.append(Settled(outcome=released))
+            return released
         asked = await waiting(job, thread, log.trajectory, kit.logs, kit.settings.approval_days)
         if isinstance(asked, Refused):
             return await refuse(job, asked.explanation, facts, forge, log)

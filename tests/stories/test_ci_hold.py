@@ -1,0 +1,151 @@
+"""Commits that strangers could influence start nothing in CI until a writer has seen them."""
+
+from typing import Any
+
+import pytest
+
+from demo.model import Turn
+from demo.world import Pull
+from resolver.domain import Commented, Delivered, Refused
+from tests.stories.conftest import Scene
+from tests.stories.parcels import Depot
+from tests.stories.reviews import MUL, THREADS, WIP, asked, done
+
+WORKFLOW = {".github/workflows/ci.yml": "on: [push, pull_request]\n"}
+
+
+def message(scene: Depot | Scene, pull: Pull) -> str:
+    return scene.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()
+
+
+async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(depot: Depot) -> None:
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert message(depot, pull).startswith("Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted.")
+    assert (
+        "Continuous integration is held: my commit says `[skip ci]`, because I was told things by reporter, who may "
+        "not write to this repository. Have a look at the change; then somebody who may write here starts it with "
+        "`@agent run-ci`." in pull.body
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "writer", "held"),
+    [("never", False, False), ("untrusted", True, False), ("always", True, True)],
+)
+async def test_what_is_held_is_for_the_operator_to_say(
+    depot: Depot, setting: str, writer: bool, held: bool
+) -> None:
+    depot.settings = {"hold_ci": setting}
+    if writer:
+        depot.world.permit(depot.repo, "reporter", "write")
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert ("[skip ci]" in message(depot, pull), "run-ci" in pull.body) == (held, held)
+
+
+def held(scene: Scene) -> Pull:
+    """Our own pull request, whose commit is held."""
+    said = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
+    scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, said)
+    return scene.world.pull(scene.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum")
+
+
+def answers(pull: Pull) -> list[str]:
+    return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
+
+
+async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_over(scene: Scene) -> None:
+    pull = held(scene)
+    before = pull.head.sha
+    await scene.will()
+    job = asked(scene, pull, command="run-ci")
+    outcome = await scene.resolve(job)
+    assert isinstance(outcome, Commented)
+    after = pull.head.sha
+    assert scene.repo.bare.git("rev-parse", f"{after}^", f"{after}^{{tree}}").decode().split() == [
+        before, scene.repo.bare.git("rev-parse", f"{before}^{{tree}}").decode().strip(),
+    ]  # fmt: skip
+    assert message(scene, pull).startswith("Start continuous integration\n\nNothing is changed:")
+    assert "[skip ci]" not in message(scene, pull) and "Co-authored-by: maintainer" in message(scene, pull)
+    assert answers(pull) == [
+        f"I put the empty commit {after[:12]} on `patchwright/issue-1`: it does not say `[skip ci]`, so continuous "
+        "integration starts on what is there now. When you merge by squashing, take `[skip ci]` out of the message, "
+        "or it is skipped on `main` too."
+    ]
+    log = scene.data / "runs" / job.id / "events.jsonl"
+    log.unlink()  # killed before it could note what it did
+    await scene.resolve(job)
+    assert (pull.head.sha, len(answers(pull))) == (after, 1)
+    again = asked(scene, pull, command="please run ci").model_copy(update={"id": "again"})
+    await scene.resolve(again)
+    assert pull.head.sha == after
+    assert answers(pull)[1].startswith(
+        "Nothing is held here: the last commit on `patchwright/issue-1` does not say `[skip ci]`"
+    )
+
+
+async def test_an_outsider_cannot_release_it(scene: Scene) -> None:
+    pull = held(scene)
+    before = pull.head.sha
+    await scene.will()
+    outcome = await scene.resolve(asked(scene, pull, command="run-ci", by="reporter"))
+    assert isinstance(outcome, Refused)
+    assert pull.head.sha == before
+    assert answers(pull) == [
+        "I did not start on this: reporter may not write to this repository, and only people who may can start me. "
+        "Somebody with write access can put the label on again or ask me in a comment."
+    ]
+
+
+async def test_a_release_that_somebodys_push_overtakes_does_nothing(scene: Scene) -> None:
+    pull = held(scene)
+    await scene.will()
+    push = lambda: scene.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
+    scene.world.before_next("GET", "/git/ref/heads/patchwright/issue-1", push)
+    await scene.resolve(asked(scene, pull, command="run-ci"))
+    assert answers(pull)[0].startswith(
+        "Somebody pushed to `patchwright/issue-1` at this moment, so I did nothing"
+    )
+    assert scene.repo.bare.count("main", "patchwright/issue-1") == 2
+
+
+async def follow(scene: Scene, pull: Pull, comment: str = "@agent") -> str:
+    """A writer's review of one thread, done; the status comment."""
+    review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body=comment)
+    await scene.will(Turn("Mend.", MUL), *[Turn("Done.", done((1, True, "It multiplies.")))] * 2)
+    assert isinstance(await scene.resolve(asked(scene, pull, review)), Delivered)
+    return answers(pull)[-1]
+
+
+async def test_what_goes_on_top_of_a_held_commit_is_held_and_of_a_released_one_is_not(
+    a_scene: Any,
+) -> None:
+    scene = a_scene({"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"})
+    pull = held(scene)
+    said = await follow(scene, pull)
+    assert "[skip ci]" in message(scene, pull)
+    assert "Continuous integration is held: my commit says `[skip ci]`, as the one below it does." in said
+    scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
+    said = await follow(scene, pull)
+    assert "[skip ci]" not in message(scene, pull) and "held" not in said
+
+
+@pytest.mark.parametrize("workflows", [True, False])
+async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_said(
+    depot: Depot, workflows: bool
+) -> None:
+    """Complaint 3: CI does not run on the bot's commits."""
+    if workflows:
+        depot.repo.commit("main", WORKFLOW)
+    depot.app = depot.world.app("github-actions")
+    depot.world.install(depot.app, depot.repo)
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert "[skip ci]" not in message(depot, pull)
+    told = (
+        "GitHub starts no workflows on what the token of a workflow (`GITHUB_TOKEN`) pushes. To have them run here, "
+        "close this pull request and open it again, or push to its branch. With a GitHub App's or a personal token in "
+        "its place they start by themselves."
+    )
+    assert (told in pull.body) == workflows
