@@ -3,10 +3,13 @@
 import asyncio
 import re
 from collections import OrderedDict
+from typing import NamedTuple
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from bot.answers import CommentAnswer
+from bot.errors import Crowded
+from bot.pacing import Urgency, urgency_now
 from bot.rest import Rest, path_of
 from bot.reviews import MARK, Made, Ourselves
 from bot.threads import Threads, is_by
@@ -17,6 +20,11 @@ from resolver.forge import MAX_BODY
 REMEMBERED = 500  # comments; one that is forgotten is looked up
 
 
+class _Said(NamedTuple):
+    comment: CommentAnswer
+    urgency: Urgency
+
+
 class Comments:
     """Says things in the name of whoever `rest` speaks for."""
 
@@ -25,12 +33,12 @@ class Comments:
         self._threads = threads
         self._ourselves = ourselves
         self._made = made
-        self._said: OrderedDict[tuple[Repo, int, str], CommentAnswer] = OrderedDict()
+        self._said: OrderedDict[tuple[Repo, int, str], _Said] = OrderedDict()
         # Two at once with one tag would make two comments; others need not wait for each other.
         self._speaking: WeakValueDictionary[tuple[Repo, int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> CommentAnswer:
-        """Our comment with this tag as GitHub has it now. Raises ForgeError."""
+        """Our comment with this tag as GitHub has it now. Raises ForgeError; Crowded: progress of what has ended."""
         marker = f"{MARK}{quote(tag, safe='')} -->\n"
         text = marker + clipped(body, MAX_BODY - len(marker))
         place, key = (*path_of(repo), "issues"), (repo, number, tag)
@@ -46,7 +54,11 @@ class Comments:
             )
 
         async with self._speaking.setdefault(key, asyncio.Lock()):
-            known = self._said.pop(key, None) or await find()
+            said, urgency = self._said.pop(key, None), urgency_now()
+            if said and urgency is Urgency.PROGRESS and said.urgency is Urgency.WORK:
+                self._said[key] = said
+                raise Crowded(0.0)  # the last word is the work's own
+            known = said.comment if said else await find()
             if known is None:
                 known = await self._made(make, find)
             if known.body != text:
@@ -55,7 +67,7 @@ class Comments:
                     known = await self._rest.patch(CommentAnswer, repo, *change, body={"body": text})
                 except NotFound:  # somebody has deleted it
                     known = await self._made(make, find)
-            self._said[key] = known
+            self._said[key] = _Said(known, urgency)
             while len(self._said) > REMEMBERED:
                 self._said.popitem(last=False)
             return known

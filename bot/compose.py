@@ -281,7 +281,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
         masked = Masked(github, made.secrets.mask)
         made = replace(made, logs=logs, news=Mail(queue, masked).news)
-        reporting, grants = indexing(commenting(masked), runs), AppGrants(github.rest, lookout)
+        reporting, grants = indexing(commenting(masked, settings), runs), AppGrants(github.rest, lookout)
         tracer = tracing(environment(), logs.read, settings.configuration)
         stack.push_async_callback(tracer.close)
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
@@ -355,7 +355,7 @@ async def action(settings: Settings) -> int:
         async def work(job: Job) -> Outcome:
             opened = kit(settings, trusted=False, say=say, listeners=(Narrator(say),))
             kits[job.id] = made = await stack.enter_async_context(opened)
-            return await resolve(job, made, masked, commenting(masked))
+            return await resolve(job, made, masked, commenting(masked, settings))
 
         return await run_action(
             environment(),

@@ -51,6 +51,11 @@ def writing(urgency: Urgency) -> Iterator[None]:
         _urgency.reset(before)
 
 
+def urgency_now() -> Urgency:
+    """How urgent what is written here is."""
+    return _urgency.get()
+
+
 class Line(Protocol):
     """Where writes wait for their turn, one line for each installation or token (`whose`). No method raises."""
 
@@ -78,12 +83,12 @@ async def check(line: Line, whose: str) -> None:
 
 async def turn(line: Line, whose: str, gap: float) -> None:
     """Wait until something may be written. Raises RateLimited, and Crowded for progress that has to stand back."""
-    urgency, ticket = _urgency.get(), token_hex(8)
+    urgency, ticket = urgency_now(), token_hex(8)
     try:
         while (wait := await line.claim(whose, ticket, urgency, gap)) > 0:
-            await check(line, whose)
             if urgency is Urgency.PROGRESS:
                 raise Crowded(wait)
+            await check(line, whose)
             await asyncio.sleep(min(wait, LOOK_AGAIN))
     finally:
         await line.leave(whose, ticket)

@@ -3,52 +3,80 @@
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import AsyncIterator
 
+from bot.errors import Crowded
+from bot.faults import fault_of
+from bot.pacing import Urgency, writing
+from bot.worker import Stopped, may_be_retried
 from resolver import prose
 from resolver.domain import Job
 from resolver.errors import ForgeError
 from resolver.forge import Forge
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
+from resolver.progress_prose import progress
 from resolver.salvage import salvage
+from resolver.settings import Settings
 
 log = logging.getLogger(__name__)
 
 EVERY = 30.0  # seconds between two edits: GitHub wants writes spaced, and nobody reads faster
+LAST_EDIT_SECONDS = 40.0  # that one under way is waited for: GitHub is given 30 to answer
 
 
-def commenting(forge: Forge, every: float = EVERY) -> Reporting:
+def commenting(forge: Forge, settings: Settings, every: float = EVERY) -> Reporting:
     """Acknowledge a job in its thread at once, and edit that comment while the run goes on.
 
-    The end of the story is written by whoever ends it (resolver/deliver.py, or `apologize` below).
+    The end of the story is written by whoever ends it (resolver/deliver.py, or `apologize` below); no edit follows
+    it, and none is under way when the run is over.
     """
 
     @contextlib.asynccontextmanager
     async def reporting(job: Job, run: Log) -> AsyncIterator[None]:
-        await forge.say(job.repo, job.number, job.id, prose.working())
-        writer = asyncio.create_task(_keep_up(job, run, forge, every))
+        with writing(Urgency.ACKNOWLEDGEMENT):
+            told = run.trajectory
+            await forge.say(job.repo, job.number, job.id, progress(job.id, told, settings))
+        over = asyncio.Event()
+        writer = asyncio.create_task(_keep_up(job, run, len(told), forge, settings, every, over))
         try:
             yield
         finally:
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            over.set()
+            try:
+                await asyncio.wait((writer,), timeout=LAST_EDIT_SECONDS)
+            finally:
+                writer.cancel()
 
     return reporting
 
 
-async def _keep_up(job: Job, run: Log, forge: Forge, every: float) -> None:
-    told = 0
-    while True:
-        await asyncio.sleep(every)
-        steps = run.trajectory.spent().steps
-        if steps == told or run.trajectory.ended is not None:
+async def _keep_up(
+    job: Job, run: Log, told: int, forge: Forge, settings: Settings, every: float, over: asyncio.Event
+) -> None:
+    """`told`: how many of its events the comment knows of."""
+    wait = every
+    while not await _within(wait, over):
+        now, wait = run.trajectory, every
+        if len(now) == told:
             continue
-        told = steps
         try:
-            await forge.say(job.repo, job.number, job.id, prose.progress(run.trajectory))
+            with writing(Urgency.PROGRESS):
+                await forge.say(job.repo, job.number, job.id, progress(job.id, now, settings))
+            told = len(now)
+        except Crowded as exc:  # soon there may be room, and more to tell
+            wait = max(exc.seconds, 1.0) * random.uniform(1.0, 2.0)
         except ForgeError as exc:  # a missed edit costs nothing; the next one shows more
             log.warning("status comment not updated", extra={"job": job.id, "error": str(exc)})
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 @contextlib.asynccontextmanager
@@ -64,7 +92,13 @@ async def apologize(
 
     `kit` None: it failed before there was any. `lasting`: this machine keeps the log.
     """
+    why = str(error) if isinstance(error, Stopped) else f"{str(error).rstrip('.')}. {blamed(error)}"
     if kit is None:
-        await forge.say(job.repo, job.number, job.id, prose.failed(str(error), job.id))
+        await forge.say(job.repo, job.number, job.id, prose.failed(why, job.id))
     else:
-        await salvage(job, str(error), kit, forge, lasting=lasting)
+        await salvage(job, why, kit, forge, lasting=lasting)
+
+
+def blamed(error: Exception) -> str:
+    """Whose failure it is, and whether another try makes sense, in a sentence."""
+    return prose.reply("fault.md.j2", fault=fault_of(error), passing=may_be_retried(error)).strip()

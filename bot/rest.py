@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from bot.answers import InstallationAnswer, TokenAnswer
 from bot.client import Client, Request, anonymous, as_app, ask, join, read
 from bot.errors import NotGranted, Unanswered
-from bot.pacing import Line, OwnLine, check, turn
+from bot.pacing import Line, OwnLine, Urgency, check, turn, urgency_now
 from resolver.domain import Credentials, Repo
 from resolver.errors import Forbidden, NotFound, RateLimited, SettingsError, Unauthorized
 
@@ -252,7 +252,8 @@ class Rest:
                 return await self._in_our_name(who, request)
             except RateLimited as exc:
                 wait = (exc.until - datetime.now(UTC)).total_seconds()
-                if attempt == self._pace.attempts or wait > self._pace.longest_wait:
+                patient = urgency_now() is not Urgency.PROGRESS
+                if attempt == self._pace.attempts or wait > self._pace.longest_wait or not patient:
                     raise
             except Unanswered:
                 if attempt == self._pace.attempts or not again:

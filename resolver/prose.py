@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from resolver import texts, wording
 from resolver.domain import Job, PullRequest, SuiteRun, Thread, Verdict
-from resolver.events import Ended, Trajectory
+from resolver.events import Ended
 from resolver.llm.model import Message, ToolSpec
 from resolver.skill_docs import skill_docs
-from resolver.summary import Step, Summary, clip, summarize
+from resolver.summary import Step, Summary, clip
 from runtime.egress import WHY, Network, Refusal
 from runtime.plugins import Plugin
 from runtime.text import clip as shortened
@@ -253,11 +253,6 @@ def commit_message(thread: Thread, account: Finish | None, requester: str = "", 
 def working() -> str:
     """The status comment when a run starts."""
     return reply("working.md.j2")
-
-
-def progress(trajectory: Trajectory) -> str:
-    """The status comment in mid-run."""
-    return reply("progress.md.j2", story=summarize(trajectory))
 
 
 def delivered(pull: PullRequest, verdict: Verdict, story: Summary) -> str:

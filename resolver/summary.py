@@ -21,9 +21,10 @@ from resolver.actions import (
     Think,
 )
 from resolver.circumstances import Configured, Prepared
-from resolver.domain import Spent
+from resolver.domain import JobId, Spent
 from resolver.events import Call, Decided, Delegated, Observed, Trajectory
 from resolver.gate import last_account, plan, reproduced
+from resolver.server_settings import ServerSettings
 from runtime.actions import (
     CreateFile,
     InsertText,
@@ -90,6 +91,8 @@ class Summary(Frozen):
     """The settings that it went on with last; None: an older version worked on it."""
     reproduced: bool = False
     """Whether the failure was seen before the last edit."""
+    page: str | None = None
+    """Where the run is shown; None: nowhere."""
 
 
 def summarize(trajectory: Trajectory) -> Summary:
@@ -114,7 +117,13 @@ def summarize(trajectory: Trajectory) -> Summary:
         plan=plan(trajectory),
         under=trajectory.configured,
         reproduced=reproduced(trajectory),
+        page=_page(started.job.id, trajectory.configured),
     )
+
+
+def _page(run: JobId, under: Configured | None) -> str | None:
+    places = {name: under.settings.get(name) if under else None for name in ("public_url", "workflow_url")}
+    return ServerSettings.model_validate(places).page_of(run)
 
 
 def _browsed(asked: Delegated, report: Reported | None) -> Browsed:

@@ -20,7 +20,6 @@ from resolver import prose
 from resolver.errors import RateLimited
 from tests.bot.jobs import Handlers, settled, working
 from tests.bot.lookouts import PATIENT, Place, a_place
-from tests.resolver.seen_runs import run_of, started
 
 pytestmark = pytest.mark.redis
 
@@ -209,7 +208,6 @@ async def test_what_our_comment_shows_to_be_done_is_not_done_again(place: Place)
 
 def test_a_status_comment_shows_whether_its_run_has_ended() -> None:
     assert is_under_way(prose.working())
-    assert is_under_way(prose.progress(run_of(started())))
     assert not is_under_way(prose.refused("You may not."))
     assert not is_under_way(prose.failed("No model answers.", "run"))
 

@@ -91,7 +91,7 @@ class Scene:
             compose.forge(settings, Pace(between_writes=0, first_pause=0.01)) as forge,
         ):
             masked = Masked(forge, kit.secrets.mask)
-            return await resolve(job or self.job(), kit, masked, commenting(masked, every))
+            return await resolve(job or self.job(), kit, masked, commenting(masked, settings, every))
 
     async def cli(
         self, *arguments: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None

@@ -18,6 +18,7 @@ from bot.rest import Pace
 from bot.worker import Worker
 from demo.model import Fault, Turn
 from resolver.domain import Commented, Delivered, Job, Outcome
+from resolver.errors import QuotaSpent
 from resolver.events import Told
 from resolver.forge import Masked
 from resolver.kit import Kit
@@ -71,7 +72,7 @@ async def service(
         forge = Masked(github, kit.secrets.mask)
 
         async def work(job: Job) -> Outcome:
-            return await resolve(job, kit, forge, commenting(forge))
+            return await resolve(job, kit, forge, commenting(forge, settings))
 
         worker = Worker(work, lambda job, error: apologize(forge, job, error, kit), most_tries=1)
         queue = InlineQueue()
@@ -148,7 +149,7 @@ async def test_doing_it_again_changes_nothing(hooked: Scene) -> None:
     settings = compose.read_settings({}, hooked.environment, None, None)
     async with compose.kit(settings, trusted=False, say=print) as kit, compose.forge(settings) as github:
         why = "The account behind PATCHWRIGHT_MODEL_API_KEY has no credit: Your account has no credit left."
-        error = RuntimeError(why)
+        error = QuotaSpent(why)
         await apologize(Masked(github, kit.secrets.mask), hooked.job(), error, kit)
     assert (hooked.repo.bare.sha(BRANCH), hooked.comments) == (commit, comments)
 
