@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 from bot.jobs import Answered, Queue
 from bot.lifecycle import Lifecycle, Talker
+from bot.queued import HoldsHere, Waiting
 from bot.triggers import Triggers, Wish, names_of, wish_for
 from bot.webhook import Closed, Delivery, Reach, Unlabelled
-from bot.words import helped, stopped
-from resolver import prose
+from bot.words import helped, queued, stopped
+from resolver import planning_prose, prose
 from resolver.domain import Job, JobId, Refused, Repo, User
 from resolver.errors import ForgeError
 from resolver.forge import MAY_TRIGGER, Permission
@@ -45,13 +46,22 @@ class Desk:
     """Deals with one wish at a time, and with the same one once."""
 
     def __init__(
-        self, queue: Queue, rules: Triggers, speaker: Speaker, lifecycle: Lifecycle | None = None
+        self,
+        queue: Queue,
+        rules: Triggers,
+        speaker: Speaker,
+        lifecycle: Lifecycle | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
-        """`lifecycle`: where runs end whose thread or label goes away; None: one that knows queue and speaker alone."""
+        """`lifecycle`: where runs end whose thread or label goes away; None: one that knows queue and speaker alone.
+
+        `waiting`: says that a job waits; None: as where all work is done in this process.
+        """
         self.rules = rules
         self._queue = queue
         self._speaker = speaker
         self._lifecycle = lifecycle or Lifecycle(queue, rules.label, speaker)
+        self._waiting = waiting or Waiting(queue, HoldsHere(), speaker, rules.mention)
         self._noticing: set[asyncio.Task[None]] = set()
 
     async def take(self, told: Delivery, ours: Mapping[str, str] | None = None) -> JobId | None:
@@ -77,26 +87,32 @@ class Desk:
             await self._stop(wish, found=ours is not None)
         elif wish.asked.verb == "help":
             await self._answer(wish.job, helped(self.rules.mention, self.rules.label))
+        elif wish.asked.unclear:
+            may = await self._may(wish.job)
+            slip = planning_prose.unclear(wish.asked.unclear)
+            await self._refuse(wish.job, slip if may else prose.refusal("permission", wish.job))
         elif await self._queue.put(wish.job, asked=wish.at):
             self._notice(wish)
+            self._beside(self._waiting.tell(wish.job))
             return wish.job.id
         return None
 
     async def _stop(self, wish: Wish, *, found: bool) -> None:
         job = wish.job
         if not await self._may(job):
-            refusal = prose.refusal("permission", job)
-            await self._speaker.say(job.repo, job.number, job.id, prose.refused(refusal))
-            await self._queue.settle(job, Refused(explanation=refusal))
+            await self._refuse(job, prose.refusal("permission", job))
             return
         ended = await self._queue.stop(job.repo, job.number, wish.at or datetime.now(UTC))
-        if any(record.state == "running" or record.tries for record in ended):
-            self._notice(wish)  # the run's own comment says what became of its work
+        if ended or found:  # found again where Redis was wiped, it is one of long ago
+            await self._lifecycle.say_dropped(ended, "asked")
+            self._notice(wish)  # the comment of each says what became of it
             await self._queue.settle(job, Answered())
-        elif ended or not found:
-            await self._answer(job, stopped(waiting=bool(ended)))
-        else:  # one of long ago, when Redis was wiped since
-            await self._queue.settle(job, Answered())
+        else:
+            await self._answer(job, stopped())
+
+    async def _refuse(self, job: Job, explanation: str) -> None:
+        await self._speaker.say(job.repo, job.number, job.id, prose.refused(explanation))
+        await self._queue.settle(job, Refused(explanation=explanation))
 
     async def _answer(self, job: Job, text: str) -> None:
         await self._speaker.say(job.repo, job.number, job.id, text)
@@ -134,4 +150,5 @@ class Desk:
 
 def is_under_way(status: str) -> bool:
     """Whether this comment of ours is of a run that has not ended."""
-    return status.startswith(prose.working().partition(".")[0])
+    begins = (prose.working().partition(".")[0], queued(0, "", here=True).partition(",")[0])
+    return status.startswith(begins)

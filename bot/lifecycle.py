@@ -87,7 +87,7 @@ class Lifecycle:
         for record in await self._queue.open(told.repo, told.number):
             job = record.job
             if job.label and record.is_before(at) and job.requester and job.requester.id == told.sender.id:
-                await self._say_dropped((record,), "unlabelled")
+                await self.say_dropped((record,), "unlabelled")
                 await self._queue.cancel(job.id, "unlabelled")
 
     async def _closed(self, told: Closed) -> None:
@@ -104,12 +104,12 @@ class Lifecycle:
         meant = [one for one in await self._queue.open(told.repo, told.number) if one.is_before(at)]
         if why == "unlabelled":
             meant = [one for one in meant if one.job.label]
-        await self._say_dropped(meant, why)  # first, so that it is said although we die between the two
+        await self.say_dropped(meant, why)  # first, so that it is said although we die between the two
         await self._queue.stop(told.repo, told.number, at, why)
         if meant:
             log.info("stopped", extra={"repo": str(told.repo), "number": told.number, "why": why})
 
-    async def _say_dropped(self, meant: Iterable[Record], why: Why) -> None:
+    async def say_dropped(self, meant: Iterable[Record], why: Why) -> None:
         """What had not begun is told in the thread; a run that had tells it itself, in its own comment."""
         begun = any(map(has_begun, meant := tuple(meant)))
         for record in meant:

@@ -22,9 +22,14 @@ def helped(mention: str, label: str) -> str:
     return reply("help.md.j2", mention=mention, label=label)
 
 
-def stopped(*, waiting: bool) -> str:
-    """What a stop came to where no run was going on; `waiting`: one was to be."""
-    return reply("stopped.md.j2", waiting=waiting)
+def stopped() -> str:
+    """What a stop came to where nothing was going on, and nothing waited."""
+    return reply("stopped.md.j2")
+
+
+def queued(ahead: int, mention: str, *, here: bool) -> str:
+    """That a job waits, and for how many others; `here`: in its own thread."""
+    return reply("queued.md.j2", ahead=ahead, mention=mention, here=here)
 
 
 def dropped(why: Why) -> str:

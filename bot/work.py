@@ -15,6 +15,8 @@ from bot.intake import Intake
 from bot.jobs import Again, Cancelled, Handler, Result, stop_in
 from bot.lifecycle import Grants, Lifecycle, Pulls
 from bot.logs import about
+from bot.queued import Waiting, when_free
+from bot.redis.holds import SharedHolds
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
@@ -68,10 +70,14 @@ async def work(
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     queue, inbox = ArqQueue(url, sole=sole, at_once=settings.jobs_at_once), Inbox(url)
     lifecycle = Lifecycle(queue, rules.label, speaker or Mute(), pulls, grants)
-    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute(), lifecycle)
+    holds = SharedHolds(url)
+    waiting = Waiting(queue, holds, speaker or Mute(), rules.mention)
+    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute(), lifecycle, waiting)
     with signals() as told:
         tasks: list[asyncio.Future[Any]] = [
-            asyncio.create_task(queue.work(_telling(Worker(resolve, apologize).run, ended))),
+            asyncio.create_task(
+                queue.work(_telling(Worker(when_free(resolve, holds), apologize).run, ended))
+            ),
             asyncio.create_task(Intake(inbox, desk, name).run()),
             asyncio.create_task(presence.keep(name)),
         ]
@@ -82,7 +88,7 @@ async def work(
             await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
         finally:
             await _end(tasks)
-            for store in (desk, queue, inbox, presence):
+            for store in (desk, queue, inbox, presence, holds):
                 await store.close()
     for task in tasks:
         if task.done() and not task.cancelled():

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import pytest
 from pydantic import SecretStr
 
-from bot.desk import Desk
+from bot.desk import Desk, is_under_way
 from bot.github import GitHubForge
 from bot.jobs import Answered, Cancelled, InlineQueue
 from bot.mail import Mail
+from bot.queued import HoldsHere, Waiting, when_free
 from bot.rest import Pace, TokenAccess
 from bot.triggers import Triggers, wish_for
 from bot.webhook import read
@@ -33,7 +34,17 @@ class Room:
     queue: InlineQueue = field(default_factory=InlineQueue)
 
     def __post_init__(self) -> None:
-        self.desk = Desk(self.queue, Triggers(), self.forge)
+        self.holds = HoldsHere()
+        self.waiting = Waiting(self.queue, self.holds, self.forge, "@agent", grace=0.2)
+        self.desk = Desk(self.queue, Triggers(), self.forge, waiting=self.waiting)
+
+    async def answered(self, begins: str) -> str:
+        """The first answer that begins so, once there is one."""
+        async with asyncio.timeout(20):
+            while True:
+                if found := [answer for answer in self.answers if answer.startswith(begins)]:
+                    return found[0]
+                await asyncio.sleep(0.02)
 
     async def says(self, body: str, by: str = "maintainer") -> Delivery:
         return await self.world.comment(self.issue, body, by=by)
@@ -129,10 +140,10 @@ async def test_a_stop_cancels_what_runs_and_what_waits_and_is_carried_out_once(r
         await room.hears(stopping)
         for job in (running, waiting):
             assert (await settled(room.queue, job.id)).result == Cancelled()
-        assert await room.seen(room.issue.comments[-1]) == ["eyes"]
+        assert await room.seen(room.issue.comments[1]) == ["eyes"]
         later = await room.asked("@agent retry")
         await room.hears(stopping)
-        assert room.answers == []
+        assert room.answers == ["I did not start on this: I was stopped before I began."]  # what waited
         record = await room.queue.state(later.id)
         assert record is not None and record.state != "ended"
 
@@ -152,7 +163,8 @@ async def test_a_stop_before_the_job_has_begun_says_that_it_is_off_the_list(room
     await room.asked("@agent stop")
     record = await room.queue.state(job.id)
     assert record is not None and record.result == Cancelled()
-    assert room.answers == ["What waited here is taken off my list: I had not begun with it."]
+    assert room.answers == ["I did not start on this: I was stopped before I began."]
+    assert await room.seen(room.issue.comments[0]) == ["eyes"]
 
 
 async def test_a_stop_that_was_asked_for_before_stops_nothing_that_came_after_it(room: Room) -> None:
@@ -222,3 +234,81 @@ async def test_a_forge_that_is_away_keeps_no_agent_waiting(room: Room) -> None:
         assert await Mail(room.queue, away).news(told, Trajectory()) == ()
     (message,) = await Mail(room.queue, room.forge).news(told, Trajectory())
     assert isinstance(message, Told)
+
+
+HERE = (
+    "This is queued, 1 ahead: I am at work on something else here. I begin with it by myself, "
+    "and this comment will say how it goes. To take it off my list, comment `@agent stop`."
+)
+
+
+async def test_what_waits_behind_a_run_says_so_in_the_comment_that_its_own_run_then_has(room: Room) -> None:
+    handler = Handlers()
+    async with working(room.queue, handler):
+        await room.labelled()
+        await handler.running.wait()
+        waits = await room.asked("@agent plan the rest")
+        assert await room.answered("This is queued") == HERE
+        assert is_under_way(HERE), "found again where Redis was wiped, it is asked for still"
+        await room.forge.say(waits.repo, waits.number, waits.id, "begun")
+        assert room.answers == ["begun"]
+
+
+async def test_what_waits_for_a_worker_says_how_much_is_before_it(room: Room) -> None:
+    for title in ("one", "two"):
+        other = room.world.issue(room.repo, title=title, body="", by="reporter")
+        await room.hears(await room.world.label(other, "fix-me", by="maintainer"))
+    await room.labelled()
+    said = await room.answered("This is queued")
+    assert said.startswith("This is queued, 2 ahead: I am busy with other work.")
+
+
+async def test_words_to_a_run_and_a_strangers_are_not_said_to_wait(room: Room) -> None:
+    handler = Handlers()
+    async with working(room.queue, handler):
+        await room.labelled()
+        await handler.running.wait()
+        await room.asked("@agent mind the tests")
+        await room.asked("@agent plan", by="stranger")
+        await room.asked("@agent explain")
+        await room.answered("This is queued")
+        await asyncio.sleep(0.5)
+        assert len(room.answers) == 1
+
+
+async def test_nobody_begins_a_job_while_it_is_said_to_wait(room: Room) -> None:
+    job = await room.labelled()
+    await room.holds.hold(job.id, seconds=30)
+    begun = asyncio.Event()
+
+    async def resolve(job: Job) -> Refused:
+        begun.set()
+        return Refused(explanation="")
+
+    resolving = asyncio.create_task(when_free(resolve, room.holds)(job))
+    await asyncio.sleep(0.3)
+    assert not begun.is_set()
+    await room.holds.hold(job.id, seconds=0)
+    async with asyncio.timeout(10):
+        await resolving
+    assert begun.is_set()
+
+
+async def test_a_slip_is_asked_back_at_once_although_a_run_goes_on(room: Room) -> None:
+    handler = Handlers()
+    async with working(room.queue, handler):
+        run = await room.labelled()
+        await handler.running.wait()
+        slip = await room.says("@agent sotp")
+        for _ in range(2):
+            job = await room.hears(slip)
+        await room.asked("@agent retyr", by="stranger")
+        assert (await room.queue.state(run.id)).state == "running"  # type: ignore[union-attr]
+    first, second = room.answers
+    assert first == (
+        "I did not start on this: `sotp` is no command of mine. Did you mean `stop`? "
+        "If it is something to be done, say it in a few words more."
+    )
+    assert second.startswith("I did not start on this: stranger may not write to this repository")
+    record = await room.queue.state(job.id)
+    assert record is not None and isinstance(record.result, Refused)
