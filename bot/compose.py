@@ -147,6 +147,7 @@ def own_secrets(settings: Settings) -> list[str]:
         settings.github_token,
         settings.webhook_secret,
         settings.operator_token,
+        settings.oauth_client_secret,
         _private_key(settings),
         SecretStr(urlsplit(settings.archive or "").password or ""),
         *(value for server in settings.mcp_servers.values() for value in server.headers.values()),
@@ -230,7 +231,8 @@ async def serve(settings: Settings, worker: Sequence[str], host: str, port: int)
     from bot.serve import serve as run
 
     for_worker = {**environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
-    return await run(settings, worker, for_worker, host=host, port=port) == signal.SIGINT
+    secrets = secrets_of(settings, environment())
+    return await run(settings, worker, for_worker, host=host, port=port, secrets=secrets) == signal.SIGINT
 
 
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:

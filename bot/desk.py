@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from bot.jobs import Answered, Queue
 from bot.lifecycle import Lifecycle, Talker
 from bot.queued import HoldsHere, Waiting
+from bot.pressed import Pressed
 from bot.triggers import Triggers, Wish, names_of, wish_for
 from bot.webhook import Closed, Delivery, Reach, Unlabelled
 from bot.words import helped, queued, stopped
@@ -83,8 +84,15 @@ class Desk:
                 if not is_under_way(said):
                     return None  # GitHub shows that it was dealt with
                 wish = wish._replace(job=wish.job.model_copy(update={"id": name}))
+        return await self._do(wish, found=ours is not None)
+
+    async def press(self, pressed: Pressed) -> JobId | None:
+        """Do what a button of the page asks for, as if a comment did; else as `take`."""
+        return await self._do(pressed.wish(), found=False)
+
+    async def _do(self, wish: Wish, *, found: bool) -> JobId | None:
         if wish.asked.verb == "stop":
-            await self._stop(wish, found=ours is not None)
+            await self._stop(wish, found=found)
         elif wish.asked.verb == "help":
             await self._answer(wish.job, helped(self.rules.mention, self.rules.label))
         elif wish.asked.unclear:
@@ -119,7 +127,8 @@ class Desk:
         await self._queue.settle(job, Answered())
 
     async def _may(self, job: Job) -> bool:
-        assert job.requester is not None, "somebody has written it"
+        if job.requester is None:  # the operator, at the page
+            return True
         return await self._speaker.permission(job.repo, job.requester) in MAY_TRIGGER
 
     def _notice(self, wish: Wish) -> None:

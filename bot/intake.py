@@ -3,9 +3,13 @@
 import asyncio
 import logging
 
+from pydantic import ValidationError
+
 from bot.desk import Desk
 from bot.errors import QueueDown
 from bot.logs import about
+from bot.pressed import EVENT as BUTTON
+from bot.pressed import Pressed
 from bot.redis.inbox import Inbox, Letter
 from bot.webhook import Unreadable, read
 from resolver.errors import ForgeError
@@ -55,9 +59,12 @@ class Intake:
 
     async def _deal_with(self, letter: Letter) -> None:
         try:
-            delivery = read(letter.event, letter.body)
-        except Unreadable as exc:
+            if letter.event == BUTTON:
+                fresh = await self._desk.press(Pressed.model_validate_json(letter.body))
+            else:
+                fresh = await self._desk.take(read(letter.event, letter.body))
+        except (Unreadable, ValidationError) as exc:
             log.warning("delivery unreadable", extra={"delivery": letter.guid, "reason": str(exc)})
             return
-        if fresh := await self._desk.take(delivery):
+        if fresh:
             log.info("job queued", extra={"delivery": letter.guid, "job": fresh})

@@ -38,6 +38,9 @@ Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
 """Status, content type and body of something that is read by GET."""
 
 
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
 class Receiver:
     """The ASGI application."""
 
@@ -50,6 +53,8 @@ class Receiver:
         """Deliveries by their event and what became of them."""
         self.pages: Mapping[str, Page] = {}
         """What else can be read, by path."""
+        self.beyond: App | None = None
+        """Answers all other paths. None: there is nothing."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,6 +67,8 @@ class Receiver:
             await _answer(send, *await page())
         elif path == "/webhook" or path in self.pages:
             await _answer(send, 405, "text/plain", b"That is not how this address is asked.\n", hang_up=True)
+        elif self.beyond is not None:
+            await self.beyond(scope, receive, send)
         else:
             await _answer(send, 404, "text/plain", b"There is nothing here.\n", hang_up=True)
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from bot.beyond import beyond
 from bot.child import dying_with_us, stop
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown, WorkerFailed
@@ -26,6 +27,7 @@ from bot.redis.queue import ArqQueue
 from bot.signals import signals
 from bot.work import READY
 from resolver.errors import SettingsError
+from resolver.secrets import Secrets
 from resolver.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -54,13 +56,14 @@ async def serve(
     *,
     host: str,
     port: int,
+    secrets: Secrets | None = None,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Receiver, Redis (unless `settings.redis_url` names one) and worker until SIGTERM or SIGINT; which it was.
 
     `worker` is the command of a process that runs `bot.work.work`; empty: there is none here. It gets the URL of the
-    Redis as REDIS_URL in `environment`. `port` 0 takes a free one; `announce` gets one line with the URL once jobs
-    are taken. Raises SettingsError, and WorkerFailed when the worker could not begin.
+    Redis as REDIS_URL in `environment`. `port` 0 takes a free one. `secrets`: what no page may show. `announce` gets
+    one line with the URL once jobs are taken. Raises SettingsError, and WorkerFailed when the worker could not begin.
     """
     secret = webhook_secret(settings)
     ready = asyncio.Event()
@@ -68,6 +71,7 @@ async def serve(
         async with _redis(settings) as url, Stores.opened(url) as stores:
             receiver = Receiver(stores.inbox, secret)
             receiver.pages = _pages(stores, receiver.counts)
+            receiver.beyond = page = beyond(settings, url, secrets or Secrets(), receiver.counts)
             server = Server(receiver)
             serving = asyncio.create_task(server.serve(sockets=[socket]))
             keeping = asyncio.create_task(_keep(worker, {**environment, "REDIS_URL": url}, ready))
@@ -78,6 +82,8 @@ async def serve(
                     announce(_greeting(settings, url_of(socket)))
                     await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
             finally:
+                if page is not None:
+                    await page.close()  # else the server waits for those who watch a run
                 server.should_exit = True
                 waiting.cancel()
                 keeping.cancel()

@@ -17,6 +17,7 @@ LEFT_OUT = frozenset(
         # credentials, and where they are
         *("github_token", "app_id", "private_key", "private_key_file", "webhook_secret", "secrets_file"),
         *("model_api_key", "search_api_key", "proxy", "redis_url", "operator_token"),
+        *("oauth_client_id", "oauth_client_secret"),
         # where things are: what the forge is, `Started` says
         *("github_api_url", "github_graphql_url", "github_server_url", "data", "ca_bundle"),
         # what begins a run, and what is said apart

@@ -39,6 +39,9 @@ class ServerSettings(Frozen):
     """Dollars that all runs may cost in a day: none is begun beyond it."""
     operator_token: SecretStr | None = Field(default=None, min_length=16)
     """Opens the server's pages and its API of jobs to whoever has it, all repositories. None: nobody has one."""
+    oauth_client_id: str | None = None
+    """Of the GitHub App: people log in to the page with GitHub. None: nobody does."""
+    oauth_client_secret: SecretStr | None = None
     ci_repairs: int = Field(default=2, ge=0, le=10)
     """How often in a row what checks find on a pull request of ours is repaired; 0: never."""
     hold_ci: Literal["untrusted", "always", "never"] = "untrusted"

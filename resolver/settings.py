@@ -261,6 +261,8 @@ SENSITIVE = frozenset(
         "risk_analyzers",
         "risk_policy",
         "operator_token",
+        "oauth_client_id",
+        "oauth_client_secret",
         "archive",
         "templates",
     }

@@ -54,6 +54,13 @@ FENCES = {
         "bot/redis/queue.py",
     },
     "referencing": {"resolver/schemas.py"},
+    "starlette": {
+        "bot/page/composed.py",
+        "bot/page/login.py",
+        "bot/page/runs.py",
+        "bot/page/site.py",
+        "bot/page/web.py",
+    },
     "tree_sitter": {"resolver/shell_words.py", "runtime/grammars.py"},
     "tree_sitter_bash": {"resolver/shell_words.py"},
     "uvicorn": {"bot/http.py", "demo/loopback.py"},

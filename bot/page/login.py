@@ -1,0 +1,131 @@
+"""Logging in, by GitHub or with the operator's token, and out."""
+
+import asyncio
+import hmac
+import secrets
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from bot.page import shown
+from bot.page.kit import Kit
+from bot.page.shown import Refusal
+from bot.page.web import (
+    STATUS,
+    Refused,
+    around,
+    cookie_name,
+    form,
+    inside,
+    kit_of,
+    page,
+    redirect,
+    set_cookie,
+)
+from bot.redis.sessions import LOGIN_SECONDS, SESSION_SECONDS, Person, Session
+from resolver.errors import Unauthorized
+
+WRONG_SECONDS = 1.0  # that an answer to a wrong token takes
+MOST_WRONG = 10  # of them at a time
+CALLBACK = "/login/callback"
+
+
+async def asked(request: Request) -> Response:
+    """Where one can log in."""
+    return _asked(request, inside(request.query_params.get("back_to", "/")), None)
+
+
+def _asked(request: Request, back_to: str, why: Refusal | None) -> Response:
+    kit = kit_of(request)
+    ways = {"github": kit.people is not None, "operator": bool(kit.operator_token)}
+    said = shown.login(around(request), back_to, **ways, why=why)
+    return HTMLResponse(said, STATUS[why] if why else 200)
+
+
+class ByToken:
+    """The operator shows the token; whoever guesses waits."""
+
+    def __init__(self) -> None:
+        self._wrong = 0
+
+    async def enter(self, request: Request) -> Response:
+        kit, said = kit_of(request), await form(request)
+        back_to = inside(said.get("back_to", "/"))
+        if self._wrong >= MOST_WRONG:
+            raise Refused("too_often")
+        token = said.get("token", "").strip().encode()
+        if not kit.operator_token or not hmac.compare_digest(token, kit.operator_token.encode()):
+            self._wrong += 1
+            try:
+                await asyncio.sleep(WRONG_SECONDS)
+            finally:
+                self._wrong -= 1
+            return _asked(request, back_to, "wrong_token")
+        return await _enter(request, kit, Person(login="operator", id=None), "", back_to)
+
+
+async def to_github(request: Request) -> Response:
+    """Send the browser to GitHub, which sends it back."""
+    kit = kit_of(request)
+    if kit.people is None:
+        raise Refused("not_found")
+    browser = secrets.token_urlsafe(32)
+    state = await kit.sessions.begin(browser, inside(request.query_params.get("back_to", "/")))
+    answer = RedirectResponse(kit.people.address(state, browser, f"{kit.public_url}{CALLBACK}"), 303)
+    set_cookie(answer, "login", browser, LOGIN_SECONDS, request, kit)
+    return answer
+
+
+async def from_github(request: Request) -> Response:
+    """GitHub has sent the browser back, with a code that is good once."""
+    kit = kit_of(request)
+    if kit.people is None:
+        raise Refused("not_found")
+    browser = request.cookies.get(cookie_name("login", request, kit), "")
+    back_to = await kit.sessions.came_back(browser, request.query_params.get("state", ""))
+    if back_to is None or not browser:
+        return _asked(request, "/", "login_refused")
+    try:
+        token = await kit.people.token(
+            request.query_params.get("code", ""), browser, f"{kit.public_url}{CALLBACK}"
+        )
+        person = await kit.people.person(token)
+    except Unauthorized:
+        return _asked(request, back_to, "login_refused")
+    answer = await _enter(request, kit, person, token, back_to)
+    answer.delete_cookie(cookie_name("login", request, kit))
+    return answer
+
+
+async def _enter(request: Request, kit: Kit, person: Person, token: str, back_to: str) -> Response:
+    """A new session, whatever the browser had: nobody can have chosen its cookie."""
+    if before := request.cookies.get(cookie_name("session", request, kit)):
+        await kit.sessions.leave(before)
+    answer = redirect(kit, back_to)
+    set_cookie(answer, "session", await kit.sessions.open(person, token), SESSION_SECONDS, request, kit)
+    return answer
+
+
+@page
+async def out(request: Request, kit: Kit, session: Session) -> Response:
+    """Log out."""
+    said = await form(request)
+    if not hmac.compare_digest(said.get("csrf", ""), session.csrf):
+        raise Refused("forged")
+    name = cookie_name("session", request, kit)
+    await kit.sessions.leave(request.cookies[name])
+    answer = redirect(kit, "/login")
+    answer.delete_cookie(name)
+    return answer
+
+
+def routes() -> list[Route]:
+    """What the site serves of this."""
+    return [
+        Route("/login", asked, methods=["GET"]),
+        Route("/login", ByToken().enter, methods=["POST"]),
+        Route("/login/github", to_github, methods=["GET"]),
+        Route(CALLBACK, from_github, methods=["GET"]),
+        Route("/logout", out, methods=["POST"]),
+    ]
