@@ -35,9 +35,13 @@ class Intake:
             try:
                 letters = await self._inbox.take(self._name)
                 # Side by side: a command waits for the forge, and nobody else is to wait with it.
-                for error in await asyncio.gather(*map(self._finish, letters), return_exceptions=True):
-                    if error is not None:
+                ends = await asyncio.gather(*map(self._finish, letters), return_exceptions=True)
+                for letter, error in zip(letters, ends, strict=True):
+                    if isinstance(error, QueueDown):
                         raise error
+                    if error is not None:
+                        # A fault of ours. The letter stays for a version of us without it; nobody waits for that.
+                        log.error("delivery broke its reader", extra={"delivery": letter.guid}, exc_info=error)
             except QueueDown as exc:
                 log.warning("the inbox is interrupted", extra={"reason": str(exc)})
                 await asyncio.sleep(PAUSE_SECONDS)
