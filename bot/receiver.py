@@ -41,6 +41,9 @@ Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
 class Receiver:
     """The ASGI application."""
 
@@ -53,6 +56,8 @@ class Receiver:
         """Deliveries by their event and what became of them."""
         self.pages: Mapping[str, Page] = {}
         """What else can be read, by path."""
+        self.apps: Mapping[str, App] = {}
+        """What answers for all paths that begin so, a segment: `/jobs`."""
         self.beyond: App | None = None
         """Answers all other paths. None: there is nothing."""
 
@@ -65,6 +70,8 @@ class Receiver:
             await _answer(send, status, "application/json", json.dumps(said).encode(), hang_up=_cut(status))
         elif (page := self.pages.get(path)) is not None and method in ("GET", "HEAD"):
             await _answer(send, *await page())
+        elif (app := self.apps.get("/" + path[1:].partition("/")[0])) is not None:
+            await app(scope, receive, send)
         elif path == "/webhook" or path in self.pages:
             await _answer(send, 405, "text/plain", b"That is not how this address is asked.\n", hang_up=True)
         elif self.beyond is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from bot.beyond import beyond
+from bot.api import PATH, JobsApi
 from bot.child import dying_with_us, stop
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown, WorkerFailed
@@ -24,6 +25,7 @@ from bot.redis.inbox import Inbox
 from bot.redis.ledger import Ledger
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
+from bot.redis.runs import Runs
 from bot.signals import signals
 from bot.work import READY
 from resolver.errors import SettingsError
@@ -71,6 +73,9 @@ async def serve(
         async with _redis(settings) as url, Stores.opened(url) as stores:
             receiver = Receiver(stores.inbox, secret)
             receiver.pages = _pages(stores, receiver.counts)
+            if settings.operator_token is not None:
+                api = JobsApi(stores.queue, stores.runs, settings.operator_token.get_secret_value())
+                receiver.apps = {PATH: api}
             receiver.beyond = page = beyond(settings, url, secrets or Secrets(), receiver.counts)
             server = Server(receiver)
             serving = asyncio.create_task(server.serve(sockets=[socket]))
@@ -117,15 +122,16 @@ class Stores:
     presence: Presence
     queue: ArqQueue
     ledger: Ledger
+    runs: Runs
 
     @classmethod
     @contextlib.asynccontextmanager
     async def opened(cls, url: str) -> AsyncIterator["Stores"]:
-        stores = cls(Inbox(url), Presence(url), ArqQueue(url), Ledger(url))
+        stores = cls(Inbox(url), Presence(url), ArqQueue(url), Ledger(url), Runs(url))
         try:
             yield stores
         finally:
-            for store in (stores.inbox, stores.presence, stores.queue, stores.ledger):
+            for store in (stores.inbox, stores.presence, stores.queue, stores.ledger, stores.runs):
                 await store.close()
 
 
