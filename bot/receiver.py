@@ -41,9 +41,6 @@ Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
 class Receiver:
     """The ASGI application."""
 

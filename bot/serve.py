@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from bot.beyond import beyond
 from bot.api import PATH, JobsApi
+from bot.beyond import beyond
 from bot.child import dying_with_us, stop
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown, WorkerFailed
