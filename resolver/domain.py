@@ -50,6 +50,8 @@ class Job(Frozen):
     """Id of the review of a pull request that is the trigger, with all its inline comments; else None."""
     inline: int | None = None
     """Id of the inline comment that is the trigger, where it belongs to no review; else None."""
+    checks: str = ""
+    """Commit of ours on which checks failed, which is the trigger; else empty. Then nobody on the forge has asked."""
     label: str | None = None
     """The label that was put on; None: somebody's words are the trigger."""
 

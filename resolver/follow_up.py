@@ -8,6 +8,7 @@ from typing import Literal
 from resolver import configuration, follow_up_prose
 from resolver.attachments import attachments
 from resolver.baseline import Baselines, Bases
+from resolver.checks import Failing
 from resolver.deliver import Attempt
 from resolver.domain import Commented, Issue, Job, Outcome, Patch, PullRequest, Verdict
 from resolver.errors import ForgeError
@@ -57,8 +58,12 @@ async def follow_up(
     forge: Forge,
     reporting: Reporting,
     attempt: Attempting,
+    failing: Failing | None = None,
 ) -> Outcome:
-    """Work on an admitted pull request to its end: its head is pinned, and its base branch says how it is done."""
+    """Work on an admitted pull request to its end: its head is pinned, and its base branch says how it is done.
+
+    `failing`: what checks find of the head, where that is what is to be mended.
+    """
     async with reporting(job, log):
         credentials = await forge.credentials(job.repo)
         kit.secrets.add(credentials.token)
@@ -80,7 +85,7 @@ async def follow_up(
                 if wanted == "alone" and merged is not None and not merged.conflicts:
                     tried = await _plain_merge(job, workspace, merged, log, kit)
                 else:
-                    tried = await _by_agent(job, thread, workspace, merged, log, kit, forge, attempt)
+                    tried = await _by_agent(job, thread, workspace, merged, log, kit, forge, attempt, failing)
                 at = workspace.at_commit(merged.commit) if merged else workspace
                 work = Work(at, tried.patch, tried.verdict, merged)
 
@@ -111,6 +116,8 @@ def _pinned(job: Job, pull: PullRequest, workspace: Workspace) -> PullRequest:
     now: dict[str, object] = {"base_sha": workspace.rules.base}
     if asked_to_merge(job, pull) == "alone":
         now["threads"] = ()  # nobody asked about them
+    if job.checks:
+        now["threads"], now["comments"] = (), tuple(one for one in pull.comments if one.trusted)
     return pull.model_copy(update=now)
 
 
@@ -123,15 +130,22 @@ async def _by_agent(
     kit: Kit,
     forge: Forge,
     attempt: Attempting,
+    failing: Failing | None,
 ) -> Attempt:
     at = workspace.at_commit(merged.commit) if merged else workspace
     attached = await attachments(pull, job.repo, forge)
-    seen = None if log.trajectory.decisions() else await _seen(job, pull, workspace, merged, kit, forge)
+    seen = None if log.trajectory.decisions() else await _seen(job, pull, workspace, merged, kit, forge, failing)
     return await attempt(job, at, log, kit, attached, seen, merged)
 
 
 async def _seen(
-    job: Job, pull: PullRequest, workspace: Workspace, merged: Merge | None, kit: Kit, forge: Forge
+    job: Job,
+    pull: PullRequest,
+    workspace: Workspace,
+    merged: Merge | None,
+    kit: Kit,
+    forge: Forge,
+    failing: Failing | None,
 ) -> PullSeen:
     """What the agent is shown of the pull request, with what earlier runs of ours say of it."""
     reports: tuple[str, ...] = ()
@@ -143,7 +157,7 @@ async def _seen(
             if exc.retryable:
                 raise
     earlier = await earlier_runs(job, runs_of(pull, reports), kit.logs)
-    return await pull_seen(pull, workspace, earlier, merged)
+    return await pull_seen(pull, workspace, earlier, merged, failing)
 
 
 async def _nothing_to_merge(job: Job, pull: PullRequest, forge: Forge) -> Commented:

@@ -52,12 +52,13 @@ def followed_up(
     left_open: Sequence[str],
     merge: Merge | None,
     ci: str = "",
+    checks: str = "",
 ) -> str:
     """The status comment at the end: where the work is, what the tests say, and what became of each thread.
 
     `on_head`: it is on the pull request; else `instead` says why not. `moved`: its branch was ahead of where the
     work began. `unresolved`: our token may not resolve threads. `ci`: why continuous integration does not start by
-    itself.
+    itself. `checks`: the commit on which checks failed, where that is what was to be mended.
     """
     return reply(
         "followed_up.md.j2",
@@ -75,6 +76,7 @@ def followed_up(
         left_open=left_open,
         merge=merge,
         ci=ci,
+        checks=checks,
     )
 
 

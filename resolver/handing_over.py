@@ -115,6 +115,7 @@ async def hand_over(
             left_open=tried.left_open,
             merge=work.merge,
             ci=ci.told(kit.settings.mention) if place.sha is not None else "",
+            checks=job.checks,
         ),
     )
     verdict = place.work.verdict
@@ -207,6 +208,8 @@ async def _on_top(
         return replace(place, at=OnBranch(pull.head, Published(sha=own, verified=True)), moved=True)
     if place.work.merge:
         return replace(place, instead=follow_up_prose.not_here("moved_merge"))
+    if job.checks:
+        return replace(place, instead=follow_up_prose.not_here("moved_checks"))
     if last:
         return replace(place, instead=follow_up_prose.not_here("moving"))
     patch = Patch(base=head, diff=place.work.patch.diff)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable
 
+from resolver.checks import Failing
 from resolver.domain import Comment, Delivered, Job, JobId, PullRequest, ReviewThread
 from resolver.errors import LogError
 from resolver.events import Trajectory
@@ -83,10 +84,16 @@ class PullSeen(Frozen):
     """Oldest first."""
     merge: Merge | None
     """Where the base branch was merged in; the agent has to put together what is in conflict."""
+    failing: Failing | None = None
+    """What checks find of it, where that is what is to be mended."""
 
 
 async def pull_seen(
-    pull: PullRequest, workspace: Workspace, earlier: tuple[EarlierRun, ...], merge: Merge | None
+    pull: PullRequest,
+    workspace: Workspace,
+    earlier: tuple[EarlierRun, ...],
+    merge: Merge | None,
+    failing: Failing | None = None,
 ) -> PullSeen:
     """All of it. Raises WorkspaceError."""
     threads, waits = open_threads(pull), waiting(pull)
@@ -101,6 +108,7 @@ async def pull_seen(
         review=(pull.review, quote(pull.review.body, COMMENT_LIMIT)) if pull.review else None,
         earlier=earlier,
         merge=merge,
+        failing=failing,
     )
 
 

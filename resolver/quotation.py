@@ -29,6 +29,13 @@ def quote(text: str, limit: int) -> Quoted:
     return Quoted(text=quoted, hidden=hidden, cut=len(shown) - len(kept))
 
 
+def printed(text: str, limit: int) -> Quoted:
+    """What a program printed, quoted line by line: of its characters those that draw nothing are taken out."""
+    shown = _drawn("\n".join(text.splitlines()))
+    quoted = "\n".join(f"> {line}".rstrip() for line in shown[:limit].split("\n"))
+    return Quoted(text=quoted, hidden=len(text) - len(shown), cut=max(0, len(shown) - limit))
+
+
 def visible(text: str) -> tuple[str, int]:
     """What a person on the forge's page sees of a text, and how many characters that leaves out."""
     shown: list[str] = []
@@ -38,11 +45,12 @@ def visible(text: str) -> tuple[str, int]:
         end = text.find("-->", start + 4)
         position = len(text) if end == -1 else end + 3
     shown.append(text[position:])
-    without_comments = "".join(shown)
-    # Cf: format characters (zero width, bidi, tags); Cc: control characters; both draw nothing.
-    clean = "".join(
-        char
-        for char in without_comments
-        if char in "\n\t" or unicodedata.category(char) not in ("Cf", "Cc", "Cs")
-    )
+    clean = _drawn("".join(shown))
     return clean, len(text) - len(clean)
+
+
+def _drawn(text: str) -> str:
+    # Cf: format characters (zero width, bidi, tags); Cc: control characters; both draw nothing.
+    return "".join(
+        char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cf", "Cc", "Cs")
+    )

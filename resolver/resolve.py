@@ -16,6 +16,7 @@ from resolver.base import at_base
 from resolver.baseline import Baselines, Bases
 from resolver.bench import Bench, at_bench
 from resolver.ci_release import run_ci
+from resolver.ci_repair import repair
 from resolver.circumstances import Connected
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
@@ -75,6 +76,8 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
                 raise  # the operator named it, and reads why at the terminal
             return await refuse(job, prose.refusal("gone", job), None, forge, log)
         facts = await forge.facts(job.repo)
+        if job.checks:
+            return await repair(job, thread, facts, log, kit, forge, reporting, attempt)
         if refusal := await admit(job, thread, facts, forge, kit.settings):
             return await refuse(job, refusal.explanation, facts, forge, log)
         if await was_told(job, thread, log.trajectory, kit.logs):
