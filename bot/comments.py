@@ -73,13 +73,11 @@ class Comments:
             return known
 
 
-def clipped(body: str, limit: int) -> str:
-    """The body within the limit; what is cut off is said, below whatever was left open."""
+def clipped(body: str, limit: int, most: int = MAX_BODY) -> str:
+    """The body within the limit; what is cut off is said, below whatever was left open. `most`: GitHub's own limit."""
     if len(body) <= limit:
         return body
-    note = (
-        f"\n\n*The rest is cut off: this text has {len(body):,} characters, and GitHub takes {MAX_BODY:,}.*\n"
-    )
+    note = f"\n\n*The rest is cut off: this text has {len(body):,} characters, and GitHub takes {most:,}.*\n"
     kept = body[: limit - len(note) - 200]
     fence = ""
     for line in kept.splitlines():

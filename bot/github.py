@@ -16,6 +16,7 @@ from bot.answers import (
     RepositoryAnswer,
 )
 from bot.attachments import Attachments, is_attachment
+from bot.checks import Checks
 from bot.ci.reading import Findings
 from bot.comments import Comments, clipped
 from bot.errors import Rejected, Unanswered
@@ -37,6 +38,7 @@ from resolver.domain import (
     User,
 )
 from resolver.errors import Forbidden, NotFound
+from resolver.finding import Finding
 from resolver.forge import MAX_BODY, Meanwhile, Permission, Published, RepoFacts
 
 T = TypeVar("T")
@@ -78,6 +80,7 @@ class GitHubForge:
         self._threads = Threads(self._rest, self._reviews, self._ourselves)
         self._findings = Findings(self._rest, api_url, ca_bundle, self._ourselves)
         self._us: Account | None = None
+        self._checks = Checks(self._rest, self._made)
         self._comments = Comments(self._rest, self._threads, self._ourselves, self._made)
 
     async def __aenter__(self) -> Self:
@@ -214,6 +217,9 @@ class GitHubForge:
 
     async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
         await self._reviews.settle(repo, thread)
+
+    async def show(self, repo: Repo, finding: Finding) -> str:
+        return await self._checks.show(repo, finding)
 
     async def notice(self, repo: Repo, place: tuple[str, ...]) -> None:
         """Look at what somebody wrote or labelled: a pair of eyes, once however often it is given."""

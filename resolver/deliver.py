@@ -21,6 +21,7 @@ from resolver.domain import (
 )
 from resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
 from resolver.events import Ended, Trajectory
+from resolver.finding import show_finding
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
 from resolver.planning import is_question, proposed, reported
@@ -133,6 +134,7 @@ async def deliver(
         return await decline(job, reason, kept, verdict, story, forge)
     check_delivered(pull, kept.published.sha)
     await tell(job, forge, prose.delivered(pull, verdict, story))
+    await show_finding(job, pull.head_sha, verdict, story, forge)
     return Delivered(url=pull.url, number=pull.number, branch=kept.name, draft=pull.draft, verdict=verdict)
 
 

@@ -3,7 +3,9 @@
 import re
 from typing import Literal
 
-from resolver.prose import render
+from resolver.domain import Verdict
+from resolver.prose import render, reply
+from resolver.summary import Summary, clip
 
 NotSigned = Literal["merge", "name", "mode", "files", "size", "refused", "different", "unsigned", "fork"]
 
@@ -23,6 +25,16 @@ def attached(patch: str) -> str:
 def too_large(characters: int, run: str, name: str) -> str:
     """Where a patch is that no comment can hold."""
     return render("replies/too_large.md.j2", characters=characters, run=run, name=name)
+
+
+def check_title(verdict: Verdict) -> str:
+    """What the check run on the commit says, in a line of plain text."""
+    return clip(render("replies/check_title.md.j2", verdict=verdict), 200)
+
+
+def check_summary(verdict: Verdict, story: Summary) -> str:
+    """The tests before and after, on the check run's page."""
+    return reply("check_summary.md.j2", verdict=verdict, story=story)
 
 
 Unproposed = Literal["closed", "rewritten", "refused", "nowhere"]

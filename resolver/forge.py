@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from resolver.checks import Check, Pushed
 from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, ReviewThread, Thread, User
 from runtime.frozen import Frozen
+
+if TYPE_CHECKING:  # it is shown on what is declared here
+    from resolver.finding import Finding
 
 MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer comment or pull request body
 
@@ -124,6 +127,9 @@ class Forge(Protocol):
     async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
         """Those of a pull request, oldest first, at most 250."""
 
+    async def show(self, repo: Repo, finding: "Finding") -> str:
+        """Say what we found of a commit, once for each job; its URL, empty where our token may not."""
+
 
 class _Wrapped:
     """Passes everything on; a wrapper overrides what it changes."""
@@ -187,6 +193,9 @@ class _Wrapped:
     async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
         return await self._forge.commits(repo, number)
 
+    async def show(self, repo: Repo, finding: "Finding") -> str:
+        return await self._forge.show(repo, finding)
+
 
 class Masked(_Wrapped):
     """Hides the run's secrets from everything that is written to the forge."""
@@ -204,6 +213,10 @@ class Masked(_Wrapped):
 
     async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
         return await self._forge.answer(repo, number, thread, tag, self._mask(body))
+
+    async def show(self, repo: Repo, finding: "Finding") -> str:
+        masked = {"title": self._mask(finding.title), "summary": self._mask(finding.summary)}
+        return await self._forge.show(repo, finding.model_copy(update=masked))
 
 
 class DryRun(_Wrapped):
@@ -235,6 +248,10 @@ class DryRun(_Wrapped):
 
     async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
         self._show(f"resolve the thread at {thread.path}", "")
+
+    async def show(self, repo: Repo, finding: "Finding") -> str:
+        self._show(f"check run on {finding.commit[:12]}: {finding.title}", finding.summary)
+        return "dry-run"
 
     async def propose(self, proposal: Proposal) -> PullRequest:
         self._show(f"pull request: {proposal.title}", proposal.body)

@@ -14,6 +14,7 @@ from resolver.deliver import AUTHOR, Attempt, leaks, tell, undelivered
 from resolver.domain import Commented, Delivered, Job, Outcome, Patch, PullRequest, Verdict
 from resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, Unauthorized, WorkspaceError
 from resolver.events import Judged
+from resolver.finding import show_finding
 from resolver.follow_up_prose import Told
 from resolver.forge import Forge, Published, RepoFacts
 from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
@@ -120,6 +121,7 @@ async def hand_over(
     )
     verdict = place.work.verdict
     if place.sha is not None:
+        await show_finding(job, place.sha, verdict, story, forge)
         return Delivered(
             url=pull.url, number=pull.number, branch=pull.head, draft=pull.draft, verdict=verdict
         )
