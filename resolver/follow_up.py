@@ -134,7 +134,9 @@ async def _by_agent(
 ) -> Attempt:
     at = workspace.at_commit(merged.commit) if merged else workspace
     attached = await attachments(pull, job.repo, forge)
-    seen = None if log.trajectory.decisions() else await _seen(job, pull, workspace, merged, kit, forge, failing)
+    seen = (
+        None if log.trajectory.decisions() else await _seen(job, pull, workspace, merged, kit, forge, failing)
+    )
     return await attempt(job, at, log, kit, attached, seen, merged)
 
 
