@@ -11,9 +11,10 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TypeAlias, assert_never
 
-from bot.triggers import Triggers, job_for
+from bot.triggers import Triggers, wish_for
 from bot.webhook import Delivery, Unreadable, read
 from bot.worker import Apologize, Resolve, Stopped, cause_of
+from bot.workflow_answers import Answer, nothing_answered
 from resolver.domain import Asked, Commented, Delivered, Job, Outcome, Refused, Spent
 from resolver.errors import (
     Forbidden,
@@ -42,26 +43,32 @@ async def run_action(
     rules: Triggers,
     spent: Callable[[Job], Spent],
     apologize: Apologize,
+    answer: Answer = nothing_answered,
     secrets: Iterable[str] = (),
     write: Write = lambda line: print(line, flush=True),
 ) -> int:
     """The exit code for the event that `environ` names (GITHUB_EVENT_PATH, GITHUB_EVENT_NAME).
 
-    0 delivered, or nothing was asked; 3 commented; 4 refused; 6 asked; 2 an operator must act; 1 the machine failed.
+    0 delivered, answered by `answer`, or nothing was asked; 3 commented; 4 refused; 6 asked; 2 an operator must act; 1
+    the machine failed.
     Outputs go to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY, where they are named. Raises SettingsError
     when there is no event.
     """
     delivery = _event(environ)
-    if (job := job_for(delivery, rules)) is None:
+    if (wish := wish_for(delivery, rules)) is None:
         write(
             f"This event asks for nothing: no label {rules.label}, no mention of {rules.mention} by a person."
         )
         _report(environ, {"outcome": "ignored"}, "")
         return 0
+    job = wish.job
     if environ.get("GITHUB_ACTIONS") == "true":  # elsewhere this would print the secrets, and hide nothing
         _mask(secrets, write)
     with _no_commands(write):
         try:
+            if await answer(job):
+                _report(environ, {"outcome": "answered"}, _summary(job, "answered", {}))
+                return 0
             outcome = await resolve(job)
         except asyncio.CancelledError:
             # The runner kills what is left 10 s after its signal. In a task of its own: see Worker.run.

@@ -7,6 +7,12 @@ import re
 
 from resolver.spans import Span, spans_of
 
+_LONGEST_THANKS = 200  # characters
+_THANKS = frozenset("thanks thank thx cheers".split())
+_BESIDE_THANKS = frozenset(
+    "you so much very a lot for the this that it fix help work great nice good well perfect awesome done".split()
+)
+
 
 def find_command(text: str, mention: str) -> str | None:
     """What follows the first mention of us, without hidden comments; None when nobody asked.
@@ -24,6 +30,14 @@ def find_command(text: str, mention: str) -> str | None:
             if _stands_alone(text, found.start(), found.end()):
                 return _visible(text, found.end(), spans).lstrip(",:;.!? \t\r\n").rstrip()
     return None
+
+
+def thanks_alone(text: str, mention: str) -> bool:
+    """Whether a comment that mentions us says no more than thanks."""
+    if len(text) > _LONGEST_THANKS:
+        return False
+    words = re.findall(r"[\w']+", re.sub(re.escape(mention), " ", text, flags=re.IGNORECASE).lower())
+    return not _THANKS.isdisjoint(words) and _THANKS.union(_BESIDE_THANKS).issuperset(words)
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:

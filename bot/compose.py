@@ -339,6 +339,7 @@ async def action(settings: Settings) -> int:
     from bot.action import run_action
     from bot.progress import apologize, commenting
     from bot.triggers import Triggers
+    from bot.workflow_answers import answering
     from resolver.domain import Job, Outcome
     from resolver.forge import Masked
     from resolver.log import FileLogs
@@ -359,10 +360,12 @@ async def action(settings: Settings) -> int:
             kits[job.id] = made = await stack.enter_async_context(opened)
             return await resolve(job, made, masked, commenting(masked, settings))
 
+        rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
         return await run_action(
             environment(),
             work,
-            rules=Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id),
+            rules=rules,
+            answer=answering(masked, rules, settings.github_server_url),
             spent=lambda job: FileLogs(settings.data / "runs").read(job.id).spent(),
             apologize=lambda job, error: apologize(masked, job, error, kits.get(job.id), lasting=False),
             secrets=own_secrets(settings),

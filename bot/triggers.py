@@ -5,7 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, assert_never
 
-from bot.commands import find_command
+from bot.commands import find_command, thanks_alone
 from bot.webhook import (
     Closed,
     CommentMade,
@@ -62,6 +62,8 @@ def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
             if is_our_own(delivery, rules) or delivery.sender.bot:
                 return None  # two bots that answer each other would never end
             if (said := find_command(delivery.body, rules.mention)) is None:
+                return None
+            if thanks_alone(delivery.body, rules.mention):
                 return None
             asked = request(said)
             if isinstance(delivery, ReviewSaid):

@@ -27,6 +27,11 @@ def stopped() -> str:
     return reply("stopped.md.j2")
 
 
+def not_stopped_here(url: str) -> str:
+    """How a run in a workflow is stopped; `url`: where the runs are listed."""
+    return reply("not_stopped_here.md.j2", url=url)
+
+
 def queued(ahead: int, mention: str, *, here: bool) -> str:
     """That a job waits, and for how many others; `here`: in its own thread."""
     return reply("queued.md.j2", ahead=ahead, mention=mention, here=here)

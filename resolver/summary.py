@@ -1,6 +1,7 @@
 """What a reviewer wants to know of a run: a function of its log."""
 
 import json
+from decimal import Decimal
 from typing import Literal
 
 from resolver.actions import (
@@ -14,6 +15,7 @@ from resolver.actions import (
     Malformed,
     Plan,
     PlanItem,
+    Propose,
     ReadSkill,
     Reported,
     Result,
@@ -24,6 +26,7 @@ from resolver.circumstances import Configured, Prepared
 from resolver.domain import JobId, Spent
 from resolver.events import Call, Decided, Delegated, Observed, Trajectory
 from resolver.gate import last_account, plan, reproduced
+from resolver.planning import options
 from resolver.server_settings import ServerSettings
 from runtime.actions import (
     CreateFile,
@@ -91,6 +94,8 @@ class Summary(Frozen):
     """The settings that it went on with last; None: an older version worked on it."""
     reproduced: bool = False
     """Whether the failure was seen before the last edit."""
+    capped: Decimal | None = None
+    """Dollars that somebody asked for, where the operator allows less; else None."""
     page: str | None = None
     """Where the run is shown; None: nowhere."""
 
@@ -117,8 +122,14 @@ def summarize(trajectory: Trajectory) -> Summary:
         plan=plan(trajectory),
         under=trajectory.configured,
         reproduced=reproduced(trajectory),
+        capped=_capped(trajectory),
         page=_page(started.job.id, trajectory.configured),
     )
+
+
+def _capped(trajectory: Trajectory) -> Decimal | None:
+    under, wanted = trajectory.configured, options(trajectory).usd
+    return wanted if under and wanted and wanted > under.usd else None
 
 
 def _page(run: JobId, under: Configured | None) -> str | None:
@@ -183,6 +194,8 @@ def did(action: Action) -> str:
             return f"plan: {done} of {len(items)} done"
         case Ask(question=question):
             return clip(f"ask: {question}")
+        case Propose(cause=cause):
+            return clip(f"propose: {cause}")
         case ReadSkill(name=name):
             return clip(f"read the skill {name}")
         case CallTool(name=name, arguments=arguments):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from bot.commands import find_command
+from bot.commands import find_command, thanks_alone
 from resolver.request import request
 
 
@@ -112,3 +112,30 @@ def test_no_text_takes_more_than_its_length(text: str) -> None:
     find_command(text + "@agent", "@agent")
     request(text)
     assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thanks @agent!",
+        "@agent thank you so much 🎉",
+        "Great work, @agent, thanks for the fix.",
+        "@agent: thx",
+    ],
+)
+def test_thanks_ask_for_nothing(text: str) -> None:
+    assert thanks_alone(text, "@agent")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@agent",
+        "@agent please",
+        "Thanks! @agent now mend sub() as well",
+        "@agent great",
+        "@agent thanks, retry",
+    ],
+)
+def test_more_than_thanks_asks_for_something(text: str) -> None:
+    assert not thanks_alone(text, "@agent")

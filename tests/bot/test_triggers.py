@@ -70,6 +70,7 @@ def test_the_label_asks_for_the_issue() -> None:
         requester=User(id=5, login="maintainer"),
         command="",
         installation=31,
+        label="fix-me",
     )
     assert re.fullmatch(r"acme-sample-py-7-[0-9a-f]{12}", job.id)
 

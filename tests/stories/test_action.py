@@ -37,3 +37,27 @@ async def test_an_event_that_asks_for_nothing_needs_no_model(scene: Scene) -> No
     code, out, _ = await scene.command("action", environment=event)
     assert (code, scene.comments) == (0, [])
     assert "asks for nothing" in out
+
+
+async def test_a_workflow_answers_commands_that_it_cannot_carry_out_without_a_model(scene: Scene) -> None:
+    scene.world.hook("http://127.0.0.1:9/nobody", "none")
+    del scene.environment["PATCHWRIGHT_MODEL"]
+    event = {"GITHUB_EVENT_NAME": "issue_comment", "GITHUB_EVENT_PATH": str(scene.data / "event.json")}
+    said = ("@agent stop", "maintainer"), ("@agent stop", "stranger"), ("@agent hlep", "maintainer")
+    for text, by in (*said, ("@agent help", "stranger")):
+        delivery = await scene.world.comment(scene.issue, text, by=by)
+        (scene.data / "event.json").write_text(json.dumps(written(delivery)))
+        code, out, error = await scene.command(
+            "action", environment=event | {"GITHUB_OUTPUT": str(scene.data / "output")}
+        )
+        assert code == 0, out + error
+    stopped, refused, slip, helped = scene.comments[1::2]
+    assert stopped == (
+        "I work in a workflow run here, and cannot stop it from this one. Cancel it in "
+        f"[the list of runs]({scene.world.server_url}/acme/calc/actions): "
+        "I then keep what was done so far on a branch.\n"
+    )
+    assert refused.startswith("I did not start on this: stranger may not write to this repository")
+    assert "`hlep` is no command of mine. Did you mean `help`?" in slip
+    assert helped.startswith("Here is what I understand")
+    assert (scene.data / "output").read_text().count("answered") == 4
