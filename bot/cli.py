@@ -134,7 +134,7 @@ def _gate(commands: Commands) -> None:
     command.add_argument(
         "--engine", metavar="PATH", default="/var/run/docker.sock", help="the engine's (default %(default)s)"
     )
-    command.add_argument("--group", type=int, metavar="GID", help="the group that may connect, by its number")
+    command.add_argument("--group", metavar="GROUP", help="the group that may connect, by name or number")
     command.add_argument(
         "--json", action="store_true", help="print an error that ends it as one JSON object too"
     )

@@ -259,8 +259,9 @@ async def gate(options: argparse.Namespace) -> int:
     from bot.signals import signals
 
     logging.getLogger("bot").setLevel(logging.INFO)
+    group = int(options.group) if (options.group or "").isdigit() else options.group
     with signals() as told:
-        async with Gate(Path(options.engine)).listening(_absolute(options.listen), options.group):
+        async with Gate(Path(options.engine)).listening(_absolute(options.listen), group):
             print(f"patchwright lets sandboxes through at {options.listen}", flush=True)
             return INTERRUPTED if await told == signal.SIGINT else 0
 

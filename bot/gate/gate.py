@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import socket
 from collections.abc import AsyncIterator
 from http import HTTPStatus
@@ -38,13 +39,13 @@ class Gate:
         self._visits: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
-    async def listening(self, place: Path, group: int | None = None) -> AsyncIterator[None]:
+    async def listening(self, place: Path, group: str | int | None = None) -> AsyncIterator[None]:
         """Answer at `place` inside the block; those in `group` may connect as well. Raises SettingsError."""
         if not self._engine.is_socket():
             raise SettingsError(f"{self._engine} is no socket: name that of the Docker engine (--engine)")
         try:
             server = await asyncio.start_unix_server(self._welcome, sock=_bound(place, group))
-        except OSError as exc:
+        except (OSError, LookupError) as exc:
             raise SettingsError(f"the gate cannot listen at {place}: {exc}") from exc
         try:
             async with server:
@@ -104,7 +105,7 @@ class Gate:
         return said if isinstance(said, dict) else {}
 
 
-def _bound(place: Path, group: int | None) -> socket.socket:
+def _bound(place: Path, group: str | int | None) -> socket.socket:
     """A socket at `place`, in place of one that a killed gate has left there."""
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
@@ -116,9 +117,9 @@ def _bound(place: Path, group: int | None) -> socket.socket:
         finally:
             os.umask(before)
         if group is not None:
-            os.chown(place, -1, group)
+            shutil.chown(place, group=group)
             place.chmod(0o660)
-    except OSError:
+    except (OSError, LookupError):
         made.close()
         raise
     return made

@@ -139,6 +139,12 @@ async def test_only_its_owner_and_the_group_that_was_named_may_connect(short_tmp
         assert (alone.stat().st_mode & 0o777, shared.stat().st_mode & 0o777) == (0o600, 0o660)
 
 
+async def test_a_group_that_is_not_there_is_named(short_tmp: Path) -> None:
+    with pytest.raises(SettingsError, match="the gate cannot listen at .*no such group: 'nobodys'"):
+        async with Gate(ENGINE).listening(short_tmp / "a.sock", "nobodys"):
+            pass
+
+
 async def test_a_gate_takes_the_place_of_one_that_was_killed(short_tmp: Path) -> None:
     place = short_tmp / "engine.sock"
     left = socket.socket(socket.AF_UNIX)
