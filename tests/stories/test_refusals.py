@@ -208,7 +208,7 @@ async def a_repository_that_is_not_listed(town: Town, name: str) -> Issue:
     return issue
 
 
-# --- what is no trigger -------------------------------------------------------------------------------------
+# --- all of them together -----------------------------------------------------------------------------------
 
 
 @dataclass

@@ -16,7 +16,8 @@ import httpx
 
 from demo.dialects import Dialect
 from demo.model import Endpoint, Fault, Turn
-from demo.world import App, Delivery, Issue, Pull, Repository, World
+from demo.world import App, Comment, Delivery, Installation, Issue, Pull, Repository, World
+from runtime.actions import RunShell
 from tests.stories.conftest import CODE, KEY, MENDED, TESTS, environment_of
 
 SECRET = "story-webhook-secret"
@@ -40,8 +41,13 @@ class Cast(Endpoint):
 
     async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
         text = str(dialect.read(request))
-        self._turns = tuple(next((turns for title, turns in self.scripts.items() if title in text), MENDED))
+        named = max((title for title in self.scripts if title in text), key=len, default="")
+        self._turns = tuple(self.scripts.get(named, MENDED))
         return await super()._complete(request, dialect)
+
+    def asked(self, title: str) -> int:
+        """How many requests were about this issue."""
+        return sum(title in str(request["messages"]) for request in self.requests)
 
 
 @dataclass
@@ -55,6 +61,9 @@ class Town:
     environment: dict[str, str]
     pages: str = ""
     """Where the server's own pages are."""
+    installed: dict[str, Installation] = field(default_factory=dict)
+    """By the name that `repository` was given."""
+    repositories: list[Repository] = field(default_factory=list)
     told: list[Delivery] = field(default_factory=list)
     """What is sent again by `again`."""
 
@@ -65,7 +74,8 @@ class Town:
         files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
         full = name if "/" in name else f"acme/{name}"
         made = self.world.repository(full, files or None, permissions=ROLES, private=private)
-        self.world.install(self.app, made)
+        self.installed[name] = self.world.install(self.app, made)
+        self.repositories.append(made)
         return made
 
     def issue(self, name: str, **how: Any) -> Issue:
@@ -74,6 +84,18 @@ class Town:
         return self.world.issue(
             self.repository(name, **how), title=title, body="It should add.", by="reporter"
         )
+
+    def held(self, name: str, turns: Sequence[Turn] = MENDED, *, after: int = 1) -> None:
+        """The work of that issue waits behind so many turns until `go_on`."""
+        wait = RunShell(command=f"until [ -e {self.data}/{name} ]; do sleep 0.1; done", timeout=590)
+        self.model.scripts[title_of(name)] = (*turns[:after], Turn("Wait.", wait), *turns[after:])
+
+    def go_on(self, name: str) -> None:
+        (self.data / name).touch()
+
+    async def at_work(self, name: str, requests: int = 2) -> None:
+        """Wait until the model was asked so often about that issue."""
+        await until(lambda: self.model.asked(title_of(name)) >= requests)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -142,11 +164,16 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.05)
 
 
+def title_of(name: str) -> str:
+    """Of the issue in the repository of this name."""
+    return f"add() of {name} subtracts"
+
+
 # --- what people see ----------------------------------------------------------------------------------------
 
 
 def conversation(thread: Issue) -> list[str]:
-    """All that was said and done in a thread, in its order; ours without what no two runs have in common."""
+    """All that was said and done in a thread, in its order; of ours the first paragraph, without what varies."""
     return [text for _, text in sorted(_happenings(thread))]
 
 
@@ -160,10 +187,22 @@ def _happenings(thread: Issue) -> Iterator[tuple[str, str]]:
         verb = "labels it" if did.event == "labeled" else "takes away"
         yield did.created, f"{did.actor.login} {verb} {did.label.name}"
     for comment in thread.comments:
-        seen = "".join(f" [{one.content}]" for one in comment.reactions)
-        yield comment.created, f"{comment.author.login}: {_shown(comment.body)}{seen}"
-    for review in thread.reviews if isinstance(thread, Pull) else ():
-        yield review.submitted, f"{review.author.login} reviews: {_shown(review.body)}"
+        yield comment.created, f"{comment.author.login}: {_begins(comment)}"
+    if isinstance(thread, Pull):
+        for review in thread.reviews:
+            if review.body:
+                yield review.submitted, f"{review.author.login} reviews: {_shown(review.body)}"
+        for inline in thread.review_threads:
+            for comment in inline.comments:
+                yield (
+                    comment.created,
+                    f"{comment.author.login} at {inline.path}:{inline.line}: {_begins(comment)}",
+                )
+
+
+def _begins(comment: Comment) -> str:
+    seen = "".join(f" [{one.content}]" for one in comment.reactions)
+    return _shown(comment.body).partition("\n\n")[0] + seen
 
 
 def _shown(body: str) -> str:

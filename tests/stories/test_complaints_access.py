@@ -1,0 +1,117 @@
+"""Complaint 8: log-in and token failures. What is said, where, and that it works when it was mended."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from demo.model import Fault
+from tests.stories.test_complaints import OPENED
+from tests.stories.town import Town, a_town, conversation, ours
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("access"),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def town() -> AsyncIterator[Town]:
+    async with a_town() as town, town.serving():
+        yield town
+
+
+def another_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+async def test_with_a_wrong_key_the_server_does_not_begin_and_says_which_setting_to_mend() -> None:
+    async with a_town() as town:
+        town.repository("calc")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bot.cli", "serve", "--port", "0",
+            env=town.environment | {"PATCHWRIGHT_PRIVATE_KEY": another_key(), "PATCHWRIGHT_MODEL_BASE_URL": "http://x"},
+            cwd=town.data, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, error = await process.communicate()
+    assert (process.returncode, out.decode()) == (2, "")
+    assert error.decode() == (
+        "patchwright: GET app: GitHub answered 401: A JSON web token could not be decoded. Check GITHUB_TOKEN, or "
+        "PATCHWRIGHT_APP_ID and its private key.\n"
+    )
+
+
+async def test_where_the_app_was_taken_away_its_operator_reads_it_and_a_retry_works_when_it_is_back(
+    town: Town,
+) -> None:
+    issue = town.issue("uninstalled")
+    there = town.installed["uninstalled"].repositories
+    there.remove(issue.repo)
+    await town.world.label(issue, "fix-me", by="maintainer")
+    await town.quiet()
+    assert conversation(issue) == ["maintainer labels it fix-me"]
+    assert "the app is not installed on acme/uninstalled: its owner must install it there" in town.log
+    there.append(issue.repo)
+    await town.world.comment(issue, "@agent retry", by="maintainer")
+    await town.quiet()
+    assert conversation(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
+
+
+async def test_a_key_that_was_revoked_is_said_to_the_operator_and_a_retry_works_with_a_good_one(
+    town: Town,
+) -> None:
+    issue, good = town.issue("revoked"), town.app.public_key_pem
+    town.app.public_key_pem = town.world.app("other").public_key_pem
+    await town.world.label(issue, "fix-me", by="maintainer")
+    await town.quiet()
+    assert conversation(issue) == ["maintainer labels it fix-me"]
+    assert "GitHub answered 401: A JSON web token could not be decoded" in town.log
+    town.app.public_key_pem = good
+    await town.world.comment(issue, "@agent retry", by="maintainer")
+    await town.quiet()
+    assert conversation(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
+
+
+async def test_tokens_that_expire_in_mid_run_are_renewed_without_a_word(town: Town) -> None:
+    issue = town.issue("expired")
+    town.held("expired")
+    await town.world.label(issue, "fix-me", by="maintainer")
+    await town.at_work("expired")
+    town.world.expire_tokens()
+    town.go_on("expired")
+    await town.quiet()
+    assert conversation(issue) == ["maintainer labels it fix-me", OPENED.format(2)]
+
+
+async def test_a_models_key_that_is_refused_in_mid_run_is_told_and_resume_goes_on_with_the_work(
+    town: Town,
+) -> None:
+    issue = town.issue("unpaid")
+    town.held("unpaid")
+    await town.world.label(issue, "fix-me", by="maintainer")
+    await town.at_work("unpaid")
+    refused = {"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}}
+    town.model.fail(Fault(status=401, body=json.dumps(refused)))
+    town.go_on("unpaid")
+    await town.quiet()
+    (said,) = ours(issue)
+    why, kept, how, *_ = said.split("\n\n")
+    assert why.startswith(
+        "I had to stop before I could finish: The provider of openai/scripted refuses the key (401): check "
+        "PATCHWRIGHT\\_MODEL\\_API\\_KEY, or the provider's own variable."  # so that Markdown shows it
+    )
+    assert kept.startswith(
+        "What was changed until then, 1 file, is on the branch `patchwright/issue-1-after-2-steps`."
+    )
+    assert how.startswith("**To go on** where it stopped, comment `@agent resume`.")
+    await town.world.comment(issue, "@agent resume", by="maintainer")
+    await town.quiet()
+    assert conversation(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
