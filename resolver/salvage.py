@@ -46,6 +46,8 @@ async def salvage(job: Job, why: str, kit: Kit, forge: Forge, *, lasting: bool =
     ForgeError when the thread cannot be told.
     """
     run, trajectory = await asyncio.to_thread(_work, job, kit)
+    if trajectory.settled is not None:
+        return  # stopped in the moment in which it ended: what it came to is said already
     if trajectory.started is None:
         await tell(job, forge, prose.failed(why, run))
         return
