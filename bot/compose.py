@@ -314,6 +314,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
             pulls=OurPulls(github.rest, github, ledger, settings.branch_prefix),
             grants=grants,
             speaker=Prompt(github),
+            eyes=github,
             sole=sole,
         )
         sweeping.cancel()

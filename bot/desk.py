@@ -6,12 +6,13 @@ from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from bot.ci.watch import CiWatch
 from bot.jobs import Answered, Queue
 from bot.lifecycle import Lifecycle, Talker
 from bot.queued import HoldsHere, Waiting
 from bot.pressed import Pressed
 from bot.triggers import Triggers, Wish, names_of, wish_for
-from bot.webhook import Closed, Delivery, Reach, Unlabelled
+from bot.webhook import Checked, Closed, Delivery, Reach, Unlabelled
 from bot.words import helped, queued, stopped
 from resolver import planning_prose, prose
 from resolver.domain import Job, JobId, Refused, Repo, User
@@ -53,16 +54,19 @@ class Desk:
         speaker: Speaker,
         lifecycle: Lifecycle | None = None,
         waiting: Waiting | None = None,
+        checks: CiWatch | None = None,
     ) -> None:
         """`lifecycle`: where runs end whose thread or label goes away; None: one that knows queue and speaker alone.
 
-        `waiting`: says that a job waits; None: as where all work is done in this process.
+        `waiting`: says that a job waits; None: as where all work is done in this process. `checks`:
+        finds those that fail on our pull requests; None: nobody does.
         """
         self.rules = rules
         self._queue = queue
         self._speaker = speaker
         self._lifecycle = lifecycle or Lifecycle(queue, rules.label, speaker)
         self._waiting = waiting or Waiting(queue, HoldsHere(), speaker, rules.mention)
+        self.checks = checks
         self._noticing: set[asyncio.Task[None]] = set()
 
     async def take(self, told: Delivery, ours: Mapping[str, str] | None = None) -> JobId | None:
@@ -74,6 +78,8 @@ class Desk:
         if isinstance(told, Unlabelled | Closed | Reach):
             await self._lifecycle.take(told)
             return None
+        if isinstance(told, Checked):
+            return await self.checks.take(told) if self.checks else None
         if (wish := wish_for(told, self.rules)) is None:
             return None
         for name in names_of(told, wish.job):

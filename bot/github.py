@@ -43,6 +43,7 @@ from resolver.forge import MAX_BODY, Meanwhile, Permission, Published, RepoFacts
 
 T = TypeVar("T")
 
+MOST_PULLS = 300  # open ones of a repository that are looked at for ours
 MAX_TITLE = 256  # characters; GitHub answers 422 to a longer one
 # Whose comments an Actions run writes: its token may not ask who it is.
 ACTIONS_BOT = "github-actions[bot]"
@@ -156,6 +157,18 @@ class GitHubForge:
         return (
             None if pull is None else as_pull_request(pull, trusted=is_by(pull, await self._ourselves(repo)))
         )
+
+    async def our_pulls(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
+        """The open pull requests that we have opened from branches with this prefix, among the newest ones there."""
+        us = await self._ourselves(repo)
+        query = {"state": "open", "sort": "created", "direction": "desc"}
+        found: list[PullAnswer] = []
+        async for page in self._rest.pages(list[PullAnswer], repo, *path_of(repo), "pulls", **query):
+            found += page
+            if len(found) >= MOST_PULLS:
+                break
+        ours = (one for one in found if one.same_repository and one.head.ref.startswith(prefix))
+        return tuple(as_pull_request(one, trusted=True) for one in ours if is_by(one, us))
 
     async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
         return await self._findings.of(repo, commit)

@@ -71,6 +71,29 @@ class InRepository(Part):
     installation: Installation | None = None
 
 
+class Suite(Part):
+    head_branch: str | None
+    """None: of a fork, or of no branch."""
+    head_sha: str
+
+
+class SuiteEnded(InRepository):
+    check_suite: Suite
+
+
+class Run(Part):
+    head_sha: str
+    check_suite: Suite
+
+
+class RunEnded(InRepository):
+    check_run: Run
+
+
+class WorkflowEnded(InRepository):
+    workflow_run: Suite
+
+
 class OnIssue(InRepository):
     issue: Thread
 

@@ -134,6 +134,8 @@ class Reconcile:
                 return
             try:
                 await self._look_at(place, seen.get(str(place.repo)))
+                if self._desk.checks is not None:
+                    await self._desk.checks.look_over(place.repo, place.id, place.installation)
             except ForgeError as exc:
                 if exc.retryable:
                     raise

@@ -7,6 +7,7 @@ from typing import NamedTuple, assert_never
 
 from bot.commands import find_command, thanks_alone
 from bot.webhook import (
+    Checked,
     Closed,
     CommentMade,
     Delivery,
@@ -17,7 +18,7 @@ from bot.webhook import (
     ReviewSaid,
     Unlabelled,
 )
-from resolver.domain import Job, JobId, User
+from resolver.domain import Job, JobId, Repo, User
 from resolver.request import Request, request
 from runtime.frozen import Frozen
 
@@ -50,7 +51,7 @@ class Wish(NamedTuple):
 def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
     """What this delivery asks of us, if anything. Whether its sender may ask is for the forge to say, later."""
     match delivery:
-        case Ping() | Ignored() | Unlabelled() | Closed() | Reach():
+        case Ping() | Ignored() | Unlabelled() | Closed() | Reach() | Checked():
             return None
         case Labelled():
             if delivery.sender.bot or delivery.label != rules.label:
@@ -135,7 +136,12 @@ def names_of(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
 
 def identity(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str) -> JobId:
     """The trigger's name: the same for every delivery of it, safe as a directory's name, and readable."""
-    parts = "\0".join((str(delivery.repo_id), str(delivery.number), *trigger))
+    return job_name(delivery.repo, delivery.repo_id, delivery.number, *trigger)
+
+
+def job_name(repo: Repo, repo_id: int, number: int, *trigger: str) -> JobId:
+    """Of what happened in this thread."""
+    parts = "\0".join((str(repo_id), str(number), *trigger))
     digest = hashlib.sha256(parts.encode()).hexdigest()[:12]
-    readable = re.sub(r"[^a-z0-9]+", "-", str(delivery.repo).lower()).strip("-")[:60]
-    return JobId(f"{readable}-{delivery.number}-{digest}")
+    readable = re.sub(r"[^a-z0-9]+", "-", str(repo).lower()).strip("-")[:60]
+    return JobId(f"{readable}-{number}-{digest}")

@@ -15,6 +15,7 @@ EVENTS = frozenset(
     {
         *("issues", "pull_request", "issue_comment", "pull_request_review", "pull_request_review_comment"),
         *("installation", "installation_repositories"),
+        *("check_run", "check_suite", "workflow_run"),
     }
 )
 """What may ask something of us, or change what we may do; all else is answered and forgotten."""
@@ -114,6 +115,17 @@ class Reach(Frozen):
     """Where its owner changes that; empty: not told."""
 
 
+class Checked(Frozen):
+    """A program has come to an end with a commit; how is for the forge to say."""
+
+    kind: Literal["checked"] = "checked"
+    repo: Repo
+    repo_id: int
+    branch: str
+    commit: str
+    installation: int | None
+
+
 class CommentMade(Frozen):
     """A comment was made on an issue or a pull request."""
 
@@ -154,7 +166,7 @@ class ReviewSaid(Frozen):
 _Label = TypeVar("_Label", Labelled, Unlabelled)
 
 Delivery = Annotated[
-    Ping | Ignored | Labelled | Unlabelled | Closed | Reach | CommentMade | ReviewSaid,
+    Ping | Ignored | Labelled | Unlabelled | Closed | Reach | Checked | CommentMade | ReviewSaid,
     Field(discriminator="kind"),
 ]
 
@@ -208,6 +220,15 @@ def read(event: str, body: bytes) -> Delivery:
             inline = _parse(payloads.InlineCreated, body)
             one = inline.comment
             return _reviewed(inline, one.pull_request_review_id, one.id, one.body, one.created_at)
+        case "check_suite", "completed":
+            suite_ended = _parse(payloads.SuiteEnded, body)
+            return _checked(event, suite_ended, suite_ended.check_suite)
+        case "check_run", "completed":
+            run_ended = _parse(payloads.RunEnded, body)
+            return _checked(event, run_ended, run_ended.check_run.check_suite)
+        case "workflow_run", "completed":
+            workflow_ended = _parse(payloads.WorkflowEnded, body)
+            return _checked(event, workflow_ended, workflow_ended.workflow_run)
         case "installation", _:
             return _reach(_parse(payloads.InstallationChanged, body), action)
         case "installation_repositories", "added" | "removed":
@@ -234,6 +255,18 @@ def _label(
         label=said.label.name,
         at=thread.updated_at,
         sender=_sender(said),
+        installation=_installation(said),
+    )
+
+
+def _checked(event: str, said: payloads.InRepository, suite: payloads.Suite) -> Checked | Ignored:
+    if not suite.head_branch:
+        return Ignored(event=event, action="completed")
+    return Checked(
+        repo=_repo(said),
+        repo_id=said.repository.id,
+        branch=suite.head_branch,
+        commit=suite.head_sha,
         installation=_installation(said),
     )
 

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from bot.ci.watch import CiWatch, Eyes
 from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
 from bot.intake import Intake
@@ -55,15 +56,16 @@ async def work(
     speaker: Speaker | None = None,
     pulls: Pulls | None = None,
     grants: Grants | None = None,
+    eyes: Eyes | None = None,
     sole: bool = False,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Take what is asked for from Redis and do it, until SIGTERM or SIGINT; which it was.
 
     `ended` hears what a job came to, and may hear it again. `watch` runs beside, and finds what no delivery told.
-    `speaker` answers commands; None: nobody does. `pulls` and `grants`: see bot/lifecycle.py. `sole`: nobody else
-    works on this Redis. What runs at the end goes back into the queue, and on elsewhere or at the next start. Raises
-    SettingsError.
+    `speaker` answers commands; None: nobody does. `pulls` and `grants`: see bot/lifecycle.py. `eyes`: see
+    bot/ci/watch.py; None: nobody looks at checks. `sole`: nobody else works on this Redis. What runs at the end goes
+    back into the queue, and on elsewhere or at the next start. Raises SettingsError.
     """
     url = check(settings)
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
@@ -72,7 +74,8 @@ async def work(
     lifecycle = Lifecycle(queue, rules.label, speaker or Mute(), pulls, grants)
     holds = SharedHolds(url)
     waiting = Waiting(queue, holds, speaker or Mute(), rules.mention)
-    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute(), lifecycle, waiting)
+    checks = CiWatch(queue, eyes, settings.branch_prefix) if eyes and settings.ci_repairs else None
+    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute(), lifecycle, waiting, checks)
     with signals() as told:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(
