@@ -1,0 +1,80 @@
+"""`patchwright serve` hears that checks of its pull request fail, repairs them so many times, and then says so."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from demo.model import Turn
+from demo.world import Pull
+from runtime.actions import ReplaceText
+from tests.stories.conftest import CODE, DONE, Scene
+from tests.stories.ours import LOG, answers, message, opened
+from tests.stories.reviews import MUL, WIP
+
+pytestmark = [pytest.mark.slow, pytest.mark.redis]
+
+SECRET = "story-webhook-secret"
+NEG = ReplaceText(path="calc.py", old="def neg(a):\n    return a\n", new="def neg(a):\n    return -a\n")
+
+
+@pytest.fixture
+def scene(a_scene: Callable[..., Scene]) -> Scene:
+    """acme/calc without a test: nothing is run to prove anything."""
+    scene = a_scene({"calc.py": CODE})
+    scene.world.ci.grant("patchwright")
+    scene.environment["PATCHWRIGHT_CI_REPAIRS"] = "1"
+    return scene
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(90):
+        while not holds():
+            await asyncio.sleep(0.1)
+
+
+async def fails(scene: Scene, pull: Pull, *names: str) -> None:
+    """These checks of its head fail, and webhooks tell of each in three ways, each twice."""
+    checks = [scene.world.ci.check(scene.repo, pull.head.sha, name, log=LOG) for name in names]
+    for one in checks:
+        for event in ("check_run", "workflow_run", "check_suite"):
+            await scene.world.redeliver(await scene.world.ci.tell(pull, one, event))
+
+
+async def test_a_failing_head_is_repaired_once_and_then_said(scene: Scene) -> None:
+    pull = opened(scene, {"calc.py": WIP})
+    first = pull.head.sha
+    await scene.will(Turn("Mend.", MUL, NEG), *[Turn("Done.", DONE)] * 2)
+    async with scene.serving() as served:
+        scene.world.hook(served.webhook, SECRET)
+        await fails(scene, pull, "test (3.11)", "test (3.12)")
+        await until(lambda: pull.head.sha != first and answers(pull)[0].startswith("Checks failed on"))
+        second = pull.head.sha
+        assert f"\nRepairs-checks-of: {first}\n" in message(scene, pull)
+        await fails(scene, pull, "test (3.12)")
+        await until(lambda: len(answers(pull)) == 2)
+        await asyncio.sleep(1)
+    assert pull.head.sha == second
+    assert answers(pull)[1] == (
+        f"This check still fails on {second[:12]}, after 1 repair of mine: `test (3.12)`. I stop here. Mention me with "
+        "what to try next, or push to the branch yourself."
+    )
+    assert len(answers(pull)) == 2
+    assert len([run for run in scene.runs if run.startswith("acme-calc")]) == 2
+
+
+async def test_a_server_that_polls_finds_them_by_looking(scene: Scene) -> None:
+    pull = opened(scene, {"calc.py": WIP})
+    first = pull.head.sha
+    scene.world.ci.check(scene.repo, first, "test", log=LOG)
+    await scene.will(Turn("Mend.", MUL, NEG), *[Turn("Done.", DONE)] * 2)
+    process = await scene.cli(
+        "serve", "--poll", "--port", "0", environment={"PATCHWRIGHT_WEBHOOK_SECRET": ""}
+    )
+    try:
+        await until(lambda: pull.head.sha != first)
+        assert f"\nRepairs-checks-of: {first}\n" in message(scene, pull)
+    finally:
+        process.terminate()
+        await process.communicate()
+    assert scene.world.deliveries == ()
