@@ -1,0 +1,186 @@
+"""Who may see a run, and who may press its buttons."""
+
+import re
+
+import httpx
+import pytest
+
+from bot.pressed import EVENT, Pressed
+from bot.redis.inbox import Letter
+from resolver.domain import Repo, User
+from tests.page.conftest import Room
+from tests.resolver.seen_runs import started, whole_run
+
+pytestmark = pytest.mark.redis
+
+RUN, SECRET_RUN = "acme-calc-1-x", "umbrella-vault-3-x"
+
+
+async def letters(room: Room) -> list[Letter]:
+    if not await room.inbox.size():
+        return []
+    return [one for one in await room.inbox.take("a-test") if one.event == EVENT]
+
+
+def csrf_of(page: str) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
+    assert found is not None
+    return found[1]
+
+
+async def pressed(
+    browser: httpx.AsyncClient, verb: str, run: str = RUN, csrf: str | None = None
+) -> httpx.Response:
+    csrf = csrf_of((await browser.get("/")).text) if csrf is None else csrf
+    return await browser.post(f"/runs/{run}/{verb}", data={"csrf": csrf})
+
+
+@pytest.fixture
+async def vault(room: Room) -> Room:
+    """Beside acme/calc a private repository that only its owner reads, with a run."""
+    other = room.world.repository("umbrella/vault", {"a": "1"}, permissions={"owner": "admin"}, private=True)
+    room.world.install(room.login.app, other)
+    await room.ran(SECRET_RUN, *whole_run(), repo="umbrella/vault", number=3)
+    await room.ran(RUN, *whole_run())
+    return room
+
+
+async def test_a_run_is_shown_to_those_who_may_read_its_repository(vault: Room) -> None:
+    seen = {}
+    for person in ("maintainer", "reader", "owner", "stranger"):
+        browser = await vault.person(person)
+        for run in (RUN, SECRET_RUN):
+            seen[person, run] = (await browser.get(f"/runs/{run}")).status_code
+        listed = (await browser.get("/")).text
+        assert (RUN in listed, SECRET_RUN in listed) == tuple(
+            seen[person, run] == 200 for run in (RUN, SECRET_RUN)
+        )
+        assert ("umbrella" in listed) == (person == "owner")
+    assert [who for who, status in seen.items() if status == 200] == [
+        ("maintainer", RUN),
+        ("reader", RUN),
+        ("owner", SECRET_RUN),
+    ]
+    assert {status for status in seen.values() if status != 200} == {404}
+
+
+async def test_a_run_that_one_may_not_see_is_answered_as_one_that_does_not_exist(vault: Room) -> None:
+    browser = await vault.person("stranger")
+    for path in ("", "/events"):
+        hidden = await browser.get(f"/runs/{SECRET_RUN}{path}")
+        unknown = await browser.get(f"/runs/umbrella-vault-3-nothing{path}")
+        assert hidden.status_code == unknown.status_code == 404
+        assert hidden.text == unknown.text
+        assert dict(hidden.headers) | {"date": ""} == dict(unknown.headers) | {"date": ""}
+    csrf = csrf_of((await browser.get("/")).text)
+    hidden = await pressed(browser, "stop", SECRET_RUN, csrf)
+    assert (hidden.status_code, hidden.text) == (404, unknown.text)
+
+
+async def test_a_public_repositorys_run_takes_a_log_in_too(room: Room) -> None:
+    room.repo.private = False
+    await room.ran(RUN, *whole_run())
+    nobody = room.browser()
+    assert (await nobody.get(f"/runs/{RUN}")).headers["location"].startswith("/login")
+    assert (
+        await nobody.get(f"/runs/{RUN}/events", headers={"accept": "text/event-stream"})
+    ).status_code == 401
+    somebody = await room.person("stranger")
+    assert (await somebody.get(f"/runs/{RUN}")).status_code == 200
+
+
+async def test_who_may_write_has_a_button_that_takes_the_road_of_a_comment(room: Room) -> None:
+    async with room.running(RUN, number=5) as worker:
+        await worker.write(started())
+        browser = await room.person("maintainer")
+        page = (await browser.get(f"/runs/{RUN}")).text
+        assert ("Stop this run" in page, "Try again" in page) == (True, False)
+        answer = await pressed(browser, "stop")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{RUN}?told=stop")
+        assert "It is asked to stop." in (await browser.get(answer.headers["location"])).text
+    (letter,) = await letters(room)
+    found = Pressed.model_validate_json(letter.body)
+    maintainer = room.world.user("maintainer")
+    assert (found.verb, found.repo, found.number) == ("stop", Repo(owner="acme", name="calc"), 5)
+    assert found.by == User(id=maintainer.id, login="maintainer")
+
+
+async def test_an_ended_run_can_be_tried_again_by_the_operator_for_whom_nobody_is_asked(room: Room) -> None:
+    await room.ran(RUN, *whole_run())
+    browser = await room.operator()
+    page = (await browser.get(f"/runs/{RUN}")).text
+    assert ("Stop this run" in page, "Try again" in page) == (False, True)
+    answer = await pressed(browser, "retry")
+    assert answer.headers["location"] == f"/runs/{RUN}?told=retry"
+    (letter,) = await letters(room)
+    found = Pressed.model_validate_json(letter.body)
+    assert (found.verb, found.by) == ("retry", None)
+    wish = found.wish()
+    assert (wish.asked.verb, wish.job.requester, wish.job.command) == ("retry", None, "retry")
+
+
+async def test_who_may_only_read_has_no_button_and_is_refused_without_one(room: Room) -> None:
+    await room.ran(RUN, *whole_run())
+    browser = await room.person("reader")
+    page = (await browser.get(f"/runs/{RUN}")).text
+    assert ("Stop this run" in page, "Try again" in page) == (False, False)
+    for verb in ("stop", "retry"):
+        answer = await pressed(browser, verb)
+        assert (answer.status_code, "You may only read here" in answer.text) == (403, True)
+    assert await letters(room) == []
+
+
+async def test_who_has_just_lost_the_right_to_write_is_refused_though_the_page_had_the_button(
+    room: Room,
+) -> None:
+    await room.ran(RUN, *whole_run())
+    browser = await room.person("maintainer")
+    assert "Try again" in (await browser.get(f"/runs/{RUN}")).text
+    room.world.permit(room.repo, "maintainer", "read")
+    assert (await pressed(browser, "retry")).status_code == 403
+    assert await letters(room) == []
+
+
+async def test_a_forged_press_is_refused_and_reaches_nobody(room: Room) -> None:
+    await room.ran(RUN, *whole_run())
+    browser, other = await room.person("maintainer"), await room.operator()
+    theirs, mine = [csrf_of((await one.get("/")).text) for one in (other, browser)]
+    for forged in ("", "x", theirs, mine[:-1], mine.upper()):
+        answer = await pressed(browser, "stop", csrf=forged)
+        assert (answer.status_code, "Not from this page" in answer.text) == (403, True)
+    for headers in ({"origin": "https://evil.test"}, {"sec-fetch-site": "same-site"}, {"origin": "null"}):
+        answer = await browser.post(f"/runs/{RUN}/stop", data={"csrf": mine}, headers=headers)
+        assert answer.status_code == 403
+    assert (await browser.get(f"/runs/{RUN}/stop")).status_code == 405
+    assert (await pressed(browser, "delete")).status_code == 404
+    assert await letters(room) == []
+    assert (await pressed(browser, "stop", csrf=mine)).status_code == 303  # the positive control
+
+
+async def test_a_delivery_from_outside_is_no_button(room: Room) -> None:
+    from tests.bot.deliveries import signed
+
+    headers, body = signed(EVENT, b"{}", secret="story-webhook-secret")
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.post(f"{room.url}/webhook", headers=headers, content=body)
+    assert answer.json()["status"] == "ignored"
+    assert await letters(room) == []
+
+
+async def test_when_github_does_not_answer_nobody_is_believed(room: Room) -> None:
+    browser = await room.person("reader")
+    await room.ran(RUN, *whole_run())
+    room.world.refuse_next("GET", "/repos/acme/calc", status=500, times=2)
+    for path in ("/", f"/runs/{RUN}"):
+        answer = await browser.get(path)
+        assert (answer.status_code, "GitHub does not answer" in answer.text) == (502, True)
+    assert (await browser.get(f"/runs/{RUN}")).status_code == 200
+
+
+async def test_github_is_asked_once_for_many_views(room: Room) -> None:
+    await room.ran(RUN, *whole_run())
+    browser = await room.person("reader")
+    for _ in range(5):
+        assert (await browser.get(f"/runs/{RUN}")).status_code == 200
+    room.world.refuse_next("GET", "/repos/acme/calc", status=500)
+    assert (await browser.get("/")).status_code == 200

@@ -1,0 +1,176 @@
+"""Logging in: by GitHub, with the operator's token, and everything that looks like it."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+
+from bot.page.web import inside
+from bot.redis.client import redis_client
+from bot.redis.sessions import Person, Sessions
+from tests.page.conftest import OPERATOR, Room
+
+pytestmark = pytest.mark.redis
+
+RUN = "/runs/acme-calc-1-x"
+
+
+async def begun(room: Room, browser: httpx.AsyncClient, **query: str) -> str:
+    """The address to which GitHub sends the browser back."""
+    room.world.sit_down("maintainer")
+    there = await browser.get("/login/github", params=query)
+    assert there.status_code == 303
+    async with httpx.AsyncClient(trust_env=False) as at_github:
+        back = await at_github.post(there.headers["location"])
+    return str(back.headers["location"])
+
+
+async def test_github_says_who_somebody_is_and_they_come_back_to_where_they_wanted(room: Room) -> None:
+    browser = room.browser()
+    asked = await browser.get(f"{RUN}?told=stop")
+    assert (asked.status_code, asked.headers["location"]) == (
+        303,
+        "/login?back_to=%2Fruns%2Facme-calc-1-x%3Ftold%3Dstop",
+    )
+    page = await browser.get(asked.headers["location"])
+    assert 'href="/login/github?back_to=%2Fruns%2Facme-calc-1-x%3Ftold%3Dstop"' in page.text
+    answer = await browser.get(await begun(room, browser, back_to=f"{RUN}?told=stop"))
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{RUN}?told=stop")
+    (cookie,) = [c for c in answer.headers.get_list("set-cookie") if c.startswith("patchwright-session=")]
+    assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(cookie.split("; "))
+    assert '<span class="who">maintainer</span>' in (await browser.get("/")).text
+
+
+async def test_a_state_is_good_once_and_in_the_browser_that_began(room: Room) -> None:
+    browser, other = room.browser(), room.browser()
+    back = await begun(room, browser)
+    stolen = await other.get(back)  # somebody sends a victim the address that is meant for them
+    assert (stolen.status_code, "Begin again" in stolen.text) == (400, True)
+    late = await browser.get(back)
+    assert (late.status_code, "Begin again" in late.text) == (400, True)
+    good = await begun(room, browser)
+    assert (await browser.get(good)).status_code == 303
+    assert (await browser.get(good)).status_code == 400
+    assert (await other.get("/login/callback")).status_code == 400
+
+
+async def test_a_code_that_github_does_not_take_logs_nobody_in(room: Room) -> None:
+    browser = room.browser()
+    back = urlsplit(await begun(room, browser))
+    state = parse_qs(back.query)["state"][0]
+    answer = await browser.get("/login/callback", params={"code": "made-up", "state": state})
+    assert (answer.status_code, "Begin again" in answer.text) == (400, True)
+    assert (await browser.get("/")).status_code == 303
+
+
+async def test_when_github_is_down_nobody_is_logged_in_and_that_is_said(room: Room) -> None:
+    browser = room.browser()
+    back = await begun(room, browser)
+    room.world.refuse_next("POST", "/login/oauth/access_token", status=503)
+    answer = await browser.get(back)
+    assert (answer.status_code, "GitHub does not answer" in answer.text) == (502, True)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["//evil.test/", "https://evil.test/", "/\\evil.test", "\\\\evil.test", "javascript:alert(1)", "/\r\nx: y",
+     "/ä", "", "/" + "a" * 400, "/%0d%0aset-cookie:x=y\n"],
+)  # fmt: skip
+def test_nobody_is_led_elsewhere(path: str) -> None:
+    assert inside(path) == "/"
+
+
+async def test_after_logging_in_nobody_is_led_elsewhere(room: Room) -> None:
+    assert inside("/runs/a?told=stop") == "/runs/a?told=stop"
+    browser = room.browser()
+    entered = await browser.post("/login", data={"token": OPERATOR, "back_to": "//evil.test/"})
+    assert (entered.status_code, entered.headers["location"]) == (303, "/")
+    back = await browser.get(await begun(room, browser, back_to="https://evil.test/"))
+    assert back.headers["location"] == "/"
+
+
+async def test_a_wrong_token_opens_nothing(room: Room) -> None:
+    browser = room.browser()
+    for token in ("", "wrong", OPERATOR[:-1], OPERATOR + "x"):
+        answer = await browser.post("/login", data={"token": token})
+        assert (answer.status_code, "That is not the operator" in answer.text) == (401, True)
+    assert (await browser.get("/")).status_code == 303
+
+
+async def test_another_sites_form_logs_nobody_in_or_out(room: Room) -> None:
+    browser = room.browser()
+    for headers in ({"origin": "https://evil.test"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+        answer = await browser.post("/login", data={"token": OPERATOR}, headers=headers)
+        assert (answer.status_code, "Not from this page" in answer.text) == (403, True)
+    operator = await room.operator()
+    assert (await operator.post("/logout", data={"csrf": "guessed"})).status_code == 403
+    assert (await operator.get("/")).status_code == 200
+
+
+async def test_logging_out_ends_it_whatever_the_browser_keeps(room: Room) -> None:
+    browser = await room.person("maintainer")
+    cookie = browser.cookies["patchwright-session"]
+    sessions = Sessions(room.redis)
+    session = await sessions.find(cookie)
+    await sessions.close()
+    assert session is not None
+    answer = await browser.post("/logout", data={"csrf": session.csrf})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    kept = room.browser()
+    kept.cookies.set("patchwright-session", cookie)
+    assert (await kept.get("/")).status_code == 303
+
+
+async def test_an_expired_log_in_is_asked_again_and_a_button_says_so(room: Room) -> None:
+    sessions = Sessions(room.redis, seconds=0.05)
+    browser = room.browser()
+    browser.cookies.set("patchwright-session", await sessions.open(Person(login="operator", id=None)))
+    await sessions.close()
+    async with httpx.AsyncClient(trust_env=False) as wait:  # until Redis has let it go
+        while (await browser.get("/")).status_code == 200:
+            await wait.get(f"{room.url}/healthz")
+    assert (await browser.get("/")).headers["location"] == "/login?back_to=%2F"
+    pressed = await browser.post(f"{RUN}/stop", data={"csrf": "x"})
+    assert (pressed.status_code, "Your log-in has ended" in pressed.text) == (401, True)
+    watched = await browser.get(f"{RUN}/events", headers={"accept": "text/event-stream"})
+    assert watched.status_code == 401
+
+
+async def test_a_session_is_a_new_one_with_each_log_in(room: Room) -> None:
+    browser = room.browser()
+    browser.cookies.set("patchwright-session", "chosen-by-somebody-else")
+    entered = await browser.post("/login", data={"token": OPERATOR})
+    assert "patchwright-session=chosen" not in str(entered.headers.get_list("set-cookie"))
+    stranger = room.browser()
+    stranger.cookies.set("patchwright-session", "chosen-by-somebody-else")
+    assert (await stranger.get("/")).status_code == 303
+
+
+async def test_redis_holds_nothing_with_which_to_be_somebody(room: Room) -> None:
+    browser = await room.person("maintainer")
+    await browser.get("/login/github")  # and one that is under way
+    cookie = browser.cookies["patchwright-session"]
+    (token,) = [value for value in room.world.tokens if value.startswith("ghu_")]
+    redis = redis_client(room.redis)
+    stored = b""
+    async for key in redis.scan_iter("patchwright:*"):
+        stored += key + (await redis.dump(key) or b"")
+    await redis.aclose(close_connection_pool=True)
+    assert b"maintainer" in stored  # the positive control: this is where sessions are
+    for value in (cookie, token, browser.cookies["patchwright-login"]):
+        assert value.encode() not in stored
+
+
+async def test_a_browser_of_another_person_sees_nothing_of_the_first(room: Room) -> None:
+    first, second = await room.person("maintainer"), await room.person("reader")
+    assert '<span class="who">maintainer</span>' in (await first.get("/")).text
+    assert '<span class="who">reader</span>' in (await second.get("/")).text
+
+
+async def test_a_token_that_github_took_back_is_a_log_in_that_ended(room: Room) -> None:
+    browser = await room.person("maintainer")
+    await room.ran("acme-calc-1-x")  # nothing of its repository is known of them yet
+    room.world.expire_tokens()
+    answer = await browser.get(RUN)
+    assert (answer.status_code, "Log in first" in answer.text) == (401, True)
+    assert (await browser.get("/")).status_code == 303
