@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
-LONG = ("deliveries",)
+LONG = ("deliveries", "reaction")
 NOT_MEASURES = ("__init__", "__main__", "endpoint", "measure")
 
 

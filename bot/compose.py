@@ -176,6 +176,7 @@ async def forge(
 ) -> AsyncIterator["GitHubForge"]:
     """GitHub, by App or by token; `line`: of the writes. Raises SettingsError when neither is there."""
     from bot.github import GitHubForge
+    from bot.rest import Pace
 
     async with GitHubForge(
         _access(settings),
@@ -183,7 +184,7 @@ async def forge(
         graphql_url=settings.github_graphql_url,
         server_url=settings.github_server_url,
         ca_bundle=settings.ca_bundle,
-        pace=pace,
+        pace=pace or Pace(between_writes=settings.between_writes),
         line=line,
     ) as made:
         yield made

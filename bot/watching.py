@@ -36,7 +36,8 @@ async def watching(
                 "PATCHWRIGHT_REPOSITORIES is not set: with a token, name the repositories to look at, as owner/name."
             )
         log.info("no repositories to look at: what a delivery does not tell is lost")
-    rest = Rest(access, settings.github_api_url, settings.ca_bundle, pace or Pace(), line)
+    pace = pace or Pace(between_writes=settings.between_writes)
+    rest = Rest(access, settings.github_api_url, settings.ca_bundle, pace, line)
     lookout = Lookout(check(settings))
     rhythm = rhythm or (POLLING if settings.poll else Rhythm())
 

@@ -59,6 +59,10 @@ class ServerSettings(Frozen):
     configuration: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
     """What these settings are called where figures of several are told apart: two workers of one Redis may differ."""
 
+    between_writes: float = Field(default=1.0, ge=0, le=60)
+    """Seconds between two writes to GitHub of an installation or token, all workers together. 0: only where GitHub
+    is a server of your own that sets no limits."""
+
     def page_of(self, run: str) -> str | None:
         """Where people look at this run; None: nowhere."""
         own = f"{self.public_url}/runs/{quote(run, safe='')}" if self.public_url else None
