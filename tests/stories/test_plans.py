@@ -4,15 +4,14 @@ from datetime import timedelta
 
 import pytest
 
-from bot.triggers import Triggers, job_for
-from bot.webhook import read
 from demo.model import Turn
 from resolver.actions import Ask, Propose, Report
-from resolver.domain import Asked, Commented, Delivered, Job, Refused
+from resolver.domain import Asked, Commented, Delivered, Refused
 from resolver.events import Checkpointed, Judged, Told
 from runtime.actions import RunShell
 from runtime.observations import Failed
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
+from tests.stories.heard import answered, comment
 from tests.stories.minds import PRICES, SEES_IT_FAIL, answers, says, told
 
 LOOK = RunShell(command="cat calc.py; echo '# left behind' >> calc.py")
@@ -35,30 +34,7 @@ WORK = (
 )
 
 
-@pytest.fixture
-def hooked(scene: Scene) -> Scene:
-    """A scene whose comments become deliveries, to nobody."""
-    scene.world.hook("http://127.0.0.1:9/nobody", "none")
-    return scene
-
-
-async def comment(scene: Scene, text: str, by: str = "maintainer") -> Job:
-    """What a person's comment asks for."""
-    delivery = await scene.world.comment(scene.issue, text, by=by)
-    job = job_for(read("issue_comment", delivery.body), Triggers())
-    assert job is not None
-    return job
-
-
-async def said(scene: Scene, text: str, by: str = "maintainer") -> str:
-    """What the bot answers to a comment that it does not work on."""
-    outcome = await scene.resolve(await comment(scene, text, by))
-    assert isinstance(outcome, Refused), outcome
-    return scene.comments[-1].strip()
-
-
-async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(hooked: Scene) -> None:
-    scene = hooked
+async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(scene: Scene) -> None:
     planning = (Turn("See.", SEES_IT_FAIL), Turn("Look.", LOOK), Turn("Try.", FIX), Turn("End.", DONE))
     await says(scene, *planning, Turn("So.", PLAN), Turn("Longer.", LONGER), *WORK, model_prices=PRICES)
 
@@ -83,11 +59,9 @@ async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(hooked: Scene) 
     refusals = [seen.message for action, seen in answers(scene) if isinstance(seen, Failed)]
     assert [one.partition(":")[0] for one in refusals] == ["Not done", "Not done"]  # the edit, the finish
     brief = str(scene.endpoint.requests[0]["messages"][1])
-    assert (
-        "# What is wanted first: a plan" in brief and "> how to mend this" in brief
-    )
+    assert "# What is wanted first: a plan" in brief and "> how to mend this" in brief
 
-    refused = await said(scene, "@agent go", by="stranger")
+    refused = await answered(scene, "@agent go", by="stranger")
     assert refused.startswith("I did not start on this: stranger may not write to this repository")
     corrected = await scene.resolve(await comment(scene, "@agent say in the code what it does"))
     assert isinstance(corrected, Asked) and corrected.question == "The plan of 3 steps waits for a go."
@@ -117,14 +91,14 @@ async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(hooked: Scene) 
     configured = run.configured
     assert configured is not None and str(configured.usd) == "1.50"  # the go said nothing else
 
-    assert await said(scene, "@agent go") == (
+    assert await answered(scene, "@agent go") == (
         "I did not start on this: no plan of mine waits for a go here, as far as I know. "
         "Ask me for one with `plan`, or say what I should do."
     )
 
 
-async def test_a_plan_that_waited_too_long_is_not_done(hooked: Scene) -> None:
-    scene = hooked
+@pytest.mark.slow
+async def test_a_plan_that_waited_too_long_is_not_done(scene: Scene) -> None:
     await says(scene, Turn("So.", PLAN), Turn("So.", PLAN))
     assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), Asked)
     days = timedelta(seconds=0.01) / timedelta(days=1)
@@ -139,8 +113,8 @@ async def test_a_plan_that_waited_too_long_is_not_done(hooked: Scene) -> None:
     assert scene.trajectory(anew.id).started is not None, "a run of its own, from the code as it is"
 
 
-async def test_a_question_while_planning_is_answered_before_the_plan(hooked: Scene) -> None:
-    scene = hooked
+@pytest.mark.slow
+async def test_a_question_while_planning_is_answered_before_the_plan(scene: Scene) -> None:
     question = Ask(question="Floats too?")
     await says(scene, Turn("Unclear.", question), Turn("So.", PLAN))
     plan = await comment(scene, "@agent plan")
@@ -152,15 +126,14 @@ async def test_a_question_while_planning_is_answered_before_the_plan(hooked: Sce
     assert "answers your question:\n\n> no floats" in heard
 
 
-async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing(hooked: Scene) -> None:
-    scene = hooked
+async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing(scene: Scene) -> None:
     look = Turn("Look.", LOOK)
     endpoint = await says(scene, Turn("So.", PLAN), look, Turn("Try.", FIX), Turn("So.", ANSWER), *WORK)
     assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), Asked)
 
     job = await comment(scene, "@agent explain why does add() subtract?")
-    answered = await scene.resolve(job)
-    assert isinstance(answered, Commented) and answered.branch is None
+    outcome = await scene.resolve(job)
+    assert isinstance(outcome, Commented) and outcome.branch is None
     assert scene.comments[-1].partition("\n---\n")[0].strip() == (
         "It subtracts: `calc.py:2` says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
     )
@@ -180,8 +153,8 @@ async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing
     assert isinstance(done, Delivered), "the plan has waited behind the question"
 
 
-async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(hooked: Scene) -> None:
-    scene = hooked
+@pytest.mark.slow
+async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(scene: Scene) -> None:
     look = Turn("Look.", RunShell(command="ls"))
     await says(scene, look, Turn("So.", ANSWER), max_steps=1)
     job = await comment(scene, "@agent explain")
@@ -194,3 +167,31 @@ async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(hoo
     assert "asks you to explain this issue" in str(scene.endpoint.requests[0]["messages"][1])
     await scene.resolve(await comment(scene, "@agent resume"))
     assert scene.comments[-1].startswith("It subtracts:")
+
+
+async def test_a_question_on_a_pull_request_is_answered_and_leaves_it_as_it_is(scene: Scene) -> None:
+    scene.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
+    pull = scene.world.pull(scene.repo, "topic", by="contributor", title="Add X", body="I need X.")
+    endpoint = await says(scene, Turn("Look.", LOOK), Turn("So.", ANSWER))
+    job = await comment(scene, "@agent explain how to resolve the conflicts with main", on=pull)
+    outcome = await scene.resolve(job)
+    assert isinstance(outcome, Commented), "no merge, although it speaks of one"
+    assert pull.comments[-1].body.partition("\n")[2].startswith("It subtracts: `calc.py:2`")
+    system, brief = (str(message["content"]) for message in endpoint.requests[0]["messages"][:2])
+    assert "as the pull request would make it" in system
+    assert brief.startswith("# The pull request that the question is about: #2")
+    assert "# What is asked" not in brief and "+X = 1" in brief
+    assert brief.rstrip().endswith("> how to resolve the conflicts with main")
+
+
+@pytest.mark.slow
+async def test_a_plan_on_a_pull_request_becomes_a_commit_on_it(scene: Scene) -> None:
+    scene.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
+    pull = scene.world.pull(scene.repo, "topic", by="contributor", title="Add X", body="I need X.")
+    await says(scene, Turn("Try.", FIX), Turn("So.", PLAN), *WORK)
+    asked = await scene.resolve(await comment(scene, "@agent plan to mend add() too", on=pull))
+    assert isinstance(asked, Asked) and len(scene.repo.branches) == 2
+    before = scene.repo.read("topic", "calc.py")
+    done = await scene.resolve(await comment(scene, "@agent go", on=pull))
+    assert isinstance(done, Delivered) and done.branch == "topic"
+    assert scene.repo.read("topic", "calc.py") == before.replace("a - b", "a + b")
