@@ -74,6 +74,13 @@ async def test_a_person_may_ask_so_often_in_a_day_and_is_told_when_it_is_enough(
     ]
 
 
+async def test_what_nobody_asked_for_counts_for_the_repository_alone(ledger: Ledger, tmp_path: Path) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, user_runs_per_day=1, repository_runs_per_day=3))
+    for number in range(1, 5):
+        outcome = await asked.ask(named(number, requester=None, checks="a" * 40))
+        assert (outcome == DONE) == (number <= 3)
+
+
 async def test_a_repository_has_a_limit_of_its_own(ledger: Ledger, tmp_path: Path) -> None:
     asked = Asked(ledger, Settings(data=tmp_path, repository_runs_per_day=1))
     assert await asked.ask(named(1)) == DONE
