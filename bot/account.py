@@ -25,6 +25,7 @@ def account_of(run: RunId, read: Callable[[RunId], Trajectory]) -> Account:
         spent=trajectory.spent(),
         tokens=+used,
         repairs=sum(isinstance(event, Told) and event.source == "proof" for event in trajectory),
+        mends_checks=trajectory.started is not None and bool(trajectory.started.job.checks),
         provider_failed=ended is not None and ended.reason == "error",
     )
 

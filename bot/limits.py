@@ -1,5 +1,6 @@
 """How much may be asked of us in a day: by one person, for one repository, in dollars."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
@@ -22,14 +23,17 @@ def limited(
 ) -> Resolve:
     """`resolve` for jobs within the day's limits; the others are refused, and told why.
 
-    `spent`: what a job has cost by its log.
+    `spent`: what a job has cost by its log; it may block.
     """
+
+    async def on(job: Job) -> Spent:
+        return await asyncio.to_thread(spent, job.id)
 
     async def within(job: Job) -> Outcome:
         standing = await ledger.begin(job)
         if job.requester is None:  # checks that fail are nobody's wish
             standing = standing.model_copy(update={"by_user": 0})
-        begun = spent(job.id).steps > 0
+        begun = (await on(job)).steps > 0
         explanation = None if begun else unlisted(job, settings) or over(standing, settings)
         if explanation is not None:
             with writing(Urgency.ACKNOWLEDGEMENT):
@@ -39,8 +43,9 @@ def limited(
             try:
                 outcome = await resolve(job)
             finally:
-                await _quietly(lambda: ledger.charge(job.id, spent(job.id)))
-        if isinstance(outcome, Refused) and not spent(job.id).steps:
+                cost = await on(job)
+                await _quietly(lambda: ledger.charge(job.id, cost))
+        if isinstance(outcome, Refused) and not (await on(job)).steps:
             # Else a stranger's words would use up a repository's day.
             await _quietly(lambda: ledger.forget(job))
         return outcome

@@ -28,8 +28,7 @@ LEDGER = (
     ("tokens", "tokens", "Tokens of models; cached ones are prompt's too.", ("kind", "model")),
     ("steps", "steps", "Replies of models.", ()),
     ("repairs", "repairs", "Times that a patch went back to the agent.", ()),
-    ("ci", "ci", "What was done about continuous integration on pull requests of ours.", ("did",)),
-    ("pulls", "pulls", "What became of pull requests of ours.", ("became",)),
+    ("ci", "ci", "Commits on which continuous integration was held, and jobs to mend it.", ("did",)),
 )  # fmt: skip
 """What the ledger counts: its name there and here, what it is, and its labels beside the configuration."""
 
@@ -90,6 +89,16 @@ def _metrics(figures: Figures) -> Iterator[Metric]:
             for values, number in _labelled(counts, name, len(labels)).items()
         }
         yield _counters(shown, help, ("configuration", *labels), found)
+    yield _gauges(  # one that is opened again is counted no more
+        "pulls",
+        "Pull requests of ours that are closed, by what became of them.",
+        ("configuration", "became"),
+        {
+            (configuration, *became): number
+            for configuration, counts in figures.counts.items()
+            for became, number in _labelled(counts, "pulls", 1).items()
+        },
+    )
     yield _run_seconds(figures.counts)
     yield from _rates(figures.counts)
 

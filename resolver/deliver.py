@@ -135,7 +135,14 @@ async def deliver(
     check_delivered(pull, kept.published.sha)
     await tell(job, forge, prose.delivered(pull, verdict, story))
     await show_finding(job, pull.head_sha, verdict, story, forge)
-    return Delivered(url=pull.url, number=pull.number, branch=kept.name, draft=pull.draft, verdict=verdict)
+    return Delivered(
+        url=pull.url,
+        number=pull.number,
+        branch=kept.name,
+        draft=pull.draft,
+        verdict=verdict,
+        ci=ci.state,
+    )
 
 
 async def undelivered(

@@ -322,6 +322,8 @@ class Delivered(Frozen):
     branch: str
     draft: bool
     verdict: Verdict
+    ci: Literal["starts", "held", "silent"] = "starts"
+    """How continuous integration meets its commit (`resolver/ci_hold.py`)."""
 
 
 class Commented(Frozen):

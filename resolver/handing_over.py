@@ -123,7 +123,12 @@ async def hand_over(
     if place.sha is not None:
         await show_finding(job, place.sha, verdict, story, forge)
         return Delivered(
-            url=pull.url, number=pull.number, branch=pull.head, draft=pull.draft, verdict=verdict
+            url=pull.url,
+            number=pull.number,
+            branch=pull.head,
+            draft=pull.draft,
+            verdict=verdict,
+            ci=ci.state,
         )
     branch = place.at.name if isinstance(place.at, OnBranch) else None
     return Commented(url=url, branch=branch, reason=place.instead, verdict=verdict)

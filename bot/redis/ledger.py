@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from bot.jobs import Failed, Result
 from bot.redis.client import redis_client, redis_errors
-from resolver.domain import Job, JobId, Repo, Spent
+from resolver.domain import Delivered, Job, JobId, Repo, Spent
 from runtime.frozen import Frozen
 
 # And a configuration. Hash: name and labels -> number, since this Redis is there.
@@ -44,6 +44,8 @@ class Account(Frozen):
     """By kind (`prompt`, `cached`, `completion`) and model; cached ones are prompt's too."""
     repairs: int = 0
     """How often its patch went back to the agent."""
+    mends_checks: bool = False
+    """It was begun because checks failed on a commit of ours."""
     provider_failed: bool = False
     """The agent's work ended because no usable reply came from its model."""
 
@@ -108,6 +110,10 @@ class Ledger:
             numbers[f"faults {result.fault}"] = 1
         elif account.provider_failed:
             numbers["faults provider"] = 1
+        if isinstance(result, Delivered) and result.ci == "held":
+            numbers["ci held"] = 1
+        if account.mends_checks:
+            numbers["ci repair"] = 1
         await self.count(numbers)
 
     async def count(self, numbers: Mapping[str, float]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from bot.errors import QueueDown
@@ -250,7 +251,10 @@ class SharedLog:
 
 
 def _entries(found: list[tuple[bytes, dict[bytes, bytes]]]) -> tuple[Entry, ...]:
-    return tuple(ENTRY.validate_json(fields[b"entry"]) for _, fields in found)
+    try:
+        return tuple(ENTRY.validate_json(fields[b"entry"]) for _, fields in found)
+    except (ValidationError, KeyError) as exc:
+        raise LogError("Redis has a line that is not an event of this version.") from exc
 
 
 def writer_of(run: RunId) -> str:

@@ -14,7 +14,7 @@ from bot.jobs import Failed
 from bot.metrics import MOST_VALUES, Figures, exposition
 from bot.redis.ledger import Account, Ledger
 from bot.redis.presence import GONE_SECONDS, WORKERS, Presence
-from resolver.domain import Delivered, JobId, RunId, Spent, Verdict
+from resolver.domain import Delivered, JobId, Repo, RunId, Spent, Verdict
 from resolver.errors import LogError
 from resolver.events import Decided, Delegated, Ended, Entry, Told, Trajectory, Usage
 from tests.bot.jobs import DONE
@@ -108,6 +108,25 @@ async def test_every_class_of_failure_is_shown_and_a_providers_says_nothing_of_t
     }
     assert seen["failures_per_thousand_jobs", "default", "provider"] == 200
     assert seen["infrastructure_success_ratio", "default"] == pytest.approx(0.4)  # six of ten were of ours
+
+
+async def test_held_ci_repairs_and_closed_pull_requests_are_counted(url: str) -> None:
+    ledger = Ledger(url)
+    verdict = Verdict(kind="fixed", reason="It passes.")
+    for number, ci in enumerate(("starts", "held", "held", "silent")):
+        done = Delivered(url="https://f/1", number=8, draft=False, branch="b", verdict=verdict, ci=ci)
+        await ledger.end(JobId(f"job-{number}"), done, Account(mends_checks=ci == "silent"))
+    repo = Repo(owner="acme", name="sample")
+    await ledger.outcome_of_pull(repo, 8, "closed")
+    await ledger.outcome_of_pull(repo, 8, "untouched")  # it was opened again
+    seen = await counted(ledger)
+    await ledger.close()
+    assert {key: value for key, value in seen.items() if key[0] in ("ci_total", "pulls")} == {
+        ("ci_total", "default", "held"): 2,
+        ("ci_total", "default", "repair"): 1,
+        ("pulls", "untouched", "default"): 1,
+        ("pulls", "closed", "default"): 0,
+    }
 
 
 async def test_two_configurations_side_by_side_are_counted_apart(url: str) -> None:

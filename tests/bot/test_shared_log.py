@@ -94,3 +94,32 @@ async def test_a_run_goes_on_while_redis_is_away_and_catches_up(short_tmp: Path)
         other = logs(url, short_tmp / "elsewhere")
         async with other.open(RUN) as log:
             assert list(log.trajectory) == [told("with"), told("without"), told("with again")]
+
+
+async def test_what_another_machine_has_done_can_be_read_here(url: str, tmp_path: Path) -> None:
+    one, other = logs(url, tmp_path / "one"), logs(url, tmp_path / "other")
+    with pytest.raises(LogError, match="There is no run"):
+        other.read(RUN)
+    async with one.open(RUN) as log:
+        await log.append(told("here"))
+    assert list(other.read(RUN)) == [told("here")]
+    async with other.open(RUN) as log:
+        await log.append(told("there"))
+    assert list(one.read(RUN)) == [told("here"), told("there")]
+    nobody = logs("unix:///nowhere.sock", tmp_path / "one")
+    assert list(nobody.read(RUN)) == [told("here")]  # what is on this disk, while Redis is away
+    for store in (one, other, nobody):
+        await store.close()
+
+
+async def test_a_line_of_another_version_is_an_error_in_one_sentence(url: str, tmp_path: Path) -> None:
+    here, redis = logs(url, tmp_path), redis_client(url)
+    await redis.xadd(
+        stream_of(RUN), {"entry": '{"seq": 0, "at": "2026-01-01", "event": {"kind": "of tomorrow"}}'}
+    )
+    for broken in (here.read, lambda run: here.open(run).__aenter__()):
+        with pytest.raises(LogError, match="Redis has a line that is not an event of this version"):
+            found = broken(RUN)
+            await found
+    await here.close()
+    await redis.aclose()
