@@ -16,6 +16,10 @@ from tests.stories.conftest import CODE, MENDED, Scene, Served
 pytestmark = pytest.mark.redis
 
 SECRET = "story-webhook-secret"
+QUEUED = (
+    "This is queued, 1 ahead: I am at work on something else here. I begin with it by myself, "
+    "and this comment will say how it goes. To take it off my list, comment `@agent stop`."
+)
 
 
 def when(turn: int, asked: asyncio.Event) -> Callable[[int, Any], None]:
@@ -64,17 +68,19 @@ async def test_a_writers_stop_halts_the_run_within_seconds_and_keeps_its_work(sc
     await scene.will(*waiting(scene), on_request=when(1, asked))
     async with scene.serving() as served:
         await begun(scene, served, asked)
-        await asyncio.sleep(1)  # the command runs
+        await scene.world.comment(scene.issue, "@agent plan what is next", by="maintainer")
+        await until(lambda: answers(scene)[1:] == [QUEUED])
         told = await scene.world.comment(scene.issue, "@agent stop, please", by="maintainer")
         before = asyncio.get_running_loop().time()
         await until(lambda: answers(scene)[0].startswith("I had to stop"))
         assert asyncio.get_running_loop().time() - before < 15
-        stop = scene.repo.comments(scene.issue.number)[-1]
+        (stop,) = [one for one in scene.repo.comments(scene.issue.number) if "stop, please" in one.body]
         await until(lambda: eyes(stop))
         for delivery in (told, scene.world.deliveries[0]):
             await scene.world.redeliver(delivery)
         await asyncio.sleep(1)
-    (answer,) = answers(scene)
+    answer, planned = answers(scene)
+    assert planned == "I did not start on this: I was stopped before I began."
     assert answer.startswith("I had to stop before I could finish: Somebody stopped me.")
     assert "comment `@agent resume`" in answer
     (branch,) = [name for name in scene.repo.branches if name != "main"]
@@ -155,10 +161,16 @@ async def test_help_and_a_stop_of_nothing_are_answered_once_and_briefly(scene: S
         "|---|---|\n"
         "| the label `fix-me` | work on this issue and open a pull request with the proof |\n"
         "| `@agent` and what you want | do that; while I am at work, I read it before my next step |\n"
+        "| `@agent plan` and what, or nothing | answer with a plan, and wait |\n"
+        "| `@agent go` | do what I planned; what you write behind it I am told |\n"
+        "| `@agent explain` and a question, or nothing | answer with the places in the code, and change nothing |\n"
         "| `@agent stop` | stop, and keep what was done so far on a branch |\n"
         "| `@agent resume` | go on where I was stopped; what you write behind it I am told |\n"
-        "| `@agent retry` | begin again from scratch |\n"
-        "| `@agent help` | say this |"
+        "| `@agent retry` | begin again from scratch with what I was asked last |\n"
+        "| `@agent rebase` | on a pull request: merge its base branch in, and resolve conflicts |\n"
+        "| `@agent run-ci` | on a pull request: start checks that I held back |\n"
+        "| `@agent help` | say this |\n\n"
+        "Options, anywhere in a command: `model=NAME`, `budget=1.50` (dollars), `base=BRANCH`."
     )
     assert refused.startswith("I did not start on this: stranger may not write to this repository")
     assert scene.endpoint.requests == []
