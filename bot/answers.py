@@ -57,6 +57,7 @@ class CommentAnswer(Answer):
     body: str | None = None
     user: Account | None
     created_at: str = ""
+    updated_at: datetime | None = None
 
 
 class IssueAnswer(Answer):

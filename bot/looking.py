@@ -10,7 +10,7 @@ from bot.answers import GHOST, Account, Answer, AppAnswer, RepositoryAnswer
 from bot.payloads import ThroughApp
 from bot.rest import FRESH, PER_PAGE, Rest
 from bot.triggers import OWN_TAG
-from bot.webhook import CommentMade, Labelled, ReviewSaid, Sender
+from bot.webhook import CommentMade, Labelled, ReviewSaid, Sender, Written
 from resolver.domain import Credentials, Repo
 from resolver.errors import Unauthorized
 
@@ -57,9 +57,15 @@ class Seen:
 
 class ThreadAnswer(Answer):
     number: int
+    title: str
+    body: str | None = None
     updated_at: datetime
     labels: tuple["LabelAnswer", ...] = ()
     pull_request: dict[str, object] | None = None
+
+    def written(self) -> Written:
+        """Later than it was when somebody asked for something, but not later than now."""
+        return Written(title=self.title, body=self.body or "")
 
 
 class LabelAnswer(Answer):
@@ -188,8 +194,8 @@ class Looking:
             if any(one.name == label for one in thread.labels):
                 seen.happened += await self._labelled(place, thread, label)
         if threads:
-            await self._said(place, since, {thread.number for thread in threads}, seen)
-        if pulls := {thread.number for thread in threads if thread.pull_request is not None}:
+            await self._said(place, since, {thread.number: thread for thread in threads}, seen)
+        if pulls := {thread.number: thread for thread in threads if thread.pull_request is not None}:
             await self._reviewed(place, since, pulls, seen)
         seen.happened = [one for one in seen.happened if one.at >= since]
         return seen
@@ -210,13 +216,16 @@ class Looking:
                     at=event.created_at,
                     sender=_sender(event.actor),
                     installation=place.installation,
+                    pinned=thread.written(),
                 ),
                 datetime.fromisoformat(event.created_at),
             )
             for event in put[-1:]
         ]
 
-    async def _said(self, place: Place, since: datetime, threads: set[int], seen: Seen) -> None:
+    async def _said(
+        self, place: Place, since: datetime, threads: dict[int, ThreadAnswer], seen: Seen
+    ) -> None:
         us = await self._ourselves(place)
         query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
         for said in await self._rest.get_all(
@@ -239,10 +248,13 @@ class Looking:
                 through_app=app.names() if app else frozenset(),
                 installation=place.installation,
                 at=said.created_at.isoformat(),
+                pinned=threads[number].written(),
             )
             seen.happened.append(Happened(told, said.created_at))
 
-    async def _reviewed(self, place: Place, since: datetime, pulls: set[int], seen: Seen) -> None:
+    async def _reviewed(
+        self, place: Place, since: datetime, pulls: dict[int, ThreadAnswer], seen: Seen
+    ) -> None:
         published: dict[int, datetime] = {}
         for number in sorted(pulls):
             for review in await self._rest.get_all(
@@ -251,7 +263,7 @@ class Looking:
                 if review.submitted_at is not None:
                     published[review.id] = review.submitted_at
                     told = _review(
-                        place, number, review.id, None, review.body, review.user, review.submitted_at
+                        place, pulls[number], review.id, None, review.body, review.user, review.submitted_at
                     )
                     seen.happened.append(Happened(told, review.submitted_at))
         query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
@@ -261,7 +273,7 @@ class Looking:
             number, review_id = _number(said.pull_request_url), said.pull_request_review_id
             at = said.created_at if review_id is None else published.get(review_id)
             if number in pulls and at is not None and said.updated_at <= at + MOMENT:
-                told = _review(place, number, review_id, said.id, said.body, said.user, at)
+                told = _review(place, pulls[number], review_id, said.id, said.body, said.user, at)
                 seen.happened.append(Happened(told, at))
 
     async def _ourselves(self, place: Place) -> str:
@@ -276,7 +288,7 @@ class Looking:
 
 def _review(
     place: Place,
-    number: int,
+    pull: ThreadAnswer,
     review: int | None,
     inline: int | None,
     body: str | None,
@@ -286,13 +298,14 @@ def _review(
     return ReviewSaid(
         repo=place.repo,
         repo_id=place.id,
-        number=number,
+        number=pull.number,
         review=review,
         inline=inline,
         body=body or "",
         sender=_sender(by),
         installation=place.installation,
         at=at.isoformat(),
+        pinned=pull.written(),
     )
 
 

@@ -41,8 +41,13 @@ class Label(Part):
     name: str
 
 
-class Thread(Part):
+class Numbered(Part):
     number: int = Field(ge=1)
+    title: str | None = None
+    body: str | None = None
+
+
+class Thread(Numbered):
     updated_at: str
     closed_at: str | None = None
 
@@ -122,10 +127,6 @@ class Inline(Part):
     body: str | None
     created_at: str = ""
     pull_request_review_id: int | None = None
-
-
-class Numbered(Part):
-    number: int = Field(ge=1)
 
 
 class OnPull(InRepository):

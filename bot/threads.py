@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import get_args
+from typing import TypeVar, get_args
 from urllib.parse import unquote
 
 from bot.answers import GHOST, Account, CommentAnswer, IssueAnswer, PermissionAnswer, PullAnswer
@@ -11,6 +11,8 @@ from bot.reviews import MARK, Ourselves, Reviews
 from resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
 from resolver.errors import ForgeError, NotFound
 from resolver.forge import MAY_TRIGGER, Permission
+
+T = TypeVar("T", Issue, PullRequest)
 
 ROLES: dict[str, Permission] = {role: role for role in get_args(Permission)}
 ASKING_AT_ONCE = 8  # requests; GitHub allows 100
@@ -25,7 +27,11 @@ class Threads:
         self._ourselves = ourselves
 
     async def read(self, job: Job) -> Thread:
-        """The thread as it is now, with its comments, oldest first; our own reports are left out."""
+        """The thread as it is now, with its comments, oldest first; our own reports are left out.
+
+        What people who may not write have changed since the job was asked for is as it was, or left out: whoever
+        asked has not read it.
+        """
         repo, number = job.repo, str(job.number)
         issue = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", number)
         if issue.number != job.number:  # GitHub leads on to where it was moved, which nobody asked us about
@@ -40,13 +46,15 @@ class Threads:
             reviewed = await self._reviews.read(repo, job.number)
             trusted = await self._trusted(repo, [*authors, *reviewed.authors])
             found = as_pull_request(pull, trusted=_id(pull.user) in trusted, locked=issue.locked)
-            return reviewed.told(job, found, said, trusted, tuple(map(_tag, ours)))
+            seen = [one for one in said if _holds(one, job, trusted)]
+            return reviewed.told(job, pinned(found, job), seen, trusted, tuple(map(_tag, ours)))
         trusted = await self._trusted(repo, authors)
         comments = tuple(
             Comment(author=_user(one.user), body=one.body or "", trusted=_id(one.user) in trusted)
             for one in said
+            if _holds(one, job, trusted)
         )
-        return Issue(
+        made = Issue(
             number=issue.number,
             title=issue.title,
             body=issue.body or "",
@@ -58,6 +66,7 @@ class Threads:
             reports=tuple(map(_tag, ours)),
             locked=issue.locked,
         )
+        return pinned(made, job)
 
     async def comments(self, repo: Repo, number: int) -> list[CommentAnswer]:
         """All that stands below it, oldest first. Raises ForgeError."""
@@ -97,6 +106,19 @@ class Threads:
         return frozenset(
             found for found in await asyncio.gather(*map(ask, people.values())) if found is not None
         )
+
+
+def _holds(comment: CommentAnswer, job: Job, trusted: frozenset[int]) -> bool:
+    """Whether it was there, as it is, when the job was asked for, or is by somebody who may write."""
+    at = comment.updated_at
+    return job.pinned is None or at is None or at <= job.pinned.at or _id(comment.user) in trusted
+
+
+def pinned(thread: T, job: Job) -> T:
+    """The thread of somebody who may not write as it was when the job was asked for."""
+    if job.pinned is None or thread.trusted:
+        return thread
+    return thread.model_copy(update={"title": job.pinned.title, "body": job.pinned.body})
 
 
 def _is_report(comment: CommentAnswer) -> bool:

@@ -18,7 +18,7 @@ from bot.webhook import (
     ReviewSaid,
     Unlabelled,
 )
-from resolver.domain import Job, JobId, Repo, User
+from resolver.domain import Job, JobId, Pinned, Repo, User
 from resolver.request import Request, request
 from runtime.frozen import Frozen
 
@@ -118,7 +118,13 @@ def _job(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str, command: 
         requester=User(id=delivery.sender.id, login=delivery.sender.login),
         command=command,
         installation=delivery.installation,
+        pinned=_pinned(delivery),
     )
+
+
+def _pinned(delivery: Labelled | CommentMade | ReviewSaid) -> Pinned | None:
+    written, at = delivery.pinned, _time(delivery.at)
+    return Pinned(title=written.title, body=written.body, at=at) if written and at else None
 
 
 def names_of(delivery: Delivery, job: Job) -> tuple[JobId, ...]:

@@ -45,6 +45,13 @@ class Ignored(Frozen):
     action: str = ""
 
 
+class Written(Frozen):
+    """What an issue or a pull request says."""
+
+    title: str
+    body: str
+
+
 class Labelled(Frozen):
     """A label was put on an issue or a pull request."""
 
@@ -58,6 +65,8 @@ class Labelled(Frozen):
     sender: Sender
     installation: int | None
     """None when the webhook is the repository's own, not an App's."""
+    pinned: Written | None = None
+    """As the thread was then; None: nobody has told."""
 
 
 class Unlabelled(Frozen):
@@ -142,6 +151,8 @@ class CommentMade(Frozen):
     """None when the webhook is the repository's own, not an App's."""
     at: str = ""
     """When, as GitHub wrote it."""
+    pinned: Written | None = None
+    """As of a label."""
 
 
 class ReviewSaid(Frozen):
@@ -161,6 +172,8 @@ class ReviewSaid(Frozen):
     """None when the webhook is the repository's own, not an App's."""
     at: str = ""
     """When, as GitHub wrote it."""
+    pinned: Written | None = None
+    """As of a label."""
 
 
 _Label = TypeVar("_Label", Labelled, Unlabelled)
@@ -184,10 +197,10 @@ def read(event: str, body: bytes) -> Delivery:
     match event, action:
         case "issues", "labeled":
             on_issue = _parse(payloads.IssueLabel, body)
-            return _label(Labelled, on_issue, on_issue.issue)
+            return _put_on(on_issue, on_issue.issue)
         case "pull_request", "labeled":
             on_pull = _parse(payloads.PullLabel, body)
-            return _label(Labelled, on_pull, on_pull.pull_request)
+            return _put_on(on_pull, on_pull.pull_request)
         case "issues", "unlabeled":
             on_issue = _parse(payloads.IssueLabel, body)
             return _label(Unlabelled, on_issue, on_issue.issue)
@@ -211,6 +224,7 @@ def read(event: str, body: bytes) -> Delivery:
                 through_app=app.names() if app else frozenset(),
                 installation=_installation(made),
                 at=made.comment.created_at,
+                pinned=_written(made.issue),
             )
         case "pull_request_review", "submitted":
             review = _parse(payloads.ReviewSubmitted, body)
@@ -243,6 +257,10 @@ def read(event: str, body: bytes) -> Delivery:
 
 LOST = frozenset({"deleted", "suspend", "removed"})
 """Actions of installation events after which an App may do less."""
+
+
+def _put_on(said: payloads.IssueLabel | payloads.PullLabel, thread: payloads.Thread) -> Labelled:
+    return _label(Labelled, said, thread).model_copy(update={"pinned": _written(thread)})
 
 
 def _label(
@@ -329,7 +347,12 @@ def _reviewed(
         sender=_sender(said),
         installation=_installation(said),
         at=at,
+        pinned=_written(said.pull_request),
     )
+
+
+def _written(thread: payloads.Numbered) -> Written | None:
+    return None if thread.title is None else Written(title=thread.title, body=thread.body or "")
 
 
 def _sender(said: payloads.InRepository) -> Sender:

@@ -33,6 +33,15 @@ class User(Frozen):
     login: str
 
 
+class Pinned(Frozen):
+    """An issue or a pull request as it was when somebody asked for work on it."""
+
+    title: str
+    body: str
+    at: datetime
+    """When that was; UTC."""
+
+
 class Job(Frozen):
     """One trigger, asked for by one person. The same trigger twice is the same job."""
 
@@ -54,6 +63,8 @@ class Job(Frozen):
     """Commit of ours on which checks failed, which is the trigger; else empty. Then nobody on the forge has asked."""
     label: str | None = None
     """The label that was put on; None: somebody's words are the trigger."""
+    pinned: Pinned | None = None
+    """What its thread said then: who may not write changes it in vain from there on. None: nobody has told."""
 
     @property
     def asked(self) -> Request:

@@ -8,7 +8,13 @@ from typing import Any
 SECRET = "s3cret"
 REPOSITORY = {"id": 99, "name": "sample", "owner": {"login": "acme", "id": 2}, "private": False}
 SENDER = {"id": 5, "login": "maintainer", "type": "User", "site_admin": False}
-ISSUE = {"number": 7, "title": "add() subtracts", "updated_at": "2026-11-20T06:00:00Z", "labels": []}
+ISSUE = {
+    "number": 7,
+    "title": "add() subtracts",
+    "body": "It should add.",
+    "updated_at": "2026-11-20T06:00:00Z",
+    "labels": [],
+}
 LABELED: dict[str, Any] = {
     "action": "labeled",
     "issue": ISSUE,

@@ -21,6 +21,7 @@ from bot.webhook import (
     Sender,
     Unlabelled,
     Unreadable,
+    Written,
     read,
 )
 from resolver.domain import Repo
@@ -63,6 +64,7 @@ def test_a_label_put_on_an_issue_is_read() -> None:
         at="2026-11-20T06:00:00Z",
         sender=Sender(id=5, login="maintainer", bot=False),
         installation=31,
+        pinned=Written(title="add() subtracts", body="It should add."),
     )
 
 
@@ -203,6 +205,7 @@ def test_a_comment_is_read_with_the_app_that_wrote_it() -> None:
         sender=Sender(id=5, login="maintainer", bot=True),
         through_app=frozenset({"4711", "Iv1.abc", "patchwright"}),
         installation=None,
+        pinned=Written(title="add() subtracts", body="It should add."),
     )
 
 
