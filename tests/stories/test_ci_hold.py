@@ -93,8 +93,8 @@ async def test_an_outsider_cannot_release_it(scene: Scene) -> None:
     assert isinstance(outcome, Refused)
     assert pull.head.sha == before
     assert answers(pull) == [
-        "I did not start on this: reporter may not write to this repository, and only people who may can start me. "
-        "Somebody with write access can put the label on again or ask me in a comment."
+        "I did not start on this: reporter may not write to this repository. "
+        "Somebody who may can put the label on, or ask me in a comment."
     ]
 
 

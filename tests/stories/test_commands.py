@@ -118,7 +118,7 @@ async def test_a_word_in_between_reaches_the_agent_before_its_next_step_once(sce
     assert len(scene.endpoint.requests) == len(requests)
     assert [answer.split(".")[0] for answer in answers(scene)] == [
         "I opened pull request #2",
-        "I did not start on this: stranger may not write to this repository, and only people who may can start me",
+        "I did not start on this: stranger may not write to this repository",
     ]
 
 

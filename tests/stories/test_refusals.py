@@ -18,8 +18,8 @@ pytestmark = [
 ]
 
 NO_WRITE = (
-    "patchwright[bot]: I did not start on this: {} may not write to this repository, and only people who may can "
-    "start me. Somebody with write access can put the label on again or ask me in a comment."
+    "patchwright[bot]: I did not start on this: {} may not write to this repository. Somebody who may can put the "
+    "label on, or ask me in a comment."
 )
 
 
@@ -107,7 +107,7 @@ async def who_sees_it_but_may_not(town: Town, name: str) -> Issue:
 
 @scene(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start on this: the issue is closed. Reopen it and put the label on again.",
+    "patchwright[bot]: I did not start on this: the issue is closed. Reopen it and ask me again.",
 )
 async def a_closed_issue(town: Town, name: str) -> Issue:
     issue = town.issue(name)
