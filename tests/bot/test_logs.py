@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from bot.desk import Desk, Mute
 from bot.intake import Intake
+from bot.jobs import InlineQueue
 from bot.logs import MOST_TEXT, LogLine, about, listen
 from bot.redis.inbox import Inbox, Letter
+from bot.triggers import Triggers
 from resolver.secrets import MaskingFilter, Secrets
 from resolver.server_settings import ServerSettings
 from tests.bot.jobs import DONE, job
@@ -77,7 +80,8 @@ async def test_whatever_is_logged_while_a_job_is_done_says_so(lines: Lines) -> N
 
 async def test_what_a_delivery_leads_to_names_it(lines: Lines) -> None:
     server()
-    intake = Intake(Inbox("redis://127.0.0.1:1"), None, "reader")  # type: ignore[arg-type]
+    desk = Desk(InlineQueue(), Triggers(), Mute())
+    intake = Intake(Inbox("redis://127.0.0.1:1"), desk, "reader")
 
     with about(delivery="outer"):
         await asyncio.gather(
