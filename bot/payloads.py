@@ -82,21 +82,63 @@ class Suite(Part):
     head_sha: str
 
 
-class SuiteEnded(InRepository):
+class Ended(InRepository):
+    """Something that was run on a commit has ended."""
+
+    @property
+    def suite(self) -> Suite:
+        raise NotImplementedError
+
+
+class SuiteEnded(Ended):
     check_suite: Suite
+
+    @property
+    def suite(self) -> Suite:
+        return self.check_suite
 
 
 class Run(Part):
-    head_sha: str
     check_suite: Suite
 
 
-class RunEnded(InRepository):
+class RunEnded(Ended):
     check_run: Run
 
+    @property
+    def suite(self) -> Suite:
+        return self.check_run.check_suite
 
-class WorkflowEnded(InRepository):
+
+class WorkflowEnded(Ended):
     workflow_run: Suite
+
+    @property
+    def suite(self) -> Suite:
+        return self.workflow_run
+
+
+class StatusBranch(Part):
+    name: str
+
+
+class StatusSet(Ended):
+    sha: str
+    branches: tuple[StatusBranch, ...]
+
+    @property
+    def suite(self) -> Suite:
+        branch = self.branches[0].name if self.branches else None
+        return Suite(head_branch=branch, head_sha=self.sha)
+
+
+ENDED: dict[tuple[str, str], type[Ended]] = {
+    ("check_suite", "completed"): SuiteEnded,
+    ("check_run", "completed"): RunEnded,
+    ("workflow_run", "completed"): WorkflowEnded,
+    ("status", ""): StatusSet,
+}
+"""By event and action."""
 
 
 class OnIssue(InRepository):

@@ -15,7 +15,7 @@ EVENTS = frozenset(
     {
         *("issues", "pull_request", "issue_comment", "pull_request_review", "pull_request_review_comment"),
         *("installation", "installation_repositories"),
-        *("check_run", "check_suite", "workflow_run"),
+        *("check_run", "check_suite", "workflow_run", "status"),
     }
 )
 """What may ask something of us, or change what we may do; all else is answered and forgotten."""
@@ -234,15 +234,8 @@ def read(event: str, body: bytes) -> Delivery:
             inline = _parse(payloads.InlineCreated, body)
             one = inline.comment
             return _reviewed(inline, one.pull_request_review_id, one.id, one.body, one.created_at)
-        case "check_suite", "completed":
-            suite_ended = _parse(payloads.SuiteEnded, body)
-            return _checked(event, suite_ended, suite_ended.check_suite)
-        case "check_run", "completed":
-            run_ended = _parse(payloads.RunEnded, body)
-            return _checked(event, run_ended, run_ended.check_run.check_suite)
-        case "workflow_run", "completed":
-            workflow_ended = _parse(payloads.WorkflowEnded, body)
-            return _checked(event, workflow_ended, workflow_ended.workflow_run)
+        case ended if ended in payloads.ENDED:
+            return _checked(event, _parse(payloads.ENDED[ended], body))
         case "installation", _:
             return _reach(_parse(payloads.InstallationChanged, body), action)
         case "installation_repositories", "added" | "removed":
@@ -277,9 +270,10 @@ def _label(
     )
 
 
-def _checked(event: str, said: payloads.InRepository, suite: payloads.Suite) -> Checked | Ignored:
+def _checked(event: str, said: payloads.Ended) -> Checked | Ignored:
+    suite = said.suite
     if not suite.head_branch:
-        return Ignored(event=event, action="completed")
+        return Ignored(event=event)
     return Checked(
         repo=_repo(said),
         repo_id=said.repository.id,

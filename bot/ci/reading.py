@@ -7,7 +7,7 @@ from typing import Literal
 
 from bot.answers import Account, Answer, AppAnswer
 from bot.ci.logs import JobLogs
-from bot.rest import Rest, path_of
+from bot.rest import PER_PAGE, Rest, path_of
 from resolver.check_log import MAX_LOG
 from resolver.checks import Check, Pushed
 from resolver.domain import Repo
@@ -17,6 +17,11 @@ ACTIONS = "github-actions"
 """The App that workflows speak through: its check runs are jobs, with the same ids."""
 OWN = "patchwright"
 """Name of the check run that says what a run of ours found: no finding of anybody else's."""
+STATUS = "commit status"
+BY_STATUS: dict[str, Literal["running", "passed", "failed"]] = {
+    "pending": "running", "success": "passed", "failure": "failed",
+}  # fmt: skip
+"""By state; `error` says nothing of the code."""
 MOST_ANNOTATIONS = 50
 STATES: dict[str, Literal["passed", "failed"]] = {
     "success": "passed", "neutral": "passed", "skipped": "passed", "failure": "failed",
@@ -54,6 +59,18 @@ class _Suite(Answer):
 
 class _Suites(Answer):
     check_suites: tuple[_Suite, ...]
+
+
+class _Status(Answer):
+    id: int
+    context: str
+    state: str
+    description: str | None = None
+    updated_at: datetime | None = None
+
+
+class _Statuses(Answer):
+    statuses: tuple[_Status, ...]
 
 
 class _Step(Answer):
@@ -115,7 +132,26 @@ class Findings:
                 for suite in suites.check_suites
                 if suite.app and suite.app.slug == ACTIONS and suite.status not in ("completed", None)
             )
-        return tuple(found)
+        return (*found, *await self._statuses(repo, place))
+
+    async def _statuses(self, repo: Repo, place: tuple[str, ...]) -> tuple[Check, ...]:
+        """What older services set in place of checks; none where we may not read them."""
+        try:
+            listed = await self._rest.get(_Statuses, repo, *place, "status", per_page=str(PER_PAGE))
+        except (NotFound, Forbidden):
+            return ()
+        return tuple(
+            Check(
+                id=one.id,
+                name=one.context,
+                by=STATUS,
+                state=BY_STATUS.get(one.state, "broken"),
+                how="" if one.state == "pending" else one.state,
+                ended=None if one.state == "pending" else one.updated_at,
+                said=(one.description or "")[:MAX_LOG],
+            )
+            for one in listed.statuses
+        )
 
     async def log(self, repo: Repo, check: Check) -> str:
         """See Forge."""
@@ -137,6 +173,8 @@ class Findings:
 
     async def _said(self, repo: Repo, check: Check) -> AsyncIterator[str]:
         yield check.said
+        if check.by == STATUS:
+            return
         place = (*path_of(repo), "check-runs", str(check.id), "annotations")
         try:
             noted = await self._rest.get(list[_Annotation], repo, *place, per_page=str(MOST_ANNOTATIONS))

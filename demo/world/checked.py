@@ -12,6 +12,18 @@ Status = Literal["queued", "in_progress", "completed"]
 
 
 @dataclass(eq=False, kw_only=True)
+class CommitStatus:
+    """What an older service says of one commit."""
+
+    id: int
+    sha: str
+    context: str
+    state: Literal["pending", "success", "failure", "error"]
+    description: str
+    updated: str
+
+
+@dataclass(eq=False, kw_only=True)
 class Check:
     """What one program says of one commit."""
 

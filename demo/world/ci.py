@@ -1,10 +1,11 @@
 """Continuous integration in the stand-in: what programs find of commits, their jobs, and where the logs lie."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from demo.world.access import Refusal
 from demo.world.call import Answer, Call, News, found
-from demo.world.checked import Check
+from demo.world.checked import Check, CommitStatus
 from demo.world.checks import check, check_shape
 from demo.world.hooks import Hooks
 from demo.world.operations import R, operation
@@ -56,10 +57,35 @@ class CI:
 
     def grant(self, slug: str) -> None:
         """The app of this name may read what programs find, and what they print, from now on."""
-        self._app(slug).permissions |= {"checks": "write", "actions": "read"}
+        self._app(slug).permissions |= {"checks": "write", "actions": "read", "statuses": "read"}
 
     def end(self, one: Check, conclusion: str) -> None:
         one.conclusion, one.status, one.completed = conclusion, "completed", self._state.stamp()
+
+    def status(
+        self,
+        repo: Repository,
+        commit: str,
+        context: str,
+        state: Literal["pending", "success", "failure", "error"] = "failure",
+        description: str = "",
+    ) -> CommitStatus:
+        """What an older service says of a branch or commit. No hook is told."""
+        made = CommitStatus(
+            id=self._state.next_id(), sha=repo.bare.sha(commit) or commit, context=context, state=state,
+            description=description, updated=self._state.stamp(),
+        )  # fmt: skip
+        repo.statuses.append(made)
+        return made
+
+    async def tell_status(self, pull: Pull, one: CommitStatus) -> Delivery:
+        """Webhooks tell of it."""
+        branch: Json = {"name": pull.head_ref, "commit": {"sha": one.sha}, "protected": False}
+        details: Json = {
+            "id": one.id, "sha": one.sha, "context": one.context, "state": one.state, "branches": [branch],
+            "description": one.description,
+        }  # fmt: skip
+        return await self._hooks.tell(News("status", "", pull, pull.author, details))
 
     async def tell(self, pull: Pull, one: Check, event: str = "check_run") -> Delivery:
         """Webhooks tell that it, or the suite or workflow that it belongs to, has ended."""
@@ -136,6 +162,30 @@ def _suite(call: Call, repo: Repository, sha: str, checks: list[Check]) -> Json:
             **{who: {key: head[who][key] for key in ("name", "email")} for who in ("author", "committer")},
         },
     }  # fmt: skip
+
+
+@operation("GET", f"{R}/commits/{{ref}}/status")
+def statuses(call: Call) -> Answer:
+    _may_read(call, "statuses")
+    repo, name = call.repo, call.path["ref"]
+    sha = found(repo.bare.sha(name.removeprefix("heads/")) or repo.bare.resolve(name))
+    latest = {one.context: one for one in repo.statuses if one.sha == sha}
+    url = f"{call.shapes.place(repo)}/commits/{sha}/status"
+    shown = [
+        {
+            "id": one.id, "node_id": node_id("Status", one.id), "state": one.state, "context": one.context,
+            "description": one.description, "target_url": None, "avatar_url": None, "url": url,
+            "created_at": one.updated, "updated_at": one.updated,
+        }
+        for one in latest.values()
+    ]  # fmt: skip
+    states = {one.state for one in latest.values()}
+    worst = next((state for state in ("error", "failure", "pending") if state in states), "success")
+    shape: Json = {
+        "state": "failure" if worst == "error" else worst, "sha": sha, "total_count": len(shown), "statuses": shown,
+        "repository": call.shapes.repository(repo), "commit_url": url, "url": url,
+    }  # fmt: skip
+    return Answer(shape)
 
 
 @operation("GET", f"{R}/check-runs/{{check_run_id}}/annotations")

@@ -118,7 +118,7 @@ class Hooks:
         if news.event == "pull_request":
             assert isinstance(news.thread, Pull)
             return {"number": news.thread.number, "pull_request": self._shapes.pull(news.thread)}
-        if news.event in ("check_run", "check_suite", "workflow_run"):
+        if news.event in ("check_run", "check_suite", "workflow_run", "status"):
             return {}
         if news.event in ("pull_request_review", "pull_request_review_comment"):
             assert isinstance(news.thread, Pull)

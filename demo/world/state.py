@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from demo.world.bare import Bare
-from demo.world.checked import Check
+from demo.world.checked import Check, CommitStatus
 from demo.world.told import Delivery, Happening
 
 Role = Literal["admin", "maintain", "write", "triage", "read", "none"]
@@ -168,6 +168,7 @@ class Repository:
     """Issues and pull requests by number: they share one series."""
     labels: dict[str, Label] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
+    statuses: list[CommitStatus] = field(default_factory=list)
     parent: "Repository | None" = None
     """What it is a fork of."""
     protected: dict[str, str] = field(default_factory=dict)

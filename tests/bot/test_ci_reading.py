@@ -16,7 +16,7 @@ from resolver.domain import Repo
 from resolver.errors import Forbidden, ForgeError
 
 SAMPLE = Repo(owner="acme", name="sample")
-READING = {**APP_PERMISSIONS, "checks": "write", "actions": "read"}
+READING = {**APP_PERMISSIONS, "checks": "write", "actions": "read", "statuses": "read"}
 
 
 @pytest.fixture
@@ -162,3 +162,19 @@ async def test_the_commits_of_a_pull_request_come_with_their_authors(
     pull = world.pull(repo, "topic", by="contributor")
     (one,) = await forge.commits(SAMPLE, pull.number)
     assert (one.sha, one.author, one.message) == (pull.head.sha, None, "Change it\n\nPatchwright-Run: x")
+
+
+async def test_what_older_services_set_counts_like_a_check(
+    world: World, repo: Repository, forge: GitHubForge
+) -> None:
+    for state in ("pending", "success", "failure", "error"):
+        world.ci.status(repo, "main", f"ci/{state}", "success" if state == "failure" else "pending")
+        world.ci.status(repo, "main", f"ci/{state}", state, "3 tests failed")  # type: ignore[arg-type]
+    found = {one.name: one for one in await forge.checks(SAMPLE, "main")}
+    assert {name: one.state for name, one in found.items()} == {
+        "ci/pending": "running",
+        "ci/success": "passed",
+        "ci/failure": "failed",
+        "ci/error": "broken",
+    }
+    assert await forge.check_log(SAMPLE, found["ci/failure"]) == "3 tests failed"

@@ -22,7 +22,7 @@ from demo.world.state import APP_PERMISSIONS
 from resolver.checks import Check as Found
 from resolver.domain import JobId, PullRequest, Repo
 
-READING = {**APP_PERMISSIONS, "checks": "write", "actions": "read"}
+READING = {**APP_PERMISSIONS, "checks": "write", "actions": "read", "statuses": "read"}
 SAMPLE = Repo(owner="acme", name="sample")
 EVENTS = ("check_run", "check_suite", "workflow_run")
 
@@ -187,6 +187,15 @@ async def test_each_of_the_three_events_says_branch_and_commit(post: Post) -> No
         )
     body = (await post.world.ci.tell(pull, one, "check_suite")).body
     of_a_fork = body.replace(b'"head_branch": "patchwright/issue-1"', b'"head_branch": null')
-    assert read("check_suite", of_a_fork) == Ignored(event="check_suite", action="completed")
+    assert read("check_suite", of_a_fork) == Ignored(event="check_suite")
     requested = body.replace(b'"action": "completed"', b'"action": "requested"')
     assert read("check_suite", requested) == Ignored(event="check_suite", action="requested")
+
+
+async def test_a_commit_status_is_heard_of_like_a_check(post: Post) -> None:
+    pull = post.ours()
+    one = post.world.ci.status(post.repo, pull.head.sha, "ci/test")
+    delivery = await post.world.ci.tell_status(pull, one)
+    assert await post.hear(delivery) is not None
+    nowhere = delivery.body.replace(b'"branches": [{', b'"branches": [], "x": [{')
+    assert read("status", nowhere) == Ignored(event="status")

@@ -56,6 +56,8 @@ async def test_a_check_that_fails_is_repaired_and_proven_on_the_same_branch(
         "> ##[error]Process completed with exit code 1.\n"
         in text
     )
+    assert "An earlier run of this program opened it, from `patchwright/issue-1` into `main`:" in text
+    assert "Start by reproducing the failure." in text
     assert "Find out why this check fails, and mend the cause" in text
     assert "lint" not in text.partition("# What fails on it")[2]
 
