@@ -26,7 +26,7 @@ T = TypeVar("T")
 # Asked for by name, so that a token never has more of what the app was given.
 PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
 # Only where the installation grants them: to ask for what it does not is refused, and they can be done without.
-OPTIONAL = {"checks": "write", "actions": "read", "statuses": "read"}
+OPTIONAL = (("checks", "read"), ("checks", "write"), ("actions", "read"), ("statuses", "read"))
 FRESH = timedelta(minutes=15)  # a token must last through a clone or push; GitHub's live an hour
 A_MINUTE = timedelta(minutes=1)
 PER_PAGE = 100  # GitHub's most
@@ -222,8 +222,8 @@ class Rest:
         except NotFound as exc:
             raise Forbidden(f"the app is not installed on {repo}: its owner must install it there") from exc
         has = installation.permissions
-        needed = (PERMISSIONS | OPTIONAL).items()
-        wanted = {name: least for name, least in needed if is_granted(has, name, least)}
+        useful = (*PERMISSIONS.items(), *OPTIONAL)  # of two levels the last that is granted
+        wanted = {name: level for name, level in useful if is_granted(has, name, level)}
         complete = PERMISSIONS.keys() <= wanted.keys()
         if isinstance(self._access, AppAccess) and self._access.workflows:
             wanted |= {name: level for name, level in has.items() if name == "workflows"}

@@ -55,6 +55,7 @@ class SharedLine:
         self._claim = self._redis.register_script(CLAIM)
         self._hold = self._redis.register_script(HOLD)
         self._own = OwnLine()
+        self._away = False
 
     async def claim(self, whose: str, ticket: str, urgency: Urgency, gap: float) -> float:
         async def shared() -> float:
@@ -94,10 +95,14 @@ class SharedLine:
     async def _or_own(self, shared: Callable[[], Awaitable[T]], own: Callable[[], Awaitable[T]]) -> T:
         try:
             with redis_errors():
-                return await shared()
+                found = await shared()
         except QueueDown as exc:
-            log.warning("writes are spaced by this process alone", extra={"reason": str(exc)})
+            if not self._away:  # each write asks several times
+                log.warning("writes are spaced by this process alone", extra={"reason": str(exc)})
+            self._away = True
             return await own()
+        self._away = False
+        return found
 
 
 def _keys(whose: str) -> list[str]:
