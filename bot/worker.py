@@ -10,7 +10,7 @@ from bot.errors import QueueDown
 from bot.faults import fault_of
 from bot.jobs import Again, Failed, Result, Why, stop_in
 from resolver.domain import Job, Outcome
-from resolver.errors import Interrupted, RateLimited, ResolverError
+from resolver.errors import Interrupted, LogTaken, RateLimited, ResolverError
 from runtime.errors import SandboxError
 
 log = logging.getLogger(__name__)
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 MOST_TRIES = 5
 FIRST_PAUSE = 10.0  # seconds; doubled with every try
 LONGEST_PAUSE = 300.0
+TAKEN_SECONDS = 60.0  # until a job is looked at again that another worker does
 LIMIT_SECONDS = 12 * 3600.0  # of one try. The work has tighter limits of its own; this one frees the worker.
 MOST_TEXT = 500  # characters of an error that are kept in a record
 
@@ -82,6 +83,9 @@ class Worker:
             error = cause_of(exc)
             if isinstance(error, TimeoutError) and limit.expired():
                 error = GaveUp(f"The work took longer than {self._limit_seconds:g} s.")
+            if isinstance(error, LogTaken):  # by whoever thought us dead: what comes of it is theirs to tell
+                log.warning("job taken over", extra={"job": job.id, "reason": str(error)})
+                return Again(seconds=TAKEN_SECONDS, counts=False)
             log.exception("job failed", extra={"job": job.id, "try": tries})
             if may_be_retried(error) and tries < self._most_tries:
                 return Again(seconds=self._pause(error, tries))

@@ -14,7 +14,8 @@ ResolverError
 │   └── ContextOverflow    the prompt is longer than the model takes
 ├── SettingsError          an operator must change something; names the key and the mend
 ├── UsageError             the command was given something that it cannot work with
-├── LogError               a run's log is in use, damaged, or cannot be written; says which and why
+├── LogError               a run's log is damaged or cannot be written; says which and why
+│   └── LogTaken           another process works on the run, and tells what comes of it
 ├── WorkspaceError         clone, apply, commit or push failed; says which and why
 │   ├── RepositoryUnusable there is nothing to work on: no repository, or none with a commit
 │   ├── NoSuchBranch       nothing of that name to begin from; carries `branch`
@@ -133,7 +134,13 @@ class SettingsError(ResolverError):
 
 
 class LogError(ResolverError):
-    """A run's log is in use by another process, damaged, or cannot be written."""
+    """A run's log is damaged, or cannot be written."""
+
+
+class LogTaken(LogError):
+    """Another process works on the run: what comes of it is that one's to tell."""
+
+    retryable = True
 
 
 class UsageError(ResolverError):

@@ -13,7 +13,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from resolver.domain import RunId
-from resolver.errors import LogError
+from resolver.errors import LogError, LogTaken
 from resolver.events import ENTRY, Entry, Event, Trajectory
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class FileLog:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            raise LogError(
+            raise LogTaken(
                 f"Another process is working on the run in {self._path.parent}: wait for its end, or stop it."
             ) from exc
 

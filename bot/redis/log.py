@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from bot.errors import QueueDown
 from bot.redis.client import reading_client, redis_client, redis_errors
 from resolver.domain import RunId
-from resolver.errors import LogError
+from resolver.errors import LogError, LogTaken
 from resolver.events import ENTRY, Entry, Event, Trajectory
 from resolver.log import FileLog, FileLogs, Listener
 
@@ -29,6 +29,7 @@ LEASE_SECONDS = 15.0  # a worker that has not been heard of for so long has lost
 RENEW_SECONDS = 4.0
 PATIENCE_SECONDS = 20.0  # that a newcomer waits for a dead worker's lease to run out
 KEPT_SECONDS = 24 * 3600  # that a stream outlives its being archived
+ARCHIVE_SECONDS = 20.0  # that a run which may be in the archive waits for it
 UNARCHIVED = (
     "patchwright:unarchived"  # sorted set: runs whose lines are kept nowhere else -> when the last one came
 )
@@ -188,7 +189,7 @@ class SharedLog:
         try:
             while not await self._acquired():
                 if asyncio.get_running_loop().time() >= end:
-                    raise LogError(
+                    raise LogTaken(
                         f"Another process is working on the run in {self._run}: wait for its end, or stop it."
                     )
                 await asyncio.sleep(0.25)
@@ -199,8 +200,13 @@ class SharedLog:
             return
         there = _entries(cast("list[tuple[bytes, dict[bytes, bytes]]]", found))
         if not there and not self._file.trajectory.entries:
-            with contextlib.suppress(LogError):  # there is none: it begins now
-                self._file.hold((await asyncio.to_thread(archived, self._run)).entries)
+            try:
+                async with asyncio.timeout(ARCHIVE_SECONDS):
+                    self._file.hold((await asyncio.to_thread(archived, self._run)).entries)
+            except LogError:
+                pass  # there is none: it begins now
+            except TimeoutError:
+                log.warning("the archive does not answer, so a run begins anew", extra={"run": self._run})
         mine = self._file.trajectory.entries
         if there[: len(mine)] != mine[: len(there)] or len(there) > len(mine):
             self._file.hold(there)  # what all others saw is what happened
@@ -238,7 +244,7 @@ class SharedLog:
                 log.warning("a run goes on without redis", extra={"run": self._run, "reason": str(exc)})
                 return
             if there != len(self._file.trajectory):
-                raise LogError(f"Another worker has gone on with the run {self._run}: this one stops.")
+                raise LogTaken(f"Another worker has gone on with the run {self._run}: this one stops.")
             self._shared = there
 
     async def _written(self) -> int:

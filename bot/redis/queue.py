@@ -222,7 +222,7 @@ class ArqQueue:
             raise arq.Retry(defer=BUSY_SECONDS)
         known = await self.state(job.id)
         if known is None or known.state == "ended":  # by the run that had the turn until now
-            await self._pass_turn(job)
+            await self._pass_turn(Record(job=job) if known is None else known)
             return
         record = known.begun()
         await self._store(record)
@@ -237,17 +237,27 @@ class ArqQueue:
             result = Again(seconds=0, counts=False) if task.cancelled() else ending(job.id, task)
             # In a task of its own: before Python 3.11.3 a timeout inside a cancelled task, such as redis-py's,
             # ends it as cancelled once more. Debian 12 has 3.11.2.
-            await asyncio.create_task(self._store(record.after(result)))
+            await asyncio.create_task(self._come_to(record, result))
             raise
         finally:
             attendant.cancel()
             await asyncio.gather(attendant, return_exceptions=True)
             del self._running[job.id]
-            await asyncio.create_task(self._pass_turn(job))
+            await asyncio.create_task(self._pass_turn(record))
         result = Cancelled(why=stop.why) if stop and task.cancelled() else ending(job.id, task)
-        await self._patiently(lambda: self._store(record.after(result)))
+        await self._patiently(lambda: self._come_to(record, result))
         if isinstance(result, Again):
             raise arq.Retry(defer=result.seconds)
+
+    async def _come_to(self, record: Record, result: Result | Again) -> None:
+        """Store what this try came to, if it is ours to tell."""
+        if await self._is_ours(record):
+            await self._store(record.after(result))
+
+    async def _is_ours(self, record: Record) -> bool:
+        """Whether nobody else, who thought us dead, has begun the job since."""
+        known = await self.state(record.job.id)
+        return known is None or known.tries <= record.tries
 
     async def _is_over(self, job: Job) -> bool:
         known = await self.state(job.id)
@@ -260,10 +270,11 @@ class ArqQueue:
             await self._redis.get(turn) == job.id.encode()
         )
 
-    async def _pass_turn(self, job: Job) -> None:
-        with contextlib.suppress(RedisError, OSError):  # then it passes when its lease runs out
-            if await self._redis.get(_turn(job)) == job.id.encode():
-                await self._redis.delete(_turn(job))
+    async def _pass_turn(self, record: Record) -> None:
+        turn, id = _turn(record.job), record.job.id.encode()
+        with contextlib.suppress(RedisError, OSError, QueueDown):  # then it passes when its lease runs out
+            if await self._redis.get(turn) == id and await self._is_ours(record):
+                await self._redis.delete(turn)
 
     async def _attend(self, record: Record, task: asyncio.Task[Result | Again]) -> Stop:
         """Keeps the leases while the job runs; ends by cancelling it when it is not to go on."""

@@ -123,6 +123,55 @@ async def test_a_killed_workers_job_goes_on_once(
     assert await second.stdout.read() == b"begun 2\n"
 
 
+SLEEPER = """
+import asyncio, sys
+from pathlib import Path
+from bot.jobs import Failed
+from bot.redis.queue import ArqQueue
+
+async def resolve(job, tries):
+    print("begun", flush=True)
+    while not Path(sys.argv[2]).exists():
+        await asyncio.sleep(0.05)
+    return Failed(error="a late word")
+
+async def main():
+    await ArqQueue(sys.argv[1], lease_seconds=3).work(resolve)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_worker_that_was_thought_dead_changes_nothing_about_a_job_that_goes_on_elsewhere(
+    url: str, handler: Handlers, short_tmp: Path
+) -> None:
+    queue = ArqQueue(url, lease_seconds=3)
+    sleeper = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SLEEPER, url, str(short_tmp / "go")), cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert sleeper.stdout is not None
+    try:
+        await queue.put(job())
+        assert await sleeper.stdout.readline() == b"begun\n"
+        sleeper.send_signal(signal.SIGSTOP)
+        async with working(queue, handler):
+            async with asyncio.timeout(30):
+                await handler.running.wait()
+            sleeper.send_signal(signal.SIGCONT)
+            (short_tmp / "go").touch()
+            await asyncio.sleep(5)  # it has had its say, and a lease has run out
+            running = Record(job=job(), state="running", tries=2)
+            assert await queue.state(job().id) == running
+            handler.go.set()
+            assert await settled(queue, job().id) == running.after(DONE)
+        assert handler.tries == [2]
+        assert await queue.state(job().id) == running.after(DONE)
+    finally:
+        sleeper.kill()
+        await sleeper.wait()
+        await queue.close()
+
+
 async def test_a_job_that_runs_longer_than_its_lease_is_not_begun_twice(url: str, handler: Handlers) -> None:
     first, second = (ArqQueue(url, lease_seconds=2) for _ in range(2))
     await first.put(job())

@@ -8,12 +8,13 @@ import pytest
 
 from bot.faults import fault_of
 from bot.jobs import Again, Failed
-from bot.worker import Worker
+from bot.worker import TAKEN_SECONDS, Worker
 from resolver.domain import Job, Outcome
 from resolver.errors import (
     Forbidden,
     ForgeError,
     Interrupted,
+    LogTaken,
     ModelError,
     ModelRefused,
     RateLimited,
@@ -92,6 +93,13 @@ async def test_what_will_not_pass_is_told_at_once(error: Exception, caplog: pyte
     assert kit.told == [(job().id, str(error))]
     (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert (said.message, vars(said)["job"], vars(said)["try"]) == ("job failed", job().id, 1)
+
+
+async def test_what_another_worker_has_taken_over_is_left_to_it_however_often() -> None:
+    kit = Kit(*[LogTaken("Another worker has gone on.")] * 2)
+    for tries in (1, 3):
+        assert await kit.worker.run(job(), tries) == Again(seconds=TAKEN_SECONDS, counts=False)
+    assert kit.told == []
 
 
 async def test_a_rate_limit_is_waited_for() -> None:
