@@ -24,6 +24,7 @@ from resolver.events import Ended, Trajectory
 from resolver.finding import show_finding
 from resolver.forge import MAY_TRIGGER, Forge
 from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
+from resolver.places import linked
 from resolver.planning import is_question, proposed, reported
 from resolver.policy import bounds, check
 from resolver.pull_form import filled, pull_form
@@ -157,14 +158,16 @@ async def undelivered(
         explanation = prose.refusal("permission", job)
         await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
         return Refused(explanation=explanation)
-    story = summarize(trajectory)
+    story, plan = summarize(trajectory), proposed(trajectory)
+    assert trajectory.started is not None
     if ending.reason == "asked":
-        plan = proposed(trajectory)
         body = planning_prose.planned(plan, story) if plan else prose.asked(ending.detail, story)
+        body = linked(body, trajectory.started)
         return Asked(url=await forge.say(job.repo, job.number, job.id, body), question=ending.detail)
     if is_question(trajectory):
         answer = reported(trajectory)
-        url = await tell(job, forge, planning_prose.explained(answer, story))
+        body = linked(planning_prose.explained(answer, story), trajectory.started)
+        url = await tell(job, forge, body)
         reason = "The question is answered." if answer else ending.detail
         return Commented(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
     return None

@@ -34,6 +34,12 @@ WORK = (
 )
 
 
+def place(scene: Scene) -> str:
+    """The place that they name, as it is shown."""
+    at = f"{scene.world.server_url}/acme/calc/blob/{scene.repo.bare.sha('main')}"
+    return f"[`calc.py:2`]({at}/calc.py#L2)"
+
+
 async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(scene: Scene) -> None:
     planning = (Turn("See.", SEES_IT_FAIL), Turn("Look.", LOOK), Turn("Try.", FIX), Turn("End.", DONE))
     await says(scene, *planning, Turn("So.", PLAN), Turn("Longer.", LONGER), *WORK, model_prices=PRICES)
@@ -44,7 +50,7 @@ async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(scene: Scene) -
     posted = scene.comments[-1]
     assert posted.partition("\n---\n")[0].strip() == (
         "Here is my plan. Nothing was changed yet.\n\n"
-        "`calc.py:2` subtracts; @\u200breporter is right.\n\n"
+        f"{place(scene)} subtracts; @\u200breporter is right.\n\n"
         "1. [ ] calc.py: add `b` to `a`\n"
         "2. [ ] tests/test_calc.py: `test_add` for 2 and 3\n\n"
         "**How it will be proven:** `test_add` fails now and passes then; `python3 -m pytest`.\n\n"
@@ -135,7 +141,7 @@ async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing
     outcome = await scene.resolve(job)
     assert isinstance(outcome, Commented) and outcome.branch is None
     assert scene.comments[-1].partition("\n---\n")[0].strip() == (
-        "It subtracts: `calc.py:2` says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
+        f"It subtracts: {place(scene)} says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
     )
     assert (scene.repo.pulls, scene.repo.branches) == ((), ("main",))
     system, brief = (str(message["content"]) for message in endpoint.requests[-1]["messages"][:2])
@@ -176,7 +182,7 @@ async def test_a_question_on_a_pull_request_is_answered_and_leaves_it_as_it_is(s
     job = await comment(scene, "@agent explain how to resolve the conflicts with main", on=pull)
     outcome = await scene.resolve(job)
     assert isinstance(outcome, Commented), "no merge, although it speaks of one"
-    assert pull.comments[-1].body.partition("\n")[2].startswith("It subtracts: `calc.py:2`")
+    assert pull.comments[-1].body.partition("\n")[2].startswith("It subtracts: [`calc.py:2`](http")
     system, brief = (str(message["content"]) for message in endpoint.requests[0]["messages"][:2])
     assert "as the pull request would make it" in system
     assert brief.startswith("# The pull request that the question is about: #2")
