@@ -92,6 +92,10 @@ class Desk:
                 wish = wish._replace(job=wish.job.model_copy(update={"id": name}))
         return await self._do(wish, found=ours is not None)
 
+    async def at_work(self, repo: Repo) -> tuple[Job, ...]:
+        """The jobs that wait or run there. Raises QueueDown."""
+        return tuple(one.job for one in await self._queue.everywhere() if one.job.repo == repo)
+
     async def press(self, pressed: Pressed) -> JobId | None:
         """Do what a button of the page asks for, as if a comment did; else as `take`."""
         return await self._do(pressed.wish(), found=False)

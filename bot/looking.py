@@ -3,16 +3,16 @@
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from bot.answers import GHOST, Account, Answer, AppAnswer, RepositoryAnswer
 from bot.payloads import ThroughApp
 from bot.rest import FRESH, PER_PAGE, Rest
 from bot.triggers import OWN_TAG
-from bot.webhook import CommentMade, Labelled, ReviewSaid, Sender, Written
-from resolver.domain import Credentials, Repo
-from resolver.errors import Unauthorized
+from bot.webhook import Closed, CommentMade, Labelled, ReviewSaid, Sender, Unlabelled, Written
+from resolver.domain import Credentials, Job, Repo
+from resolver.errors import NotFound, Unauthorized
 
 READING = {"issues": "read", "pull_requests": "read"}
 PLACES = timedelta(minutes=10)  # how long a list of repositories is good
@@ -60,6 +60,7 @@ class ThreadAnswer(Answer):
     title: str
     body: str | None = None
     updated_at: datetime
+    closed_at: datetime | None = None
     labels: tuple["LabelAnswer", ...] = ()
     pull_request: dict[str, object] | None = None
 
@@ -199,6 +200,42 @@ class Looking:
             await self._reviewed(place, since, pulls, seen)
         seen.happened = [one for one in seen.happened if one.at >= since]
         return seen
+
+    async def ended(self, place: Place, jobs: Sequence[Job]) -> list[Closed | Unlabelled]:
+        """What has ended of that for which these jobs wait or run there. Raises ForgeError."""
+        labels = {job.number: job.label for job in sorted(jobs, key=lambda job: job.label or "")}
+        return [
+            told
+            for number, label in labels.items()
+            if (told := await self._ended(place, number, label)) is not None
+        ]
+
+    async def _ended(self, place: Place, number: int, label: str | None) -> Closed | Unlabelled | None:
+        facts = {"repo": place.repo, "repo_id": place.id, "installation": place.installation}
+        try:
+            thread = await self._rest.page(ThreadAnswer, place.token, *place.path, "issues", str(number))
+            assert thread is not None, "it was asked for without an etag"
+            found = thread.found
+        except NotFound:
+            found = None
+        if found is None or found.number != number:  # GitHub leads on to where it was moved
+            how: Literal["deleted", "transferred"] = "deleted" if found is None else "transferred"
+            now = datetime.now(UTC).isoformat()
+            return Closed(**facts, number=number, how=how, at=now, branch=None, sender=_sender(None))
+        if found.closed_at is not None:
+            at = found.closed_at.isoformat()
+            return Closed(**facts, number=number, how="closed", at=at, branch=None, sender=_sender(None))
+        if label is None or any(one.name == label for one in found.labels):
+            return None
+        events = await self._rest.get_all(
+            EventAnswer, place.token, *place.path, "issues", str(number), "events"
+        )
+        away = [one for one in events if one.event == "unlabeled" and one.label and one.label.name == label]
+        if not away:
+            return None
+        last = away[-1]
+        by = _sender(last.actor)
+        return Unlabelled(**facts, number=number, label=label, at=last.created_at, sender=by)
 
     async def _labelled(self, place: Place, thread: ThreadAnswer, label: str) -> list[Happened]:
         """The last time that somebody put the label there."""

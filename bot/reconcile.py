@@ -164,6 +164,8 @@ class Reconcile:
         now = self._clock()
         earliest = now - FIRST
         known = self._known.setdefault(place.id, _Known(max(stored or earliest, earliest)))
+        for gone in await self._looking.ended(place, await self._desk.at_work(place.repo)):
+            await self._desk.take(gone)
         seen = await self._looking.look(place, known.since, known.etag, self._desk.rules.label)
         if seen is None:
             return

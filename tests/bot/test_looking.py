@@ -9,7 +9,8 @@ import pytest
 
 from bot.looking import Looking
 from bot.redelivery import AppWebhook, Attempt, Redelivery
-from bot.webhook import CommentMade, Labelled, ReviewSaid
+from bot.webhook import Closed, CommentMade, Delivery, Labelled, ReviewSaid, read
+from demo.world import Delivery as Sent
 from demo.world import World
 from resolver.domain import Repo
 from resolver.errors import Forbidden, Unauthorized
@@ -24,6 +25,10 @@ LABEL = "fix-me"
 async def place(short_tmp: Path) -> AsyncIterator[Place]:
     async with a_place(short_tmp) as place:
         yield place
+
+
+def read_as(sent: Sent) -> Delivery:
+    return read(sent.event, sent.body)
 
 
 async def told(place: Place, looking: Looking) -> list[Labelled | CommentMade | ReviewSaid]:
@@ -141,3 +146,37 @@ async def test_a_token_that_was_revoked_is_minted_anew(place: Place) -> None:
     with pytest.raises(Unauthorized):
         await told(place, looking)
     assert await told(place, looking) == []
+
+
+async def test_what_has_ended_while_its_job_waits_is_told_as_its_delivery_would_have(place: Place) -> None:
+    world = place.world
+    closed, moved, away, stays, said = (
+        world.issue(place.repo, title=name, body="B", by="stranger")
+        for name in ("closed", "moved", "away", "stays", "said")
+    )
+    for thread in (closed, moved, away, stays):
+        await place.desk.take(read_as(await world.label(thread, LABEL, by="maintainer")))
+    await place.desk.take(read_as(await world.comment(said, "@agent mend it", by="maintainer")))
+    assert len(await place.open()) == 5
+    world.close(closed)
+    ended = await world.unlabel(away, LABEL, by="maintainer")
+    del place.repo.threads[moved.number]
+    (repo,) = await Looking(place.rest).places()
+    told = await Looking(place.rest).ended(repo, await place.desk.at_work(SAMPLE))
+    by_number = {one.number: one for one in told}
+    assert by_number.keys() == {closed.number, moved.number, away.number}
+    first, second = by_number[closed.number], by_number[moved.number]
+    assert isinstance(first, Closed) and isinstance(second, Closed)
+    assert (first.how, second.how) == ("closed", "deleted")
+    assert by_number[away.number] == read_as(ended)
+
+
+async def test_a_look_ends_what_nobody_wants_any_more(place: Place) -> None:
+    thread = place.world.issue(place.repo, title="T", body="B", by="stranger")
+    await place.desk.take(read_as(await place.world.label(thread, LABEL, by="maintainer")))
+    looker = place.looker()
+    await looker.look()
+    assert len(await place.open()) == 1
+    place.world.close(thread)
+    await looker.look()
+    assert await place.open() == set()
