@@ -41,8 +41,8 @@ async def test_whoever_asks_is_answered_and_told_why_not(town: Town) -> None:
     await town.quiet()
     assert conversation(issue) == [
         "outsider: @agent please mend this",
-        "patchwright[bot]: I did not start on this: outsider may not write to this repository. Somebody who may can put "
-        "the label on, or ask me in a comment.",
+        "patchwright[bot]: I did not start on this: outsider may not write to this repository. Somebody who may can "
+        "put the label on, or ask me in a comment.",
         "maintainer: @agent yes, mend it [eyes]",
         OPENED.format(2),
     ]

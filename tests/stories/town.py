@@ -78,12 +78,10 @@ class Town:
         self.repositories.append(made)
         return made
 
-    def issue(self, name: str, **how: Any) -> Issue:
+    def issue(self, name: str, by: str = "reporter", **how: Any) -> Issue:
         """The one issue of a new repository of this name."""
-        title = f"add() of {name} subtracts"
-        return self.world.issue(
-            self.repository(name, **how), title=title, body="It should add.", by="reporter"
-        )
+        repo = self.repository(name, **how)
+        return self.world.issue(repo, title=title_of(name), body="It should add.", by=by)
 
     def held(self, name: str, turns: Sequence[Turn] = MENDED, *, after: int = 1) -> None:
         """The work of that issue waits behind so many turns until `go_on`."""
@@ -208,6 +206,7 @@ def _begins(comment: Comment) -> str:
 def _shown(body: str) -> str:
     text = body.partition("\n")[2] if body.startswith(OURS) else body
     for pattern, instead in (
+        (r"\[([^\]]+)\]\([^)]*\)", r"\1"),  # where a link leads
         (r"[\d,]+ tokens", "N tokens"),
         (r"\b\d+(\.\d+)? s\b", "N s"),
         (r"\b[0-9a-f]{12}\b", "ID"),
