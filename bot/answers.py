@@ -126,6 +126,7 @@ class InstallationAnswer(Answer):
 class TokenAnswer(Answer):
     token: str
     expires_at: datetime
+    permissions: dict[str, str] = {}
 
 
 class CommitAnswer(Answer):

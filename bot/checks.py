@@ -41,6 +41,8 @@ class Checks:
 
     async def show(self, repo: Repo, finding: Finding) -> str:
         """See Forge. Source: docs.github.com/rest/checks/runs"""
+        if await self._rest.lacks(repo, "checks"):
+            return ""
         place = (*path_of(repo), "check-runs")
         summary = clipped(finding.summary, MAX_SUMMARY, most=MAX_SUMMARY)
         output = {"title": finding.title[:MAX_TITLE], "summary": summary}
@@ -64,6 +66,6 @@ class Checks:
                 finding.conclusion, output["title"], output["summary"],
             ):  # fmt: skip
                 known = await self._rest.patch(CheckRunAnswer, repo, *place, str(known.id), body=said)
-        except (Forbidden, NotFound):  # as a personal token is told, and an App without the permission
+        except (Forbidden, NotFound):  # as a personal token is told
             return ""
         return known.html_url or OWN

@@ -108,8 +108,8 @@ class Rest:
         self._tokens: dict[Repo, Credentials] = {}
         self._minting = asyncio.Lock()
         self._line = line or OwnLine()
-        self._minted: dict[str, tuple[int, datetime]] = {}
-        """Tokens that live, each with its installation and its end."""
+        self._minted: dict[str, tuple[int, TokenAnswer]] = {}
+        """Tokens that live, each with its installation."""
 
     @property
     def is_app(self) -> bool:
@@ -235,12 +235,17 @@ class Rest:
         # What is granted in a moment counts in a minute.
         return made if complete else made.model_copy(update={"expires": datetime.now(UTC) + FRESH + A_MINUTE})
 
+    async def lacks(self, repo: Repo, permission: str) -> bool:
+        """Whether we know that we may not write this; of a token that was given to us we know nothing."""
+        token = (await self.credentials(repo)).token
+        return token in self._minted and self._minted[token][1].permissions.get(permission) != "write"
+
     async def mint(self, installation: int, **wanted: object) -> Credentials:
         """A token of this installation, with no more than what is wanted. Raises ForgeError."""
         path = join("app", "installations", str(installation), "access_tokens")
         made = read(TokenAnswer, await self._patient(None, Request("POST", path, json=wanted)))
-        lasting = ((token, of) for token, of in self._minted.items() if of[1] > datetime.now(UTC))
-        self._minted = {**dict(lasting), made.token: (installation, made.expires_at)}
+        lasting = ((token, of) for token, of in self._minted.items() if of[1].expires_at > datetime.now(UTC))
+        self._minted = {**dict(lasting), made.token: (installation, made)}
         return Credentials(token=made.token, expires=made.expires_at)
 
     # --- patience -------------------------------------------------------------------------------------------

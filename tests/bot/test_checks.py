@@ -101,6 +101,8 @@ async def test_where_we_may_not_there_is_none_and_no_failure(world: World, priva
     ):
         async with forge_of(world, access) as forge:
             assert await forge.show(where, finding(repo)) == ""
+        if isinstance(access, AppAccess):
+            assert world.writes == (), "an App knows what it may"
     assert repo.checks == []
 
 
