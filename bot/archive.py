@@ -56,9 +56,12 @@ class Archive:
         self._kinds = {kinds} if isinstance(kinds, str) else set(kinds)
 
     def keep(self, run: RunId, content: bytes) -> None:
-        """Its log is this, whatever was there before. Raises ArchiveDown."""
+        """Its log is this. A longer one that is there stays beside it: its run began anew. Raises ArchiveDown."""
         path = self._path(run)
         try:
+            self._files.invalidate_cache()  # others write there too
+            if self._files.exists(path) and (size := self._files.size(path)) > len(content):
+                self._files.mv(path, path.removesuffix(FILE) + f"longer-{size}.jsonl")
             if "file" in self._kinds:
                 Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds private code
             elif not OBJECTS & self._kinds:
@@ -81,6 +84,7 @@ class Archive:
     def listed(self) -> Iterator[tuple[RunId, datetime]]:
         """All runs that are there, with when they were archived (now, where that is not known). Raises ArchiveDown."""
         try:
+            self._files.invalidate_cache()
             found: dict[str, dict[str, Any]] = self._files.find(self._root, maxdepth=2, detail=True)
         except Exception as exc:
             raise ArchiveDown(f"The archive cannot be listed: {type(exc).__name__}: {exc}") from exc

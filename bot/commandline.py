@@ -269,7 +269,8 @@ async def gate(options: argparse.Namespace) -> int:
 def _listening(options: argparse.Namespace) -> Settings:
     """The settings of a server, which logs by them from here on."""
     settings = _settings(options)
-    listen(settings, compose.secrets_of(settings, compose.environment()))
+    secrets = compose.secrets_of(settings, compose.environment())
+    listen(settings, secrets, terminal=sys.stderr.isatty())
     return settings
 
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -75,9 +74,9 @@ class JsonLine(logging.Formatter):
         return json.dumps(line)
 
 
-def listen(settings: ServerSettings, secrets: Secrets) -> None:
-    """From here on the process logs as a server does: by its settings, and without these secrets."""
-    as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+def listen(settings: ServerSettings, secrets: Secrets, *, terminal: bool) -> None:
+    """From here on the process logs as a server does: by its settings, to a terminal or not, without these secrets."""
+    as_json = settings.log_format == "json" or (settings.log_format == "auto" and not terminal)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(JsonLine() if as_json else LogLine(dated=True))
         handler.addFilter(About())

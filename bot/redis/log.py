@@ -78,6 +78,7 @@ class SharedLogs:
         *,
         lease: float = LEASE_SECONDS,
         patience: float = PATIENCE_SECONDS,
+        archive_wait: float = ARCHIVE_SECONDS,
     ) -> None:
         """Seconds. `archived` reads a run that is neither here nor there any more; it blocks, and raises LogError.
 
@@ -85,6 +86,7 @@ class SharedLogs:
         """
         self._files = files
         self._archived = archived
+        self._archive_wait = archive_wait
         self._redis: Redis = redis_client(url)
         self._reading = reading_client(url)
         self._lease = lease
@@ -95,7 +97,7 @@ class SharedLogs:
         self._files.path(run)  # a name that is none is refused before it is a key
         async with self._files.open(run, listeners) as file:
             shared = SharedLog(file, run, self._redis, self._lease)
-            await shared.take(self._patience, self._archived)
+            await shared.take(self._patience, self._archived, self._archive_wait)
             renewing = asyncio.create_task(shared.renew())
             try:
                 yield shared
@@ -183,7 +185,9 @@ class SharedLog:
         await self._share()
         return entry
 
-    async def take(self, patience: float, archived: Callable[[RunId], Trajectory]) -> None:
+    async def take(
+        self, patience: float, archived: Callable[[RunId], Trajectory], archive_wait: float
+    ) -> None:
         """Become the writer, and bring file and stream to the same lines. Raises LogError."""
         end = asyncio.get_running_loop().time() + patience
         try:
@@ -201,7 +205,7 @@ class SharedLog:
         there = _entries(cast("list[tuple[bytes, dict[bytes, bytes]]]", found))
         if not there and not self._file.trajectory.entries:
             try:
-                async with asyncio.timeout(ARCHIVE_SECONDS):
+                async with asyncio.timeout(archive_wait):
                     self._file.hold((await asyncio.to_thread(archived, self._run)).entries)
             except LogError:
                 pass  # there is none: it begins now

@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -18,8 +19,8 @@ from bot.redis.client import redis_client
 from bot.redis.log import KEPT_SECONDS, UNARCHIVED, SharedLogs, stream_of
 from resolver.domain import RunId
 from resolver.errors import LogError, SettingsError
-from resolver.events import Told
-from resolver.log import FileLogs
+from resolver.events import Told, Trajectory
+from resolver.log import FileLogs, trajectory_of
 from tests.bot.test_runs import patchwright
 from tests.resolver.seen_runs import started
 
@@ -119,6 +120,42 @@ async def test_what_is_there_is_listed_and_what_is_not_is_said(archive: Archive)
     assert sorted(run for run, _ in archive.listed()) == ["acme-7", "acme-8"]
     with pytest.raises(LogError, match="line 1 is not an event of this version"):
         archive.read(RunId("acme-8"))
+
+
+async def test_a_shorter_log_takes_the_name_of_a_longer_one_and_not_its_place(
+    archive: Archive, url: str, tmp_path: Path
+) -> None:
+    here = FileLogs(tmp_path / "one")
+    logs = SharedLogs(here, url)
+    await worked(logs, "first", "second")
+    await Archivist(logs, here, archive, quiet=0).sweep()
+    await logs.close()
+    first = archive.read(RUN)
+    archive.keep(RUN, b"")
+    assert list(archive.read(RUN)) == []
+    assert [run for run, _ in archive.listed()] == [RUN]
+    size = len((tmp_path / "one" / RUN / "events.jsonl").read_bytes())
+    kept = archive._files.cat_file(f"{archive._root}/{RUN}/longer-{size}.jsonl")
+    assert trajectory_of(kept, "kept").entries == first.entries
+
+
+async def test_an_archive_that_hangs_holds_no_run_up_for_long(
+    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone_on = threading.Event()
+
+    def hanging(run: RunId) -> Trajectory:
+        gone_on.wait(60)
+        raise LogError("too late")
+
+    logs = SharedLogs(FileLogs(tmp_path), url, hanging, archive_wait=0.2)
+    try:
+        await worked(logs, "first")
+    finally:
+        gone_on.set()
+    assert list(logs.read(RUN)) == [told("first")]
+    assert [one.message for one in caplog.records] == ["the archive does not answer, so a run begins anew"]
+    await logs.close()
 
 
 @pytest.mark.parametrize("name", ["../acme", "a/b", "", ".", "..", "a\nb", "a" * 300])

@@ -50,8 +50,8 @@ def lines() -> Iterator[Lines]:
         logging.getLogger(name).setLevel(level)
 
 
-def server(**settings: Any) -> None:
-    listen(ServerSettings(**settings), Secrets([SECRET]))
+def server(*, terminal: bool = False, **settings: Any) -> None:
+    listen(ServerSettings(**settings), Secrets([SECRET]), terminal=terminal)
 
 
 async def test_whatever_is_logged_while_a_job_is_done_says_so(lines: Lines) -> None:
@@ -136,22 +136,16 @@ def test_no_secret_is_told_wherever_it_stands(lines: Lines, form: str) -> None:
     assert "ValueError" in lines.text
 
 
-def test_a_terminal_gets_text_and_everything_else_json(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_text_and_everything_else_json(lines: Lines) -> None:
     server()
     logging.getLogger("bot").info("to a pipe")
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    server()
+    server(terminal=True)
     with about(job="one"):
         logging.getLogger("bot").info("to a\nterminal")
     piped, typed = lines.text.splitlines()
     assert json.loads(piped)["message"] == "to a pipe"
     time, rest = typed.split(" ", 1)
     assert (time[-1], rest) == ("Z", "bot INFO to a terminal (job: one)")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(
