@@ -14,15 +14,25 @@ LONGEST = 65_536  # bytes of a line that are read
 # Actions writes the time before each line, and begins what it has to say itself with `##[`.
 _STAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z ?")
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]")
-_MARK = "##[error]"
+_MARK = b"##[error]"
 _SPEAKS = re.compile(
-    r"\b(?:error|errors?:|FAILED|FAILURE|failed|panic|Traceback|Exception|AssertionError|fatal|not ok)\b"
+    rb"\b(?:error|FAILED|FAILURE|failed|panic|Traceback|Exception|AssertionError|fatal|not ok)\b"
 )
 
 
 class _Line(NamedTuple):
+    """A line as it came: few of them are ever shown."""
+
     number: int
-    text: str
+    start: bytes
+    size: int
+
+    @property
+    def text(self) -> str:
+        plain = _ANSI.sub("", _STAMP.sub("", self.start.decode(errors="replace"), count=1))
+        if len(plain) <= LINE and self.size == len(self.start):
+            return plain
+        return f"{plain[:LINE]} ... ({self.size:,} bytes)"
 
 
 class Excerpt:
@@ -54,18 +64,16 @@ class Excerpt:
         self._rest += part[: max(0, LONGEST - len(self._rest))]
 
     def _hear(self) -> None:
-        text = _STAMP.sub("", self._rest.decode(errors="replace").rstrip("\r"), count=1)
+        whole = bytes(self._rest).rstrip(b"\r")
         self._rest.clear()
-        text = _ANSI.sub("", text.rpartition("\r")[2])
+        whole = whole[whole.rfind(b"\r") + 1 :]  # what a progress bar has come to
         self._count += 1
-        line = _Line(
-            self._count, text if len(text) <= LINE else f"{text[:LINE]} ... ({len(text)} characters)"
-        )
+        line = _Line(self._count, whole[: LINE * 4], len(whole))
         self._recent.append(line)
-        if text.startswith(_MARK):
+        if _MARK in line.start and line.text.startswith(_MARK.decode()):
             self._keep(list(self._recent))
             self._recent.clear()
-        elif len(self._named) < NAMED and _SPEAKS.search(text[:LINE]):
+        elif len(self._named) < NAMED and _SPEAKS.search(line.start):
             self._named.append(line)
 
     def _keep(self, block: list[_Line]) -> None:
@@ -98,7 +106,7 @@ def _fitting(block: list[_Line], limit: int) -> list[_Line]:
     """Its last lines, as many as fit: the error is the last one."""
     kept: list[_Line] = []
     for line in reversed(block):
-        if (limit := limit - len(line.text) - 1) < 0 and kept:
+        if (limit := limit - min(line.size, LINE) - 1) < 0 and kept:
             break
         kept.append(line)
     return kept[::-1]

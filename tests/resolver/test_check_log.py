@@ -58,7 +58,7 @@ def test_no_length_of_a_line_or_of_the_whole_is_kept() -> None:
     assert len(heard._rest) == LONGEST
     heard.feed(b"\n##[error]it broke\n")
     text = heard.text()
-    assert f"({LONGEST} characters)" in text and text.endswith("##[error]it broke")
+    assert f"({LONGEST:,} bytes)" in text and text.endswith("##[error]it broke")
     assert len(text) < 1_000
 
 
