@@ -1,4 +1,4 @@
-"""What people complain of with bots of this kind, as conversations that go otherwise here (see docs/coverage.md)."""
+"""What people complain of with bots of this kind, as conversations that go otherwise here."""
 
 import asyncio
 from collections.abc import AsyncIterator
