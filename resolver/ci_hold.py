@@ -9,7 +9,7 @@ import re
 from typing import Literal
 from urllib.parse import urlsplit
 
-from resolver.actions import Browse, SearchWeb
+from resolver.actions import Browse, Called
 from resolver.checks import RUN
 from resolver.domain import Comment, PullRequest, Repo, Thread, User
 from resolver.events import Observed, Started, Trajectory
@@ -38,8 +38,8 @@ class CI(Frozen):
     """silent: the forge starts none on what our token pushes."""
     outsiders: tuple[str, ...] = ()
     """Logins of those whose text the agent read, and who may not write to the repository."""
-    web: bool = False
-    """Whether it read pages of the web."""
+    abroad: bool = False
+    """Whether it read pages of the web, or asked services that are not ours."""
     earlier: bool = False
     """Whether the commit below is held."""
 
@@ -76,10 +76,10 @@ async def ci_for(
         case "always":
             return CI(state="held")
         case "untrusted":
-            outsiders, web = outsiders_in(started.thread, us), _read_web(trajectory, started)
+            outsiders, abroad = outsiders_in(started.thread, us), went_abroad(trajectory, started)
             earlier = isinstance(started.thread, PullRequest) and await _holds(workspace, parent)
-            held = bool(outsiders or web or earlier)
-            return CI(state="held" if held else "starts", outsiders=outsiders, web=web, earlier=earlier)
+            held = bool(outsiders or abroad or earlier)
+            return CI(state="held" if held else "starts", outsiders=outsiders, abroad=abroad, earlier=earlier)
 
 
 def outsiders_in(thread: Thread, us: User | None) -> tuple[str, ...]:
@@ -92,14 +92,14 @@ def outsiders_in(thread: Thread, us: User | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(author.login for author in outside))
 
 
-def _read_web(trajectory: Trajectory, started: Started) -> bool:
-    """Whether a stranger's page can have told the agent something."""
+def went_abroad(trajectory: Trajectory, started: Started) -> bool:
+    """Whether a stranger's page, or a service such as an MCP server, can have told the agent something."""
     seen = [event.observation for event in trajectory if isinstance(event, Observed)]
+    if any(isinstance(one, Called) for one in seen):
+        return True
     if any(isinstance(one, Page) and not _HERE.fullmatch(urlsplit(one.url).hostname or "") for one in seen):
         return True
     asked = [call.action for decided in trajectory.decisions() for call in decided.calls]
-    if any(isinstance(action, SearchWeb) for action in asked):
-        return True
     # What a browsing delegate saw is in a log of its own, and only its report in this one.
     return started.network == "open" and any(isinstance(action, Browse) for action in asked)
 

@@ -2,9 +2,14 @@
 
 import pytest
 
-from resolver.ci_hold import CI, is_held, outsiders_in
+from resolver.actions import Browse, Called, SearchWeb
+from resolver.ci_hold import CI, is_held, outsiders_in, went_abroad
 from resolver.domain import Issue, User
-from tests.resolver.pull_requests import AUTHOR, comment, pull, thread
+from resolver.events import Call, Decided, Event, Observed, Started, Trajectory, Usage
+from runtime.egress import Network
+from runtime.observations import Page
+from tests.resolver.pull_requests import AUTHOR, comment, job, pull, thread
+from tests.stories.parcels import entries
 
 HELD, STARTS = CI(state="held"), CI(state="starts")
 STRANGER = User(id=99, login="stranger")
@@ -47,7 +52,38 @@ def test_outsiders_are_whoever_wrote_what_was_shown_and_may_not_write() -> None:
 def test_the_sentence_names_a_few_and_counts_the_rest() -> None:
     many = CI(state="held", outsiders=tuple(f"u{number}" for number in range(5)))
     assert "things by u0, u1, u2 and 2 more, who may not write to this repository." in many.told("@bot")
-    assert "because I read pages of the web." in CI(state="held", web=True).told("@bot")
+    assert "because I read pages of the web, or asked other services." in CI(state="held", abroad=True).told(
+        "@bot"
+    )
     assert "as the one below it does." in CI(state="held", earlier=True).told("@bot")
     assert "as I was set up to do." in CI(state="held").told("@bot")
     assert STARTS.told("@bot") == ""
+
+
+def page(url: str) -> Page:
+    return Page(url=url, title="T", tree="", tabs=())
+
+
+@pytest.mark.parametrize(
+    ("action", "seen", "network", "abroad"),
+    [
+        (SearchWeb(query="why"), Called(text="found"), "none", True),
+        (Browse(task="t"), page("http://localhost:8000/"), "open", True),
+        (Browse(task="t"), page("http://localhost:8000/"), "allow-list", False),
+        (SearchWeb(query="why"), page("http://127.0.0.1:8000/x"), "open", False),
+        (SearchWeb(query="why"), page("about:blank"), "open", False),
+        (SearchWeb(query="why"), page("https://localhost.evil.test/"), "open", True),
+    ],
+)
+def test_what_comes_from_the_web_or_other_services_counts_as_outsiders_words(
+    action: Browse | SearchWeb, seen: Called | Page, network: Network, abroad: bool
+) -> None:
+    started = Started(
+        job=job(), thread=pull(), base="a", base_branch="main", source="s", model="m", sandbox="docker",
+        network=network,
+    )  # fmt: skip
+    events: tuple[Event, ...] = (
+        Decided(thought="", calls=(Call(id="1", action=action),), usage=Usage(model="m")),
+        Observed(call="1", observation=seen),
+    )
+    assert went_abroad(Trajectory(tuple(entries(started, *events))), started) == abroad
