@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -88,7 +89,24 @@ def missing_for_redis() -> str | None:
     return None
 
 
-MISSING = {"docker": missing_for_docker, "browser": missing_for_browser, "redis": missing_for_redis}
+@functools.cache
+def missing_for_compose() -> str | None:
+    """Why compose.yaml cannot be started here; None when it can."""
+    if shutil.which("docker-compose"):
+        return None
+    if shutil.which("docker"):
+        asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return None
+    return "no Docker Compose: `apt-get install docker-compose`"
+
+
+MISSING = {
+    "browser": missing_for_browser,
+    "compose": missing_for_compose,
+    "docker": missing_for_docker,
+    "redis": missing_for_redis,
+}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
