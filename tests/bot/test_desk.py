@@ -11,7 +11,7 @@ from bot.desk import Desk, is_under_way
 from bot.github import GitHubForge
 from bot.jobs import Answered, Cancelled, InlineQueue
 from bot.mail import Mail
-from bot.queued import HoldsHere, Waiting, when_free
+from bot.queued import HoldsHere, Waiting
 from bot.rest import Pace, TokenAccess
 from bot.triggers import Triggers, wish_for
 from bot.webhook import read
@@ -34,9 +34,8 @@ class Room:
     queue: InlineQueue = field(default_factory=InlineQueue)
 
     def __post_init__(self) -> None:
-        self.holds = HoldsHere()
-        self.waiting = Waiting(self.queue, self.holds, self.forge, "@agent", grace=0.2)
-        self.desk = Desk(self.queue, Triggers(), self.forge, waiting=self.waiting)
+        waiting = Waiting(self.queue, HoldsHere(), self.forge, "@agent", grace=0.2)
+        self.desk = Desk(self.queue, Triggers(), self.forge, waiting=waiting)
 
     async def answered(self, begins: str) -> str:
         """The first answer that begins so, once there is one."""
@@ -274,24 +273,6 @@ async def test_words_to_a_run_and_a_strangers_are_not_said_to_wait(room: Room) -
         await room.answered("This is queued")
         await asyncio.sleep(0.5)
         assert len(room.answers) == 1
-
-
-async def test_nobody_begins_a_job_while_it_is_said_to_wait(room: Room) -> None:
-    job = await room.labelled()
-    await room.holds.hold(job.id, seconds=30)
-    begun = asyncio.Event()
-
-    async def resolve(job: Job) -> Refused:
-        begun.set()
-        return Refused(explanation="")
-
-    resolving = asyncio.create_task(when_free(resolve, room.holds)(job))
-    await asyncio.sleep(0.3)
-    assert not begun.is_set()
-    await room.holds.hold(job.id, seconds=0)
-    async with asyncio.timeout(10):
-        await resolving
-    assert begun.is_set()
 
 
 async def test_a_slip_is_asked_back_at_once_although_a_run_goes_on(room: Room) -> None:
