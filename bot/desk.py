@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from bot.ci.watch import CiWatch
 from bot.jobs import Answered, Queue
 from bot.lifecycle import Lifecycle, Talker
-from bot.queued import HoldsHere, Waiting
 from bot.pressed import Pressed
+from bot.queued import HoldsHere, Waiting
 from bot.triggers import Triggers, Wish, names_of, wish_for
 from bot.webhook import Checked, Closed, Delivery, Reach, Unlabelled
 from bot.words import helped, queued, stopped
