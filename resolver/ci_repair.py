@@ -43,7 +43,7 @@ async def repair(
     assert isinstance(thread, PullRequest), "nothing is checked of an issue"
     failing = None
     if not log.trajectory.decisions():
-        found = await _found(job, thread, kit, forge)
+        found = await _found(job, thread, facts, kit, forge)
         if not isinstance(found, Failing):
             return await _settled(job, found, log, forge)
         failing = found
@@ -65,10 +65,14 @@ async def _settled(job: Job, found: Said | Refused, log: Log, forge: Forge) -> O
     return outcome
 
 
-async def _found(job: Job, pull: PullRequest, kit: Kit, forge: Forge) -> Failing | Said | Refused:
+async def _found(
+    job: Job, pull: PullRequest, facts: RepoFacts, kit: Kit, forge: Forge
+) -> Failing | Said | Refused:
     """What is to be repaired; else what is to be said, or why nothing is."""
     limit = kit.settings.ci_repairs
-    if not limit or not pull.open or not pull.same_repository or pull.head_sha != job.checks:
+    if not limit or facts.archived or pull.locked:
+        return Refused(explanation="checks are not watched, or nobody may write here any more.")
+    if not pull.open or not pull.same_repository or pull.head_sha != job.checks:
         return Refused(explanation="the pull request is closed, or not at this commit any more.")
     us, commits = await forge.identity(job.repo), await forge.commits(job.repo, job.number)
     if us is None or not commits or commits[-1].sha != job.checks or not commits[-1].is_by(us):

@@ -14,6 +14,7 @@ def progress(job: JobId, trajectory: Trajectory, settings: Settings) -> str:
     return reply(
         "progress.md.j2",
         story=summarize(trajectory) if begun and trajectory.decisions() else None,
+        checks=begun.job.checks if begun else "",
         now=doing(trajectory),
         mention=settings.mention,
         workflow=settings.workflow_url,

@@ -57,6 +57,15 @@ def test_it_says_the_plan_the_step_what_it_cost_and_how_to_stop() -> None:
     )
 
 
+def test_it_says_that_checks_failed_where_nobody_asked() -> None:
+    begun = started()
+    job = begun.job.model_copy(update={"checks": "abc" * 13 + "d", "requester": None})
+    assert told(run_of(begun.model_copy(update={"job": job}))).startswith(
+        "I am working on this. I run the tests before and after what I change, and this comment will say how it "
+        "went.\n\nChecks failed on my commit abcabcabcabc, and I look into them.\n\n**Now:**"
+    )
+
+
 def test_in_a_workflow_the_workflow_is_what_to_cancel() -> None:
     settings = SETTINGS.model_copy(update={"workflow_url": "https://forge.test/runs/1"})
     assert told(run_of(started()), settings).endswith(

@@ -123,7 +123,7 @@ async def test_what_came_to_no_finding_is_said_and_not_repaired(untested: Scene)
     ]
 
 
-@pytest.mark.parametrize("case", ["moved", "passes", "off", "closed", "unreadable"])
+@pytest.mark.parametrize("case", ["moved", "passes", "off", "closed", "locked", "unreadable"])
 async def test_what_is_not_ours_to_repair_is_left_without_a_word(untested: Scene, case: str) -> None:
     scene = untested
     pull = opened(scene, {"calc.py": WIP})
@@ -136,6 +136,8 @@ async def test_what_is_not_ours_to_repair_is_left_without_a_word(untested: Scene
             scene.environment["PATCHWRIGHT_CI_REPAIRS"] = "0"
         case "closed":
             scene.world.close(pull)
+        case "locked":
+            scene.world.lock(pull)
         case "unreadable":
             scene.world.refuse_next("GET", "/check-runs", status=403)
     await scene.will()
