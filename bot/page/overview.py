@@ -123,7 +123,7 @@ class Overview:
 
 async def overview(runs: Runs, queue: ArqQueue, gate: Gate, session: Session, wanted: Wanted) -> Overview:
     """What this person sees. Raises QueueDown, Unauthorized and ForgeError."""
-    listed = [run async for some in runs.newest() for run in some]
+    listed = await runs.newest()
     known = {run.run for run in listed}
     waiting = [of_record(one) for one in await queue.everywhere() if one.job.id not in known]
     everything = [*sorted(waiting, key=lambda run: -run.began), *listed]

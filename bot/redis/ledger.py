@@ -16,7 +16,7 @@ from runtime.frozen import Frozen
 COUNTS = "patchwright:counts:"
 CONFIGURATIONS = "patchwright:configurations"  # set: those that anything was counted for
 COUNTED = "patchwright:counted"  # set: ids of the jobs that are in it
-PULL = "patchwright:pull:"  # and its name: what a pull request of ours came to
+PULLS = "patchwright:pulls"  # hash: pull request of ours -> what it came to
 DAYS_KEPT = 3
 SECONDS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 """Upper bounds by which the times of runs are counted."""
@@ -129,7 +129,10 @@ class Ledger:
     async def outcome_of_pull(self, repo: Repo, number: int, outcome: PullOutcome) -> None:
         """What a pull request of ours came to; told again, or another when it was reopened, it counts once."""
         with redis_errors():
-            before = await self._redis.set(pull_key(str(repo), number), outcome, get=True)
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hget(PULLS, name_of_pull(str(repo), number))
+                pipe.hset(PULLS, name_of_pull(str(repo), number), outcome)
+                before, _ = await pipe.execute()
         if before == outcome.encode():
             return
         gone = {f"pulls {before.decode()}": -1.0} if before else {}
@@ -152,9 +155,9 @@ class Ledger:
         await self._redis.aclose(close_connection_pool=True)
 
 
-def pull_key(repository: str, number: int) -> str:
-    """Where it stands what a pull request of ours came to, as long as it came to something."""
-    return f"{PULL}{repository}#{number}".lower()
+def name_of_pull(repository: str, number: int) -> str:
+    """What a pull request is called in PULLS."""
+    return f"{repository}#{number}".lower()
 
 
 def _of_the_run(account: Account) -> dict[str, float]:

@@ -1,14 +1,14 @@
 """The list of runs: each at a glance, the newest first, for the page."""
 
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from bot.glance import Glance
 from bot.redis.client import redis_client, redis_errors
-from bot.redis.ledger import pull_key
+from bot.redis.ledger import PULLS, name_of_pull
 from resolver.domain import RunId
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ RUNS = "patchwright:runs"  # hash: id -> what a list says of it
 ORDER = "patchwright:runs:order"  # sorted set: id -> when it began
 WHOLE = "patchwright:runs:whole"  # set: directories of runs that are in the list
 KEPT = 20_000  # runs; the archive has older ones
-AT_ONCE = 1_000  # read in one journey, so that nobody else waits long for this process
+AT_ONCE = 2_500  # about so many are read in one journey: 10 ms, for which nobody else waits long
 
 # KEYS: runs, order. ARGV: id, value, began, kept. Only the oldest beyond those that are kept are gone through.
 _PUT = """
@@ -52,25 +52,20 @@ class Runs:
         with redis_errors():
             return _read(run, await cast("Any", self._redis.hget(RUNS, run)))
 
-    async def newest(self) -> AsyncIterator[list[Glance]]:
-        """All of them, some at a time, with what has become of their pull requests."""
+    async def newest(self) -> list[Glance]:
+        """All of them, with what has become of their pull requests."""
+        found: dict[bytes, Glance] = {}
+        cursor = None
         with redis_errors():
-            ids = await cast("Any", self._redis.zrevrange(ORDER, 0, -1))
-        for start in range(0, len(ids), AT_ONCE):
-            some = ids[start : start + AT_ONCE]
+            fates = await cast("Any", self._redis.hgetall(PULLS))
+        while cursor != 0:
             with redis_errors():
-                found = await cast("Any", self._redis.hmget(RUNS, some))
-            read = (_read(id.decode(), value) for id, value in zip(some, found, strict=True))
-            yield await self._with_fates([one for one in read if one is not None])
-
-    async def _with_fates(self, glances: list[Glance]) -> list[Glance]:
-        keys = {one.run: pull_key(one.repository, one.pull) for one in glances if one.pull}
-        if not keys:
-            return glances
-        with redis_errors():
-            found = await cast("Any", self._redis.mget(list(keys.values())))
-        fates = dict(zip(keys, found, strict=True))
-        return [one.with_fate(fate.decode()) if (fate := fates.get(one.run)) else one for one in glances]
+                cursor, some = await cast("Any", self._redis.hscan(RUNS, cursor or 0, count=AT_ONCE))
+            for run, value in some.items():
+                if (one := _read(run.decode(), value)) is not None:
+                    fate = one.pull and fates.get(name_of_pull(one.repository, one.pull).encode())
+                    found[run] = one.with_fate(fate.decode()) if fate else one
+        return sorted(found.values(), key=lambda one: -one.began)
 
     async def lacks(self, directory: str) -> bool:
         """Whether this directory's runs were never put into the list, or Redis was wiped since."""

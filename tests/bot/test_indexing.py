@@ -40,10 +40,6 @@ async def runs(url: str) -> AsyncIterator[Runs]:
     await runs.close()
 
 
-async def listed(runs: Runs) -> list[Glance]:
-    return [one async for some in runs.newest() for one in some]
-
-
 @asynccontextmanager
 async def silently(job: Job, run: Log) -> AsyncIterator[None]:
     yield
@@ -92,7 +88,7 @@ async def test_what_the_machine_failed_is_told_and_what_answered_a_person_is_no_
     await settled(said.id, Answered(), runs, queue)
     await settled(JobId("acme-sample-7-unknown"), Refused(explanation="no"), runs, queue)
     await queue.close()
-    (only,) = await listed(runs)
+    (only,) = await runs.newest()
     assert (only.run, only.state, only.began) == (
         RUN.id,
         "failed",
@@ -102,11 +98,11 @@ async def test_what_the_machine_failed_is_told_and_what_answered_a_person_is_no_
 
 async def test_what_became_of_a_pull_request_is_told_with_its_run(url: str, runs: Runs) -> None:
     await runs.put(of_log(RUN, whole_run(), working=False))
-    assert (await listed(runs))[0].fate is None
+    assert (await runs.newest())[0].fate is None
     ledger = Ledger(url)
     await ledger.outcome_of_pull(RUN.repo, 8, "untouched")
     await ledger.close()
-    assert (await listed(runs))[0].fate == "untouched"
+    assert (await runs.newest())[0].fate == "untouched"
 
 
 async def test_a_wiped_list_is_read_from_the_disk_again(runs: Runs, tmp_path: Path) -> None:
@@ -131,7 +127,7 @@ async def test_what_is_read_from_the_disk_takes_the_place_of_nothing_newer(runs:
     newer = of_log(RUN, whole_run(), working=False)
     await runs.put(newer)
     await runs.has("here", [newer.model_copy(update={"state": "stopped"})])
-    assert await listed(runs) == [newer]
+    assert await runs.newest() == [newer]
     assert not await runs.lacks("here")
 
 
@@ -140,8 +136,8 @@ async def test_the_newest_come_first_and_the_oldest_go_when_there_are_too_many(u
     for number in (2, 5, 1, 4, 3):
         name = f"run-{number}"
         await runs.put(Glance(run=JobId(name), state="working", began=float(number)))
-    assert [one.run for one in await listed(runs)] == ["run-5", "run-4", "run-3"]
+    assert [one.run for one in await runs.newest()] == ["run-5", "run-4", "run-3"]
     assert await runs.get(JobId("run-1")) is None
     await runs._redis.hset(RUNS, "run-4", b"{}")  # of another version
-    assert [one.run for one in await listed(runs)] == ["run-5", "run-3"]
+    assert [one.run for one in await runs.newest()] == ["run-5", "run-3"]
     await runs.close()
