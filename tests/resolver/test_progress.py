@@ -62,7 +62,7 @@ def test_it_says_that_checks_failed_where_nobody_asked() -> None:
     job = begun.job.model_copy(update={"checks": "abc" * 13 + "d", "requester": None})
     assert told(run_of(begun.model_copy(update={"job": job}))).startswith(
         "I am working on this. I run the tests before and after what I change, and this comment will say how it "
-        "went.\n\nChecks failed on my commit abcabcabcabc, and I look into them.\n\n**Now:**"
+        "went.\nChecks failed on my commit abcabcabcabc, and I look into them.\n\n**Now:**"
     )
 
 
