@@ -1,5 +1,6 @@
 """The CodeAct loop: the next step is read from the log, so that going on after a kill is the normal path."""
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -110,6 +111,7 @@ class Agent:
             self._arrived = True
             await self._take_over(log)
         while (ended := log.trajectory.ended) is None:
+            _heed_cancellation()
             await self._step(log)
         return ended
 
@@ -251,6 +253,17 @@ class Agent:
             reasoning=reply.reasoning,
             truncated=reply.truncated,
         )
+
+
+def _heed_cancellation() -> None:
+    """Raises CancelledError when the task was cancelled and what it waited for then has swallowed it.
+
+    Python 3.11's `wait_for` does, in the model's client for one, where the answer comes in the same moment; the run
+    would go on for hours that nobody wants. Source: github.com/python/cpython/issues/86296
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _saved_last(trajectory: Trajectory) -> bool:

@@ -1,5 +1,7 @@
 """The loop: every step is read from the log, whatever was in it when the agent came."""
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -9,6 +11,7 @@ import pytest
 
 from resolver import prose
 from resolver.actions import Think
+from resolver.agent import begin
 from resolver.domain import Patch, RunId
 from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
 from resolver.events import (
@@ -47,6 +50,34 @@ async def test_a_run_goes_from_the_brief_to_the_finish(log: FileLog) -> None:
     assert log.trajectory.checkpoint() == patch("a.py")
     assert [len(messages) for messages in model.asked] == [2, 4, 6]
     assert log.trajectory.spent().usd == Decimal("0.03")
+
+
+class Deaf:
+    """Answers all the same when it is told to stop, as Python 3.11's `wait_for` may."""
+
+    name = "deaf"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def reply(self, messages: object, tools: object) -> Reply:
+        self.asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        call = ToolCall(id="t0", name="think", arguments='{"thought": "On I go."}')
+        return Reply(text="", calls=(call,), usage=Usage(model="deaf"))
+
+
+async def test_a_cancellation_that_was_swallowed_ends_the_run_before_its_next_step(log: FileLog) -> None:
+    model = Deaf()
+    worker = agent(model, Box())  # type: ignore[arg-type]
+    await begin(log, "You mend.", "Issue 7", worker.tools)
+    task = asyncio.create_task(worker.run(log))
+    await model.asked.wait()
+    task.cancel()
+    await asyncio.wait((task,), timeout=10)
+    assert task.cancelled()
+    assert kinds(log) == ["prompted", "told", "decided"]
 
 
 async def test_an_ended_run_is_not_touched_until_somebody_speaks(log: FileLog) -> None:
