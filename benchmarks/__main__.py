@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
-LONG = ("deliveries", "reaction")
-NOT_MEASURES = ("__init__", "__main__", "endpoint", "measure")
+LONG = ("deliveries", "kills", "many", "reaction")
+NOT_MEASURES = ("__init__", "__main__", "endpoint", "killer", "measure")
 
 
 def main(names: list[str]) -> int:

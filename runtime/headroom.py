@@ -20,8 +20,8 @@ def check(memory_mb: int, disk_mb: int, storage: Path) -> None:
     lacking = [
         f"{left:,} MiB of {what} are left, and {setting} keeps {kept:,}"
         for what, left, setting, kept in (
-            ("memory", _memory(), "`free_memory_mb`", memory_mb),
-            ("disk", _disk(storage), "`free_disk_mb`", disk_mb),
+            ("memory", memory(), "`free_memory_mb`", memory_mb),
+            ("disk", disk(storage), "`free_disk_mb`", disk_mb),
         )
         if left is not None and left < kept
     ]
@@ -32,7 +32,7 @@ def check(memory_mb: int, disk_mb: int, storage: Path) -> None:
         )
 
 
-def _memory() -> int | None:
+def memory() -> int | None:
     """MiB that programs could still be given, as the kernel reckons."""
     try:
         lines = MEMORY.read_text().splitlines()
@@ -42,7 +42,7 @@ def _memory() -> int | None:
     return None if found is None else int(found.split()[1]) // 1024
 
 
-def _disk(storage: Path) -> int | None:
+def disk(storage: Path) -> int | None:
     try:
         found = os.statvfs(storage)
     except OSError:

@@ -1,0 +1,33 @@
+"""Many sandboxes at once, some of which break off, leave nothing behind. `benchmarks/many.py` opens 200."""
+
+import asyncio
+
+import pytest
+
+from benchmarks.many import OURS, SPEC, Traces, many
+from benchmarks.sandbox import CA_BUNDLE
+from runtime.actions import RunShell
+from runtime.docker import DockerSandboxes
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+KINDS = ("containers", "volumes", "networks", "processes", "files", "descriptors")
+
+
+async def test_twenty_sandboxes_leave_nothing_behind() -> None:
+    seen = await many(20, 5)
+    assert seen.failed == []
+    assert (seen.done, seen.broken) == (14, 6)
+    assert seen.left == dict.fromkeys(KINDS, 0)
+    assert min(seen.memory) > SPEC.free_memory_mb and min(seen.disk) > SPEC.free_disk_mb
+
+
+async def test_one_that_is_still_open_is_seen() -> None:
+    before = await asyncio.to_thread(Traces.seen)
+    sandboxes = DockerSandboxes(SPEC, ca_bundle=CA_BUNDLE)
+    async with sandboxes.open(f"{OURS}open") as sandbox:
+        await sandbox.act(RunShell(command=":"))
+        left = (await asyncio.to_thread(Traces.seen)).more_than(before)
+    await sandboxes.close()
+    assert (left["containers"], left["files"]) == (1, 1)
+    assert left["descriptors"] > 0
