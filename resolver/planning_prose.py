@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from resolver.prose import render, reply
+from resolver.spans import closed
 
 if TYPE_CHECKING:
     from resolver.actions import Propose
@@ -78,12 +79,14 @@ def planned(plan: Propose, story: Summary) -> str:
     settings = story.under.settings if story.under else {}
     days = f"{settings.get('approval_days', 14):g} days"
     mention = settings.get("mention", "@agent")
+    said = {name: closed(text) for name, text in dict(plan).items() if name in ("cause", "proof", "risks")}
+    plan = plan.model_copy(update=said)
     return reply("plan.md.j2", plan=plan, story=story, mention=mention, days=days)
 
 
 def explained(answer: str | None, story: Summary) -> str:
     """The status comment with the answer to a question; None: the run came to none."""
-    return reply("explained.md.j2", answer=answer, story=story)
+    return reply("explained.md.j2", answer=closed(answer) if answer else None, story=story)
 
 
 def unclear(slip: Unclear) -> str:

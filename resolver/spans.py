@@ -38,6 +38,17 @@ def spans_of(text: str) -> Iterator[Span]:
     yield from _inline(text, begun, len(text))
 
 
+def closed(text: str) -> str:
+    """The text, with an end to a block of code that it leaves open, so that what follows it is not part of that."""
+    ends = ("", *(f"\n{mark * count}" for count in range(3, 9) for mark in "`~"))
+    return next((text + end for end in ends if _kind_behind(text + end) != "code"), text)
+
+
+def _kind_behind(text: str) -> str:
+    *_, last = (span for span in spans_of(f"{text}\n\nx") if span.end > span.start)
+    return last.kind
+
+
 def _starts_item(text: str, line: Span) -> bool:
     return _ITEM.match(text, line.start, line.end) is not None
 
