@@ -1,8 +1,10 @@
 """Chromium for the tests of the page."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import Self
 
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
@@ -53,3 +55,47 @@ async def window(
         assert not left, left
     finally:
         await context.close()
+
+
+class Between:
+    """A way to a server that can be cut."""
+
+    def __init__(self, url: str) -> None:
+        self._port = int(url.rpartition(":")[2])
+        self._own = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._own}"
+
+    async def __aenter__(self) -> Self:
+        await self.mend()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.cut()
+
+    async def mend(self) -> None:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self._own)
+        self._own = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        """Nobody comes through, and who was through is not any more."""
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers |= {writer, back}
+        await asyncio.gather(_copy(reader, back), _copy(there, writer), return_exceptions=True)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while part := await reader.read(65_536):
+            writer.write(part)
+            await writer.drain()
+    finally:
+        writer.close()

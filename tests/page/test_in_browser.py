@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page
 from resolver.events import Call, Decided, Event, Observed, Settled, Told, Usage
 from runtime.actions import RunShell
 from runtime.observations import Ran
-from tests.page.browsing import NARROW, WIDE, chromium, window
+from tests.page.browsing import NARROW, WIDE, Between, chromium, window
 from tests.page.conftest import OPERATOR, Room
 from tests.page.test_access import letters
 from tests.resolver.seen_runs import started, whole_run
@@ -119,15 +119,21 @@ async def test_what_comes_while_something_is_searched_is_searched_too(room: Room
 
 
 async def test_a_connection_that_breaks_is_told_and_made_again(room: Room, browser: Browser) -> None:
-    async with window(browser, room.url) as page, room.running(RUN) as worker:
+    async with (
+        Between(room.url) as between,
+        room.running(RUN) as worker,
+        window(browser, between.url, complaints={"ERR_"}) as page,
+    ):
         await worker.write(started())
         await enter(page)
         await page.goto(f"/runs/{RUN}")
         await page.get_by_text("Live: what happens appears below.").wait_for()
-        await page.context.set_offline(True)
-        await page.context.set_offline(False)
+        await between.cut()
+        await page.get_by_text("The connection is interrupted; it is tried again.").wait_for()
         await worker.write(*step(1))
+        await between.mend()
         await page.get_by_text("did 1").wait_for()
+        await page.get_by_text("Live: what happens appears below.").wait_for()
         assert await page.locator("#timeline > .timeline > .item").count() == 2
 
 
