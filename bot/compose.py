@@ -248,6 +248,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.pacing import Prompt
     from bot.progress import apologize, commenting
     from bot.pulls import OurPulls
+    from bot.redis.engines import Engines, telling
     from bot.redis.ledger import Ledger
     from bot.redis.log import SharedLogs, no_archive
     from bot.redis.lookout import Lookout
@@ -279,6 +280,8 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         ledger = Ledger(settings.redis_url or "", settings.configuration)
         queue = ArqQueue(settings.redis_url or "")
         lookout, runs = Lookout(settings.redis_url or ""), Runs(settings.redis_url or "")
+        engines = Engines(settings.redis_url or "")
+        stack.push_async_callback(engines.close)
         for store in (logs, ledger, queue, lookout, runs):
             stack.push_async_callback(store.close)
         made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
@@ -287,8 +290,9 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         reporting, grants = indexing(commenting(masked, settings), runs), AppGrants(github.rest, lookout)
         tracer = tracing(environment(), logs.read, settings.configuration)
         stack.push_async_callback(tracer.close)
+        await engines.tell()  # else nothing would have been prepared
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
-        sweeping = asyncio.create_task(again_and_again(made.sandboxes.sweep))
+        sweeping = asyncio.create_task(again_and_again(telling(made.sandboxes.sweep, engines)))
         archiving = asyncio.create_task(Archivist(logs, here, archive).run())
         listing = asyncio.create_task(keep_whole(runs, settings.data / "runs"))
 

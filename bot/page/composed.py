@@ -12,6 +12,7 @@ from bot.page.live import Live
 from bot.page.people import People, Place
 from bot.page.site import site
 from bot.page.source import Source
+from bot.redis.engines import Engines
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
@@ -31,8 +32,8 @@ async def opened(
     """The application, on the Redis of this URL. Raises SettingsError."""
     async with contextlib.AsyncExitStack() as stack:
         queue, runs, sessions, streams = ArqQueue(url), Runs(url), Sessions(url), Streams(url)
-        inbox, presence = Inbox(url), Presence(url)
-        for store in (queue, runs, sessions, streams, inbox, presence):
+        inbox, presence, engines = Inbox(url), Presence(url), Engines(url)
+        for store in (queue, runs, sessions, streams, inbox, presence, engines):
             stack.push_async_callback(store.close)
         archive = archive_of(settings)
         files = FileLogs(settings.data / "runs")
@@ -54,6 +55,7 @@ async def opened(
             queue=queue,
             inbox=inbox,
             presence=presence,
+            engines=engines,
             live=live,
             gate=Gate(people),
             people=people,

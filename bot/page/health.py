@@ -1,9 +1,11 @@
 """How each part of the server does, for the page."""
 
 import asyncio
+from collections.abc import Mapping
 
 from bot.errors import QueueDown
 from bot.page.kit import Kit, Part
+from bot.redis.engines import Told
 from resolver import wording
 
 LONG_WAIT = 300.0  # seconds after which the queue is said not to move
@@ -14,8 +16,8 @@ async def parts(kit: Kit) -> tuple[Part, ...]:
     total = sum(kit.deliveries.values())
     receiver = Part(name="Receiver", works=True, figures=f"{total:,} deliveries since it began")
     try:
-        inbox, workers, (jobs, oldest) = await asyncio.gather(
-            kit.inbox.size(), kit.presence.workers(), kit.queue.waiting()
+        inbox, workers, (jobs, oldest), engines = await asyncio.gather(
+            kit.inbox.size(), kit.presence.workers(), kit.queue.waiting(), kit.engines.told()
         )
     except QueueDown as exc:
         return receiver, Part(name="Redis", works=False, figures=str(exc))
@@ -26,5 +28,14 @@ async def parts(kit: Kit) -> tuple[Part, ...]:
         Part(name="Redis", works=True, figures=f"{inbox} deliveries to be read"),
         Part(name="Workers", works=workers > 0, figures=f"{workers} at work"),
         Part(name="Queue", works=oldest < LONG_WAIT, figures=waiting + age),
-        *[await told() for told in kit.parts],
+        *_engine(engines),
     )
+
+
+def _engine(told: Mapping[str, Told]) -> tuple[Part, ...]:
+    """As the workers' machines have found it last; nothing where none has told."""
+    if not told:
+        return ()
+    faults = [f"{machine}: {one.problem}" for machine, one in sorted(told.items()) if one.problem]
+    figures = "; ".join((f"{len(told) - len(faults)} of {len(told)} machines answer", *faults))
+    return (Part(name="Engine", works=not faults, figures=figures),)

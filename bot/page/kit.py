@@ -1,11 +1,12 @@
 """What the page needs from outside, as values, and what every part of it knows of its visitor."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bot.page.gate import Gate
 from bot.page.live import Live
 from bot.page.people import People
+from bot.redis.engines import Engines
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
@@ -32,6 +33,7 @@ class Kit:
     queue: ArqQueue
     inbox: Inbox
     presence: Presence
+    engines: Engines
     live: Live
     gate: Gate
     people: People | None
@@ -42,5 +44,3 @@ class Kit:
     """Where people reach us, without a slash at its end; "": wherever they say that they do."""
     deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By what became of them, since this process began."""
-    parts: tuple[Callable[[], Awaitable[Part]], ...] = ()
-    """Further parts of the server that say how they do."""

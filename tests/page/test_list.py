@@ -9,8 +9,10 @@ import pytest
 from bot.glance import Glance
 from bot.page.overview import MOST_FIELDS, Outcomes
 from bot.redis.client import redis_client
+from bot.redis.engines import Engines, telling
 from bot.redis.ledger import Ledger
 from resolver.domain import JobId, Repo
+from runtime.errors import EngineUnavailable
 from tests.page.conftest import Room
 
 pytestmark = pytest.mark.redis
@@ -145,6 +147,16 @@ async def test_a_job_that_waits_is_listed_before_it_has_begun(room: Room) -> Non
 
 
 async def test_health_is_told_part_by_part_with_figures_for_the_operator_alone(room: Room) -> None:
+    async def unreachable() -> None:
+        raise EngineUnavailable("no engine answers at unix:///run/docker.sock")
+
+    for machine in ("one", "two"):
+        engines = Engines(room.redis, machine)
+        await engines.tell()
+        if machine == "two":
+            with pytest.raises(EngineUnavailable):
+                await telling(unreachable, engines)()
+        await engines.close()
     await room.queue.put(room.job(str(JobId("acme-calc-9-waiting"))))
     operator = (await (await room.operator()).get("/")).text
     parts = re.findall(r'<dt>(\w+)</dt><dd><span class="mark \w+">([\w ]+)</span> <small>([^<]*)', operator)
@@ -153,11 +165,13 @@ async def test_health_is_told_part_by_part_with_figures_for_the_operator_alone(r
         ("Redis", "works"),
         ("Workers", "does not work"),
         ("Queue", "works"),
+        ("Engine", "does not work"),
     ]
+    assert parts[4][2] == "1 of 2 machines answer; two: no engine answers at unix:///run/docker.sock"
     assert parts[2][2] == "0 at work"
     assert parts[3][2].startswith("0 under way, 1 wait")
     reader = (await (await room.person("reader")).get("/")).text
-    assert ("does not work" in reader, "0 at work" in reader) == (True, False)
+    assert ("does not work" in reader, "0 at work" in reader, "docker.sock" in reader) == (True, False, False)
 
 
 async def test_without_its_store_the_page_says_so(room: Room) -> None:

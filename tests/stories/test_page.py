@@ -64,6 +64,12 @@ async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(s
         )
     assert again != run
     assert "Pull request #2 is open." in page
-    assert dict(parts) == {"Receiver": "works", "Redis": "works", "Workers": "works", "Queue": "works"}
+    assert dict(parts) == {
+        "Receiver": "works",
+        "Redis": "works",
+        "Workers": "works",
+        "Queue": "works",
+        "Engine": "works",
+    }
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert len(scene.repo.pulls) == 1
