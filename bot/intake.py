@@ -41,7 +41,9 @@ class Intake:
                         raise error
                     if error is not None:
                         # A fault of ours. The letter stays for a version of us without it; nobody waits for that.
-                        log.error("delivery broke its reader", extra={"delivery": letter.guid}, exc_info=error)
+                        log.error(
+                            "delivery broke its reader", extra={"delivery": letter.guid}, exc_info=error
+                        )
             except QueueDown as exc:
                 log.warning("the inbox is interrupted", extra={"reason": str(exc)})
                 await asyncio.sleep(PAUSE_SECONDS)
