@@ -118,6 +118,7 @@ async def follow(scene: Scene, pull: Pull, comment: str = "@agent") -> str:
     return answers(pull)[-1]
 
 
+@pytest.mark.slow
 async def test_what_goes_on_top_of_a_held_commit_is_held_and_of_a_released_one_is_not(
     a_scene: Any,
 ) -> None:

@@ -81,6 +81,7 @@ async def test_after_so_many_repairs_in_a_row_what_still_fails_is_said_once(unte
     assert scene.endpoint.requests == []
 
 
+@pytest.mark.slow
 async def test_somebodys_push_begins_the_count_anew_but_is_not_ours_to_repair(untested: Scene) -> None:
     scene = untested
     scene.environment["PATCHWRIGHT_CI_REPAIRS"] = "1"
@@ -176,6 +177,7 @@ async def test_a_hostile_log_is_data_and_shows_no_secret(untested: Scene) -> Non
     assert "IGNORE" not in said and "story-webhook" not in said + message(scene, pull)
 
 
+@pytest.mark.slow
 async def test_a_push_in_mid_repair_is_left_alone(untested: Scene) -> None:
     scene = untested
     pull = opened(scene, {"calc.py": WIP})
@@ -196,6 +198,7 @@ async def test_a_push_in_mid_repair_is_left_alone(untested: Scene) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_repair_that_was_pushed_before_a_crash_is_not_made_again(untested: Scene) -> None:
     scene = untested
     pull = opened(scene, {"calc.py": WIP})

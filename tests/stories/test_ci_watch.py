@@ -8,7 +8,7 @@ import pytest
 from demo.model import Turn
 from demo.world import Pull
 from runtime.actions import ReplaceText
-from tests.stories.conftest import CODE, DONE, Scene
+from tests.stories.conftest import CODE, DONE, FIX, Scene
 from tests.stories.ours import LOG, answers, message, opened
 from tests.stories.reviews import MUL, WIP
 
@@ -78,3 +78,32 @@ async def test_a_server_that_polls_finds_them_by_looking(scene: Scene) -> None:
         process.terminate()
         await process.communicate()
     assert scene.world.deliveries == ()
+
+
+async def test_an_outsiders_issue_is_held_until_a_writer_says_run_ci(scene: Scene) -> None:
+    await scene.will(Turn("Mend.", FIX), *[Turn("Done.", DONE)] * 2)
+    async with scene.serving() as served:
+        scene.world.hook(served.webhook, SECRET)
+        await scene.world.label(scene.issue, "fix-me", by="maintainer")
+        await until(lambda: scene.repo.pulls and scene.comments[0].startswith("I opened"))
+        pull = scene.pull
+        held = pull.head.sha
+        assert "\n\n[skip ci]\n\n" in message(scene, pull)
+        assert "because I was told things by reporter, who may not write to this repository." in (
+            pull.body or ""
+        )
+        await scene.world.comment(pull, "@agent run-ci", by="reporter")
+        await until(lambda: len(answers(pull)) == 1)
+        assert pull.head.sha == held
+        assert answers(pull)[0].startswith(
+            "I did not start on this: reporter may not write to this repository"
+        )
+        told = await scene.world.comment(pull, "@agent run-ci, please", by="maintainer")
+        await until(lambda: len(answers(pull)) == 2)
+        await scene.world.redeliver(told)
+        await asyncio.sleep(1)
+    assert answers(pull)[1].startswith(
+        f"I put the empty commit {pull.head.sha[:12]} on `patchwright/issue-1`: it does not say `[skip ci]`"
+    )
+    assert scene.repo.bare.git("rev-list", f"{held}..{pull.head.sha}").decode().split() == [pull.head.sha]
+    assert "[skip ci]" not in message(scene, pull) and len(answers(pull)) == 2
