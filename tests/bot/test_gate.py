@@ -140,7 +140,7 @@ async def test_only_its_owner_and_the_group_that_was_named_may_connect(short_tmp
 
 
 async def test_a_group_that_is_not_there_is_named(short_tmp: Path) -> None:
-    with pytest.raises(SettingsError, match="the gate cannot listen at .*no such group: 'nobodys'"):
+    with pytest.raises(SettingsError, match=r"the gate cannot listen at .*no such group: 'nobodys'"):
         async with Gate(ENGINE).listening(short_tmp / "a.sock", "nobodys"):
             pass
 
