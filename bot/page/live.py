@@ -33,6 +33,8 @@ STALE_SECONDS = (
     5.0  # that the page of a run that goes on is shown again: whoever gets it is told what came since
 )
 
+MADE_AT_ONCE = 2  # whole pages: each takes memory, and the processor from those who deliver
+
 IsOver = Callable[[RunId], Awaitable[bool]]
 """Whether nobody works on this run, or is about to; may raise QueueDown."""
 
@@ -62,6 +64,7 @@ class Live:
         self._followed: dict[RunId, Followed] = {}
         self._pages: OrderedDict[RunId, tuple[int, bool, float, View]] = OrderedDict()
         self._making: dict[RunId, asyncio.Lock] = {}
+        self._at_once = asyncio.Semaphore(MADE_AT_ONCE)
 
     async def view(self, run: RunId) -> View:
         """The run as it is, or was a moment ago."""
@@ -83,15 +86,16 @@ class Live:
             return view
 
     async def _made(self, run: RunId, over: bool) -> View:
-        followed = self._followed.get(run)
-        if followed is not None and followed.ready:
-            trajectory, others = followed.trajectory, followed.others
-        else:
-            found = await self._source.read(run)
-            trajectory, others = found.trajectory, found.others
-        made = await asyncio.to_thread(
-            parts, run, trajectory, others.get, LIMIT if not over else 2 * LIMIT, MOST_ITEMS, live=not over
-        )
+        async with self._at_once:
+            followed = self._followed.get(run)
+            if followed is not None and followed.ready:
+                trajectory, others = followed.trajectory, followed.others
+            else:
+                found = await self._source.read(run)
+                trajectory, others = found.trajectory, found.others
+            limit = 2 * LIMIT if over else LIMIT
+            shown = (run, trajectory, others.get, limit, MOST_ITEMS)
+            made = await asyncio.to_thread(parts, *shown, live=not over)
         elsewhere = trajectory.resumed.run if trajectory.resumed else None
         return View(made, len(trajectory) - 1, over, elsewhere)
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import hmac
+import logging
 import secrets
+import time
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -29,6 +31,12 @@ from resolver.errors import Unauthorized
 WRONG_SECONDS = 1.0  # that an answer to a wrong token takes
 MOST_WRONG = 10  # of them at a time
 CALLBACK = "/login/callback"
+BEGUN_A_SECOND, BEGUN_AT_ONCE = (
+    5.0,
+    50,
+)  # log-ins by GitHub: anybody can begin one, and each takes room in Redis
+
+log = logging.getLogger(__name__)
 
 
 async def asked(request: Request) -> Response:
@@ -65,16 +73,32 @@ class ByToken:
         return await _enter(request, kit, Person(login="operator", id=None), "", back_to)
 
 
-async def to_github(request: Request) -> Response:
-    """Send the browser to GitHub, which sends it back."""
-    kit = kit_of(request)
-    if kit.people is None:
-        raise Refused("not_found")
-    browser = secrets.token_urlsafe(32)
-    state = await kit.sessions.begin(browser, inside(request.query_params.get("back_to", "/")))
-    answer = RedirectResponse(kit.people.address(state, browser, f"{kit.public_url}{CALLBACK}"), 303)
-    set_cookie(answer, "login", browser, LOGIN_SECONDS, request, kit)
-    return answer
+class ToGitHub:
+    """Sends browsers to GitHub, which sends them back."""
+
+    def __init__(self) -> None:
+        self._room, self._at = float(BEGUN_AT_ONCE), time.monotonic()
+
+    async def leave(self, request: Request) -> Response:
+        kit = kit_of(request)
+        if kit.people is None:
+            raise Refused("not_found")
+        if not self._has_room():
+            raise Refused("too_often")
+        browser = secrets.token_urlsafe(32)
+        state = await kit.sessions.begin(browser, inside(request.query_params.get("back_to", "/")))
+        answer = RedirectResponse(kit.people.address(state, browser, f"{kit.public_url}{CALLBACK}"), 303)
+        set_cookie(answer, "login", browser, LOGIN_SECONDS, request, kit)
+        return answer
+
+    def _has_room(self) -> bool:
+        now = time.monotonic()
+        self._room = min(BEGUN_AT_ONCE, self._room + (now - self._at) * BEGUN_A_SECOND)
+        self._at = now
+        if self._room < 1:
+            return False
+        self._room -= 1
+        return True
 
 
 async def from_github(request: Request) -> Response:
@@ -103,6 +127,7 @@ async def _enter(request: Request, kit: Kit, person: Person, token: str, back_to
     if before := request.cookies.get(cookie_name("session", request, kit)):
         await kit.sessions.leave(before)
     answer = redirect(kit, back_to)
+    log.info("logged in", extra={"login": person.login, "user": person.id})
     set_cookie(answer, "session", await kit.sessions.open(person, token), SESSION_SECONDS, request, kit)
     return answer
 
@@ -125,7 +150,7 @@ def routes() -> list[Route]:
     return [
         Route("/login", asked, methods=["GET"]),
         Route("/login", ByToken().enter, methods=["POST"]),
-        Route("/login/github", to_github, methods=["GET"]),
+        Route("/login/github", ToGitHub().leave, methods=["GET"]),
         Route(CALLBACK, from_github, methods=["GET"]),
         Route("/logout", out, methods=["POST"]),
     ]

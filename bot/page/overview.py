@@ -1,6 +1,7 @@
 """The list of runs: what is wanted of it, what of it somebody may see, and what it comes to."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -129,6 +130,10 @@ async def overview(runs: Runs, queue: ArqQueue, gate: Gate, session: Session, wa
     everything = [*sorted(waiting, key=lambda run: -run.began), *listed]
     names = dict.fromkeys(run.repository for run in everything)
     readable = await gate.readable(session, names)
+    return await asyncio.to_thread(_chosen, everything, readable, wanted)
+
+
+def _chosen(everything: Sequence[Glance], readable: Collection[str], wanted: Wanted) -> Overview:
     outcomes, found = Outcomes(), list[Glance]()
     for run in everything:
         if run.repository in readable and wanted.takes(run):
@@ -139,6 +144,6 @@ async def overview(runs: Runs, queue: ArqQueue, gate: Gate, session: Session, wa
         wanted,
         tuple(found[first : first + A_PAGE]),
         outcomes,
-        tuple(sorted((name for name in names if name in readable), key=str.lower)),
+        tuple(sorted({run.repository for run in everything} & set(readable), key=str.lower)),
         max(1, -(-len(found) // A_PAGE)),
     )

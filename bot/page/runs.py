@@ -1,6 +1,7 @@
 """The list of runs, a run, its events as they come, and the two buttons."""
 
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -24,6 +25,8 @@ from bot.pressed import EVENT, Pressed
 from bot.redis.sessions import Session
 from resolver.domain import JobId, Repo, RunId, User
 from resolver.errors import ForgeError
+
+log = logging.getLogger(__name__)
 
 MOST_WATCHERS = 500  # browsers that are told of runs at a time
 AGAIN_MS = 2_000  # after which a browser whose connection broke asks again
@@ -130,6 +133,7 @@ async def press(request: Request, kit: Kit, session: Session) -> Response:
     if level != "write":
         raise Refused("not_yours")
     pressed = _pressed(verb, glance, session)
+    log.info("button pressed", extra={"job": glance.run, "verb": verb, "login": session.person.login})
     await kit.inbox.put(f"button-{pressed.id}", EVENT, pressed.model_dump_json().encode())
     return redirect(kit, f"/runs/{quote(glance.run, safe='')}?told={verb}")
 

@@ -1,5 +1,6 @@
 """The list of runs: each at a glance, the newest first, for the page."""
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Any, cast
@@ -39,6 +40,7 @@ class Runs:
         """Raises SettingsError for what is no URL of a Redis."""
         self._redis = redis_client(url)
         self._kept = kept
+        self._reading = asyncio.Lock()
 
     async def put(self, glance: Glance) -> None:
         """What is to be said of this run from now on."""
@@ -53,7 +55,11 @@ class Runs:
             return _read(run, await cast("Any", self._redis.hget(RUNS, run)))
 
     async def newest(self) -> list[Glance]:
-        """All of them, with what has become of their pull requests."""
+        """All of them, with what has become of their pull requests; for one after the other who asks."""
+        async with self._reading:
+            return await self._newest()
+
+    async def _newest(self) -> list[Glance]:
         found: dict[bytes, Glance] = {}
         cursor = None
         with redis_errors():

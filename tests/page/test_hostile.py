@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from bot.page.login import BEGUN_AT_ONCE
 from resolver.events import Call, Decided, Event, Observed, Usage
 from runtime.actions import RunShell
 from runtime.observations import Ran
@@ -145,3 +146,12 @@ async def test_guesses_at_the_token_are_slowed_down(room: Room) -> None:
     statuses = [answer.status_code for answer in answers]
     assert set(statuses) == {401, 429}
     assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
+
+
+async def test_log_ins_that_are_begun_without_end_do_not_fill_the_store(room: Room) -> None:
+    browser, operator = room.browser(), await room.operator()
+    answers = await asyncio.gather(*(browser.get("/login/github") for _ in range(BEGUN_AT_ONCE + 30)))
+    statuses = [answer.status_code for answer in answers]
+    assert set(statuses) == {303, 429}
+    assert statuses.count(303) < BEGUN_AT_ONCE + 30
+    assert (await operator.get("/")).status_code == 200
