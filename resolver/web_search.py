@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from resolver import search_prose
 from resolver.quotation import visible
+from resolver.run_settings import SearchProvider
 from resolver.search_prose import NoSearch
-from resolver.settings import SearchProvider
 from runtime.frozen import Frozen
 from runtime.observations import Failed
 

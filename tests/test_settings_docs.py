@@ -1,16 +1,40 @@
-"""Every setting stands in the configuration's tables."""
+"""docs/configuration.md says of every setting what the models of the settings say."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from resolver.settings import RepoConfig, Settings
+from resolver.settings import SENSITIVE, RepoConfig, Settings
+from tests.settings_reference import PAGE, READ_ON, TABLES, meanings, reference, table
 
-TEXT = (Path(__file__).parent.parent / "docs" / "configuration.md").read_text()
-NAMED = set(re.findall(r"`([a-z_]+)`", TEXT))
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_reference_is_what_the_models_say() -> None:
+    page = PAGE.read_text()
+    assert reference(page) == page, "write it anew: .venv/bin/python -m tests.settings_reference"
 
 
 @pytest.mark.parametrize("model", [Settings, RepoConfig])
-def test_every_setting_is_documented(model: type[Settings] | type[RepoConfig]) -> None:
-    assert sorted(set(model.model_fields) - NAMED) == []
+def test_every_setting_stands_in_one_table(model: type[Settings] | type[RepoConfig]) -> None:
+    shown = re.findall(r"^\| `([a-z_]+)`", "".join(map(table, TABLES.values())), re.MULTILINE)
+    operators = [key for key in shown if key in Settings.model_fields]
+    assert set(model.model_fields) - set(shown) == set()
+    assert len(operators) == len(set(operators)) + len(Settings.model_fields.keys() & RepoConfig.model_fields)
+
+
+def test_a_setting_is_shown_with_all_that_is_to_be_known_of_it() -> None:
+    lines = table(TABLES["runs"]).splitlines()
+    assert lines[0] == "| setting | environment, option | takes | default | meaning |"
+    assert (
+        "| `timeout` | `PATCHWRIGHT_TIMEOUT`, `--timeout` | whole number from 10 | `3600` | Seconds for"
+        in lines[8]
+    )
+    assert [line for line in lines if "`secrets_file` †" in line] != []
+    assert "secrets_file" in SENSITIVE
+
+
+def test_what_leads_on_belongs_to_a_setting() -> None:
+    known = {key for model in TABLES.values() for key, _, _ in meanings(model)}
+    assert READ_ON.keys() - known == set()

@@ -1,0 +1,175 @@
+"""Write the tables of docs/configuration.md from the settings models: `python -m tests.settings_reference`.
+
+Names, types, defaults and meanings are the models' own; only where to read on is said here.
+"""
+
+import argparse
+import ast
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from bot.cli import parser
+from resolver.llm.settings import ModelSettings
+from resolver.run_settings import RunSettings
+from resolver.sandbox_settings import SandboxSettings
+from resolver.server_settings import ServerSettings
+from resolver.settings import SENSITIVE, RepoConfig, Settings, variable
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+TABLES: Mapping[str, type[BaseModel]] = {
+    "models": ModelSettings,
+    "github": Settings,
+    "server": ServerSettings,
+    "runs": RunSettings,
+    "sandboxes": SandboxSettings,
+    "repository": RepoConfig,
+}
+READ_ON = {
+    "allow_paths": "security.md#what-a-patch-may-contain",
+    "approval_days": "commands.md#a-plan-first",
+    "archive": "runs.md#the-archive",
+    "ci_repairs": "ci.md#when-checks-fail",
+    "configuration": "runs.md#figures",
+    "context_tokens": "instructions.md#when-a-conversation-grows-too-long",
+    "hold_ci": "ci.md#when-ci-is-held",
+    "images": "#an-image-by-language",
+    "instructions_tokens": "instructions.md",
+    "log_format": "runs.md#logs",
+    "mcp_servers": "tools.md#mcp-servers",
+    "model_choices": "commands.md#options",
+    "oauth_client_id": "page.md",
+    "operator_token": "page.md",
+    "plugins": "#plugins",
+    "poll": "#without-a-webhook",
+    "refuse_risk": "security.md#the-risk-of-a-call",
+    "risk_analyzers": "tools.md#an-analyzer-a-policy",
+    "risk_policy": "tools.md#an-analyzer-a-policy",
+    "search_api_key": "#searching-the-web",
+    "second_opinion": "proof.md",
+    "secrets_file": "security.md#a-repositorys-own-secrets",
+    "setup": "#set-up",
+    "test_command": "#how-tests-are-found",
+    "tests": "#how-tests-are-found",
+}
+"""Where more is said of a setting, seen from docs/."""
+
+WITHOUT = re.compile(r" ?(?:None|Empty|Required)(?:, [a-z ]+)?: (.+?)\.(?= |$)")
+"""What a docstring says of a setting that is not given: it is the default that people see."""
+
+
+def reference(page: str) -> str:
+    """The page with its tables written anew, each between `<!-- settings: NAME -->` and `<!-- end -->`."""
+    for name, model in TABLES.items():
+        begin, end = f"<!-- settings: {name} -->\n", "<!-- end -->"
+        before, _, rest = page.partition(begin)
+        _, _, after = rest.partition(end)
+        page = f"{before}{begin}{table(model)}{end}{after}"
+    return page
+
+
+def table(model: type[BaseModel]) -> str:
+    """One line for each setting that this class declares."""
+    operators = model is not RepoConfig
+    head = ["setting", *(["environment, option"] if operators else []), "takes", "default", "meaning"]
+    lines = [head, ["---"] * len(head)]
+    for key, meaning, otherwise in meanings(model):
+        field = model.model_fields[key]
+        given = [f"`{variable(key)}`" + option(key)] if operators else []
+        mark = " †" if operators and key in SENSITIVE else ""
+        more = f" [More]({READ_ON[key]})" if key in READ_ON else ""
+        lines.append(
+            [f"`{key}`{mark}", *given, takes(field), otherwise or default(field), f"{meaning}{more}"]
+        )
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def meanings(model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
+    """Each setting, what its docstring says, and what that says of its absence."""
+    (declared,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(declared, ast.ClassDef)
+    for node, below in zip(declared.body, [*declared.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            said = (
+                below.value.value
+                if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+                else None
+            )
+            assert isinstance(said, str), f"{model.__name__}.{node.target.id} says nothing of itself"
+            said = " ".join(said.split())
+            otherwise = WITHOUT.search(said)
+            yield node.target.id, WITHOUT.sub("", said).strip(), otherwise[1] if otherwise else ""
+
+
+def option(key: str) -> str:
+    """The option of the command line by which the setting is given, if there is one."""
+    (commands,) = (action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    for name in ("resolve", "serve"):
+        for known in commands.choices[name]._actions:
+            if known.dest == key and known.option_strings:
+                return f", `{known.option_strings[-1]}`" + ("" if name == "resolve" else f" of `{name}`")
+    return ""
+
+
+def takes(field: FieldInfo) -> str:
+    """What may be given, in words."""
+    kind, least, most = field.annotation, _bound(field, "ge", "gt"), _bound(field, "le", "lt")
+    if get_origin(kind) in (Union, UnionType):
+        kinds = [each for each in get_args(kind) if each is not NoneType]
+        kind = kinds[0] if len(kinds) == 1 else kind
+    words = _words(kind)
+    if least and most:
+        return f"{words}, {least} to {most}"
+    return f"{words} {least if 'above' in least else f'from {least}'}" if least and words != "text" else words
+
+
+def _words(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        return _words(get_args(kind)[0])
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(kind))
+    if get_origin(kind) is tuple:
+        each = _words(get_args(kind)[0])
+        return f"list of {each}" if "`" in each else "tables" if each == "table" else "list"
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(_words(each) for each in get_args(kind) if each is not NoneType)
+    if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return "table"
+    return {
+        bool: "`true`, `false`",
+        int: "whole number",
+        float: "number",
+        Decimal: "number",
+        SecretStr: "secret",
+        Path: "path",
+        str: "text",
+    }[kind]
+
+
+def _bound(field: FieldInfo, *names: str) -> str:
+    for rule in field.metadata:
+        for name in names:
+            if (bound := getattr(rule, name, None)) is not None:
+                return ("above " if name == "gt" else "") + f"{bound:,}"
+    return ""
+
+
+def default(field: FieldInfo) -> str:
+    """What holds when nothing is given."""
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value) or "none"
+    if value is None or value == {}:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(PAGE.read_text()))
