@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -21,7 +21,7 @@ from bot.serve import serve
 from demo.world import Repository, World
 from demo.world.oauth import Client
 from resolver.domain import Job, JobId, Repo, RunId, User
-from resolver.events import Entry, Event, Trajectory
+from resolver.events import Event
 from resolver.log import FileLogs
 from resolver.secrets import Secrets
 from resolver.settings import Settings
@@ -109,14 +109,6 @@ class Room:
         await self.queue.settle(job, DONE)
 
 
-def dated(*events: Event) -> Trajectory:
-    """These events, a second apart, until now."""
-    began = datetime.now(UTC) - timedelta(seconds=len(events))
-    return Trajectory(
-        tuple(Entry(seq=n, at=began + timedelta(seconds=n), event=event) for n, event in enumerate(events))
-    )
-
-
 async def answering(url: str, paths: Sequence[str] = ("/healthz",)) -> None:
     async with asyncio.timeout(30), httpx.AsyncClient(base_url=url, trust_env=False) as http:
         for path in paths:
@@ -128,9 +120,10 @@ async def answering(url: str, paths: Sequence[str] = ("/healthz",)) -> None:
                     await asyncio.sleep(0.02)
 
 
-@pytest.fixture
-async def room(short_tmp: Path) -> AsyncIterator[Room]:
-    async with World() as world, embedded_redis(short_tmp) as redis:
+@asynccontextmanager
+async def room_at(data: Path, path: str = "", scheme: str = "http") -> AsyncIterator[Room]:
+    """A room whose public URL has this path and scheme, as behind a proxy; the server itself speaks plain HTTP."""
+    async with World() as world, embedded_redis(data) as redis:
         repo = world.repository(
             "acme/calc",
             {"calc.py": "def add(a, b):\n    return a - b\n"},
@@ -140,15 +133,16 @@ async def room(short_tmp: Path) -> AsyncIterator[Room]:
         app, port = world.app(), free_port()
         world.install(app, repo)
         url = f"http://127.0.0.1:{port}"
-        login = world.client(app, f"{url}/login/callback")
+        public = f"{scheme}://127.0.0.1:{port}{path}"
+        login = world.client(app, f"{public}/login/callback")
         settings = Settings(
-            data=short_tmp,
+            data=data,
             redis_url=redis,
             webhook_secret="story-webhook-secret",
             operator_token=OPERATOR,
             oauth_client_id=login.id,
             oauth_client_secret=login.secret,
-            public_url=url,
+            public_url=public,
             github_api_url=world.api_url,
             github_server_url=world.server_url,
         )
@@ -157,7 +151,7 @@ async def room(short_tmp: Path) -> AsyncIterator[Room]:
             serve(settings, (), {}, host="127.0.0.1", port=port, secrets=secrets, announce=lambda line: None)
         )
         runs, queue, inbox = Runs(redis), ArqQueue(redis), Inbox(redis)
-        made = Room(world, repo, login, redis, short_tmp, url, runs, queue, inbox)
+        made = Room(world, repo, login, redis, data, url, runs, queue, inbox)
         try:
             await answering(url)
             yield made
@@ -168,3 +162,9 @@ async def room(short_tmp: Path) -> AsyncIterator[Room]:
             await asyncio.gather(serving, return_exceptions=True)
             for store in (runs, queue, inbox):
                 await store.close()
+
+
+@pytest.fixture
+async def room(short_tmp: Path) -> AsyncIterator[Room]:
+    async with room_at(short_tmp) as made:
+        yield made
