@@ -8,10 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-
 from demo.world.api import Api, Write
+from demo.world.apps import AppPages, new_app
 from demo.world.bare import Bare
 from demo.world.call import News
 from demo.world.ci import CI
@@ -79,7 +77,8 @@ class World:
         self.ci = CI(self._state, self._shapes, self._hooks, self._server.attached)
         self._server.api = Api(self._state, self._shapes, self._contract, self._writes, self._hooks.soon)
         self._server.git = GitServer(self._state, self._writes)
-        self._server.oauth = OAuth(self._state)
+        self._server.oauth = oauth = OAuth(self._state)
+        self._server.apps = AppPages(self._state, oauth, self._hooks.add, self._hooks.ping)
 
     async def __aenter__(self) -> Self:
         await self._server.start()
@@ -150,18 +149,7 @@ class World:
 
     def app(self, slug: str = "patchwright", permissions: Mapping[str, str] = APP_PERMISSIONS) -> App:
         """A GitHub App with a fresh key; it acts as `SLUG[bot]` where it is installed."""
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        pem, public = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        made = App(
-            id=self._state.next_id(), slug=slug, bot=self._state.user(f"{slug}[bot]", "Bot"),
-            private_key_pem=key.private_bytes(
-                pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            ).decode(),
-            public_key_pem=key.public_key().public_bytes(pem, public).decode(),
-            created=self._state.stamp(), permissions=dict(permissions),
-        )  # fmt: skip
-        self._state.apps.append(made)
-        return made
+        return new_app(self._state, slug, permissions)
 
     def install(self, app: App, *repositories: Repository) -> Installation:
         """The app installed on these repositories of one owner."""
@@ -183,6 +171,10 @@ class World:
         """What an Actions run or an operator would hold: good for the installation's repositories, 3600 s."""
         ids = frozenset(repo.id for repo in installation.repositories)
         return self._state.installation_token(installation, ids, installation.app.permissions).value
+
+    @property
+    def apps(self) -> tuple[App, ...]:
+        return tuple(self._state.apps)
 
     @property
     def tokens(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from demo.world import checks, ci, commits, graphql, looking, reviews
+from demo.world import apps, checks, ci, commits, graphql, looking, reviews
 from demo.world.access import Refusal, whoever
 from demo.world.call import Answer, Call, News, Request
 from demo.world.contract import Contract
@@ -20,6 +20,7 @@ from demo.world.told import Delivery
 __all__ = [
     "Api",
     "Write",
+    "apps",
     "checks",
     "ci",
     "commits",

@@ -5,6 +5,8 @@ import hashlib
 import hmac
 import json
 import uuid
+from collections.abc import Coroutine
+from typing import Any
 
 import httpx
 
@@ -24,26 +26,31 @@ class Hooks:
         self._state = state
         self._shapes = shapes
         self._contract = contract
-        self._hooks: list[Hook] = []
         self._under_way: set[asyncio.Task[object]] = set()
         self._client = httpx.AsyncClient(timeout=PATIENCE, trust_env=False)
 
     def add(self, url: str, secret: str, repo: Repository | None = None) -> Hook:
         hook = Hook(self._state.next_id(), url, secret, repo)
-        self._hooks.append(hook)
+        self._state.hooks.append(hook)
         return hook
+
+    def ping(self, hook: Hook) -> None:
+        """Tells it that it is one, when the loop gets to it."""
+        body = json.dumps({"zen": "Keep it logically awesome.", "hook_id": hook.id}).encode()
+        self._later(self.post(hook, str(uuid.uuid4()), "ping", "", body))
 
     def soon(self, news: News | Delivery) -> None:
         """Sends it when the loop gets to it, as GitHub does after a request."""
-        task: asyncio.Task[object] = asyncio.create_task(
-            self.again(news) if isinstance(news, Delivery) else self._send(news)
-        )
+        self._later(self.again(news) if isinstance(news, Delivery) else self._send(news))
+
+    def _later(self, work: Coroutine[Any, Any, object]) -> None:
+        task: asyncio.Task[object] = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
     async def tell(self, news: News) -> Delivery:
         """Sends it now; what came of it at the first hook. Raises LookupError if there is no hook."""
-        if not self._hooks:
+        if not self._state.hooks:
             raise LookupError("nobody listens: add a hook to the world first")
         return (await self._send(news))[0]
 
@@ -64,7 +71,7 @@ class Hooks:
         return tuple(
             [
                 await self.post(hook, guid, news.event, news.action, payloads[hook.repo is None])
-                for hook in self._hooks
+                for hook in self._state.hooks
                 if hook.repo in (None, news.thread.repo)
             ]
         )

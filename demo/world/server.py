@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from demo.loopback import Loopback
 from demo.world.api import Api
+from demo.world.apps import AppPages
 from demo.world.asgi import Message, Receive, Send, fields, nowhere, respond, whole_body
 from demo.world.call import Request
 from demo.world.git import GitServer
@@ -54,6 +55,7 @@ class Server:
         self.api: Api
         self.git: GitServer
         self.oauth: OAuth
+        self.apps: AppPages
 
     async def start(self) -> None:
         await self._loopback.start()
@@ -116,6 +118,10 @@ class Server:
             accept = fields(scope).get("accept", "")
             body = await whole_body(receive)
             await respond(send, *self.oauth.respond(scope["method"], path, query, body, accept))
+            return
+        if self.apps.has(path):
+            query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
+            await respond(send, *self.apps.respond(scope["method"], path, query, await whole_body(receive)))
             return
         if path in self.attached:
             self.asked_for.append((path, fields(scope).get("authorization")))

@@ -258,7 +258,7 @@ class Shapes:
             "name": app.slug,
             "description": None, "external_url": self.web, "html_url": f"{self.web}/apps/{app.slug}",
             "created_at": app.created, "updated_at": app.created, "permissions": app.permissions,
-            "events": EVENTS,
+            "events": EVENTS if app.events is None else app.events,
         }  # fmt: skip
 
     def installation(self, installation: Installation) -> Json:

@@ -10,7 +10,9 @@ from typing import Literal, NamedTuple
 
 from demo.world.bare import Bare
 from demo.world.checked import Check, CommitStatus
-from demo.world.told import Delivery, Happening
+from demo.world.registered import App as App
+from demo.world.registered import Made
+from demo.world.told import Delivery, Happening, Hook
 
 Role = Literal["admin", "maintain", "write", "triage", "read", "none"]
 ROLES: tuple[Role, ...] = ("none", "read", "triage", "write", "maintain", "admin")  # weakest first
@@ -225,17 +227,6 @@ class Repository:
 
 
 @dataclass(eq=False)
-class App:
-    id: int
-    slug: str
-    bot: User
-    private_key_pem: str = field(repr=False)
-    public_key_pem: str = field(repr=False)
-    created: str
-    permissions: dict[str, str]
-
-
-@dataclass(eq=False)
 class Installation:
     id: int
     app: App
@@ -267,6 +258,9 @@ class State:
     tokens: dict[str, Token] = field(default_factory=dict)
     deliveries: list[Delivery] = field(default_factory=list)
     """Every attempt at every hook, in order."""
+    hooks: list[Hook] = field(default_factory=list)
+    conversions: dict[str, Made] = field(default_factory=dict)
+    """Apps that were made from a manifest, by the code that tells of their secrets once."""
     passed: timedelta = timedelta()
     """How far our clock is ahead of this machine's."""
     _ids: Iterator[int] = field(default_factory=lambda: itertools.count(1001))
