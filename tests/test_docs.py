@@ -1,0 +1,157 @@
+"""What the documentation names is there: pages, headings, commands with their options, and settings."""
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from bot.cli import parser
+from resolver.settings import RepoConfig, Settings, variable
+
+ROOT = Path(__file__).parent.parent
+ELSEWHERE = {"PATCHWRIGHT_LISTEN", "PATCHWRIGHT_REPORT"}
+"""Variables that are no settings: Compose's own, and the one that a test command is given."""
+
+
+def tracked(*patterns: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--", *patterns],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+PAGES = [
+    page
+    for page in tracked("*.md")
+    if page.relative_to(ROOT).parts[0] in ("docs", ".github", "benchmarks", page.name)
+]
+
+
+def prose(text: str) -> str:
+    """A page without its code."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub makes of a page's headings, so that links lead to them."""
+    found: dict[str, int] = {}
+    for heading in re.findall(
+        r"^#{1,6} +(.+?) *#*$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE
+    ):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        found[slug] = found.get(slug, -1) + 1
+    return {
+        slug if not number else f"{slug}-{number}"
+        for slug, last in found.items()
+        for number in range(last + 1)
+    }
+
+
+def dead_links(page: Path, text: str) -> Iterator[str]:
+    """The links of a page that lead nowhere in this repository."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = unquote(link).partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in anchors(target.read_text() if path else text)
+        ):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert list(dead_links(page, page.read_text())) == []
+
+
+def test_a_link_that_leads_nowhere_is_found() -> None:
+    page = ROOT / "docs" / "page.md"
+    text = "# One `two` (three)\n[a](#one-two-three) [b](#one) [c](nothing.md) [d](proof.md#proof) [e](https://x.org/#y)"
+    assert list(dead_links(page, text)) == ["#one", "nothing.md", "proof.md#proof"]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The words of each command in a page's blocks of shell."""
+    for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r"&&|\|\||;| \| ", line.partition(" #")[0]):
+                words = shlex.split(part, comments=True)
+                while words and re.match(r"[A-Z_]+=", words[0]):
+                    words = words[1:]
+                if words and words[0] != "export":
+                    yield words
+
+
+def unknown(words: list[str]) -> str | None:
+    """What is wrong with a command of ours."""
+    program = words[0].rpartition("/")[2]
+    if words[0].startswith("script/") and not (ROOT / words[0]).is_file():
+        return f"{words[0]} does not exist"
+    if program != "patchwright":
+        return None
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
+            parser().parse_args(words[1:])
+    except SystemExit as exc:
+        return told.getvalue() if exc.code else None
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_that_is_shown_can_be_typed(page: Path) -> None:
+    assert [told for words in commands(page.read_text()) if (told := unknown(words))] == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("patchwright serve --port 8000  # here", None),
+        ("A=1 .venv/bin/patchwright serv", "invalid choice: 'serv'"),
+        ("cd x && patchwright view RUN --opened", "unrecognized arguments: --opened"),
+        ("script/demos", "script/demos does not exist"),
+        ("script/demo", None),
+    ],
+)
+def test_a_command_that_does_not_exist_is_found(typed: str, told: str | None) -> None:
+    wrong = [said for words in commands(f"```sh\n{typed}\n```\n") if (said := unknown(words))]
+    assert (told is None and wrong == []) or (told is not None and told in wrong[0])
+
+
+SETTINGS = {variable(key) for key in Settings.model_fields}
+NAMING = [
+    *PAGES,
+    *tracked("action.yml", ".github", "compose.yaml", "*.env.example", "packaging", "Dockerfile"),
+]
+
+
+@pytest.mark.parametrize("file", NAMING, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_variable_that_is_named_is_a_setting(file: Path) -> None:
+    named = set(re.findall(r"PATCHWRIGHT_[A-Z_]*[A-Z]", file.read_text()))
+    assert named - SETTINGS - ELSEWHERE == set()
+
+
+def test_every_key_of_an_example_is_a_setting() -> None:
+    known = Settings.model_fields.keys() | RepoConfig.model_fields.keys() | {"command", "directory", "report"}
+    for page in PAGES:
+        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            keys, table = [], ""
+            for line in block.splitlines():
+                if head := re.match(r"\[+([\w.-]+)", line):
+                    table = head[1].partition(".")[0]
+                    keys.append(table)
+                elif key := re.match(r"(\w+) *=", line):
+                    keys += [] if table and table != "tests" else [key[1]]
+            if '"acme/shop"' not in block and "[project." not in block:
+                assert [key for key in keys if key not in known] == [], page
