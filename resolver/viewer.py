@@ -33,6 +33,11 @@ from runtime.text import clip as shorten
 MOST = 15_000_000  # bytes of the file
 LIMITS = ((20_000, 4_000), (8_000, 4_000), (3_000, 4_000), (1_000, 4_000), (200, 400))
 """Characters of each text, and items of the timeline: the first pair with which the file is small enough."""
+PAGE = (
+    1_500_000  # characters of a timeline in a page that is somebody else's: it is made while its reader waits
+)
+PAGE_LIMITS = ((8_000, 3_000), (3_000, 3_000), (1_000, 3_000), (300, 3_000))
+"""As LIMITS, for such a page."""
 MOST_TESTS = 200  # of each list
 
 MARKS = {"fixed": "✓", "regressed": "✗", "unproven": "?", "untested": "?", "empty": "∅"}
@@ -123,15 +128,16 @@ class Parts:
     """All the rest, the timeline last."""
 
 
-def parts(run: RunId, shown: Trajectory, read: Read, limit: int, most: int, *, live: bool) -> Parts:
-    """A run that is free of secrets. `live`: it goes on; `limit` and `most` are as `timeline` has them."""
-    album = Album()
-    items = timeline(shown, read, album, limit, most, live=live)
+def parts(run: RunId, shown: Trajectory, read: Read, *, live: bool) -> Parts:
+    """A run that is free of secrets, at most about PAGE characters of its timeline. `live`: it goes on."""
+    for limit, most in PAGE_LIMITS:
+        album = Album()
+        items = timeline(shown, read, album, limit, most, live=live)
+        if sum(map(_length, _all(items))) <= PAGE:
+            break
     story = _story(run, shown, items, limit)
-    head, plan, main = (
-        _rendered(f"viewer/{name}.html.j2", _words(story, album, live=live))
-        for name in ("head", "plan", "main")
-    )
+    words = _words(story, album, live=live)
+    head, plan, main = (_rendered(f"viewer/{name}.html.j2", words) for name in ("head", "plan", "main"))
     return Parts(inert(_titled(story)), head, plan if live else "", main)
 
 

@@ -19,8 +19,7 @@ from resolver.viewer import Parts, entries, parts, progress
 
 log = logging.getLogger(__name__)
 
-LIMIT = 4_000  # characters of a text in the timeline
-MOST_ITEMS = 4_000
+LIMIT = 4_000  # characters of a text in an entry that is told while it comes
 PICTURES = 200_000  # characters of the pictures of one entry that is told while it comes
 WAIT_MS = 1_000  # for what comes next
 HEAD_SECONDS = 1.0  # between two tellings of what a run has come to
@@ -93,9 +92,7 @@ class Live:
             else:
                 found = await self._source.read(run)
                 trajectory, others = found.trajectory, found.others
-            limit = 2 * LIMIT if over else LIMIT
-            shown = (run, trajectory, others.get, limit, MOST_ITEMS)
-            made = await asyncio.to_thread(parts, *shown, live=not over)
+            made = await asyncio.to_thread(parts, run, trajectory, others.get, live=not over)
         elsewhere = trajectory.resumed.run if trajectory.resumed else None
         return View(made, len(trajectory) - 1, over, elsewhere)
 

@@ -54,9 +54,23 @@ def test_an_answer_to_nothing_is_told_of_nothing() -> None:
 
 def test_each_entry_has_the_markup_that_the_whole_page_has_of_it() -> None:
     run = whole_run()
-    page = parts(RUN, run, read, LIMIT, MOST, live=True).main
+    page = parts(RUN, run, read, live=True).main
     album = Album()
     for item in timeline(run, read, album, LIMIT, MOST, live=True):
         for id, markup in entries((item,), album).items():
             assert f'id="{id}"' in markup
             assert markup.strip() in page
+
+
+def test_a_page_of_a_long_run_stays_one_that_a_browser_takes() -> None:
+    outputs = ["x\n" * 20_000, "y" * 9_000]
+    run = run_of(started(), *(event for number in range(400) for event in _step(number, outputs[number % 2])))
+    page = parts(RUN, run, read, live=False).main
+    assert 400_000 < len(page) < 3_000_000
+    assert "left out" in page
+
+
+def _step(number: int, output: str) -> tuple[Decided, Observed]:
+    call = Call(id=f"c{number}", action=RunShell(command=f"make {number}"))
+    answer = Observed(call=call.id, observation=Ran(output=output, exit_code=0, cwd="/", seconds=1))
+    return Decided(thought="Go on.", calls=(call,), usage=Usage(model="m")), answer
