@@ -19,10 +19,10 @@ from runtime.docker import DockerSandboxes
 from runtime.errors import EngineStopped, EngineUnavailable
 from runtime.observations import Executed, Ran
 from runtime.sandbox import Sandbox, SandboxSpec
+from tests.runtime.engines import ENGINE, Relay
 
 pytestmark = pytest.mark.docker
 NAME = f"elsewhere-{os.getpid()}"
-ENGINE = "/var/run/docker.sock"
 CHECKOUT = Path(__file__).parents[2]
 BUNDLE = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
 Make = Callable[..., DockerSandboxes]
@@ -51,50 +51,6 @@ async def main():
 asyncio.run(main())
 """
 READ = f"import sys; sys.path.insert(0, {str(CHECKOUT)!r}); import pydantic, docker, runtime.docker"
-
-
-class Relay:
-    """The engine behind another address, which can be cut."""
-
-    def __init__(self) -> None:
-        self._lines: list[asyncio.StreamWriter] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
-
-    @asynccontextmanager
-    async def at(self, path: Path | None) -> AsyncIterator[str]:
-        """Listen on a Unix socket, or on a port of the loopback; the engine's URL."""
-        if path is not None:
-            self._server = await asyncio.start_unix_server(self._serve, path)
-            url = f"unix://{path}"
-        else:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-            url = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        try:
-            yield url
-        finally:
-            await self.cut()
-
-    async def cut(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for line in self._lines:
-            line.transport.abort()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, onward = await asyncio.open_unix_connection(ENGINE)
-        self._lines += [writer, onward]
-        await asyncio.gather(_copy(reader, onward), _copy(there, writer))
-        writer.close()
-        onward.close()
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-        writer.write_eof()
 
 
 async def printed(sandbox: Sandbox, command: str) -> str:

@@ -1,43 +1,66 @@
-"""`patchwright work` alone does what a receiver has stored in the Redis that they share."""
+"""`patchwright work` alone does what a receiver has stored in the Redis that they share, and what another left."""
 
 import asyncio
-import subprocess
-import sys
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from bot.embedded import embedded_redis
-from bot.http import Server, listening, url_of
-from bot.receiver import Receiver
-from bot.redis.inbox import Inbox
-from tests.stories.conftest import MENDED, Scene
+from resolver.domain import JobId
+from resolver.events import Ended, Settled, Told
+from resolver.log import FileLogs
+from tests.stories.conftest import CODE, MENDED, Scene
+from tests.stories.workers import delivered, labelled, run_in, working
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
 async def test_a_worker_on_another_disk_does_what_a_receiver_has_stored(scene: Scene, tmp_path: Path) -> None:
     await scene.will(*MENDED)
-    async with embedded_redis(scene.data / "shared") as url:
-        environment = scene.environment | {"REDIS_URL": url, "PATCHWRIGHT_DATA": str(tmp_path / "other")}
-        worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bot.cli", "work"), env=environment, stdout=subprocess.PIPE
-        )
-        assert worker.stdout is not None
-        assert (await worker.stdout.readline()).startswith(b"patchwright works")
-        inbox = Inbox(url)
-        with listening("127.0.0.1", 0) as socket:
-            server = Server(Receiver(inbox, "story-webhook-secret"))
-            serving = asyncio.create_task(server.serve(sockets=[socket]))
-            scene.world.hook(f"{url_of(socket)}/webhook", "story-webhook-secret")
-            await scene.world.label(scene.issue, "fix-me", by="maintainer")
-            server.should_exit = True
-            await serving
-        async with asyncio.timeout(60):
-            while not scene.repo.pulls:
-                await asyncio.sleep(0.2)
-        worker.terminate()
-        await worker.communicate()
-        await inbox.close()
-    assert len(list((tmp_path / "other" / "runs").glob("*"))) == 1
+    async with embedded_redis(scene.data / "shared") as url, working(scene, url, tmp_path / "other"):
+        await labelled(scene, url)
+        await delivered(scene, url)
+    assert run_in(tmp_path / "other") is not None
     assert scene.runs == ()
+
+
+async def test_a_run_whose_worker_is_killed_is_finished_by_another_on_another_disk(
+    scene: Scene, tmp_path: Path
+) -> None:
+    disks = [tmp_path / "one", tmp_path / "two"]
+    workers: list[asyncio.subprocess.Process] = []
+    killed: list[int] = []
+
+    def kill(turn: int, body: object) -> None:
+        """Whoever has begun the run, while the model thinks of its third reply."""
+        if turn == 2 and not killed:
+            killed.append(next(number for number, disk in enumerate(disks) if run_in(disk)))
+            os.kill(workers[killed[0]].pid, signal.SIGKILL)
+
+    await scene.will(*MENDED, on_request=kill)
+    async with (
+        embedded_redis(scene.data / "shared") as url,
+        working(scene, url, disks[0]) as one,
+        working(scene, url, disks[1]) as two,
+    ):
+        workers += [one, two]
+        await labelled(scene, url)
+        await delivered(scene, url)
+    victim = killed[0]
+    heir = 1 - victim
+    assert (workers[victim].returncode, workers[heir].returncode) == (-signal.SIGKILL, 0)
+    assert len(scene.comments) == 1
+    assert not scene.pull.draft
+    assert scene.repo.branches == ("main", "patchwright/issue-1")
+    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+
+    run = run_in(disks[heir])
+    assert run is not None and run == run_in(disks[victim])
+    begun = FileLogs(disks[victim] / "runs").read(JobId(run)).entries
+    whole = FileLogs(disks[heir] / "runs").read(JobId(run))
+    assert whole.entries[: len(begun)] == begun
+    assert not any(isinstance(entry.event, Ended) for entry in begun)
+    assert [event.source for event in whole if isinstance(event, Told)].count("resume") == 1
+    assert sum(isinstance(event, Settled) for event in whole) == 1

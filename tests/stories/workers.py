@@ -1,0 +1,81 @@
+"""`patchwright work` as processes of their own, and a receiver that stores what they do."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+from bot.http import Server, listening, url_of
+from bot.receiver import Receiver
+from bot.redis.client import redis_client
+from bot.redis.inbox import Inbox
+from bot.redis.queue import OPEN
+from demo.world import Issue
+from tests.stories.conftest import Scene
+
+SECRET = "story-webhook-secret"
+
+
+@asynccontextmanager
+async def working(
+    scene: Scene, redis: str, data: Path, **more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker with a data directory of its own, ready for jobs; `more` goes into its environment."""
+    environment = scene.environment | {"REDIS_URL": redis, "PATCHWRIGHT_DATA": str(data)} | more
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bot.cli", "work"), env=environment, stdout=subprocess.PIPE
+    )
+    assert worker.stdout is not None
+    try:
+        assert (await worker.stdout.readline()).startswith(b"patchwright works")
+        yield worker
+    finally:
+        if worker.returncode is None:
+            worker.terminate()
+        await worker.communicate()
+
+
+@asynccontextmanager
+async def receiving(scene: Scene, redis: str) -> AsyncIterator[None]:
+    """A receiver stores what happens meanwhile, and is gone."""
+    inbox = Inbox(redis)
+    with listening("127.0.0.1", 0) as socket:
+        server = Server(Receiver(inbox, SECRET))
+        serving = asyncio.create_task(server.serve(sockets=[socket]))
+        scene.world.hook(f"{url_of(socket)}/webhook", SECRET)
+        yield
+        server.should_exit = True
+        await serving
+    await inbox.close()
+
+
+async def labelled(scene: Scene, redis: str, *issues: Issue) -> None:
+    """Somebody labels the issues, or else the scene's own, and that is stored."""
+    async with receiving(scene, redis):
+        for issue in issues or (scene.issue,):
+            await scene.world.label(issue, "fix-me", by="maintainer")
+
+
+def run_in(data: Path) -> str | None:
+    """The one run that is kept there."""
+    return next((path.name for path in (data / "runs").glob("*")), None)
+
+
+def is_told(scene: Scene, issue: Issue | None = None) -> bool:
+    """Whether the status comment of an issue tells of a pull request."""
+    comments = scene.repo.comments((issue or scene.issue).number)
+    return any("I opened pull request" in comment.body for comment in comments)
+
+
+async def delivered(scene: Scene, redis: str, *issues: Issue, seconds: float = 150) -> None:
+    """Wait until each issue tells of its pull request, and no job is left."""
+    client = redis_client(redis)
+    async with asyncio.timeout(seconds):
+        while not all(is_told(scene, issue) for issue in issues or (scene.issue,)):
+            await asyncio.sleep(0.2)
+        while await cast("Awaitable[int]", client.scard(OPEN)):
+            await asyncio.sleep(0.2)
+    await client.aclose()

@@ -1,0 +1,38 @@
+"""docs/promises.md: each promise and each fault is shown by tests that exist and figures that are measured."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROWS = [
+    tuple(cell.strip() for cell in line.strip("|").split("|"))
+    for line in (ROOT / "docs" / "promises.md").read_text().splitlines()
+    if line.startswith("| ") and not line.startswith(("| ---", "| promise |", "| what breaks |"))
+]
+PROMISES = [row for row in ROWS if re.match(r"R\d: ", row[0])]
+FAULTS = [row for row in ROWS if row not in PROMISES]
+
+
+def test_there_are_eight_promises_and_every_fault_that_we_know_of() -> None:
+    assert [row[0].partition(":")[0] for row in PROMISES] == [f"R{number}" for number in range(1, 9)]
+    assert len(FAULTS) >= 20
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"), [(row[0], row[1]) for row in PROMISES] + [(row[0], row[2]) for row in FAULTS]
+)
+def test_a_promise_and_a_fault_are_shown_by_tests_that_exist(said: str, shown: str) -> None:
+    named = re.findall(r"`(tests/[^`:]+)::(\w+)`", shown)
+    assert named and len(named) == shown.count("`") // 2, said
+    for path, test in named:
+        assert re.search(rf"^(async )?def {test}\(", (ROOT / path).read_text(), re.MULTILINE), (path, test)
+
+
+@pytest.mark.parametrize("row", PROMISES, ids=lambda row: row[0][:2])
+def test_a_figure_of_a_promise_is_measured(row: tuple[str, str, str]) -> None:
+    for figure in re.findall(r"`(\w+)`", row[2]):
+        module, _, rest = figure.partition("_")
+        measure = (ROOT / "benchmarks" / f"{module}.py").read_text()
+        assert f'"{figure}"' in measure or f'"{rest}"' in measure, figure
