@@ -19,6 +19,7 @@ from bot.progress import EVERY, commenting
 from bot.rest import Pace
 from demo.model import Endpoint, Hook, Turn
 from demo.world import App, Delivery, Issue, Pull, Repository, World
+from demo.world.state import APP_PERMISSIONS
 from resolver.actions import Finish
 from resolver.domain import Job, JobId, Outcome, Repo, User
 from resolver.events import Trajectory
@@ -244,7 +245,7 @@ async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
             {"calc.py": "def add(a, b):\n    return a - b\n"},
             permissions={"maintainer": "write"},
         )
-        app = world.app()
+        app = world.app(permissions={**APP_PERMISSIONS, "checks": "write"})
         world.install(app, repo)
         issue = world.issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
         yield Depot(world, repo, app, issue, tmp_path)

@@ -3,7 +3,7 @@
 import pytest
 
 from resolver.domain import Commented, Delivered, VerdictKind
-from resolver.errors import ForgeError, SettingsError, WorkspaceError
+from resolver.errors import ForgeError, WorkspaceError
 from tests.contracts.forges import FIXED, file
 from tests.stories.parcels import BRANCH, SHORT, Depot
 
@@ -138,10 +138,11 @@ async def test_a_base_that_is_not_there_is_one_clear_error(depot: Depot) -> None
     assert depot.world.writes == ()
 
 
-async def test_a_configuration_that_names_no_branch_is_refused_by_name(depot: Depot) -> None:
+async def test_a_configuration_that_names_no_branch_of_a_run_is_as_if_it_named_none(depot: Depot) -> None:
+    """It is told of it before the work: tests/stories/test_repo_config.py."""
     depot.repo.commit("main", {".github/patchwright.toml": 'branch = "always-the-same"\n'})
-    with pytest.raises(SettingsError, match=r"branch in \.github/patchwright\.toml"):
-        await depot.deliver()
+    outcome = await depot.deliver()
+    assert isinstance(outcome, Delivered) and outcome.branch == BRANCH
 
 
 async def test_a_base_that_was_force_pushed_in_mid_run_gets_no_pull_request_of_strangers_commits(
@@ -198,7 +199,7 @@ async def test_an_issue_locked_in_mid_run_still_gets_its_pull_request(depot: Dep
 WRITES = ["/git/refs", "/graphql", "/pulls", "/comments"]
 
 
-@pytest.mark.parametrize("path", WRITES)
+@pytest.mark.parametrize("path", [*WRITES, "/check-runs"])
 async def test_a_lost_answer_to_any_write_doubles_nothing(depot: Depot, path: str) -> None:
     depot.world.lose_next_response("POST", path)
     assert isinstance(await depot.deliver(), Delivered)
@@ -222,7 +223,7 @@ async def test_a_worker_that_dies_at_any_write_is_followed_by_one_that_doubles_n
 def assert_once(depot: Depot) -> None:
     assert depot.repo.branches == ("main", BRANCH)
     assert depot.repo.bare.count("main", BRANCH) == 1
-    assert (len(depot.pulls), len(depot.comments)) == (1, 1)
+    assert (len(depot.pulls), len(depot.comments), len(depot.repo.checks)) == (1, 1, 1)
 
 
 async def test_a_token_that_expired_in_mid_run_is_minted_anew(depot: Depot) -> None:
