@@ -42,7 +42,6 @@ from resolver.domain import Job, JobId, Repo
 
 log = logging.getLogger(__name__)
 
-
 ATTEND_SECONDS = 1.0  # how often a running job shows that it lives, and looks whether it is wanted
 LEASE_SECONDS = 30.0  # a worker that shows no life for so long has lost its jobs to another
 BUSY_SECONDS = 2.0  # until a job looks again whether its issue is free
@@ -77,7 +76,7 @@ class ArqQueue:
         self._at_once = at_once
         self._sole = sole
         self._lease_seconds = lease_seconds
-        self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
+        self._running: set[JobId] = set()
 
     async def put(self, job: Job, *, urgent: bool = True, asked: datetime | None = None) -> bool:
         record = Record(job=job, urgent=urgent, asked=asked)
@@ -216,6 +215,13 @@ class ArqQueue:
     async def _perform(self, handler: Handler, job: Job) -> None:
         if job.id in self._running:  # its lease ran out while Redis was away; it goes on here all the same
             raise arq.Retry(defer=self._lease_seconds)
+        self._running.add(job.id)
+        try:
+            await self._begin(handler, job)
+        finally:
+            self._running.discard(job.id)
+
+    async def _begin(self, handler: Handler, job: Job) -> None:
         if await self._is_over(job):
             return
         if not await self._has_turn(job):  # two at once on one issue would push to one branch
@@ -226,7 +232,7 @@ class ArqQueue:
             return
         record = known.begun()
         await self._store(record)
-        task = self._running[job.id] = asyncio.create_task(handler(job, record.tries))
+        task = asyncio.create_task(handler(job, record.tries))
         attendant = asyncio.create_task(self._attend(record, task))
         try:
             await asyncio.wait((task,))
@@ -242,7 +248,6 @@ class ArqQueue:
         finally:
             attendant.cancel()
             await asyncio.gather(attendant, return_exceptions=True)
-            del self._running[job.id]
             await asyncio.create_task(self._pass_turn(record))
         result = Cancelled(why=stop.why) if stop and task.cancelled() else ending(job.id, task)
         await self._patiently(lambda: self._come_to(record, result))

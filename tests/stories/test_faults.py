@@ -25,7 +25,7 @@ from runtime.actions import RunShell
 from runtime.reaper import RUN
 from tests.runtime.engines import Relay
 from tests.stories.conftest import MENDED, Scene
-from tests.stories.workers import delivered, is_told, labelled, receiving, run_in, working
+from tests.stories.workers import delivered, is_told, labelled, receiving, run_in, worker_of, working
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -73,7 +73,7 @@ async def test_a_worker_that_is_told_to_go_in_mid_run_leaves_it_to_another(
 
     def leave(turn: int, body: object) -> None:
         if turn == 2 and not sent:
-            sent.append(next(number for number, disk in enumerate(disks) if run_in(disk)))
+            sent.append(worker_of(disks))
             os.kill(workers[sent[0]].pid, signal.SIGTERM)
 
     await scene.will(*MENDED, on_request=leave)
@@ -102,7 +102,7 @@ async def test_a_worker_that_was_only_asleep_finds_its_run_taken_and_keeps_quiet
 
     async def sleep(turn: int, body: object) -> None:
         if turn == 2 and not asleep:
-            asleep.append(next(number for number, disk in enumerate(disks) if run_in(disk)))
+            asleep.append(worker_of(disks))
             os.kill(workers[asleep[0]].pid, signal.SIGSTOP)
         elif turn == 2 and not woken.is_set():  # the other one has gone on
             woken.set()

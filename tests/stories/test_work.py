@@ -12,7 +12,7 @@ from resolver.domain import JobId
 from resolver.events import Ended, Settled, Told
 from resolver.log import FileLogs
 from tests.stories.conftest import CODE, MENDED, Scene
-from tests.stories.workers import delivered, labelled, run_in, working
+from tests.stories.workers import delivered, labelled, run_in, worker_of, working
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ async def test_a_run_whose_worker_is_killed_is_finished_by_another_on_another_di
     def kill(turn: int, body: object) -> None:
         """Whoever has begun the run, while the model thinks of its third reply."""
         if turn == 2 and not killed:
-            killed.append(next(number for number, disk in enumerate(disks) if run_in(disk)))
+            killed.append(worker_of(disks))
             os.kill(workers[killed[0]].pid, signal.SIGKILL)
 
     await scene.will(*MENDED, on_request=kill)

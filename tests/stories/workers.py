@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -62,6 +62,17 @@ async def labelled(scene: Scene, redis: str, *issues: Issue) -> None:
 def run_in(data: Path) -> str | None:
     """The one run that is kept there."""
     return next((path.name for path in (data / "runs").glob("*")), None)
+
+
+def worker_of(disks: Sequence[Path]) -> int:
+    """Which worker has made the run's steps; on a slow machine another may have opened its log before."""
+    logs = [path.read_text() if (path := _log(disk)) else "" for disk in disks]
+    (found,) = [number for number, text in enumerate(logs) if '"kind":"decided"' in text]
+    return found
+
+
+def _log(data: Path) -> Path | None:
+    return next((data / "runs").glob("*/events.jsonl"), None)
 
 
 def is_told(scene: Scene, issue: Issue | None = None) -> bool:
