@@ -1,0 +1,67 @@
+"""docs/troubleshooting.md: the words that it explains are words that the program says."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs/troubleshooting.md").read_text()
+GAP = "\0"
+SYMPTOMS = re.findall(r'`"(.+?)"`', PAGE)
+
+
+@cache
+def said() -> str:
+    """All that the program can say: texts of templates and of code, with a gap for what differs."""
+    templates = [template.read_text() for template in (ROOT / "templates").rglob("*.j2")]
+    texts = [
+        re.sub(r"\{\{.*?\}\}|\{%.*?%\}", GAP, template, flags=re.DOTALL) for template in templates
+    ] + templates
+    for layer in ("bot", "resolver", "runtime"):
+        for module in (ROOT / layer).rglob("*.py"):
+            texts += literals(ast.parse(module.read_text()))
+    return "\n".join(texts)
+
+
+def literals(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else GAP for part in node.values)
+
+
+def unsaid(symptom: str) -> list[str]:
+    """The parts of these words that the program does not say."""
+    return [part for part in symptom.split("...") if part.strip() and part.strip() not in said()]
+
+
+@pytest.mark.parametrize("symptom", SYMPTOMS)
+def test_what_is_explained_is_said(symptom: str) -> None:
+    assert unsaid(symptom) == []
+
+
+def test_words_that_nobody_says_are_found() -> None:
+    assert unsaid("my App lacks a permission here") == []
+    assert unsaid("the moon ... my App lacks a permission here") == ["the moon "]
+
+
+def test_there_is_enough_of_it() -> None:
+    rows = [
+        line
+        for line in PAGE.splitlines()
+        if line.startswith("| ") and not line.startswith(("| ---", "| you see"))
+    ]
+    assert len(rows) >= 60
+    assert len(SYMPTOMS) >= 50
+
+
+def test_whoever_failed_is_explained() -> None:
+    template = (ROOT / "templates/replies/fault.md.j2").read_text()
+    sentences = re.findall(r"^((?:The|GitHub|My|That)\b[^{.\n]*)", template, re.MULTILINE)
+    assert len(sentences) == 8
+    assert [sentence for sentence in sentences if sentence.strip() not in PAGE] == []
