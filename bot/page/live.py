@@ -38,10 +38,6 @@ IsOver = Callable[[RunId], Awaitable[bool]]
 """Whether nobody works on this run, or is about to; may raise QueueDown."""
 
 
-class Crowded(Exception):
-    """More runs are watched than this process follows."""
-
-
 @dataclass(frozen=True)
 class View:
     """A run as a page shows it."""
@@ -100,15 +96,18 @@ class Live:
         """How the run began, where its log is still there."""
         return await self._source.started(run)
 
+    def has_room(self, run: RunId) -> bool:
+        """Whether this run can be watched; False: as many others are as this process follows."""
+        others = [name for name, one in self._followed.items() if not one.done and name != run]
+        return len(others) < MOST_RUNS
+
     async def watch(self, run: RunId, after: int) -> AsyncGenerator[bytes, None]:
         """Events for a browser: each entry after this one, those that are there and those that come, in order.
 
-        Ends when the run has ended. Raises Crowded.
+        Ends when the run has ended.
         """
         followed = self._followed.get(run)
         if followed is None or followed.done:
-            if len([one for one in self._followed.values() if not one.done]) >= MOST_RUNS:
-                raise Crowded
             followed = self._followed[run] = Followed(run, self._source, self._is_over, self._forget)
         async for event in followed.watch(after):
             yield event

@@ -16,7 +16,6 @@ from starlette.routing import Route
 from bot.glance import Glance, of_job, of_record
 from bot.page import health, shown
 from bot.page.kit import Kit
-from bot.page.live import Crowded
 from bot.page.overview import Unclear, overview, wanted
 from bot.page.people import Level
 from bot.page.shown import Told
@@ -90,6 +89,8 @@ async def events(request: Request, kit: Kit, session: Session) -> Response:
     watchers: set[object] = request.app.state.watchers
     if len(watchers) >= MOST_WATCHERS:
         raise Refused("watched_enough")
+    if not kit.live.has_room(glance.run):
+        raise Refused("crowded")
     told = _told(kit, session, glance, int(last), watchers)
     return StreamingResponse(told, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
@@ -107,8 +108,6 @@ async def _told(
                 looked = time.monotonic()
                 if session.expires < time.time() or not await _may_still(kit, session, glance):
                     return  # the browser asks again, and is turned away
-    except Crowded:
-        return
     finally:
         watchers.discard(me)
 

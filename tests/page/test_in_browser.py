@@ -4,29 +4,38 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from resolver.events import Call, Decided, Event, Observed, Settled, Told, Usage
 from runtime.actions import RunShell
 from runtime.observations import Ran
-from tests.page.browsing import NARROW, WIDE, Between, chromium, window
-from tests.page.conftest import OPERATOR, Room
+from tests.page.browsing import NARROW, WIDE, Between, window
+from tests.page.conftest import OPERATOR, Room, room_at
 from tests.page.test_access import letters
 from tests.resolver.seen_runs import started, whole_run
 from tests.runners.conftest import NPM
+from tests.runtime.looking import chromium
 
-pytestmark = [pytest.mark.redis, pytest.mark.browser]
+pytestmark = [pytest.mark.redis, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 RUN = "acme-calc-1-live"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     async with chromium() as browser:
         yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def room(short_tmp: Path) -> AsyncIterator[Room]:
+    async with room_at(short_tmp) as room:
+        yield room
 
 
 def step(number: int, output: str = "") -> tuple[Event, Event]:
@@ -135,6 +144,24 @@ async def test_a_connection_that_breaks_is_told_and_made_again(room: Room, brows
         await page.get_by_text("did 1").wait_for()
         await page.get_by_text("Live: what happens appears below.").wait_for()
         assert await page.locator("#timeline > .timeline > .item").count() == 2
+
+
+async def test_who_is_logged_out_meanwhile_is_told_that_nothing_more_comes(
+    room: Room, browser: Browser
+) -> None:
+    async with (
+        Between(room.url) as between,
+        room.running(RUN) as worker,
+        window(browser, between.url, complaints={"ERR_", "401"}) as page,
+    ):
+        await worker.write(started())
+        await enter(page)
+        await page.goto(f"/runs/{RUN}")
+        await page.get_by_text("Live: what happens appears below.").wait_for()
+        await between.cut()
+        await page.context.clear_cookies()
+        await between.mend()
+        await page.get_by_text("Nothing more is told here").wait_for()
 
 
 async def test_all_but_the_live_timeline_works_without_a_script(room: Room, browser: Browser) -> None:

@@ -1,9 +1,11 @@
 """A run watched while it goes on: whoever comes late gets what was and then what comes, in order."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
+from bot.page.live import MOST_RUNS
 from bot.redis.client import redis_client
 from resolver.events import Call, Decided, Observed, Told, Usage
 from runtime.actions import RunShell
@@ -165,3 +167,22 @@ async def test_a_place_behind_the_end_waits_for_it(room: Room) -> None:
     async with room.running(RUN) as worker, watching(browser, RUN, after=2) as watch:
         await worker.write(started(), said(1), said(2), said(3))
         assert await watch.entries(1) == ["3"]
+
+
+async def test_more_runs_than_are_followed_are_refused_with_a_sentence(room: Room) -> None:
+    browser = await room.operator()
+    async with AsyncExitStack() as stack:
+        for number in range(MOST_RUNS + 1):
+            run = f"acme-calc-{number}-live"
+            await room.queue.put(room.job(run, number=number + 1))
+            if number < MOST_RUNS:
+                await stack.enter_async_context(watching(browser, run))
+        status = 200
+        async with asyncio.timeout(20):
+            while status == 200:  # until the last of them has begun to be followed
+                async with watching(browser, run) as one:
+                    status = one.answer.status_code
+                    told = await one.answer.aread() if status != 200 else b""
+        assert (status, b"Too much at once" in told) == (503, True)
+        async with watching(browser, "acme-calc-0-live") as one:  # which is followed already
+            assert one.answer.status_code == 200
