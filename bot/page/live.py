@@ -25,7 +25,7 @@ WAIT_MS = 1_000  # for what comes next
 HEAD_SECONDS = 1.0  # between two tellings of what a run has come to
 IDLE_SECONDS = 30.0  # that a run is followed which nobody watches
 ALIVE_SECONDS = 15.0  # between two signs of life to a browser
-MOST_RUNS = 16  # followed at a time
+MOST_RUNS = 32  # followed at a time
 MOST_TOLD = 4 << 20  # bytes of entries that are kept as they were told
 MOST_PAGES = 8 << 20  # characters of whole pages that are kept
 STALE_SECONDS = (
@@ -98,7 +98,7 @@ class Live:
 
     def has_room(self, run: RunId) -> bool:
         """Whether this run can be watched; False: as many others are as this process follows."""
-        others = [name for name, one in self._followed.items() if not one.done and name != run]
+        others = [name for name, one in self._followed.items() if one.watched and name != run]
         return len(others) < MOST_RUNS
 
     async def watch(self, run: RunId, after: int) -> AsyncGenerator[bytes, None]:
@@ -108,6 +108,9 @@ class Live:
         """
         followed = self._followed.get(run)
         if followed is None or followed.done:
+            for idle in [one for one in self._followed.values() if not one.watched]:
+                if len(self._followed) >= MOST_RUNS:
+                    await idle.close()
             followed = self._followed[run] = Followed(run, self._source, self._is_over, self._forget)
         async for event in followed.watch(after):
             yield event
@@ -145,6 +148,11 @@ class Followed:
         self._news = asyncio.Event()
         self._watchers, self._left_at = 0, time.monotonic()
         self._task = asyncio.create_task(self._follow(forget))
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody does."""
+        return self._watchers > 0
 
     async def watch(self, after: int) -> AsyncGenerator[bytes, None]:
         """As `Live.watch` has it."""
