@@ -145,8 +145,16 @@ def _action(commands: Commands) -> None:
         commands,
         "action",
         "work on the event that started a GitHub Actions workflow",
-        "Work on the event in GITHUB_EVENT_PATH; writes step outputs and a job summary. See action.yml.",
+        "Work on the event in GITHUB_EVENT_PATH; writes step outputs and a job summary. See action.yml.\n\n"
+        "In two jobs, of which none has both the model's key and a right to write:\n"
+        "  patchwright action --leave DIR      work, with a token that may only read\n"
+        "  patchwright action --publish DIR    publish what that left; no model, no sandbox",
     )
+    part = command.add_mutually_exclusive_group()
+    part.add_argument(
+        "--leave", metavar="DIR", help="write nothing to GitHub; leave what is to be published here"
+    )
+    part.add_argument("--publish", metavar="DIR", help="check and publish what another job left here")
     _shared(command)
 
 

@@ -282,8 +282,10 @@ def _shared(options: argparse.Namespace) -> list[str]:
 
 async def action(options: argparse.Namespace) -> int:
     """The event of a workflow."""
-    settings = _settings(options, directory=None)
-    return await compose.action(settings)
+    from bot.action_parts import action as work_on_event
+
+    leave, publish = (Path(place) if place else None for place in (options.leave, options.publish))
+    return await work_on_event(_settings(options, directory=None), _to_stderr, leave=leave, publish=publish)
 
 
 async def look(options: argparse.Namespace) -> int:

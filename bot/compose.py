@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from bot.terminal import Narrator
 from resolver.errors import ForgeError, SettingsError, Unauthorized
 from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environment, from_machine, from_toml
 
@@ -338,41 +336,3 @@ async def greet(github: "GitHubForge", say: Callable[[str], object]) -> None:
         raise
     except ForgeError as exc:  # it may be back before the first delivery
         say(f"NOTICE: GitHub cannot be asked right now whether it knows us: {exc}")
-
-
-async def action(settings: Settings) -> int:
-    """The event of a workflow; the exit code. An event that asks for nothing needs no model and no engine."""
-    from bot.action import run_action
-    from bot.progress import apologize, commenting
-    from bot.triggers import Triggers
-    from bot.workflow_answers import answering
-    from resolver.domain import Job, Outcome
-    from resolver.forge import Masked
-    from resolver.log import FileLogs
-    from resolver.resolve import resolve
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
-    secrets = secrets_of(settings, environment())
-    async with contextlib.AsyncExitStack() as stack:
-        github = await stack.enter_async_context(forge(settings))
-        masked = Masked(github, secrets.mask)
-
-        kits: dict[str, Kit] = {}
-
-        async def work(job: Job) -> Outcome:
-            opened = kit(settings, trusted=False, say=say, listeners=(Narrator(say),))
-            kits[job.id] = made = await stack.enter_async_context(opened)
-            return await resolve(job, made, masked, commenting(masked, settings))
-
-        rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
-        return await run_action(
-            environment(),
-            work,
-            rules=rules,
-            answer=answering(masked, rules, settings.github_server_url),
-            spent=lambda job: FileLogs(settings.data / "runs").read(job.id).spent(),
-            apologize=lambda job, error: apologize(masked, job, error, kits.get(job.id), lasting=False),
-            secrets=own_secrets(settings),
-        )

@@ -92,11 +92,16 @@ async def apologize(
 
     `kit` None: it failed before there was any. `lasting`: this machine keeps the log.
     """
-    why = str(error) if isinstance(error, Stopped) else f"{str(error).rstrip('.')}. {blamed(error)}"
+    why = explained(error)
     if kit is None:
         await forge.say(job.repo, job.number, job.id, prose.failed(why, job.id))
     else:
         await salvage(job, why, kit, forge, lasting=lasting)
+
+
+def explained(error: Exception) -> str:
+    """Why a run ends before its end, as its thread is told."""
+    return str(error) if isinstance(error, Stopped) else f"{str(error).rstrip('.')}. {blamed(error)}"
 
 
 def blamed(error: Exception) -> str:

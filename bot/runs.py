@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from bot.archive import Kept, kept_runs
 from bot.errors import ArchiveDown
@@ -26,7 +26,14 @@ from resolver.summary import clip
 from runtime.frozen import Frozen
 
 DIFFERS = 3
+PAGE = "view.html"
 NEWEST = 20  # runs that are listed unless all are asked for
+
+
+class Reads(Protocol):
+    """Where runs are found."""
+
+    def read(self, run: RunId) -> Trajectory: ...
 
 
 def looked(options: argparse.Namespace, settings: Settings, secrets: Secrets) -> int:
@@ -44,23 +51,27 @@ def looked(options: argparse.Namespace, settings: Settings, secrets: Secrets) ->
 
 def viewed(options: argparse.Namespace, logs: Kept, directory: Path, secrets: Secrets) -> None:
     """Write a run as one HTML file, and say where."""
-    from resolver.viewer import view
-
     run = RunId(options.run)
     trajectory = logs.read(run)
     if trajectory.resumed:
         print(f"{run} went on in {trajectory.resumed.run}: view that for the work", file=sys.stderr)
-    page = view(run, trajectory, lambda delegate: _other(logs, delegate), secrets)
-    file = Path(options.out) if options.out else directory / run / "view.html"
+    file = Path(options.out) if options.out else directory / run / PAGE
     if not options.out:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it may be in the archive alone
-    _write(file, page)
+    write_page(run, trajectory, logs, file, secrets)
     if options.json:
         print_json({"run": run, "file": str(file)})
     else:
         print(file)
     if options.open and not _opened(file):
         print("There is no browser here: open the file yourself.", file=sys.stderr)
+
+
+def write_page(run: RunId, trajectory: Trajectory, logs: Reads, file: Path, secrets: Secrets) -> None:
+    """Write a run as one HTML file without these secrets, with the agents that it asked. Raises UsageError."""
+    from resolver.viewer import view
+
+    _write(file, view(run, trajectory, lambda delegate: _other(logs, delegate), secrets))
 
 
 def exported(options: argparse.Namespace, logs: Kept, secrets: Secrets) -> None:
@@ -88,7 +99,7 @@ def _lines(run: RunId, trajectory: Trajectory, logs: Kept, secrets: Secrets, see
             yield from _lines(asked.run, other, logs, secrets, seen)
 
 
-def _other(logs: Kept, run: RunId) -> Trajectory | None:
+def _other(logs: Reads, run: RunId) -> Trajectory | None:
     try:
         return logs.read(run)
     except LogError:

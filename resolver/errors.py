@@ -15,12 +15,14 @@ ResolverError
 ├── SettingsError          an operator must change something; names the key and the mend
 ├── UsageError             the command was given something that it cannot work with
 ├── LogError               a run's log is damaged or cannot be written; says which and why
-│   └── LogTaken           another process works on the run, and tells what comes of it
+│   ├── LogTaken           another process works on the run, and tells what comes of it
+│   └── ParcelRefused      what another job left to be published is not what it should be
 ├── WorkspaceError         clone, apply, commit or push failed; says which and why
 │   ├── RepositoryUnusable there is nothing to work on: no repository, or none with a commit
 │   ├── NoSuchBranch       nothing of that name to begin from; carries `branch`
 │   └── ChangeTooLarge     the work tree differs from base by more than may leave the sandbox
 ├── ProofUnavailable       the test sandbox could not be used; the machine failed, not the tests
+├── Withheld               this job may only read: what comes now is for one that may write
 └── Interrupted            the operator pressed Ctrl-C or the worker is going away; the log says where to go on
 """
 
@@ -143,6 +145,10 @@ class LogTaken(LogError):
     retryable = True
 
 
+class ParcelRefused(LogError):
+    """What another job left to be published is missing, of another run, or not what such a job leaves."""
+
+
 class UsageError(ResolverError):
     """The command was given something that it cannot work with; the message says what to give instead."""
 
@@ -171,6 +177,10 @@ class ProofUnavailable(ResolverError):
     """The tests' sandbox could not be used."""
 
     retryable = True
+
+
+class Withheld(ResolverError):
+    """The first thing that a run would have written to the forge: it goes on where that may be done."""
 
 
 class Interrupted(ResolverError):

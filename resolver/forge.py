@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from resolver.checks import Check, Pushed
 from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, ReviewThread, Thread, User
+from resolver.errors import Withheld
 from runtime.frozen import Frozen
 
 if TYPE_CHECKING:  # it is shown on what is declared here
@@ -217,6 +218,45 @@ class Masked(_Wrapped):
     async def show(self, repo: Repo, finding: "Finding") -> str:
         masked = {"title": self._mask(finding.title), "summary": self._mask(finding.summary)}
         return await self._forge.show(repo, finding.model_copy(update=masked))
+
+
+class ReadOnly(_Wrapped):
+    """Reads from the forge; before the first thing that would be written for its run, that breaks off: Withheld.
+
+    Whoever may write goes on with the log from there, as after a crash. What a run says by the way is left to it too.
+    """
+
+    def __init__(self, forge: Forge, run: str) -> None:
+        super().__init__(forge)
+        self._run = run
+
+    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        if tag == self._run:
+            raise Withheld(f"a comment on {repo}#{number}")
+        return ""
+
+    async def publish(
+        self,
+        repo: Repo,
+        git_dir: Path,
+        commit: str,
+        branch: str,
+        parent: str,
+        into: Repo | None = None,
+    ) -> Published:
+        raise Withheld(f"a commit on {branch}")
+
+    async def propose(self, proposal: Proposal) -> PullRequest:
+        raise Withheld(f"a pull request of {proposal.branch}")
+
+    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+        raise Withheld(f"an answer on {repo}#{number}")
+
+    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        raise Withheld(f"the end of a review thread of {repo}")
+
+    async def show(self, repo: Repo, finding: "Finding") -> str:
+        raise Withheld(f"a check run on {finding.commit[:12]}")
 
 
 class DryRun(_Wrapped):

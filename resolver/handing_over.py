@@ -28,6 +28,7 @@ from resolver.summary import summarize
 from resolver.threads import answers, open_threads, waiting
 from resolver.wording import coded
 from resolver.workspace import Workspace
+from runtime.errors import NoSandboxes
 
 logger = logging.getLogger(__name__)
 
@@ -224,7 +225,10 @@ async def _on_top(
         await workspace.tree(patch)
     except WorkspaceError:
         return replace(place, instead=follow_up_prose.not_here("moved"))
-    verdict = await prove(workspace, patch)
+    try:
+        verdict = await prove(workspace, patch)
+    except NoSandboxes:
+        return replace(place, instead=follow_up_prose.not_here("moved_unproven"))
     await log.append(Judged(verdict=verdict))
     return replace(place, work=Work(workspace, patch, verdict, None), moved=True)
 

@@ -171,6 +171,9 @@ async def attempt(
 
     if (verdict := trajectory.verdict) and not verdict.partial and (ending := trajectory.ended):
         return await tried(ending, verdict)  # killed after the proof
+    questioned = planning.is_question(log.trajectory)  # nothing is changed, and nothing proven
+    if (ending := trajectory.ended) and (ending.reason == "asked" or questioned):
+        return await tried(ending, UNJUDGED)  # killed before that was said
 
     await configuration.record(log, kit, config)
     sandboxes = await prepared(job, workspace, config, suites, log, kit)
@@ -179,7 +182,6 @@ async def attempt(
         return await bases.begin(suite) if suite and not questioned else None
 
     name = f"{job.id}-agent"
-    questioned = planning.is_question(log.trajectory)  # nothing is changed, and nothing proven
 
     skills = await find_skills(workspace.rules)
     told = instructions(skills, trajectory.started.thread, job.asked.text, kit.settings.instructions_tokens)

@@ -3,7 +3,8 @@ SandboxError                 carries `retryable`: whether another try makes sens
 ├── EngineUnavailable        no Docker engine answers, or it refuses us; an operator must act
 │   ├── EngineFull           its disk is full; room must be made first
 │   ├── MachineFull          too little memory or disk is left for one more; others may give some back
-│   └── EngineStopped        it answered before and does not now; it may come back
+│   ├── EngineStopped        it answered before and does not now; it may come back
+│   └── NoSandboxes          this process is not to have any; what needs one is left undone
 ├── ImageUnavailable         the base image is absent and cannot be pulled, or a layer cannot be built
 ├── LayerRefused             a set-up left something that must not be kept; the run goes on without it
 ├── DiskFull                 the sandbox's files outgrew their limit, and it was ended; another try would end alike
@@ -39,6 +40,10 @@ class EngineStopped(EngineUnavailable):
     """The Docker engine stopped answering."""
 
     retryable = True
+
+
+class NoSandboxes(EngineUnavailable):
+    """Nothing is run here."""
 
 
 class ImageUnavailable(SandboxError):

@@ -3,16 +3,19 @@
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from bot.action import escaped, run_action
+from bot.action import OUTPUTS, escaped, run_action
 from bot.triggers import Triggers
-from resolver.domain import Commented, Delivered, Job, Outcome, Refused, Spent, Verdict
+from resolver.domain import Commented, Delivered, Job, Outcome, Refused, Verdict
 from resolver.errors import Forbidden, ForgeError, ModelRefused, SettingsError
+from resolver.events import Decided, Entry, Trajectory, Usage
 from resolver.settings import from_environment
 from runtime.errors import EngineUnavailable
 from tests.bot.deliveries import COMMENTED, LABELED, SENDER
@@ -34,6 +37,11 @@ COMMENT = Commented(
 REFUSED = Refused(explanation="Only people who may write here can ask.")
 
 
+def log_of(usage: Usage) -> Trajectory:
+    decided = Decided(thought="", calls=(), usage=usage)
+    return Trajectory((Entry(seq=0, at=datetime.now(UTC), event=decided),))
+
+
 class Step:
     """A workflow step on an event, and what it left behind."""
 
@@ -52,8 +60,9 @@ class Step:
         self.jobs: list[Job] = []
         self.lines: list[str] = []
         self.told: list[str] = []
+        self.log = log_of(Usage(model="m", prompt_tokens=900, completion_tokens=100, usd=Decimal("0.12")))
 
-    async def run(self, ending: Outcome | Exception, *, says: str = "", spent: Spent | None = None) -> int:
+    async def run(self, ending: Outcome | Exception, *, says: str = "") -> int:
         async def resolve(job: Job) -> Outcome:
             self.jobs.append(job)
             if says:
@@ -69,7 +78,7 @@ class Step:
             self.environ,
             resolve,
             rules=Triggers(),
-            spent=lambda job: spent or Spent(usd=Decimal("0.12"), prompt_tokens=900, completion_tokens=100),
+            read=lambda job: self.log,
             apologize=apologize,
             secrets=["tok%en", "line one\nline two\n"],
             write=self.lines.append,
@@ -107,8 +116,9 @@ async def test_a_delivered_pull_request_is_in_the_outputs_and_the_summary(tmp_pa
         "verdict": "fixed",
         "cost-usd": "0.12",
         "tokens": "1000",
+        "run-page": "",
     }
-    assert step.summary.read_text() == (
+    assert step.summary.read_text().startswith(
         "### acme/sample#7: delivered\n\n| | |\n|---|---|\n"
         "| Pull request | https://forge.test/acme/sample/pull/8 |\n"
         "| Verdict | fixed |\n"
@@ -206,7 +216,7 @@ async def test_foreign_text_cannot_make_an_output_or_leave_its_cell(tmp_path: Pa
     await step.run(ending)
     assert step.outputs()["branch"] == hostile
     assert set(step.outputs()) == OURS
-    assert [line.count(" | ") for line in step.summary.read_text().splitlines()[4:]] == [1] * 6
+    assert [line.count(" | ") for line in step.summary.read_text().splitlines()[4:10]] == [1] * 6
     assert escaped("| <b> ![a](http://e.test) `x`\n") == (
         "\\| \\<b\\> \\!\\[a\\]\\(http\\:\\/\\/e\\.test\\) \\`x\\`"
     )
@@ -214,7 +224,8 @@ async def test_foreign_text_cannot_make_an_output_or_leave_its_cell(tmp_path: Pa
 
 async def test_a_cost_that_nobody_knows_is_left_out(tmp_path: Path) -> None:
     step = Step(tmp_path)
-    await step.run(DELIVERED, spent=Spent(unpriced=True))
+    step.log = log_of(Usage(model="m"))
+    await step.run(DELIVERED)
     assert step.outputs()["cost-usd"] == ""
 
 
@@ -230,6 +241,12 @@ async def test_a_step_without_output_files_still_works(tmp_path: Path) -> None:
         ({"GITHUB_EVENT_NAME": ""}, LABELED, "GITHUB_EVENT_PATH or GITHUB_EVENT_NAME is not set"),
         ({"GITHUB_EVENT_PATH": "/nowhere"}, LABELED, "GITHUB_EVENT_PATH cannot be read"),
         ({}, [], "GITHUB_EVENT_PATH is not the payload of issues"),
+        (
+            {"GITHUB_REPOSITORY": "acme/other"},
+            LABELED,
+            "is one of acme/sample, and this is a workflow of acme/other",
+        ),
+        ({}, "x" * 27 * 2**20, "has more than 27262976 bytes"),
     ],
 )
 async def test_without_an_event_it_says_what_is_missing(
@@ -240,7 +257,7 @@ async def test_without_an_event_it_says_what_is_missing(
 
 
 ACTION = (Path(__file__).parents[2] / "action.yml").read_text()
-OURS = {"outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens"}
+OURS = set(OUTPUTS)
 
 
 def test_action_yml_names_the_outputs_that_are_written() -> None:
@@ -248,16 +265,21 @@ def test_action_yml_names_the_outputs_that_are_written() -> None:
 
 
 def test_action_yml_sets_no_variable_that_the_settings_do_not_know() -> None:
-    environ = dict(re.findall(r"^ +(\w+): \$\{\{ (.+) \}\}", ACTION.partition("env:")[2], re.MULTILINE))
+    environ = dict(re.findall(r"^ +((?:PATCHWRIGHT|GITHUB)_\w+): \$\{\{ (.+) \}\}", ACTION, re.MULTILINE))
     assert set(from_environment(dict.fromkeys(environ, "1"))) >= {
         "model",
         "model_api_key",
         "github_token",
+        "app_id",
     }
     assert from_environment(dict.fromkeys(environ, "")) == {}  # an input that is not given
 
 
-def test_no_expression_stands_in_a_script_of_action_yml() -> None:
-    scripts = re.findall(r"^( +)run: \|\n((?:\1 +.*\n)+)", ACTION, re.MULTILINE)
-    assert len(scripts) == 2
-    assert not [script for _, script in scripts if "${{" in script]
+def test_every_input_of_action_yml_is_used_and_none_stands_in_a_script() -> None:
+    action = yaml.safe_load(ACTION)
+    steps = action["runs"]["steps"]
+    used = set(re.findall(r"inputs\.([\w-]+)", json.dumps(steps)))
+    assert used == set(action["inputs"])
+    scripts = [step["run"] for step in steps if "run" in step]
+    assert len(scripts) >= 4
+    assert not [script for script in scripts if "${{" in script]
