@@ -292,7 +292,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(telling(made.sandboxes.sweep, engines)))
         archiving = asyncio.create_task(Archivist(logs, here, archive).run())
-        listing = asyncio.create_task(keep_whole(runs, settings.data / "runs"))
+        listing = asyncio.create_task(keep_whole(runs, settings.data / "runs", archive))
 
         def spent(job: JobId) -> Spent:
             try:

@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.errors import QueueDown
+from bot.archive import Archive
+from bot.errors import ArchiveDown, QueueDown
 from bot.glance import Glance, of_job, of_log
 from bot.jobs import Queue, Result
-from bot.redis.runs import Runs
-from resolver.domain import Job, JobId
+from bot.redis.runs import KEPT, Runs
+from resolver.domain import Job, JobId, RunId
 from resolver.errors import LogError
+from resolver.events import Trajectory
 from resolver.kit import Reporting
 from resolver.log import FileLogs, Log
 
@@ -21,6 +23,7 @@ log = logging.getLogger(__name__)
 
 EVERY = 1.0  # seconds between two looks at a run that goes on
 LOOK_SECONDS = 30.0  # until a wiped list is seen
+ARCHIVE = "the archive"  # where it is said which directories' runs are in the list
 
 
 def indexing(reporting: Reporting, runs: Runs, every: float = EVERY) -> Reporting:
@@ -63,25 +66,39 @@ async def settled(job: JobId, result: Result, runs: Runs, queue: Queue) -> None:
         log.warning("a run is not listed", extra={"job": job, "reason": str(exc)})
 
 
-async def keep_whole(runs: Runs, directory: Path, every: float = LOOK_SECONDS) -> None:
-    """Until cancelled: whenever the list has lost this disk's runs, they are read and put into it again."""
-    name = f"{socket.gethostname()}:{directory}"
+async def keep_whole(
+    runs: Runs, directory: Path, archive: Archive | None = None, every: float = LOOK_SECONDS
+) -> None:
+    """Until cancelled: what the list has lost of this disk's runs, and of the archive's, is read and put into it."""
+    here = f"{socket.gethostname()}:{directory}"
     while True:
         try:
-            if await runs.lacks(name):
-                found = await asyncio.to_thread(lambda: list(glances(directory)))
-                await runs.has(name, found)
-        except QueueDown as exc:
+            if await runs.lacks(here):
+                await runs.has(here, await asyncio.to_thread(lambda: list(glances(directory))))
+            # One worker reads it, an hour at most; then another tries.
+            if archive is not None and await runs.lacks(ARCHIVE) and await runs.claim(ARCHIVE):
+                known = {one.run for one in await runs.newest()}
+                await runs.has(ARCHIVE, await asyncio.to_thread(_of_archive, archive, known))
+        except (QueueDown, ArchiveDown) as exc:
             log.warning("the list of runs cannot be mended", extra={"reason": str(exc)})
         await asyncio.sleep(every)
 
 
 def glances(directory: Path) -> Iterator[Glance]:
     """The jobs' runs on this disk, read one after the other."""
-    logs = FileLogs(directory)
-    for path in directory.glob("*/events.jsonl"):
+    names = (JobId(path.parent.name) for path in directory.glob("*/events.jsonl"))
+    yield from _read(names, FileLogs(directory).read)
+
+
+def _of_archive(archive: Archive, known: Collection[RunId]) -> list[Glance]:
+    newest = sorted(archive.listed(), key=lambda pair: pair[1], reverse=True)[:KEPT]
+    return list(_read((run for run, _ in newest if run not in known), archive.read))
+
+
+def _read(names: Iterable[RunId], read: Callable[[RunId], Trajectory]) -> Iterator[Glance]:
+    for name in names:
         with contextlib.suppress(LogError):  # damaged, or just removed
-            trajectory = logs.read(name := JobId(path.parent.name))
+            trajectory = read(name)
             if trajectory.started is not None:
                 job = trajectory.started.job.model_copy(update={"id": name})
                 yield of_log(job, trajectory, working=False)

@@ -18,6 +18,7 @@ RUNS = "patchwright:runs"  # hash: id -> what a list says of it
 ORDER = "patchwright:runs:order"  # sorted set: id -> when it began
 WHOLE = "patchwright:runs:whole"  # set: directories of runs that are in the list
 KEPT = 20_000  # runs; the archive has older ones
+CLAIMED_SECONDS = 3600
 AT_ONCE = 2_500  # about so many are read in one journey: 10 ms, for which nobody else waits long
 
 # KEYS: runs, order. ARGV: id, value, began, kept. Only the oldest beyond those that are kept are gone through.
@@ -77,6 +78,13 @@ class Runs:
         """Whether this directory's runs were never put into the list, or Redis was wiped since."""
         with redis_errors():
             return not await cast("Any", self._redis.sismember(WHOLE, directory))
+
+    async def claim(self, directory: str) -> bool:
+        """Whether it is for the caller to read these runs, for the next hour."""
+        with redis_errors():
+            return bool(
+                await self._redis.set(f"{WHOLE}:claimed:{directory}", b"1", nx=True, ex=CLAIMED_SECONDS)
+            )
 
     async def has(self, directory: str, glances: Iterable[Glance]) -> None:
         """The directory's runs: those that the list has not are put, and then it lacks none."""

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.archive import Archive
 from bot.embedded import embedded_redis
 from bot.glance import Glance, of_log
-from bot.indexing import glances, indexing, keep_whole, settled
+from bot.indexing import ARCHIVE, glances, indexing, keep_whole, settled
 from bot.jobs import Answered, Failed
 from bot.redis.ledger import Ledger
 from bot.redis.queue import ArqQueue
@@ -121,6 +122,28 @@ async def test_a_wiped_list_is_read_from_the_disk_again(runs: Runs, tmp_path: Pa
         with contextlib.suppress(asyncio.CancelledError):
             await keeping
     assert [one.run for one in glances(tmp_path)] == [RUN.id]
+
+
+async def test_what_only_the_archive_has_is_read_from_there_by_one_worker(runs: Runs, tmp_path: Path) -> None:
+    archive, other = Archive(f"file://{tmp_path}/kept"), JobId("acme-sample-8-0000000000cc")
+    lines = "".join(entry.model_dump_json() + "\n" for entry in whole_run().entries).encode()
+    for name in (RUN.id, other):
+        archive.keep(name, lines)
+    archive.keep(JobId("broken"), b"{}\n")
+    newer = of_log(job(other), whole_run(), working=True)
+    await runs.put(newer)
+    keeping = [
+        asyncio.create_task(keep_whole(runs, tmp_path / "none", archive, every=0.05)) for _ in range(2)
+    ]
+    try:
+        found = await until(runs, state="delivered")
+    finally:
+        for task in keeping:
+            task.cancel()
+        await asyncio.gather(*keeping, return_exceptions=True)
+    assert {one.run: one for one in await runs.newest()} == {RUN.id: found, other: newer}
+    assert not await runs.lacks(ARCHIVE)
+    assert not await runs.claim(ARCHIVE)
 
 
 async def test_what_is_read_from_the_disk_takes_the_place_of_nothing_newer(runs: Runs) -> None:
