@@ -243,8 +243,9 @@ async def serve(options: argparse.Namespace) -> int:
         raise SettingsError(
             "REDIS_URL is not set: with --no-worker, name the Redis that workers take jobs from."
         )
-    interrupted = await compose.serve(settings, command, options.host, options.port)
-    return INTERRUPTED if interrupted else 0
+    probe = [sys.executable, "-P", "-m", "bot.cli", "probe", "--json", *_shared(options, only="config")]
+    serving = compose.serve(settings, lambda: _listening(options), command, probe, options.host, options.port)
+    return INTERRUPTED if await serving else 0
 
 
 async def work(options: argparse.Namespace) -> int:
@@ -274,9 +275,9 @@ def _listening(options: argparse.Namespace) -> Settings:
     return settings
 
 
-def _shared(options: argparse.Namespace) -> list[str]:
-    """The settings of this command line, for another one."""
-    given = {name: getattr(options, key) for key, name in SHARED.items()}
+def _shared(options: argparse.Namespace, only: str = "") -> list[str]:
+    """The settings of this command line, or this one of them, for another one."""
+    given = {name: getattr(options, key) for key, name in SHARED.items() if only in ("", key)}
     return [f"--{name}={value}" for name, value in given.items() if value is not None]
 
 

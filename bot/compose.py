@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from bot.setup.kept import read as read_kept
+from bot.setup.kept import settings_from
 from resolver.errors import ForgeError, SettingsError, Unauthorized
 from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environment, from_machine, from_toml
 
@@ -42,9 +44,10 @@ def environment() -> Mapping[str, str]:
 def read_settings(
     overrides: Mapping[str, Any], environ: Mapping[str, str], config: Path | None, directory: Path | None
 ) -> Settings:
-    """The operator's settings: file, then environment, then command line. Raises SettingsError.
+    """The operator's settings: what set-up has kept, then file, environment, command line. Raises SettingsError.
 
-    `directory`: where a `patchwright.toml` is looked for; None: nowhere (a workflow runs in a checkout).
+    `directory`: where a `patchwright.toml` is looked for; None: nowhere (a workflow runs in a checkout), and then
+    nothing is taken of what set-up has kept either.
     """
     values: dict[str, Any] = {"data": data_directory(environ), **from_machine(environ)}
     if config:
@@ -53,6 +56,8 @@ def read_settings(
         values |= _found(directory)
     values |= from_environment(environ)
     values |= {key: value for key, value in overrides.items() if value is not None}
+    if directory:
+        values = {**settings_from(read_kept(Path(str(values["data"]))), values), **values}
     return build(Settings, values, "the settings")
 
 
@@ -204,7 +209,8 @@ def _access(settings: Settings) -> "AppAccess | TokenAccess":
         return TokenAccess(settings.github_token)
     raise SettingsError(
         "GITHUB_TOKEN is not set: give a token that may write contents, issues and pull requests of the "
-        "repository, or PATCHWRIGHT_APP_ID with PATCHWRIGHT_PRIVATE_KEY_FILE."
+        "repository, or PATCHWRIGHT_APP_ID with PATCHWRIGHT_PRIVATE_KEY_FILE; `patchwright serve` begins with a page "
+        "that makes an App."
     )
 
 
@@ -222,16 +228,37 @@ def _private_key(settings: Settings) -> SecretStr | None:
 # --- the server ---------------------------------------------------------------------------------------------
 
 
-async def serve(settings: Settings, worker: Sequence[str], host: str, port: int) -> bool:
+async def serve(
+    settings: Settings,
+    again: Callable[[], Settings],
+    worker: Sequence[str],
+    probe: Sequence[str],
+    host: str,
+    port: int,
+) -> bool:
     """The receiver, and a worker process beside it, until a signal says stop; whether it was Ctrl-C.
 
-    `worker` is the command of one that calls `work`. Raises WorkerFailed when that could not begin.
+    Where nothing says who we are, a page asks for it first, and then the settings are read `again`. `worker` is the
+    command of one that calls `work`, `probe` of what tries a model. Raises WorkerFailed when that could not begin.
     """
+    from bot.http import listening
     from bot.serve import serve as run
+    from bot.setup.first import is_wanted, set_up, welcoming
 
-    for_worker = {**environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
-    secrets = secrets_of(settings, environment())
-    return await run(settings, worker, for_worker, host=host, port=port, secrets=secrets) == signal.SIGINT
+    more = None
+    with listening(host, port) as door:
+        if is_wanted(settings):
+            ended = await set_up(settings, door, probe, environment())
+            if isinstance(ended, signal.Signals):
+                return ended == signal.SIGINT
+            settings = again()
+            more = welcoming(settings, ended)
+        for_worker = {**environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
+        secrets = secrets_of(settings, environment())
+        told = await run(
+            settings, worker, for_worker, host=host, port=port, secrets=secrets, door=door, more=more
+        )
+    return told == signal.SIGINT
 
 
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:

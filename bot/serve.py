@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from bot.child import dying_with_us, stop
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown, WorkerFailed
 from bot.http import Server, listening, url_of
-from bot.receiver import Page, Receiver
+from bot.receiver import App, Page, Receiver
 from bot.redis.inbox import Inbox
 from bot.redis.ledger import Ledger
 from bot.redis.presence import Presence
@@ -59,32 +60,38 @@ async def serve(
     host: str,
     port: int,
     secrets: Secrets | None = None,
+    door: socket.socket | None = None,
+    more: "Callable[[Stores, Mapping[tuple[str, str], int]], Mapping[str, App]] | None" = None,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
     """Receiver, Redis (unless `settings.redis_url` names one) and worker until SIGTERM or SIGINT; which it was.
 
     `worker` is the command of a process that runs `bot.work.work`; empty: there is none here. It gets the URL of the
-    Redis as REDIS_URL in `environment`. `port` 0 takes a free one. `secrets`: what no page may show. `announce` gets
-    one line with the URL once jobs are taken. Raises SettingsError, and WorkerFailed when the worker could not begin.
+    Redis as REDIS_URL in `environment`. `port` 0 takes a free one; `door`: it is open already. `secrets`: what no page
+    may show. `more`: further pages, made of what they are read from and of the deliveries by what became of them.
+    `announce` gets one line with the URL once jobs are taken. Raises SettingsError, and WorkerFailed when the worker
+    could not begin.
     """
     secret = webhook_secret(settings)
     ready = asyncio.Event()
-    with listening(host, port) as socket, signals() as told:
+    with contextlib.nullcontext(door) if door else listening(host, port) as opened, signals() as told:
         async with _redis(settings) as url, Stores.opened(url) as stores:
             receiver = Receiver(stores.inbox, secret)
             receiver.pages = _pages(stores, receiver.counts)
             if settings.operator_token is not None:
                 api = JobsApi(stores.queue, stores.runs, settings.operator_token.get_secret_value())
                 receiver.apps = {PATH: api}
+            if more is not None:
+                receiver.apps = {**receiver.apps, **more(stores, receiver.counts)}
             receiver.beyond = page = beyond(settings, url, secrets or Secrets(), receiver.counts)
             server = Server(receiver)
-            serving = asyncio.create_task(server.serve(sockets=[socket]))
+            serving = asyncio.create_task(server.serve(sockets=[opened]))
             keeping = asyncio.create_task(_keep(worker, {**environment, "REDIS_URL": url}, ready))
             waiting = asyncio.create_task(ready.wait())
             try:
                 await asyncio.wait((serving, keeping, waiting, told), return_when=asyncio.FIRST_COMPLETED)
                 if ready.is_set():
-                    announce(_greeting(settings, url_of(socket)))
+                    announce(_greeting(settings, url_of(opened)))
                     await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if page is not None:

@@ -109,6 +109,7 @@ STANDARD = {
 # decide it.
 SENSITIVE = frozenset(
     {
+        "data",
         "github_api_url",
         "github_graphql_url",
         "github_server_url",

@@ -60,6 +60,8 @@ FENCES = {
         "bot/page/runs.py",
         "bot/page/site.py",
         "bot/page/web.py",
+        "bot/setup/site.py",
+        "bot/setup/welcome.py",
     },
     "tree_sitter": {"resolver/shell_words.py", "runtime/grammars.py"},
     "tree_sitter_bash": {"resolver/shell_words.py"},

@@ -26,6 +26,7 @@ Told = Literal["stop", "retry"]
 STATIC = {
     "style.css": ("text/css; charset=utf-8", ("viewer/style.css.j2", "page/style.css.j2")),
     "viewer.js": ("text/javascript; charset=utf-8", ("viewer/script.js.j2",)),
+    "welcome.js": ("text/javascript; charset=utf-8", ("page/welcome.js.j2",)),
     "page.js": ("text/javascript; charset=utf-8", ("page/script.js.j2",)),
 }
 
@@ -54,7 +55,7 @@ def _address(name: str) -> str:
 
 
 def listed(around: Around, overview: Overview, parts: tuple[Part, ...]) -> str:
-    return _render(
+    return render(
         "list",
         around,
         overview=overview,
@@ -76,7 +77,7 @@ def run(
     told: Told | None,
     at: datetime,
 ) -> str:
-    return _render(
+    return render(
         "run",
         around,
         run=glance,
@@ -94,11 +95,11 @@ def run(
 
 
 def login(around: Around, back_to: str, *, github: bool, operator: bool, why: Refusal | None) -> str:
-    return _render("login", around, back_to=back_to, github=github, operator=operator, why=why)
+    return render("login", around, back_to=back_to, github=github, operator=operator, why=why)
 
 
 def refused(around: Around, why: Refusal) -> str:
-    return _render("refused", around, why=why)
+    return render("refused", around, why=why)
 
 
 def _figures(outcomes: Outcomes) -> list[tuple[str, str, str]]:
@@ -128,13 +129,15 @@ def _pages(overview: Overview) -> dict[str, str]:
     return {name: f"/?{urlencode({**query, 'page': str(number)})}" for name, number in there.items()}
 
 
-def _render(template: str, around: Around, **words: object) -> str:
+def render(template: str, around: Around, **words: object) -> str:
+    """A page of ours, with what all of them know; characters that would act are made visible."""
     made = texts.environment().get_template(f"page/{template}.html.j2").render(
         base=around.base,
         session=around.session,
         style=_address("style.css"),
         viewer=_address("viewer.js"),
         script=_address("page.js"),
+        looking=_address("welcome.js"),
         ago=_ago,
         when=_when,
         elapsed=wording.duration,

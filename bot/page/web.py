@@ -128,7 +128,12 @@ def redirect(kit: Kit, path: str) -> Response:
 
 async def form(request: Request) -> dict[str, str]:
     """What a form of ours has sent, and no other site's. Raises Refused."""
-    _same_site(request)
+    return await sent(request, kit_of(request).public_url)
+
+
+async def sent(request: Request, public_url: str) -> dict[str, str]:
+    """The same, where people reach us at `public_url` or wherever their browser says. Raises Refused."""
+    _same_site(request, public_url)
     body = b""
     try:
         async for part in request.stream():
@@ -140,11 +145,10 @@ async def form(request: Request) -> dict[str, str]:
         raise Refused("unclear") from exc
 
 
-def _same_site(request: Request) -> None:
+def _same_site(request: Request, public_url: str) -> None:
     """Browsers tell where a request comes from; one that does not still has to bring the session's own token."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    kit = kit_of(request)
-    ours = {request.headers.get("host", ""), urlsplit(kit.public_url).netloc}
+    ours = {request.headers.get("host", ""), urlsplit(public_url).netloc}
     if site not in (None, "same-origin") or (origin is not None and urlsplit(origin).netloc not in ours):
         raise Refused("forged")
 

@@ -1,0 +1,42 @@
+"""Whether a model that somebody has typed in can drive the agent: `patchwright probe`, in a process of its own."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from bot.child import dying_with_us, stop
+from bot.setup.kept import ChosenModel
+from resolver.settings import variable
+
+SECONDS = 90.0  # for one tiny call, or two
+MOST_SAID = 500  # characters
+
+
+async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    """Why it cannot work here; None: it can. `probe`: the command that tries the model of its environment."""
+    given = {variable(key): value for key, value in model.model_dump(exclude_none=True).items()}
+    process = await asyncio.create_subprocess_exec(
+        *dying_with_us(probe),
+        env={**environment, **given},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return f"it has not answered within {SECONDS:.0f} s"
+    finally:
+        await stop(process, seconds=5)
+    return None if process.returncode == 0 else _why(said)
+
+
+def _why(said: bytes) -> str:
+    try:
+        told = json.loads(said)
+        why = told["error"] if "error" in told else told["models"][0]["why"]
+    except (ValueError, LookupError, TypeError):
+        why = "it could not be tried"
+    return str(why)[:MOST_SAID]

@@ -1,0 +1,124 @@
+"""What is left to do once the App is made, for the browser that made it, checked anew each time it is looked at."""
+
+import time
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from bot.errors import QueueDown
+from bot.page.shown import Around
+from bot.receiver import App
+from bot.redis.presence import Presence
+from bot.redis.runs import Runs
+from bot.setup import shown
+from bot.setup.code import Visitor
+from bot.setup.github import AsApp
+from bot.setup.kept import OwnApp
+from bot.setup.shown import Step
+from bot.setup.site import COOKIE, guarded, static_file
+from resolver.errors import ForgeError
+from resolver.settings import Settings
+
+PATH = "/welcome"
+PING_SECONDS = 15.0  # after which the webhook's first delivery is asked for once more
+
+
+class Welcome:
+    """The page, for one browser and as long as it is known."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        app: OwnApp,
+        visitor: Visitor,
+        presence: Presence,
+        runs: Runs,
+        deliveries: Mapping[tuple[str, str], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`deliveries`: those that came since this process began, by what became of them."""
+        self._settings = settings
+        self._app = app
+        self._visitor = visitor
+        self._presence = presence
+        self._runs = runs
+        self._deliveries = deliveries
+        self._clock = clock
+        self._pinged = float("-inf")
+        self._last = ""
+        self._as_app = AsApp(str(app.id), app.private_key, app.place.github_api_url, settings.ca_bundle)
+
+    async def page(self, request: Request) -> Response:
+        """What is done and what is not; for others there is no such page."""
+        if not self._visitor.knows(request.cookies.get(COOKIE, "")):
+            return Response("There is nothing here.\n", 404, media_type="text/plain")
+        if request.query_params:  # GitHub adds what was installed
+            return RedirectResponse(f"{self._base(request)}{PATH}", 303)
+        steps = await self._installed(), await self._heard(), await self._worked(), await self._first()
+        can_log_in = self._settings.oauth_client_id or self._settings.operator_token
+        return HTMLResponse(shown.welcome(Around(self._base(request), None), steps, page=bool(can_log_in)))
+
+    def _base(self, request: Request) -> str:
+        public = urlsplit(self._settings.public_url or "")
+        return public.path if public.netloc == request.headers.get("host") else ""
+
+    async def _installed(self) -> Step:
+        link = self._app.installing
+        try:
+            homes = await self._as_app.installations()
+        except ForgeError as exc:
+            return Step("install", False, link=link, why=str(exc))
+        owners = ", ".join(home.account.login for home in homes)
+        return Step("install", bool(homes), fact=owners, link=link)
+
+    async def _heard(self) -> Step:
+        if self._app.webhook_secret is None:
+            return Step("look", True)
+        became = {how for (_, how), count in self._deliveries.items() if count}
+        if became & {"pong", "stored"}:
+            return Step("hear", True)
+        where = f"{self._app.public_url}/webhook"
+        if "forged" in became:
+            return Step("unsigned", False, fact=where)
+        return Step("hear", False, fact=where, why=await self._ask_for_ping())
+
+    async def _ask_for_ping(self) -> str:
+        """Why nothing came, in GitHub's words; it tells a new webhook that it is one before we know its secret."""
+        if self._clock() - self._pinged >= PING_SECONDS:
+            self._pinged = self._clock()
+            try:
+                attempts = await self._as_app.attempts()
+                if ping := next((one for one in attempts if one.event == "ping"), None):
+                    self._last = ping.status
+                    await self._as_app.ask_again(ping)
+            except ForgeError as exc:
+                self._last = str(exc)
+        return self._last
+
+    async def _worked(self) -> Step:
+        try:
+            workers = await self._presence.workers()
+        except QueueDown as exc:
+            return Step("worker", False, why=str(exc))
+        return Step("worker", workers > 0, fact=f"{workers} with {self._settings.model}")
+
+    async def _first(self) -> Step:
+        try:
+            begun = bool(await self._runs.newest())
+        except QueueDown as exc:
+            return Step("first", False, why=str(exc))
+        return Step("first", begun, fact=self._settings.label)
+
+
+def welcome(page: Welcome) -> Mapping[str, App]:
+    """The page and the files that it loads, by path."""
+    routes = [
+        Route(PATH, guarded(page.page), methods=["GET"]),
+        Route("/static/{name}", guarded(static_file), methods=["GET"]),
+    ]
+    app: App = Starlette(routes=routes)  # type: ignore[assignment]
+    return {PATH: app, "/static": app}

@@ -1,0 +1,60 @@
+"""Setting up in real Chromium, as docs/self-hosting.md tells it, until a labelled issue has a pull request."""
+
+import json
+import stat
+
+import pytest
+from playwright.async_api import Page
+
+from tests.page.browsing import window
+from tests.runtime.looking import chromium
+from tests.setup.conftest import Fresh, until
+from tests.stories.conftest import CODE, KEY
+
+pytestmark = [pytest.mark.redis, pytest.mark.browser]
+
+
+async def enter(page: Page, fresh: Fresh) -> None:
+    await page.goto("/")
+    await page.get_by_label("The code that the server printed").fill(fresh.code.lower())
+    await page.get_by_role("button", name="Go on").click()
+
+
+async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(fresh: Fresh) -> None:
+    async with fresh.serving(), chromium() as browser, window(browser, fresh.url) as page:
+        await enter(page, fresh)
+        await page.get_by_role("heading", name="The model", exact=True).wait_for()
+        await page.get_by_label("Name, as litellm has it").fill("openai/scripted")
+        await page.get_by_label("Key").fill(KEY)
+        await page.get_by_label("Address, for an OpenAI-compatible").fill(fresh.mind.base_url)
+        await page.get_by_role("button", name="Try and keep it").click()
+        await page.get_by_label("GitHub reaches that address").check()
+        await page.get_by_role("button", name="Go on").click()
+        assert await page.get_by_role("listitem").all_inner_texts() == [
+            "metadata: read", "contents: write", "issues: write", "pull requests: write", "checks: write",
+            "actions: read", "statuses: read",
+        ]  # fmt: skip
+        await page.get_by_role("button", name="Make the App on").click()
+        await page.get_by_role("button", name="Create GitHub App for maintainer").click()
+        await page.get_by_role("heading", name="What is left to do").wait_for()
+        assert page.url == f"{fresh.url}/welcome"
+        await page.get_by_role("link", name="Install the App").click()
+        await page.get_by_role("button", name="Install").click()
+        await page.get_by_text("It is installed for acme.").wait_for()
+        await page.get_by_text("GitHub's deliveries arrive here").wait_for(timeout=60_000)
+        await page.get_by_text("1 with openai/scripted, at work.").wait_for(timeout=60_000)
+
+        (app,) = fresh.world.apps
+        assert "workflows" not in app.permissions
+        await fresh.world.label(fresh.issue, "fix-me", by="maintainer")
+        await page.get_by_role("heading", name="All set").wait_for(timeout=60_000)
+        await until(lambda: fresh.repo.pulls)
+        assert (await page.request.get("/setup")).status == 404
+    assert fresh.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    kept = fresh.data / "data/setup/kept.json"
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (kept.parent, kept)]
+    assert modes == [0o700, 0o600]
+    assert json.loads(kept.read_text())["app"]["private_key"] == app.private_key_pem
+    secret = json.loads(kept.read_text())["app"]["webhook_secret"]
+    said = fresh.log + "".join(fresh.lines)
+    assert not any(one in said for one in (KEY, secret, app.private_key_pem.splitlines()[1]))
