@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import arq
 from arq.connections import ArqRedis
@@ -38,6 +38,7 @@ from bot.jobs import (
     thread_of,
 )
 from bot.redis.client import answers, redis_errors, redis_pool
+from bot.redis.records import Records, unwanted_of
 from resolver.domain import Job, JobId, Repo
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,6 @@ EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000
 STOPPED_SECONDS = 7 * 24 * 3600  # that a thread's stop is known: longer than deliveries can be sent again
 
 QUEUE = "patchwright:queue"
-OPEN = "patchwright:open"  # set: ids of the jobs that have not ended
 FUNCTION = "resolve"
 
 
@@ -73,6 +73,7 @@ class ArqQueue:
         Raises SettingsError for what is no such URL.
         """
         self._redis = _client(url)
+        self._records = Records(self._redis)
         self._at_once = at_once
         self._sole = sole
         self._lease_seconds = lease_seconds
@@ -86,25 +87,22 @@ class ArqQueue:
                 stops = [stop for stop in await self._redis.mget(keys) if stop is not None]
                 if any(asked < datetime.fromisoformat(stop.decode()) for stop in stops):
                     return False
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.sadd(OPEN, job.id)
-                pipe.set(_record(job.id), record.model_dump_json(), nx=True)
-                _, fresh = await pipe.execute()
+            fresh = await self._records.begin(record)
             known = None if fresh else await self.state(job.id)
             if fresh or (known and known.state != "ended"):
                 await self._enqueue(
                     known or record
                 )  # also when known: whoever stored it may have died before this line
-            return bool(fresh)
+            return fresh
 
     async def cancel(self, job: JobId, why: Why = "asked") -> bool:
         with redis_errors():
             known = await self.state(job)
             if known is None or known.state == "ended":
                 return False
-            await self._redis.set(_unwanted(job), Stop(why=why).model_dump_json(), px=EXPIRES_MS)
+            await self._redis.set(unwanted_of(job), Stop(why=why).model_dump_json(), px=EXPIRES_MS)
             if known.state == "queued" and known.tries == 0:
-                await self._store(
+                await self._records.write(
                     known.after(Cancelled(why=why)), keep_unwanted=True
                 )  # it may just have begun
             elif known.state == "queued":  # between two tries: its next one, now, puts its work away
@@ -113,7 +111,7 @@ class ArqQueue:
 
     async def settle(self, job: Job, result: Result) -> None:
         with redis_errors():
-            await self._store((await self.state(job.id) or Record(job=job)).after(result))
+            await self._records.write((await self.state(job.id) or Record(job=job)).after(result))
 
     async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
         thread = thread_of(repo, number)
@@ -122,7 +120,7 @@ class ArqQueue:
 
     async def everywhere(self) -> tuple[Record, ...]:
         with redis_errors():
-            return tuple(await self._unended())
+            return tuple(await self._records.unended())
 
     async def stop(self, repo: Repo, number: int, at: datetime, why: Why = "asked") -> tuple[Record, ...]:
         scope = scope_of(why)
@@ -138,17 +136,12 @@ class ArqQueue:
 
     async def state(self, job: JobId) -> Record | None:
         with redis_errors():
-            stored = await self._redis.get(_record(job))
-        try:
-            return None if stored is None else Record.model_validate_json(stored)
-        except ValidationError as exc:  # of another version of ours
-            log.error("a job's record is unreadable", extra={"job": job, "faults": exc.error_count()})
-            return None
+            return await self._records.read(job)
 
     async def waiting(self) -> tuple[dict[str, int], float]:
         """Jobs that have not ended by their state, and how many seconds the next one waits for a worker."""
         with redis_errors():
-            states = Counter[str](one.state for one in await self._unended())
+            states = Counter[str](one.state for one in await self._records.unended())
             first = await self._redis.zrange(QUEUE, 0, 0, withscores=True)
         due = first[0][1] / 1000 if first else time.time()
         ahead = -AHEAD.total_seconds() if due < time.time() + AHEAD.total_seconds() / 2 else 0.0
@@ -231,7 +224,7 @@ class ArqQueue:
             await self._pass_turn(Record(job=job) if known is None else known)
             return
         record = known.begun()
-        await self._store(record)
+        await self._records.write(record)
         task = asyncio.create_task(handler(job, record.tries))
         attendant = asyncio.create_task(self._attend(record, task))
         try:
@@ -257,7 +250,7 @@ class ArqQueue:
     async def _come_to(self, record: Record, result: Result | Again) -> None:
         """Store what this try came to, if it is ours to tell."""
         if await self._is_ours(record):
-            await self._store(record.after(result))
+            await self._records.write(record.after(result))
 
     async def _is_ours(self, record: Record) -> bool:
         """Whether nobody else, who thought us dead, has begun the job since."""
@@ -287,7 +280,7 @@ class ArqQueue:
         while True:
             try:
                 async with self._redis.pipeline(transaction=False) as pipe:
-                    pipe.get(_unwanted(job.id))
+                    pipe.get(unwanted_of(job.id))
                     pipe.pexpire(in_progress_key_prefix + job.id, lease)
                     pipe.set(_turn(job), job.id, px=lease)
                     unwanted, held, _ = await pipe.execute()
@@ -305,52 +298,28 @@ class ArqQueue:
         """What runs here is known again, and begun nowhere else."""
         lease = round(self._lease_seconds * 1000)
         if await self._redis.set(in_progress_key_prefix + record.job.id, b"1", nx=True, px=lease):
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.sadd(OPEN, record.job.id)
-                pipe.set(_record(record.job.id), record.model_dump_json())
-                await pipe.execute()
+            await self._records.restore(record)
             await self._enqueue(record)  # in its lease; another worker begins it when that runs out
 
     async def _free(self) -> None:
         """Nobody else can be running these: what a killed worker left begins at once."""
-        for job in await self._open():
+        for job in await self._records.open():
             await self._redis.delete(in_progress_key_prefix + job)
 
     async def _mend(self) -> None:
         """Every job that has not ended is in arq's queue, whatever was lost on the way."""
-        for job in await self._open():
+        for job in await self._records.open():
             known = await self.state(job)
             if known is None or known.state == "ended":
-                await cast("Awaitable[int]", self._redis.srem(OPEN, job))
+                await self._records.drop(job)
             else:
                 await self._enqueue(known)
-
-    async def _open(self) -> list[JobId]:
-        return [
-            JobId(name.decode()) for name in await cast("Awaitable[set[bytes]]", self._redis.smembers(OPEN))
-        ]
-
-    async def _unended(self) -> list[Record]:
-        names = await self._open()
-        stored = await self._redis.mget([_record(name) for name in names]) if names else []
-        known = [Record.model_validate_json(text) for text in stored if text]
-        return [one for one in known if one.state != "ended"]
 
     async def _enqueue(self, record: Record) -> None:
         """Nothing happens when it is there already."""
         ahead = AHEAD if record.urgent else None
         job = record.job
         await self._redis.enqueue_job(FUNCTION, job.model_dump_json(), _job_id=job.id, _defer_by=ahead)
-
-    async def _store(self, record: Record, *, keep_unwanted: bool = False) -> None:
-        job = record.job.id
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.set(_record(job), record.model_dump_json())
-            if record.state == "ended":
-                pipe.srem(OPEN, job)
-                if not keep_unwanted:
-                    pipe.delete(_unwanted(job))
-            await pipe.execute()
 
     async def _patiently(self, write: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -361,10 +330,6 @@ class ArqQueue:
                 await asyncio.sleep(PAUSE_SECONDS)
 
 
-def _record(job: JobId) -> str:
-    return f"patchwright:job:{job}"
-
-
 def _turn(job: Job) -> str:
     return f"patchwright:turn:{thread_of(job.repo, job.number)}"
 
@@ -372,10 +337,6 @@ def _turn(job: Job) -> str:
 def _stopped(repo: Repo, number: int, scope: Scope) -> str:
     """The key of the time until which what was asked for there is not wanted."""
     return f"patchwright:stopped:{scope}:{thread_of(repo, number)}"
-
-
-def _unwanted(job: JobId) -> str:
-    return f"patchwright:unwanted:{job}"
 
 
 def _stop(stored: bytes) -> Stop:

@@ -14,7 +14,8 @@ from bot.embedded import embedded_redis
 from bot.reconcile import Reconcile, Rhythm
 from bot.redis.client import redis_client
 from bot.redis.lookout import Lookout
-from bot.redis.queue import OPEN, ArqQueue
+from bot.redis.queue import ArqQueue
+from bot.redis.records import OPEN
 from bot.rest import AppAccess, Pace, Rest, TokenAccess
 from bot.triggers import Triggers, job_for
 from bot.webhook import read

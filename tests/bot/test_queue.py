@@ -15,7 +15,8 @@ from arq.constants import in_progress_key_prefix, job_key_prefix
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown
 from bot.jobs import Cancelled, Record
-from bot.redis.queue import OPEN, QUEUE, ArqQueue
+from bot.redis.queue import QUEUE, ArqQueue
+from bot.redis.records import OPEN
 from resolver.domain import Job
 from resolver.errors import SettingsError
 from tests.bot.jobs import DONE, Handlers, job, settled, working
@@ -257,7 +258,7 @@ async def test_a_job_cancelled_in_the_moment_it_begins_is_cancelled(
         await queue.put(job())
         await handler.running.wait()
         await queue._redis.set(f"patchwright:unwanted:{job().id}", b"1")
-        await queue._store(Record(job=job()).after(Cancelled()), keep_unwanted=True)
+        await queue._records.write(Record(job=job()).after(Cancelled()), keep_unwanted=True)
         async with asyncio.timeout(5):
             while await queue._redis.exists(in_progress_key_prefix + job().id):
                 await asyncio.sleep(0.02)

@@ -98,7 +98,7 @@ class Room:
         job = self.job(run, number, repo)
         record = Record(job=job, asked=datetime.now(UTC)).begun()
         await self.queue.put(job)
-        await self.queue._store(record)
+        await self.queue._records.write(record)
         async with Writer.opened(self.redis, self.data / "elsewhere", job, self.runs) as writer:
             yield writer
 

@@ -12,7 +12,7 @@ from bot.http import Server, listening, url_of
 from bot.receiver import Receiver
 from bot.redis.client import redis_client
 from bot.redis.inbox import Inbox
-from bot.redis.queue import OPEN
+from bot.redis.records import OPEN
 from demo.world import Issue
 from tests.stories.conftest import Scene
 
