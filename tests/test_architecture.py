@@ -52,6 +52,7 @@ FENCES = {
         "bot/redis/ledger.py",
         "bot/redis/log.py",
         "bot/redis/queue.py",
+        "bot/redis/records.py",
     },
     "referencing": {"resolver/schemas.py"},
     "starlette": {
