@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
@@ -21,14 +22,25 @@ Why = Literal["asked", "unlabelled", "closed", "out_of_reach"]
 
 
 class Stop(Frozen):
-    """What a handler's cancellation carries when its job is not to go on; without it, a worker goes away."""
+    """Told to a handler that is cancelled because its job is not to go on; without it, a worker goes away."""
 
     why: Why
 
 
-def stop_in(cancelled: asyncio.CancelledError) -> Stop | None:
-    """Why the job is not to go on; None: it is."""
-    return next((one for one in cancelled.args if isinstance(one, Stop)), None)
+# Not in the CancelledError: what the handler waits for may swallow that, and then it ends by another one.
+_STOPS: WeakKeyDictionary[asyncio.Task[Any], Stop] = WeakKeyDictionary()
+
+
+def stop(handling: asyncio.Task[Any], told: Stop) -> None:
+    """Cancel a handler's task, and let it know why."""
+    _STOPS[handling] = told
+    handling.cancel()
+
+
+def stop_heard() -> Stop | None:
+    """Why the job of this task, a handler's, is not to go on; None: it is."""
+    handling = asyncio.current_task()
+    return None if handling is None else _STOPS.get(handling)
 
 
 class Failed(Frozen):
@@ -200,7 +212,7 @@ class InlineQueue:
             return True
         self._records[job] = known.after(Cancelled(why=why))
         if job in self._running:
-            self._running[job].cancel(Stop(why=why))
+            stop(self._running[job], Stop(why=why))
         return True
 
     async def state(self, job: JobId) -> Record | None:
@@ -219,7 +231,7 @@ class InlineQueue:
         if why := self._unwanted.pop(job, None):
             await asyncio.sleep(0)  # it has to begin before it can be told
             self._records[job] = record.after(Cancelled(why=why))
-            task.cancel(Stop(why=why))
+            stop(task, Stop(why=why))
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:

@@ -13,7 +13,7 @@ from bot.ci.watch import CiWatch, Eyes
 from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
 from bot.intake import Intake
-from bot.jobs import Again, Cancelled, Handler, Result, stop_in
+from bot.jobs import Again, Cancelled, Handler, Result, stop_heard
 from bot.lifecycle import Grants, Lifecycle, Pulls
 from bot.logs import about
 from bot.queued import Waiting, when_free
@@ -115,8 +115,8 @@ def _telling(handler: Handler, ended: Callable[[JobId, Result], Awaitable[None]]
         with about(job=job.id):
             try:
                 result = await handler(job, tries)
-            except asyncio.CancelledError as exc:
-                if ended is not None and (stop := stop_in(exc)):
+            except asyncio.CancelledError:
+                if ended is not None and (stop := stop_heard()):
                     await asyncio.wait((asyncio.ensure_future(ended(job.id, Cancelled(why=stop.why))),))
                 raise
             if ended is not None and not isinstance(result, Again):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from bot.errors import QueueDown
 from bot.faults import fault_of
-from bot.jobs import Again, Failed, Result, Why, stop_in
+from bot.jobs import Again, Failed, Result, Why, stop_heard
 from resolver.domain import Job, Outcome
 from resolver.errors import Interrupted, LogTaken, RateLimited, ResolverError
 from runtime.errors import SandboxError
@@ -74,8 +74,8 @@ class Worker:
                 raise GaveUp(f"The work was begun {self._most_tries} times and broke off each time.")
             async with asyncio.timeout(self._limit_seconds) as limit:
                 return await self._resolve(job)
-        except asyncio.CancelledError as exc:
-            if stop := stop_in(exc):
+        except asyncio.CancelledError:
+            if stop := stop_heard():
                 # In a task of its own: what waits in a cancelled one may be cancelled once more.
                 await asyncio.wait((asyncio.create_task(self._tell(job, Stopped(SAID[stop.why]))),))
             raise

@@ -35,6 +35,7 @@ from bot.jobs import (
     meant_by,
     scope_of,
     scopes_of,
+    stop,
     thread_of,
 )
 from bot.redis.client import answers, redis_errors, redis_pool
@@ -289,9 +290,9 @@ class ArqQueue:
             except (RedisError, OSError):
                 unwanted = None  # the work goes on without Redis
             if unwanted:
-                stop = _stop(unwanted)
-                task.cancel(stop)
-                return stop
+                told = _stop(unwanted)
+                stop(task, told)
+                return told
             await asyncio.sleep(ATTEND_SECONDS)
 
     async def _say_again(self, record: Record) -> None:

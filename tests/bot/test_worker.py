@@ -3,13 +3,15 @@
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from bot.faults import fault_of
-from bot.jobs import Again, Failed
+from bot.jobs import Again, Cancelled, Failed, InlineQueue
 from bot.worker import TAKEN_SECONDS, Worker
-from resolver.domain import Job, Outcome
+from resolver.agent import begin
+from resolver.domain import Job, Outcome, RunId
 from resolver.errors import (
     Forbidden,
     ForgeError,
@@ -21,8 +23,10 @@ from resolver.errors import (
     SettingsError,
     Unauthorized,
 )
+from resolver.log import FileLogs
 from runtime.errors import EngineUnavailable, SandboxLost
-from tests.bot.jobs import DONE, job
+from tests.bot.jobs import DONE, job, settled, working
+from tests.resolver.agents import Box, Deaf, agent
 
 
 class Kit:
@@ -129,6 +133,27 @@ async def test_a_thread_that_cannot_be_told_changes_nothing(trouble: Exception) 
     kit = Kit(Forbidden("not installed"))
     kit.speechless = trouble
     assert await kit.worker.run(job(), 1) == Failed(error="Forbidden: not installed", fault="forge")
+
+
+async def test_a_stop_that_a_run_has_not_heard_itself_ends_it_as_one_that_it_has(tmp_path: Path) -> None:
+    queue, kit, model = InlineQueue(), Kit(), Deaf()
+
+    async def resolve(job: Job) -> Outcome:
+        async with FileLogs(tmp_path).open(RunId(job.id)) as log:
+            mind = agent(model, Box())
+            await begin(log, "You mend.", "Issue 7", mind.tools)
+            await mind.run(log)
+        return DONE
+
+    await queue.put(job())
+    async with working(queue, Worker(resolve, kit.apologize).run):
+        await asyncio.wait_for(model.asked.wait(), 10)
+        await queue.cancel(job().id, "unlabelled")
+        assert (await settled(queue, job().id)).result == Cancelled(why="unlabelled")
+        async with asyncio.timeout(10):
+            while not kit.told:
+                await asyncio.sleep(0.02)
+    assert kit.told == [(job().id, "Somebody took the label away.")]
 
 
 async def test_a_cancelled_job_tells_nobody() -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from bot.embedded import embedded_redis
-from bot.jobs import Again, Answered, Cancelled, Failed, InlineQueue, Queue, Record, Result, Stop, stop_in
+from bot.jobs import Again, Answered, Cancelled, Failed, InlineQueue, Queue, Record, Result, Stop, stop_heard
 from bot.redis.queue import ArqQueue
 from resolver.domain import Job, JobId, Repo
 from tests.bot.jobs import DONE, Handlers, job, settled, working
@@ -209,8 +210,8 @@ async def test_a_job_that_is_cancelled_between_two_tries_puts_its_work_away(queu
             return Again(seconds=600)
         try:
             await asyncio.sleep(600)
-        except asyncio.CancelledError as exc:
-            told.append(stop_in(exc))
+        except asyncio.CancelledError:
+            told.append(stop_heard())
             raise
         return DONE
 
@@ -249,8 +250,8 @@ async def test_a_run_hears_why_it_is_not_to_go_on(queue: Queue) -> None:
         running.set()
         try:
             await asyncio.sleep(600)
-        except asyncio.CancelledError as exc:
-            told.append(stop_in(exc))
+        except asyncio.CancelledError:
+            told.append(stop_heard())
             raise
         return DONE
 
@@ -260,3 +261,42 @@ async def test_a_run_hears_why_it_is_not_to_go_on(queue: Queue) -> None:
         await queue.stop(job().repo, 7, NOON, "unlabelled")
         assert (await settled(queue, job().id)).result == Cancelled(why="unlabelled")
     assert told == [Stop(why="unlabelled")]
+
+
+async def test_a_run_hears_it_too_when_something_has_swallowed_its_cancellation(queue: Queue) -> None:
+    """As the client of a model may, which answers in that moment; the agent then ends its run by itself."""
+    told: list[object] = []
+    running = asyncio.Event()
+
+    async def handler(job: Job, tries: int) -> Result | Again:
+        running.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+        told.append(stop_heard())
+        raise asyncio.CancelledError
+
+    await queue.put(job(), asked=NOON)
+    async with working(queue, handler):
+        await running.wait()
+        await queue.stop(job().repo, 7, NOON)
+        assert (await settled(queue, job().id)).result == Cancelled()
+    assert told == [Stop(why="asked")]
+
+
+async def test_a_run_whose_worker_goes_away_hears_of_no_stop(queue: Queue) -> None:
+    told: list[object] = []
+    running = asyncio.Event()
+
+    async def handler(job: Job, tries: int) -> Result | Again:
+        running.set()
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            told.append(stop_heard())
+            raise
+        return DONE
+
+    await queue.put(job())
+    async with working(queue, handler):
+        await running.wait()
+    assert told == [None]

@@ -1,12 +1,15 @@
 """An agent at work on a sandbox of paper, for the tests of the loop."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from resolver.actions import Finish
 from resolver.agent import Agent, begin
 from resolver.domain import Patch
+from resolver.events import Usage
+from resolver.llm.model import Model, Reply, ToolCall
 from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog
 from resolver.rules import Limits
@@ -53,6 +56,22 @@ class Box:
         return patch(*self.tree)
 
 
+class Deaf:
+    """Answers all the same when it is told to stop, as Python 3.11's `wait_for` may."""
+
+    name = "deaf"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def reply(self, messages: object, tools: object) -> Reply:
+        self.asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        call = ToolCall(id="t0", name="think", arguments='{"thought": "On I go."}')
+        return Reply(text="", calls=(call,), usage=Usage(model="deaf"))
+
+
 def patch(*tree: str) -> Patch:
     return Patch(base="b" * 40, diff="\n".join(tree).encode())
 
@@ -61,7 +80,7 @@ def create(path: str) -> CreateFile:
     return CreateFile(path=path, content="")
 
 
-def agent(model: Scripted, box: Box, limits: Limits | None = None) -> Agent:
+def agent(model: Model, box: Box, limits: Limits | None = None) -> Agent:
     tools = Tools((*sandbox_tools(box), *talk_tools()))
     return Agent(model, tools, limits or Limits(), checkpoint=box.patch, scratch=box.scratch)
 

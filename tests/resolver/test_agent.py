@@ -1,7 +1,6 @@
 """The loop: every step is read from the log, whatever was in it when the agent came."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -26,7 +25,7 @@ from resolver.llm.scripted import Scripted
 from resolver.log import FileLog, FileLogs
 from resolver.rules import Limits
 from runtime.actions import RunShell, ViewFile
-from tests.resolver.agents import FINISH, Box, agent, create, kinds, patch, work
+from tests.resolver.agents import FINISH, Box, Deaf, agent, create, kinds, patch, work
 
 
 @pytest.fixture
@@ -52,25 +51,9 @@ async def test_a_run_goes_from_the_brief_to_the_finish(log: FileLog) -> None:
     assert log.trajectory.spent().usd == Decimal("0.03")
 
 
-class Deaf:
-    """Answers all the same when it is told to stop, as Python 3.11's `wait_for` may."""
-
-    name = "deaf"
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def reply(self, messages: object, tools: object) -> Reply:
-        self.asked.set()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(60)
-        call = ToolCall(id="t0", name="think", arguments='{"thought": "On I go."}')
-        return Reply(text="", calls=(call,), usage=Usage(model="deaf"))
-
-
 async def test_a_cancellation_that_was_swallowed_ends_the_run_before_its_next_step(log: FileLog) -> None:
     model = Deaf()
-    worker = agent(model, Box())  # type: ignore[arg-type]
+    worker = agent(model, Box())
     await begin(log, "You mend.", "Issue 7", worker.tools)
     task = asyncio.create_task(worker.run(log))
     await model.asked.wait()
