@@ -160,7 +160,7 @@ class Publishing:
     async def work(self, job: Job) -> Outcome:
         left = parcel.take(self._directory, job)
         if left.told is not None:
-            entries = await parcel.verified(left.told, job, self._forge)
+            entries = await parcel.verified(left.told, job, self._forge, self._kit.settings)
             async with self._logs.open(job.id) as log:
                 log.hold(entries)
         if left.label.problem:

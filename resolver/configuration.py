@@ -47,7 +47,7 @@ def configured(kit: Kit, repository: RepoConfig) -> Configured:
         usd=kit.settings.max_usd,
         settings=_JSON.validate_python(
             {
-                **_recorded(kit.settings),
+                **recorded(kit.settings),
                 "sandbox": kit.sandboxes.kind,
                 "network": kit.sandboxes.network,
                 "plugins": list(kit.sandboxes.plugins),
@@ -58,7 +58,8 @@ def configured(kit: Kit, repository: RepoConfig) -> Configured:
     )
 
 
-def _recorded(settings: Settings) -> dict[str, Any]:
+def recorded(settings: Settings) -> dict[str, Any]:
+    """The operator's settings, as JSON."""
     values = settings.model_dump(mode="json", exclude=set(LEFT_OUT))
     for name in ("model_base_url", "search_base_url", "package_index"):
         values[name] = _place(values[name])

@@ -16,6 +16,8 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from resolver.branches import is_branch_name
+from resolver.circumstances import Configured
+from resolver.configuration import own_version, recorded
 from resolver.domain import Issue, Job, PullRequest, RunId, Thread
 from resolver.errors import ParcelRefused
 from resolver.events import Assigned, Entry, Resumed, Settled, Started, Trajectory
@@ -23,6 +25,7 @@ from resolver.forge import Forge
 from resolver.log import trajectory_of
 from resolver.redact import without_secrets
 from resolver.secrets import Secrets
+from resolver.settings import Settings
 from runtime.frozen import Frozen
 
 LABEL, EVENTS = "parcel.json", "events.jsonl"
@@ -50,14 +53,21 @@ class Parcel(NamedTuple):
     """None: there was no work."""
 
 
-def leave(directory: Path, run: RunId, told: Trajectory | None, problem: str, secrets: Secrets) -> None:
+def leave(
+    directory: Path,
+    run: RunId,
+    told: Trajectory | None,
+    problem: str,
+    secrets: Secrets,
+    most: int = MOST_EVENTS,
+) -> None:
     """Pack a run without these secrets. Raises ParcelRefused where that cannot be written."""
     lines = b""
     if told is not None and not told.settled:
         entries = without_secrets(told, secrets).entries
         lines = b"".join(entry.model_dump_json(warnings=False).encode() + b"\n" for entry in entries)
-    if len(lines) > MOST_EVENTS:
-        problem = problem or f"The run's log has {len(lines)} bytes; {MOST_EVENTS} are the limit of a parcel."
+    if len(lines) > most:
+        problem = problem or f"The run's log has {len(lines)} bytes; {most} are the limit of a parcel."
         lines = b""
     label = Label(run=run, problem=secrets.mask(problem)[:MOST_PROBLEM])
     try:
@@ -82,8 +92,8 @@ def take(directory: Path, job: Job) -> Parcel:
     return Parcel(label, told if told.entries else None)
 
 
-async def verified(told: Trajectory, job: Job, forge: Forge) -> tuple[Entry, ...]:
-    """The entries of a run of this job, with the forge's word wherever it has one.
+async def verified(told: Trajectory, job: Job, forge: Forge, settings: Settings) -> tuple[Entry, ...]:
+    """The entries of a run of this job, with the forge's word wherever it has one, and our settings for theirs.
 
     Raises ParcelRefused for a log that no job of ours leaves, or that what is on the forge has left behind;
     ForgeError.
@@ -100,7 +110,16 @@ async def verified(told: Trajectory, job: Job, forge: Forge) -> tuple[Entry, ...
     if any(entry.at.tzinfo is None or not now - OLDEST < entry.at < now + OLDEST for entry in told.entries):
         raise ParcelRefused("The log that was left has impossible times.")
     thread = await _on_forge(started, await forge.thread(job), job, forge)
-    return (first.model_copy(update={"event": started.model_copy(update={"thread": thread})}), *rest)
+    begun = first.model_copy(update={"event": started.model_copy(update={"thread": thread})})
+    return (begun, *(_under(settings, entry) for entry in rest))
+
+
+def _under(settings: Settings, entry: Entry) -> Entry:
+    """What links, commands and limits people are told of is ours to say."""
+    if not isinstance(entry.event, Configured):
+        return entry
+    ours = {"version": own_version(), "settings": recorded(settings), "repository": {}}
+    return entry.model_copy(update={"event": entry.event.model_copy(update=ours)})
 
 
 async def _on_forge(started: Started, now: Thread, job: Job, forge: Forge) -> Thread:
@@ -157,11 +176,13 @@ def _read(path: Path, most: int) -> bytes:
         ) from exc
     except OSError as exc:
         raise ParcelRefused(f"{path.name} of what was left to be published is no plain file.") from exc
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ParcelRefused(f"{path.name} of what was left to be published is no plain file.")
-        content = file.read(most + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(most + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > most:
         raise ParcelRefused(f"{path.name} of what was left to be published has more than {most} bytes.")
     return content
