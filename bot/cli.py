@@ -70,11 +70,18 @@ def _resolve(commands: Commands) -> None:
     )
     command.add_argument("--issue", metavar="FILE", help="with --repo: a text file that says what is wrong")
     command.add_argument("--out", metavar="FILE", help="with --repo: write the patch to this file as well")
-    command.add_argument("--continue", dest="run", metavar="RUN", help="go on with an interrupted run")
+    command.add_argument(
+        "--continue", dest="run", metavar="RUN", help="go on with an interrupted run, or the `last`"
+    )
     command.add_argument(
         "--answer", metavar="TEXT", help="with --continue: the answer to the question that the run asked"
     )
     command.add_argument("--dry-run", action="store_true", help="show the pull request instead of opening it")
+    told = command.add_mutually_exclusive_group()
+    told.add_argument("--quiet", "-q", action="store_true", help="only notices, errors and the result")
+    told.add_argument(
+        "--verbose", "-v", action="store_true", help="thoughts, commands and what came of them in full"
+    )
     _shared(command)
 
 

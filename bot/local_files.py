@@ -9,6 +9,11 @@ from resolver.errors import UsageError
 ISSUE_LIMIT = 4 << 20  # bytes; far more than a forge takes, and the brief cuts it anyway
 
 
+def absolute(path: str) -> Path:
+    """What somebody named, from where the command was given."""
+    return Path(path).resolve()
+
+
 def read_issue(path: Path) -> Issue:
     """An issue from a file: its first line is the title. Raises UsageError when it cannot be read."""
     try:

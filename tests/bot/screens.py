@@ -1,0 +1,136 @@
+"""A terminal that a test looks at: a real pty, and what an emulator makes of all that was written to it."""
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import pyte
+
+
+class Screen:
+    """A window of so many columns and lines."""
+
+    def __init__(self, columns: int = 80, lines: int = 24) -> None:
+        self._master, self.slave = pty.openpty()
+        self._screen = pyte.HistoryScreen(columns, lines, history=5000, ratio=0.001)
+        self._stream = pyte.ByteStream(self._screen)
+        self.raw = b""
+        self._fed = 0
+        self._reading = threading.Lock()
+        self._closed = False
+        self._reader = threading.Thread(
+            target=self._read, daemon=True
+        )  # a full pty stops whoever writes to it
+        self._reader.start()
+        self._tell(columns, lines)
+
+    def _read(self) -> None:
+        while not self._closed:
+            with self._reading:
+                if select.select([self._master], [], [], 0)[0]:
+                    self.raw += os.read(self._master, 1 << 16)
+                    continue
+            time.sleep(0.005)
+
+    def resize(self, columns: int) -> None:
+        """The person drags the window; its height stays: pyte 0.8 loses the cursor where it shrinks."""
+        self._tell(columns, self._screen.lines)
+        self._screen.resize(self._screen.lines, columns)
+
+    def _tell(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def press(self, keys: str) -> None:
+        """What the person types."""
+        os.write(self._master, keys.encode())
+
+    def read(self) -> None:
+        """Take in what was written since, until nothing comes any more."""
+        while True:
+            time.sleep(0.02)  # the kernel hands it on in its own time
+            with self._reading:
+                new, self._fed = self.raw[self._fed :], len(self.raw)
+                more = select.select([self._master], [], [], 0)[0]
+            self._stream.feed(new)
+            if not new and not more:
+                return
+
+    @property
+    def lines(self) -> list[str]:
+        """What is seen now, without empty lines at the end."""
+        self.read()
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip().split("\n")
+
+    @property
+    def scrolled(self) -> list[str]:
+        """What is seen, and before it what has gone out at the top."""
+        self.read()
+        top = ["".join(row[n].data for n in range(self._screen.columns)) for row in self._screen.history.top]
+        return [*(line.rstrip() for line in top), *self.lines]
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Its line and column, from 0."""
+        self.read()
+        return self._screen.cursor.y, self._screen.cursor.x
+
+    def colours(self, text: str) -> set[str]:
+        """Those of the cells of the first line that has the text; `bold` among them."""
+        for number, line in enumerate(self.lines):
+            if text in line:
+                row = self._screen.buffer[number]
+                found = [row[n] for n in range(line.index(text), line.index(text) + len(text))]
+                return {cell.fg for cell in found} | ({"bold"} if all(cell.bold for cell in found) else set())
+        raise AssertionError(f"{text!r} is not on the screen: {self.lines}")
+
+    async def until(self, seen: str | Callable[["Screen"], bool], seconds: float = 60) -> None:
+        """Wait for a text, or for what a question says."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not (seen(self) if callable(seen) else re.search(seen, "\n".join(self.lines))):
+                    await asyncio.sleep(0.02)
+        except TimeoutError as exc:
+            raise AssertionError("never seen; there is\n" + "\n".join(self.scrolled)) from exc
+
+    def run(
+        self, command: list[str], env: Mapping[str, str], cwd: Path | None = None
+    ) -> "subprocess.Popen[bytes]":
+        """A process whose terminal this is, so that Ctrl-C reaches it."""
+
+        def mine() -> None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        return subprocess.Popen(
+            command, env=dict(env), cwd=cwd, start_new_session=True, preexec_fn=mine,
+            stdin=self.slave, stdout=self.slave, stderr=self.slave,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._closed = True
+        self._reader.join()
+        os.close(self._master)
+        os.close(self.slave)
+
+
+@contextmanager
+def a_screen(columns: int = 80, lines: int = 24) -> Iterator[tuple[Screen, TextIO]]:
+    """A window, and a stream that writes to it."""
+    screen = Screen(columns, lines)
+    stream = os.fdopen(os.dup(screen.slave), "w", encoding="utf-8")
+    try:
+        yield screen, stream
+    finally:
+        stream.close()
+        screen.close()
