@@ -61,6 +61,7 @@ async def run_action(
     apologize: Apologize,
     answer: Answer = nothing_answered,
     page: Callable[[Job], Path | None] = no_page,
+    found: Delivery | None = None,
     secrets: Iterable[str] = (),
     write: Write = lambda line: print(line, flush=True),
 ) -> int:
@@ -69,13 +70,16 @@ async def run_action(
     0 delivered, prepared for a job that may write, answered by `answer`, or nothing was asked; 3 commented; 4 refused;
     6 asked; 2 an operator must act; 1 the machine failed.
     Outputs go to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY, where they are named. `page` writes the run as a
-    file. Raises SettingsError when there is no event.
+    file; `found` is worked on in the event's place. Raises SettingsError when there is no event.
     """
-    delivery = event_of(environ)
+    delivery = found or event_of(environ)
     if (wish := wish_for(delivery, rules)) is None:
-        write(
-            f"This event asks for nothing: no label {rules.label}, no mention of {rules.mention} by a person."
-        )
+        if found is not None:
+            write("Nothing was missed: whatever was asked for in the last days has been answered.")
+        else:
+            write(
+                f"This event asks for nothing: no label {rules.label}, no mention of {rules.mention} by a person."
+            )
         _report(environ, {"outcome": "ignored"}, "")
         return 0
     job = wish.job

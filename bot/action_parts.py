@@ -1,12 +1,14 @@
 """A workflow's step in its three parts: all of it; the work, by a job that may only read; the publishing after that."""
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal, NoReturn, Protocol
 
 from bot import compose
 from bot.action import no_page, run_action
+from bot.action_missed import SCHEDULED, missed
 from bot.progress import apologize, commenting, explained, silent
 from bot.runs import PAGE, write_page
 from bot.terminal import Narrator
@@ -14,8 +16,8 @@ from bot.triggers import Triggers
 from bot.worker import Stopped
 from bot.workflow_answers import answering
 from resolver import parcel
-from resolver.domain import Job, Outcome
-from resolver.errors import LogError, ResolverError, UsageError, Withheld
+from resolver.domain import Job, Outcome, Repo
+from resolver.errors import LogError, ResolverError, SettingsError, UsageError, Withheld
 from resolver.forge import Forge, Masked, ReadOnly
 from resolver.kit import Kit
 from resolver.llm.model import Message, Reply, ToolSpec
@@ -29,6 +31,9 @@ from runtime.egress import Network, Visit
 from runtime.errors import NoSandboxes
 from runtime.plugins import Plugin
 from runtime.sandbox import Sandbox, Sandboxes
+
+ANSWERED = timedelta(minutes=30)
+"""Beyond the limit of the work itself: a queue, images, and the job that publishes."""
 
 Say = Callable[[str], object]
 
@@ -65,7 +70,15 @@ async def action(
         return file
 
     async with contextlib.AsyncExitStack() as stack:
-        forge = Masked(await stack.enter_async_context(compose.forge(settings)), secrets.mask)
+        github = await stack.enter_async_context(compose.forge(settings))
+        forge = Masked(github, secrets.mask)
+        found = None
+        if environ.get("GITHUB_EVENT_NAME") in SCHEDULED:
+            if leave or publish:
+                raise SettingsError("A workflow on a schedule looks for its work: that takes the part `all`.")
+            # In two jobs, nobody answers before the second one.
+            grace = timedelta(seconds=settings.timeout) + ANSWERED
+            found = await missed(github, repository(environ), rules, grace)
         part: Part
         if publish is not None:
             part = Publishing(forge, rules, without_machine(settings, secrets, logs), logs, publish)
@@ -79,9 +92,19 @@ async def action(
             answer=part.answer,
             read=lambda job: logs.read(job.id),
             apologize=part.apologize,
+            found=found,
             page=page if publish is None else no_page,
             secrets=compose.own_secrets(settings),
         )
+
+
+def repository(environ: Mapping[str, str]) -> Repo:
+    """The workflow's own. Raises SettingsError."""
+    owner, _, name = environ.get("GITHUB_REPOSITORY", "").partition("/")
+    try:
+        return Repo(owner=owner, name=name)
+    except ValueError as exc:
+        raise SettingsError("GITHUB_REPOSITORY is not set: this runs in a workflow.") from exc
 
 
 class All:

@@ -128,12 +128,13 @@ class OfInstallation(Answer):
 class Looking:
     """Looks with the rights of the App, or with a token at the repositories that an operator names."""
 
-    def __init__(self, rest: Rest, repositories: Sequence[Repo] = ()) -> None:
+    def __init__(self, rest: Rest, repositories: Sequence[Repo] = (), us: str | None = None) -> None:
+        """`us`: the login that our comments are by, where the token may not ask for it."""
         self._rest = rest
         self._repositories = repositories
         self._places: tuple[Place, ...] = ()
         self._listed: datetime | None = None
-        self._us: str | None = None
+        self._us = us
 
     async def places(self) -> tuple[Place, ...]:
         """The repositories to look at, listed again every ten minutes. Raises ForgeError."""

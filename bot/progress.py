@@ -12,7 +12,7 @@ from bot.pacing import Urgency, writing
 from bot.worker import Stopped, may_be_retried
 from resolver import prose
 from resolver.domain import Job
-from resolver.errors import ForgeError
+from resolver.errors import ForgeError, LogTaken
 from resolver.forge import Forge
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
@@ -62,9 +62,12 @@ async def _keep_up(
         if len(now) == told:
             continue
         try:
+            await run.confirm()  # we may have slept, and somebody else have told the end
             with writing(Urgency.PROGRESS):
                 await forge.say(job.repo, job.number, job.id, progress(job.id, now, settings))
             told = len(now)
+        except LogTaken:
+            return
         except Crowded as exc:  # soon there may be room, and more to tell
             wait = max(exc.seconds, 1.0) * random.uniform(1.0, 2.0)
         except ForgeError as exc:  # a missed edit costs nothing; the next one shows more

@@ -34,6 +34,9 @@ class Log(Protocol):
         Raises LogError when it could not be written; then nothing of it stays.
         """
 
+    async def confirm(self) -> None:
+        """Raises LogTaken when another writer has gone on with the run, thinking this one dead."""
+
 
 class Logs(Protocol):
     """Where runs are kept."""
@@ -122,6 +125,9 @@ class FileLog:
             for listener in reversed(self._listeners):
                 hearing.callback(listener, entry)
         return entry
+
+    async def confirm(self) -> None:
+        return  # its lock is this process's until it ends
 
     def hold(self, entries: Sequence[Entry]) -> None:
         """Make these the run, whatever the file held: another machine has gone on with it. No listener hears them.

@@ -185,6 +185,9 @@ class SharedLog:
         await self._share()
         return entry
 
+    async def confirm(self) -> None:
+        await self._share()
+
     async def take(
         self, patience: float, archived: Callable[[RunId], Trajectory], archive_wait: float
     ) -> None:

@@ -10,16 +10,20 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from bot.embedded import embedded_redis
 from bot.errors import QueueDown, Unanswered
 from bot.github import GitHubForge
 from bot.pacing import OwnLine
 from bot.progress import apologize, blamed, commenting
+from bot.redis.client import redis_client
+from bot.redis.log import SharedLogs, writer_of
 from bot.rest import Pace, TokenAccess
 from bot.worker import GaveUp, Stopped
 from demo.world import Issue, Repository, World
 from resolver.domain import Job, Repo, User
 from resolver.errors import (
     Forbidden,
+    LogTaken,
     ModelBusy,
     ModelRefused,
     QuotaSpent,
@@ -145,6 +149,27 @@ async def test_after_the_last_word_nothing_that_happens_is_told(place: Place) ->
     async with place.reporting():  # another try: it begins anew
         assert place.comment.startswith("I am working on this.")
         assert "So far: 1 step of" in place.comment
+
+
+@pytest.mark.redis
+async def test_a_worker_that_was_thought_dead_tells_nothing_any_more(place: Place, short_tmp: Path) -> None:
+    async with embedded_redis(short_tmp) as url:
+        redis = redis_client(url)
+        one, other = (SharedLogs(FileLogs(short_tmp / name), url, lease=30) for name in ("one", "other"))
+        async with one.open(RUN) as place.log:
+            await place.log.append(started())
+            async with place.reporting():
+                await redis.delete(writer_of(RUN))
+                async with other.open(RUN):
+                    await place.end("The end.")
+                    with pytest.raises(LogTaken):  # the step that it was at stays in its own file
+                        await place.go_on()
+                    assert place.log.trajectory.decisions()
+                    await asyncio.sleep(EVERY * 6)
+        assert (place.comment, place.edits) == ("The end.", 1)
+        for store in (one, other):
+            await store.close()
+        await redis.aclose()
 
 
 async def test_what_is_left_out_while_others_write_is_told_later(place: Place) -> None:

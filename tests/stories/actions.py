@@ -42,6 +42,9 @@ class Workflow:
             scene.environment.pop(name)
         scene.world.hook("http://127.0.0.1:9/nobody", "none")
 
+    def token(self, job: str) -> str:
+        return self._tokens[job]
+
     def _token(self, permissions: Mapping[str, str]) -> str:
         world = self.scene.world
         actions = world.app("github-actions", permissions)
@@ -56,6 +59,12 @@ class Workflow:
     def event(self, name: str, delivery: Delivery) -> None:
         self.name = name
         (self.scene.data / "event.json").write_text(json.dumps(written(delivery)))
+
+    async def all(self, **environment: str) -> Step:
+        """In one job."""
+        given = self.scene.environment
+        model = {name: given[name] for name in MODEL if name in given}
+        return await self._job("publish", "", model | environment)
 
     async def resolve(self, **environment: str) -> Step:
         return await self._job("resolve", "--leave", environment)
@@ -78,7 +87,7 @@ class Workflow:
             "HOME": str(machine),
         } | (dict.fromkeys(MODEL, "") if name == "publish" else {})
         self.running = await self.scene.cli(
-            "action", option, str(self.parcel), environment=given | environment
+            "action", *((option, str(self.parcel)) if option else ()), environment=given | environment
         )
         async with asyncio.timeout(120):
             out, error = await self.running.communicate()

@@ -1,0 +1,64 @@
+"""A workflow on a schedule: what nobody has answered is worked on, the oldest first, and once."""
+
+from datetime import timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from bot.action_missed import missed
+from bot.github import GitHubForge
+from bot.rest import TokenAccess
+from bot.triggers import Triggers, job_for
+from bot.webhook import CommentMade, Ignored, Labelled
+from tests.contracts.forges import QUICK
+from tests.stories.actions import Workflow
+from tests.stories.conftest import Scene
+from tests.stories.parcels import CALC
+
+AT_ONCE = timedelta(minutes=-1)  # each change is dated a second after the last one: the stand-in's clock is ahead
+
+
+@pytest.fixture
+def scheduled(scene: Scene) -> Workflow:
+    workflow = Workflow(scene)
+    workflow.name = "schedule"
+    (scene.data / "event.json").write_text('{"schedule": "7 * * * *"}')
+    return workflow
+
+
+async def test_what_was_labelled_without_a_machine_is_found_until_it_has_an_answer(
+    scheduled: Workflow,
+) -> None:
+    scene, rules = scheduled.scene, Triggers()
+    scene.world.labelled(scene.issue, "fix-me", by="maintainer")
+    scene.world.said(scene.issue, "@agent mend it", by="maintainer")
+    urls = {name: getattr(scene.world, name) for name in ("api_url", "graphql_url", "server_url")}
+    async with GitHubForge(TokenAccess(SecretStr(scheduled.token("publish"))), **urls, pace=QUICK) as github:
+        found = await missed(github, CALC, rules, AT_ONCE)
+        assert isinstance(found, Labelled)
+        assert await missed(github, CALC, rules, timedelta(hours=1)) == Ignored(event="schedule")
+        for kind in (Labelled, CommentMade):
+            found = await missed(github, CALC, rules, AT_ONCE)
+            assert isinstance(found, kind)
+            job = job_for(found, rules)
+            assert job is not None
+            await github.say(CALC, 1, job.id, "I am at it.")
+        assert await missed(github, CALC, rules, AT_ONCE) == Ignored(event="schedule")
+
+
+async def test_what_a_workflow_may_still_be_at_work_on_is_left_to_it(scheduled: Workflow) -> None:
+    scheduled.scene.world.labelled(scheduled.scene.issue, "fix-me", by="maintainer")
+    done = await scheduled.all()
+    assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.said
+
+
+async def test_a_schedule_in_two_jobs_says_what_it_takes(scheduled: Workflow) -> None:
+    done = await scheduled.resolve()
+    assert done.code == 2
+    assert "that takes the part `all`" in done.said
+
+
+async def test_a_schedule_outside_of_a_repository_says_what_is_missing(scheduled: Workflow) -> None:
+    done = await scheduled.all(GITHUB_REPOSITORY="")
+    assert done.code == 2
+    assert "GITHUB_REPOSITORY is not set" in done.said
