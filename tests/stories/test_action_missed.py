@@ -15,7 +15,8 @@ from tests.stories.actions import Workflow
 from tests.stories.conftest import Scene
 from tests.stories.parcels import CALC
 
-AT_ONCE = timedelta(minutes=-1)  # each change is dated a second after the last one: the stand-in's clock is ahead
+AT_ONCE = timedelta(minutes=-1)
+"""Each change is dated a second after the last one, so that the stand-in's clock is ahead of ours."""
 
 
 @pytest.fixture
