@@ -99,7 +99,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 async def test_the_comment_is_there_at_once_and_edited_only_when_something_happened(place: Place) -> None:
     async with place.reporting():
-        assert place.comment.startswith("I am working on this. I run the tests before and after")
+        assert place.comment.startswith("I am working on this. This comment will say how it went.")
         await asyncio.sleep(EVERY * 4)
         assert place.edits == 0
         for number in (1, 2):
@@ -210,9 +210,9 @@ def test_whose_failure_it_is_and_whether_to_try_again_is_said_in_a_breath(
 async def test_a_failure_ends_the_comment_and_a_stop_is_none(place: Place) -> None:
     await apologize(place.forge, place.job, ModelRefused("The key is refused."))
     assert place.comment == (
-        "I had to stop before I could finish: The key is refused. The model's provider does not let me go on. "
+        "I had to stop before I could finish. The key is refused. The model's provider does not let me go on. "
         "Another try will end like this one until somebody mends it.\n\n"
         f"Nothing was proposed. An operator can find the log under the run `{RUN}`.\n"
     )
     await apologize(place.forge, place.job, Stopped("Somebody stopped me."))
-    assert place.comment.startswith("I had to stop before I could finish: Somebody stopped me.\n")
+    assert place.comment.startswith("I had to stop before I could finish. Somebody stopped me.\n")

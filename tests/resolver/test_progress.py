@@ -33,8 +33,7 @@ def told(trajectory: Trajectory, settings: Settings = SETTINGS) -> str:
 
 def test_before_the_first_step_it_says_what_will_come_and_how_to_stop() -> None:
     assert told(run_of()) == (
-        "I am working on this. I run the tests before and after what I change, and this comment will say how it "
-        "went.\n\n"
+        "I am working on this. This comment will say how it went.\n\n"
         "**Now:** fetching the repository\n\n"
         "**To stop me**, comment `@agent stop`. **To watch**, open [the page of this run]"
         "(https://bot.test/runs/acme-calc-9).\n"
@@ -61,8 +60,7 @@ def test_it_says_that_checks_failed_where_nobody_asked() -> None:
     begun = started()
     job = begun.job.model_copy(update={"checks": "abc" * 13 + "d", "requester": None})
     assert told(run_of(begun.model_copy(update={"job": job}))).startswith(
-        "I am working on this. I run the tests before and after what I change, and this comment will say how it "
-        "went.\nChecks failed on my commit abcabcabcabc, and I look into them.\n\n**Now:**"
+        "I am working on this. This comment will say how it went.\nChecks failed on my commit abcabcabcabc, and I look into them.\n\n**Now:**"
     )
 
 

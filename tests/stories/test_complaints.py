@@ -74,7 +74,7 @@ async def test_a_whole_life_of_an_issue_leaves_one_comment_for_each_thing_that_w
     await town.quiet()
     assert conversation(issue) == [
         "maintainer labels it fix-me",
-        "patchwright[bot]: I had to stop before I could finish: Somebody stopped me.",
+        "patchwright[bot]: I had to stop before I could finish. Somebody stopped me.",
         "maintainer: @agent stop [eyes]",
         "maintainer: @agent resume [eyes]",
         OPENED.format(2),

@@ -22,7 +22,7 @@ async def _is_stopped(scene: Scene, because: str, gone: Delivery) -> None:
     await scene.world.redeliver(scene.world.deliveries[0])
     await asyncio.sleep(1)
     (answer,) = answers(scene)
-    assert answer.startswith(f"I had to stop before I could finish: {because}")
+    assert answer.startswith(f"I had to stop before I could finish. {because}")
     (branch,) = [name for name in scene.repo.branches if name != "main"]
     assert scene.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
     assert scene.repo.pulls == ()

@@ -125,7 +125,7 @@ async def test_a_refused_account_is_told_in_the_thread_and_the_run_goes_on_once_
     endpoint = await says(quick, Turn("Mend.", FIX), Turn("Done.", DONE), on_request=refuse)
     assert isinstance(await worked(quick), Failed)
     (comment,) = quick.comments
-    assert comment.startswith("I had to stop before I could finish:") and said in comment
+    assert comment.startswith("I had to stop before I could finish.") and said in comment
     assert quick.repo.pulls == ()
     outcome = await quick.resolve()
     assert isinstance(outcome, Delivered)

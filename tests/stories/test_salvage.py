@@ -111,7 +111,7 @@ async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to
     told = await broke_off(scene, Turn("Mend.", FIX))
     assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
     first, kept, way, far, *_ = told.split("\n\n")
-    assert first.startswith("I had to stop before I could finish:") and "no credit left" in first
+    assert first.startswith("I had to stop before I could finish.") and "no credit left" in first
     assert (
         kept
         == f"What was changed until then, 1 file, is on the branch `{BRANCH}`. No tests were run to judge it."
@@ -171,7 +171,7 @@ async def test_who_stops_a_run_finds_its_work_and_how_to_go_on(hooked: Scene) ->
         record = await at_work.queue.state(scene.job().id)
         assert record is not None and record.result == Cancelled()
     (told,) = scene.comments
-    assert told.startswith("I had to stop before I could finish: Somebody stopped me.")
+    assert told.startswith("I had to stop before I could finish. Somebody stopped me.")
     assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
 
 
