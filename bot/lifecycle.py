@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeAlias, assert_never
 
 from bot.jobs import Queue, Record, Why
-from bot.mail import is_message
+from bot.mail import has_heard
 from bot.webhook import Closed, Reach, Unlabelled
 from bot.words import dropped
 from resolver import prose
@@ -111,9 +111,10 @@ class Lifecycle:
 
     async def say_dropped(self, meant: Iterable[Record], why: Why) -> None:
         """What had not begun is told in the thread; a run that had tells it itself, in its own comment."""
-        begun = any(map(has_begun, meant := tuple(meant)))
+        meant = tuple(meant)
+        begun = [one.job for one in meant if has_begun(one)]
         for record in meant:
-            if has_begun(record) or (begun and is_message(record)):
+            if has_begun(record) or any(has_heard(run, record) for run in begun):
                 continue
             await self._tell(record.job, prose.refused(dropped(why)))
 

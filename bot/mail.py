@@ -2,7 +2,8 @@
 
 A comment that asks for work waits in the queue like any other job, behind the run that its thread has now. When the
 run's agent has read it, there is nothing left for it to do; when the run ends before that, it is begun as a job of
-its own. So it is told once, whoever dies meanwhile.
+its own. So it is told once, whoever dies meanwhile. What asks for just that run, such as a label behind a mention, is
+answered by it, too.
 """
 
 import asyncio
@@ -12,15 +13,17 @@ from bot.errors import QueueDown
 from bot.jobs import Answered, Queue, Record
 from resolver import prose
 from resolver.brief import COMMENT_LIMIT
-from resolver.domain import Job, Refused
+from resolver.domain import Issue, Job, Refused
 from resolver.errors import ForgeError
 from resolver.events import Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge
+from resolver.planning import task
 from resolver.quotation import quote
-from resolver.request import Options
+from resolver.request import Options, Verb
 
 log = logging.getLogger(__name__)
 
+WORK: tuple[Verb, ...] = ("work", "go", "retry", "resume")
 PATIENCE = 10.0  # seconds that an agent waits; what was not read then is read before a later step
 
 
@@ -42,21 +45,36 @@ class Mail:
 
     async def _read(self, job: Job, trajectory: Trajectory) -> tuple[Told, ...]:
         told = {event.by for event in trajectory if isinstance(event, Told) and event.by}
-        news: list[Told] = []
+        on_issue = trajectory.started is not None and isinstance(trajectory.started.thread, Issue)
+        does, news = on_issue and task(trajectory) == "work", list[Told]()
         for record in await self._queue.open(job.repo, job.number):
             said = record.job
-            if said.id == job.id or not is_message(record):
+            done = does and record.tries == 0 and said.is_done_by(job)
+            if said.id == job.id or not (done or is_message(record)):
                 continue
             if said.id in told:
                 await self._queue.settle(said, Answered(run=job.id))
-            elif said.requester and await self._forge.permission(said.repo, said.requester) in MAY_TRIGGER:
-                text = prose.message(said, quote(said.command, COMMENT_LIMIT))
-                news.append(Told(text=text, source="comment", by=said.id))
-            else:
+            elif not await self._may(said):
                 refusal = prose.refusal("permission", said)
                 await self._forge.say(said.repo, said.number, said.id, prose.refused(refusal))
                 await self._queue.settle(said, Refused(explanation=refusal))
+            elif done:
+                await self._queue.settle(said, Answered(run=job.id))
+            else:
+                text = prose.message(said, quote(said.command, COMMENT_LIMIT))
+                news.append(Told(text=text, source="comment", by=said.id))
         return tuple(news)
+
+    async def _may(self, said: Job) -> bool:
+        return said.requester is not None and (
+            await self._forge.permission(said.repo, said.requester) in MAY_TRIGGER
+        )
+
+
+def has_heard(run: Job, record: Record) -> bool:
+    """Whether a job that was not begun yet is for this run of its thread, unless that ends before it has read it."""
+    does = run.asked.verb in WORK and record.job.is_done_by(run)
+    return is_message(record) or (record.tries == 0 and does)
 
 
 def is_message(record: Record) -> bool:

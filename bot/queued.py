@@ -13,7 +13,7 @@ from typing import Protocol
 from bot.errors import QueueDown
 from bot.jobs import Cancelled, Queue, Record, thread_of
 from bot.lifecycle import Talker
-from bot.mail import is_message
+from bot.mail import has_heard
 from bot.words import dropped, queued
 from bot.worker import Resolve
 from resolver import prose
@@ -84,7 +84,7 @@ class Waiting:
         there = thread_of(job.repo, job.number)
         before = [one for one in others if one.job.id != job.id and _is_before(one, record)]
         here = [one for one in before if thread_of(one.job.repo, one.job.number) == there]
-        if here and is_message(record):
+        if any(has_heard(one.job, record) for one in here):
             return  # whoever works there reads it
         if job.requester and await self._speaker.permission(job.repo, job.requester) not in MAY_TRIGGER:
             return  # it is refused when its turn comes

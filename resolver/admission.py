@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Literal
 
 from resolver import planning_prose, prose, salvage_prose
 from resolver.allowance import refused_options
@@ -24,6 +25,8 @@ from resolver.settings import Settings
 from resolver.threads import open_threads
 
 logger = logging.getLogger(__name__)
+
+CLOCKS = timedelta(seconds=5)  # the forge's and ours are so far apart, at most
 
 
 async def admit(
@@ -136,18 +139,40 @@ async def _runs(job: Job, thread: Thread, logs: Logs) -> AsyncIterator[tuple[Job
         yield name, last, work
 
 
-async def was_told(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> bool:
+async def dealt_with(
+    job: Job, thread: Thread, trajectory: Trajectory, logs: Logs
+) -> Literal["told", "done"] | None:
+    """How another run has dealt with what this trigger asks for, so that nothing is left to do; None: none has."""
+    if trajectory.entries or job.id in thread.reports:
+        return None
+    if await _was_told(job, thread, logs):
+        return "told"
+    return "done" if await _was_done(job, thread, logs) else None
+
+
+async def _was_told(job: Job, thread: Thread, logs: Logs) -> bool:
     """Whether a run of this thread has read this trigger's words while it was at work, so that nothing is left to do.
 
     The queue knows it too; where that was wiped, only the runs do.
     """
-    if trajectory.entries or job.asked.verb != "work" or not job.command or job.id in thread.reports:
+    if job.asked.verb != "work" or not job.command:
         return False
     for run in thread.reports:
         with contextlib.suppress(LogError):  # of another machine, or removed
             read = await asyncio.to_thread(logs.read, JobId(run))
             if any(isinstance(event, Told) and event.by == job.id for event in read):
                 return True
+    return False
+
+
+async def _was_done(job: Job, thread: Thread, logs: Logs) -> bool:
+    """Whether a run that was at work on this issue when this was asked for has done it: see `Job.is_done_by`."""
+    if job.pinned is None or isinstance(thread, PullRequest):
+        return False
+    async for _, last, work in _runs(job, thread, logs):
+        if work.started and not is_question(work):
+            does = job.is_done_by(work.started.job) and task(work) == "work" and not was_stopped(work)
+            return does and last.entries[-1].at > job.pinned.at + CLOCKS
     return False
 
 

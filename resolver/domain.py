@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NewType, Protocol
 
 from pydantic import Field
 
-from resolver.request import Request, request
+from resolver.request import Options, Request, request
 from runtime.frozen import Frozen
 
 JobId = NewType("JobId", str)
@@ -70,6 +70,16 @@ class Job(Frozen):
     def asked(self) -> Request:
         """What the command asks for."""
         return request(self.command)
+
+    def is_done_by(self, run: "Job") -> bool:
+        """Whether a run for that job does what this one asks of the same issue: it names the issue, and says no more.
+
+        A label that is put on once more asks for another run.
+        """
+        asked = self.asked
+        of_checks_or_review = any(one.checks or one.review or one.inline for one in (self, run))
+        says_no_more = asked.verb == "work" and not asked.text and asked.options == Options()
+        return says_no_more and not of_checks_or_review and not (self.label and run.label)
 
 
 class Comment(Frozen):

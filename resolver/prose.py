@@ -346,6 +346,7 @@ Refusing = Literal[
     "old_plan",
     "not_stopped",
     "told",
+    "done",
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from resolver import configuration, planning, planning_prose, prose
-from resolver.admission import admit, going_on, meant, refuse, waiting, was_told
+from resolver.admission import admit, dealt_with, going_on, meant, refuse, waiting
 from resolver.agent import Agent, begin
 from resolver.allowance import under
 from resolver.attachments import NOTHING, Attached, attachments, put
@@ -80,10 +80,10 @@ async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Out
             return await repair(job, thread, facts, log, kit, forge, reporting, attempt)
         if refusal := await admit(job, thread, facts, forge, kit.settings):
             return await refuse(job, refusal.explanation, facts, forge, log)
-        if await was_told(job, thread, log.trajectory, kit.logs):
-            told = Refused(explanation=prose.refusal("told", job))
-            await log.append(Settled(outcome=told))
-            return told
+        if how := await dealt_with(job, thread, log.trajectory, kit.logs):
+            dealt = Refused(explanation=prose.refusal(how, job))
+            await log.append(Settled(outcome=dealt))
+            return dealt
         if job.asked.verb == "run-ci" and isinstance(thread, PullRequest):
             released = await run_ci(job, thread, facts, kit, forge)
             await log.append(Settled(outcome=released))

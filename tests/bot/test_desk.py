@@ -19,6 +19,7 @@ from demo.world import Comment, Delivery, Issue, Repository, World
 from resolver.domain import Job, Refused
 from resolver.events import Entry, Told, Trajectory
 from tests.bot.jobs import Handlers, settled, working
+from tests.resolver.seen_runs import started
 
 QUICK = Pace(between_writes=0, first_pause=0.01, longest_wait=2, timeout=5)
 
@@ -209,6 +210,62 @@ async def test_a_comment_is_told_to_the_run_that_goes_on_once_and_is_no_job_then
         handler.go.set()
         await settled(room.queue, said[1].id)
     assert handler.begun == {run.id: 1, said[1].id: 1}
+
+
+def at_work(room: Room, run: Job) -> Trajectory:
+    """The log of a run that works on the room's issue."""
+    return Trajectory((Entry(seq=0, at=room.world.now(), event=started().model_copy(update={"job": run})),))
+
+
+async def test_a_label_behind_a_mention_is_answered_by_its_run_and_nothing_more_is_said(room: Room) -> None:
+    handler, mail = Handlers(), Mail(room.queue, room.forge)
+    async with working(room.queue, handler):
+        run = await room.asked("@agent please mend this, the sign is wrong")
+        await handler.running.wait()
+        label = await room.labelled()
+        assert await room.seen(room.issue) == ["eyes"]
+        await asyncio.sleep(0.5)  # the grace is over: it does not say that it waits
+        assert await mail.news(run, at_work(room, run)) == ()
+        record = await room.queue.state(label.id)
+        assert record is not None and record.result == Answered(run=run.id)
+        handler.go.set()
+        await settled(room.queue, run.id)
+    assert handler.begun == {run.id: 1}
+    assert room.answers == []
+
+
+@pytest.mark.parametrize("said", ["@agent plan this", "@agent explain this"])
+async def test_a_label_behind_what_changes_nothing_is_begun_when_its_turn_comes(
+    room: Room, said: str
+) -> None:
+    handler, mail = Handlers(), Mail(room.queue, room.forge)
+    async with working(room.queue, handler):
+        run = await room.asked(said)
+        await handler.running.wait()
+        label = await room.labelled()
+        assert await room.answered("This is queued") == HERE
+        assert await mail.news(run, at_work(room, run)) == ()
+        handler.go.set()
+        await settled(room.queue, label.id)
+    assert handler.begun == {run.id: 1, label.id: 1}
+
+
+async def test_a_strangers_label_behind_a_mention_is_refused_and_a_stop_ends_a_writers_in_silence(
+    room: Room,
+) -> None:
+    room.world.permit(room.repo, "triager", "triage")
+    handler, mail = Handlers(), Mail(room.queue, room.forge)
+    async with working(room.queue, handler):
+        run = await room.asked("@agent mend it")
+        await handler.running.wait()
+        await room.hears(await room.world.label(room.issue, "fix-me", by="triager"))
+        await mail.news(run, at_work(room, run))
+        (refusal,) = room.answers
+        assert refusal.startswith("I did not start on this: triager may not write to this repository")
+        label = await room.labelled()
+        await room.asked("@agent stop")
+        assert (await settled(room.queue, label.id)).result == Cancelled()
+    assert room.answers == [refusal]
 
 
 async def test_what_is_no_writers_comment_is_not_told_to_a_run(room: Room) -> None:

@@ -32,6 +32,7 @@ REFUSALS: dict[prose.Refusing, str] = {
     "say what I should do.",
     "not_stopped": "nothing that I could go on with was stopped here, as far as I know. Say what I should do.",
     "told": "a run that was at work has read it.",
+    "done": "a run that was at work then has done it.",
     "nothing_asked": "there is no open review thread here, and nothing else was asked. Write in a review or a comment "
     "what I should change, and mention me.",
 }

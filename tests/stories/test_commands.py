@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from demo.model import Turn
 from demo.world import Comment
-from resolver.domain import Refused
+from resolver.domain import Delivered, Job, Pinned, Refused
 from resolver.events import Told
 from runtime.actions import RunShell
 from tests.stories.conftest import CODE, MENDED, Scene, Served
@@ -81,7 +82,7 @@ async def test_a_writers_stop_halts_the_run_within_seconds_and_keeps_its_work(sc
         await asyncio.sleep(1)
     answer, planned = answers(scene)
     assert planned == "I did not start on this: I was stopped before I began."
-    assert answer.startswith("I had to stop before I could finish: Somebody stopped me.")
+    assert answer.startswith("I had to stop before I could finish. Somebody stopped me.")
     assert "comment `@agent resume`" in answer
     (branch,) = [name for name in scene.repo.branches if name != "main"]
     assert scene.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
@@ -190,9 +191,30 @@ async def test_retry_begins_from_scratch_where_a_run_was_stopped(scene: Scene) -
         await scene.world.comment(scene.issue, "@agent retry", by="maintainer")
         await scene.settled()
     brief = scene.endpoint.requests[2]["messages"]
-    assert len(brief) == 2  # nothing of the run before
+    assert "assistant" not in {each["role"] for each in brief}  # nothing of the run before
     assert not scene.pull.draft
     assert [answer.split(".")[0] for answer in answers(scene)] == [
-        "I had to stop before I could finish: Somebody stopped me",
+        "I had to stop before I could finish",
         "I opened pull request #2",
     ]
+
+
+async def test_a_label_that_came_while_a_mention_was_worked_on_begins_nothing_and_a_later_one_does(
+    scene: Scene,
+) -> None:
+    """Also where the queue has forgotten who was told: the run's log knows."""
+    await scene.will(*MENDED, *MENDED)
+    asked = datetime.now(UTC)
+    mention = scene.job().model_copy(update={"command": "please mend this"})
+    assert isinstance(await scene.resolve(mention), Delivered)
+    before = scene.comments
+
+    def labelled(name: str, at: datetime) -> Job:
+        pinned = Pinned(title=scene.issue.title, body=scene.issue.body, at=at)
+        return scene.job().model_copy(update={"id": name, "label": "fix-me", "pinned": pinned})
+
+    outcome = await scene.resolve(labelled("label-in-mid-run", asked - timedelta(seconds=10)))
+    assert outcome == Refused(explanation="a run that was at work then has done it.")
+    assert scene.comments == before
+    later = await scene.resolve(labelled("label-afterwards", datetime.now(UTC)))
+    assert not isinstance(later, Refused) and len(scene.comments) == 2
