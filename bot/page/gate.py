@@ -78,6 +78,11 @@ class Gate:
             raise ForgeError("GitHub does not say who may read what") from several
         return frozenset(name for name in repositories if self._reads(person, name))
 
+    def left(self, session: Session, repositories: Collection[str]) -> int:
+        """How many of these were not asked about yet."""
+        now, person = time.monotonic(), session.person.id
+        return 0 if person is None else sum(not self._is_known(person, name, now) for name in repositories)
+
     def _is_known(self, person: int, name: str, now: float) -> bool:
         known = self._known.get((person, name.lower()))
         return known is not None and known.until > now

@@ -21,6 +21,7 @@ from bot.page.web import (
     form,
     inside,
     kit_of,
+    own_form,
     page,
     redirect,
     set_cookie,
@@ -135,9 +136,7 @@ async def _enter(request: Request, kit: Kit, person: Person, token: str, back_to
 @page
 async def out(request: Request, kit: Kit, session: Session) -> Response:
     """Log out."""
-    said = await form(request)
-    if not hmac.compare_digest(said.get("csrf", ""), session.csrf):
-        raise Refused("forged")
+    await own_form(request, session)
     name = cookie_name("session", request, kit)
     await kit.sessions.leave(request.cookies[name])
     answer = redirect(kit, "/login")

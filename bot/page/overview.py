@@ -120,6 +120,8 @@ class Overview:
     repositories: tuple[str, ...]
     """That somebody may choose from."""
     pages: int
+    left: int
+    """Repositories of which it is not known yet whether they may be seen: asked about with the next view."""
 
 
 async def overview(runs: Runs, queue: ArqQueue, gate: Gate, session: Session, wanted: Wanted) -> Overview:
@@ -130,10 +132,10 @@ async def overview(runs: Runs, queue: ArqQueue, gate: Gate, session: Session, wa
     everything = [*sorted(waiting, key=lambda run: -run.began), *listed]
     names = dict.fromkeys(run.repository for run in everything)
     readable = await gate.readable(session, names)
-    return await asyncio.to_thread(_chosen, everything, readable, wanted)
+    return await asyncio.to_thread(_chosen, everything, readable, gate.left(session, names), wanted)
 
 
-def _chosen(everything: Sequence[Glance], readable: Collection[str], wanted: Wanted) -> Overview:
+def _chosen(everything: Sequence[Glance], readable: Collection[str], left: int, wanted: Wanted) -> Overview:
     outcomes, found = Outcomes(), list[Glance]()
     for run in everything:
         if run.repository in readable and wanted.takes(run):
@@ -146,4 +148,5 @@ def _chosen(everything: Sequence[Glance], readable: Collection[str], wanted: Wan
         outcomes,
         tuple(sorted({run.repository for run in everything} & set(readable), key=str.lower)),
         max(1, -(-len(found) // A_PAGE)),
+        left,
     )

@@ -58,9 +58,7 @@ class People:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._http = httpx.AsyncClient(
-            verify=_trust(place.ca_bundle), timeout=SECONDS, follow_redirects=True, max_redirects=2
-        )
+        self._http = httpx.AsyncClient(verify=_trust(place.ca_bundle), timeout=SECONDS, max_redirects=2)
 
     def address(self, state: str, browser: str, back: str) -> str:
         """Where a browser is sent to log in; GitHub sends it `back`, with a code."""
@@ -115,7 +113,8 @@ class People:
         what = f"{method} {url.partition('?')[0]}"
         try:
             request = self._http.build_request(method, url, headers=dict(headers), data=data)
-            answer = await self._http.send(request, stream=True)
+            # A repository that was renamed is elsewhere; our secret goes nowhere but where it was meant to go.
+            answer = await self._http.send(request, stream=True, follow_redirects=method == "GET")
             try:
                 body = b""
                 async for part in answer.aiter_bytes():

@@ -1,6 +1,5 @@
 """The list of runs, a run, its events as they come, and the two buttons."""
 
-import hmac
 import logging
 import secrets
 import time
@@ -19,7 +18,7 @@ from bot.page.kit import Kit
 from bot.page.overview import Unclear, overview, wanted
 from bot.page.people import Level
 from bot.page.shown import Told
-from bot.page.web import Refused, around, form, page, redirect
+from bot.page.web import Refused, around, own_form, page, redirect
 from bot.pressed import EVENT, Pressed
 from bot.redis.sessions import Session
 from resolver.domain import JobId, Repo, RunId, User
@@ -27,6 +26,7 @@ from resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
 
+EVENTS = "text/event-stream"
 MOST_WATCHERS = 500  # browsers that are told of runs at a time
 AGAIN_MS = 2_000  # after which a browser whose connection broke asks again
 LOOK_SECONDS = 60.0  # how often it is looked whether a watcher may still see the run
@@ -91,8 +91,10 @@ async def events(request: Request, kit: Kit, session: Session) -> Response:
         raise Refused("watched_enough")
     if not kit.live.has_room(glance.run):
         raise Refused("crowded")
+    if request.method == "HEAD":
+        return Response(media_type=EVENTS)
     told = _told(kit, session, glance, int(last), watchers)
-    return StreamingResponse(told, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return StreamingResponse(told, media_type=EVENTS, headers={"x-accel-buffering": "no"})
 
 
 async def _told(
@@ -125,9 +127,7 @@ async def press(request: Request, kit: Kit, session: Session) -> Response:
     verb = request.path_params["verb"]
     if verb not in get_args(Told):
         raise Refused("not_found")
-    said = await form(request)
-    if not hmac.compare_digest(said.get("csrf", ""), session.csrf):
-        raise Refused("forged")
+    await own_form(request, session)
     glance, level = await _seen(request, kit, session, fresh=True)
     if level != "write":
         raise Refused("not_yours")

@@ -94,7 +94,7 @@ def _with(headers: Any) -> list[tuple[bytes, bytes]]:
 def _below(scope: MutableMapping[str, Any], kit: Kit) -> Scope:
     """Without the path below which people reach us, where the proxy before us has left it."""
     base = base_of(kit)
-    if not base or not scope["path"].startswith(f"{base}/"):
+    if not base or not f"{scope['path']}/".startswith(f"{base}/"):
         return scope
-    path = scope["path"].removeprefix(base)
+    path = scope["path"].removeprefix(base) or "/"
     return {**scope, "path": path, "raw_path": path.encode()}

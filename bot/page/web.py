@@ -1,5 +1,7 @@
 """Requests and answers of the page: who asks, what is taken from them, and how they are turned away."""
 
+import asyncio
+import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from http import HTTPStatus
@@ -16,6 +18,7 @@ from bot.redis.sessions import Session
 from resolver.errors import ForgeError, Unauthorized
 
 MOST_FORM = 10_000  # bytes
+FORM_SECONDS = 10.0  # until all of them are there
 MOST_FIELDS = 10
 MOST_PATH = 300  # characters of a path that somebody is led back to
 
@@ -136,12 +139,13 @@ async def sent(request: Request, public_url: str) -> dict[str, str]:
     _same_site(request, public_url)
     body = b""
     try:
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_FORM:
-                raise Refused("too_large")
+        async with asyncio.timeout(FORM_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_FORM:
+                    raise Refused("too_large")
         return dict(parse_qsl(body.decode(), max_num_fields=MOST_FIELDS))
-    except (ValueError, ClientDisconnect) as exc:
+    except (ValueError, ClientDisconnect, TimeoutError) as exc:
         raise Refused("unclear") from exc
 
 
@@ -151,6 +155,14 @@ def _same_site(request: Request, public_url: str) -> None:
     ours = {request.headers.get("host", ""), urlsplit(public_url).netloc}
     if site not in (None, "same-origin") or (origin is not None and urlsplit(origin).netloc not in ours):
         raise Refused("forged")
+
+
+async def own_form(request: Request, session: Session) -> dict[str, str]:
+    """What a form has sent that this session's pages have. Raises Refused."""
+    said = await form(request)
+    if not hmac.compare_digest(said.get("csrf", "").encode(), session.csrf.encode()):
+        raise Refused("forged")
+    return said
 
 
 def around(request: Request) -> Around:

@@ -5,9 +5,11 @@ import re
 import httpx
 import pytest
 
+from bot.glance import Glance
+from bot.page.gate import MOST_ASKED
 from bot.pressed import EVENT, Pressed
 from bot.redis.inbox import Letter
-from resolver.domain import Repo, User
+from resolver.domain import JobId, Repo, User
 from tests.page.conftest import Room
 from tests.resolver.seen_runs import started, whole_run
 
@@ -145,7 +147,7 @@ async def test_a_forged_press_is_refused_and_reaches_nobody(room: Room) -> None:
     await room.ran(RUN, *whole_run())
     browser, other = await room.person("maintainer"), await room.operator()
     theirs, mine = [csrf_of((await one.get("/")).text) for one in (other, browser)]
-    for forged in ("", "x", theirs, mine[:-1], mine.upper()):
+    for forged in ("", "x", "ä", theirs, mine[:-1], mine.upper()):
         answer = await pressed(browser, "stop", csrf=forged)
         assert (answer.status_code, "Not from this page" in answer.text) == (403, True)
     for headers in ({"origin": "https://evil.test"}, {"sec-fetch-site": "same-site"}, {"origin": "null"}):
@@ -184,3 +186,37 @@ async def test_github_is_asked_once_for_many_views(room: Room) -> None:
         assert (await browser.get(f"/runs/{RUN}")).status_code == 200
     room.world.refuse_next("GET", "/repos/acme/calc", status=500)
     assert (await browser.get("/")).status_code == 200
+
+
+async def test_more_repositories_than_are_asked_about_at_once_come_with_the_next_view(room: Room) -> None:
+    for number in range(MOST_ASKED + 5):
+        repo = room.world.repository(f"acme/r{number}", permissions={"reader": "read"}, private=True)
+        room.world.install(room.login.app, repo)
+        run = JobId(f"acme-r{number}-1-x")
+        await room.runs.put(
+            Glance(run=run, state="working", repository=f"acme/r{number}", number=1, began=number)
+        )
+    room.world.sit_down("reader")
+    browser = await room.person("reader")  # which shows the list for the first time
+    second = (await browser.get("/")).text
+    assert (f"{MOST_ASKED + 5} runs" in second, "not asked yet" in second) == (True, False)
+    other = await room.person("stranger")
+    assert "0 runs" in (await other.get("/")).text
+
+
+async def test_what_was_not_asked_about_yet_is_said(room: Room) -> None:
+    for number in range(MOST_ASKED + 5):
+        await room.runs.put(
+            Glance(
+                run=JobId(f"x-{number}"),
+                state="working",
+                repository=f"acme/r{number}",
+                number=1,
+                began=number,
+            )
+        )
+    room.world.sit_down("stranger")
+    browser = room.browser()
+    first = await browser.get("/login/github", follow_redirects=True)
+    first = await browser.post(str(first.url), follow_redirects=True)
+    assert "GitHub was not asked yet about 5 more repositories" in first.text

@@ -32,6 +32,7 @@ async def test_a_path_stands_in_every_link_whether_the_proxy_strips_it_or_not(
             assert led.headers["location"] == "/bot/login?back_to=%2Fruns%2Facme-calc-1-x"
             entered = await browser.post("/login", data={"token": OPERATOR, "back_to": "/runs/acme-calc-1-x"})
             assert entered.headers["location"] == "/bot/runs/acme-calc-1-x"
+            assert (await browser.get(asked)).status_code == 200  # without a slash at its end, too
             for path in ("/", "/runs/acme-calc-1-x"):
                 page = (await browser.get(path)).text
                 links = re.findall(r'(?:href|src|action)="(/[^"]*)"', page)

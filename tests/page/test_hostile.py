@@ -155,3 +155,15 @@ async def test_log_ins_that_are_begun_without_end_do_not_fill_the_store(room: Ro
     assert set(statuses) == {303, 429}
     assert statuses.count(303) < BEGUN_AT_ONCE + 30
     assert (await operator.get("/")).status_code == 200
+
+
+async def test_a_host_that_is_none_and_a_glance_at_a_stream_are_answered(room: Room) -> None:
+    browser = await room.operator()
+    for host in ("[", "a b", "[::1", "x" * 5_000, "evil.test"):
+        answer = await browser.get("/", headers={"host": host})
+        assert answer.status_code in (200, 400), host
+        assert "evil.test" not in answer.text
+    async with room.running("acme-calc-2-live") as worker:
+        await worker.write(started())
+        answer = await browser.head("/runs/acme-calc-2-live/events")
+        assert (answer.status_code, answer.headers["content-type"][:17]) == (200, "text/event-stream")
