@@ -50,6 +50,8 @@ class Place:
     forge: GitHubForge
     log: Log
     line: OwnLine
+    connect: Callable[[], GitHubForge]
+    """What another worker has."""
     steps: int = field(default=0)
 
     @property
@@ -92,9 +94,13 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
         pace, line = Pace(between_writes=0.001, first_pause=0.01, timeout=30), OwnLine()
         access = TokenAccess(SecretStr(world.token("patchwright")))
-        async with GitHubForge(access, **urls, pace=pace, line=line) as forge:
+
+        def connect() -> GitHubForge:
+            return GitHubForge(access, **urls, pace=pace, line=line)
+
+        async with connect() as forge:
             await log.append(started())
-            yield Place(world, repo, issue, forge, log, line)
+            yield Place(world, repo, issue, forge, log, line, connect)
 
 
 async def test_the_comment_is_there_at_once_and_edited_only_when_something_happened(place: Place) -> None:
@@ -160,8 +166,8 @@ async def test_a_worker_that_was_thought_dead_tells_nothing_any_more(place: Plac
             await place.log.append(started())
             async with place.reporting():
                 await redis.delete(writer_of(RUN))
-                async with other.open(RUN):
-                    await place.end("The end.")
+                async with other.open(RUN), place.connect() as forge:
+                    await forge.say(place.job.repo, place.job.number, RUN, "The end.")
                     with pytest.raises(LogTaken):  # the step that it was at stays in its own file
                         await place.go_on()
                     assert place.log.trajectory.decisions()
