@@ -41,6 +41,7 @@ HOST_ONLY = frozenset(
         "engine.py",
         "errors.py",
         "exec_transport.py",
+        "headroom.py",
         "image.py",
         "layers.py",
         "lease.py",

@@ -8,7 +8,7 @@ from decimal import Decimal
 from resolver.actions import Finish
 from resolver.agent import Agent, begin
 from resolver.domain import Patch
-from resolver.events import Usage
+from resolver.events import Observed, Trajectory, Usage
 from resolver.llm.model import Model, Reply, ToolCall
 from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog
@@ -96,3 +96,9 @@ async def work(log: FileLog, *script: Line, box: Box | None = None, limits: Limi
 
 def kinds(log: FileLog) -> list[str]:
     return [event.kind for event in log.trajectory]
+
+
+def lost_in(trajectory: Trajectory) -> int:
+    """How many calls were answered as lost."""
+    told = (event.observation for event in trajectory if isinstance(event, Observed))
+    return sum(isinstance(one, Failed) and one.reason == "lost" for one in told)

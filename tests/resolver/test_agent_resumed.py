@@ -22,7 +22,7 @@ from resolver.log import FileLog, FileLogs
 from runtime.actions import RunShell, SandboxAction
 from runtime.errors import SandboxLost
 from runtime.observations import Failed
-from tests.resolver.agents import FINISH, Box, agent, create, kinds, patch, work
+from tests.resolver.agents import FINISH, Box, agent, create, kinds, lost_in, patch, work
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def test_a_cancelled_call_is_lost_and_not_run_twice(log: FileLog) -> None:
             "[not done: lost]\n" + prose.lost(saved=False)
         )
     assert resumed == FromUser(text=prose.resumed("/tmp/scratch"))
-    assert log.trajectory.lost() == 2
+    assert lost_in(log.trajectory) == 2
 
 
 async def test_a_call_whose_effect_was_saved_is_not_to_be_repeated(log: FileLog) -> None:

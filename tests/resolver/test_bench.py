@@ -21,7 +21,7 @@ from runtime.errors import OutOfMemory, ProtocolBroken, SandboxError, SandboxLos
 from runtime.local import LocalSandboxes
 from runtime.observations import Failed, Observation
 from runtime.sandbox import Sandbox
-from tests.resolver.agents import FINISH
+from tests.resolver.agents import FINISH, lost_in
 from tests.resolver.proofs import BUG, TESTS
 from tests.resolver.repositories import HOST, Repository
 
@@ -104,7 +104,7 @@ async def test_a_lost_sandbox_is_replaced_and_the_work_goes_on_from_the_checkpoi
     assert sandboxes.opened == 2
     assert "+    return a + b" in diff
     trajectory = logs.read(RunId("run"))
-    assert trajectory.lost() == 1
+    assert lost_in(trajectory) == 1
     told = [event.text for event in trajectory if isinstance(event, Told) and event.source == "resume"]
     assert len(told) == 1 and told[0].startswith("The sandbox was lost: the container was removed.")
     answers = [event.observation for event in trajectory if isinstance(event, Observed)]
@@ -123,7 +123,7 @@ async def test_a_sandbox_that_is_lost_again_and_again_ends_the_try(path: Path, t
 async def test_a_machine_that_lies_is_not_given_another_try(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ProtocolBroken):
         await run(path, tmp_path, ProtocolBroken("no answer"), RunShell(command="perish"), FINISH)
-    assert FileLogs(tmp_path / "runs").read(RunId("run")).lost() == 0
+    assert lost_in(FileLogs(tmp_path / "runs").read(RunId("run"))) == 0
 
 
 async def test_a_sandbox_that_was_left_is_adopted_only_by_a_run_that_goes_on(tmp_path: Path) -> None:
