@@ -1,14 +1,16 @@
-"""What keeps people from hosting such a bot, and from trusting it: complaints 14, 15 and 23, as they go here."""
+"""What keeps people from hosting such a bot, and from trusting it: complaints 13, 14, 15 and 23, as they go here."""
 
 import asyncio
 import json
 import re
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.stories.conftest import MENDED, Scene
@@ -117,3 +119,42 @@ def test_what_a_sandbox_weighs_and_takes_to_start_is_measured_and_below_the_othe
         assert figures[name]["value"] <= figures[name]["target"], name
     assert figures["sandbox_cold_start"]["value"] < figures["sandbox_cold_start"]["peers"]["OpenHands"] / 10
     assert figures["layer_megabytes"]["value"] < figures["layer_megabytes"]["peers"]["OpenHands"] / 10
+
+
+@pytest.mark.redis
+async def test_the_two_lines_of_the_readme_are_a_server_that_says_how_to_go_on(
+    scene: Scene, tmp_path: Path
+) -> None:
+    # Complaint 13: simple self-hosting. What the browser does from there on: tests/setup/test_in_browser.py.
+    (section,) = re.findall(
+        r"### On a server\n.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    install, serve = section.splitlines()
+    assert install == "python3 -m venv .venv && .venv/bin/pip install ."  # timed in docs/self-hosting.md
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", f"exec {serve} --port 0",
+        cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "HOME": str(scene.data)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            told = (await process.stdout.readuntil(b"code: ")).decode()
+            code = (await process.stdout.readline()).decode().strip()
+        (address,) = re.findall(r"Open (http://\S+/setup)\n", told)
+        async with httpx.AsyncClient(trust_env=False, follow_redirects=True) as browser:
+            refused = await browser.post(
+                f"{address}/code", data={"code": "AAAA-AAAA-AAAA"}, headers=from_page(address)
+            )
+            assert refused.status_code == 403
+            opened = await browser.post(f"{address}/code", data={"code": code}, headers=from_page(address))
+            assert opened.status_code == 200 and "<h1>The model</h1>" in opened.text
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+def from_page(address: str) -> dict[str, str]:
+    """What a browser says of where a form was."""
+    return {"origin": address.removesuffix("/setup")}
