@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from pydantic import ValidationError
 
 from bot.glance import Glance, State, of_record
 from bot.page.gate import Gate
+from bot.redis.ledger import name_of_pull
 from bot.redis.queue import ArqQueue
 from bot.redis.runs import Runs
 from bot.redis.sessions import Session
@@ -80,7 +81,8 @@ class Outcomes:
     runs: int = 0
     ended: int = 0
     failed: int = 0
-    delivered: int = 0
+    pulls: set[str] = field(default_factory=set)
+    """Each once, however many runs have worked on it."""
     merged: int = 0
     closed: int = 0
     zero_touch: int = 0
@@ -92,12 +94,13 @@ class Outcomes:
         self.runs += 1
         self.ended += run.state in ENDED
         self.failed += run.state == "failed"
-        self.delivered += run.state == "delivered"
-        self.merged += run.fate in ("merged", "untouched")
-        self.closed += run.fate == "closed"
-        self.zero_touch += run.fate == "untouched"
         self.usd += run.usd
         self.priced = self.priced and run.priced
+        if run.pull and (name := name_of_pull(run.repository, run.pull)) not in self.pulls:
+            self.pulls.add(name)
+            self.merged += run.fate in ("merged", "untouched")
+            self.closed += run.fate == "closed"
+            self.zero_touch += run.fate == "untouched"
 
     @property
     def usd_per_merged(self) -> float | None:

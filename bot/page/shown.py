@@ -108,7 +108,7 @@ def _figures(outcomes: Outcomes) -> list[tuple[str, str, str]]:
     more = "" if outcomes.priced else "> "
     return [
         ("Runs", f"{outcomes.runs:,}", "that fit the filter"),
-        ("Pull requests", f"{outcomes.delivered:,}", "opened or followed up"),
+        ("Pull requests", f"{len(outcomes.pulls):,}", "opened or followed up"),
         ("Merged", f"{outcomes.merged:,}", f"{outcomes.closed:,} closed without a merge"),
         ("Zero-touch", f"{outcomes.zero_touch:,}", "merged as we opened them"),
         ("Cost", f"{more}${outcomes.usd:,.2f}", "of all these runs"),
