@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe):
+    for add in (_resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe, _doctor):
         add(commands)
     return top
 
@@ -253,6 +253,18 @@ def _probe(commands: Commands) -> None:
     )
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
     command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+
+
+def _doctor(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "doctor",
+        "check everything that a run needs, and say what mends what lacks",
+        "Check what a server needs, all at once: GitHub and what it grants, the webhook (a ping is asked for), Redis,\n"
+        "engine, images and limits, the model (one tiny call), disk, memory, clock. Else it changes nothing.\n"
+        "Ends with 0 when nothing has failed, else with 1.",
+    )
+    _reading(command)
 
 
 def _shared(

@@ -65,6 +65,7 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "export": look,
             "replay": replay,
             "probe": probe,
+            "doctor": doctor,
         }[options.command]
         return _runner(options.command)(_until_stopped(command(options)))
     except WorkerFailed as exc:
@@ -190,6 +191,16 @@ async def probe(options: argparse.Namespace) -> int:
     from bot.probing import probed
 
     return DELIVERED if await probed(_settings(options), as_json=options.json) else NOTHING
+
+
+async def doctor(options: argparse.Namespace) -> int:
+    """Whether everything is there that a run needs."""
+    from bot.doctor.report import all_checks, told
+
+    settings, environ = _settings(options), compose.environment()
+    checks = all_checks(settings, compose.private_key_of(settings), environ)
+    healthy = await told(checks, compose.secrets_of(settings, environ), environ, as_json=options.json)
+    return DELIVERED if healthy else ERROR
 
 
 async def demo(options: argparse.Namespace) -> int:

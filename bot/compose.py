@@ -151,7 +151,7 @@ def own_secrets(settings: Settings) -> list[str]:
         settings.webhook_secret,
         settings.operator_token,
         settings.oauth_client_secret,
-        _private_key(settings),
+        private_key_of(settings),
         SecretStr(urlsplit(settings.archive or "").password or ""),
         *(value for server in settings.mcp_servers.values() for value in server.headers.values()),
     )
@@ -197,7 +197,7 @@ def _access(settings: Settings) -> "AppAccess | TokenAccess":
     from bot.rest import AppAccess, TokenAccess
     from resolver.policy import frees_workflows
 
-    key = _private_key(settings)
+    key = private_key_of(settings)
     if settings.app_id and key:
         return AppAccess(settings.app_id, key, frees_workflows(settings.allow_paths))
     if settings.app_id:
@@ -214,7 +214,8 @@ def _access(settings: Settings) -> "AppAccess | TokenAccess":
     )
 
 
-def _private_key(settings: Settings) -> SecretStr | None:
+def private_key_of(settings: Settings) -> SecretStr | None:
+    """The App's, wherever it stands. Raises SettingsError when its file cannot be read."""
     if settings.private_key or settings.private_key_file is None:
         return settings.private_key
     try:

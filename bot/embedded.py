@@ -62,6 +62,18 @@ def redis_server() -> str:
     raise SettingsError("There is no redis-server on this machine: install one, or set REDIS_URL.")
 
 
+def running(data: Path) -> str | None:
+    """The URL of the one that a server of this directory runs now. None: there is none."""
+    directory = data / "redis"
+    try:
+        note = directory / "socket-directory"
+        places = (directory, Path(note.read_text()) if note.exists() else directory)
+        found = next((place for place in places if (place / "redis.sock").is_socket()), None)
+    except OSError:
+        return None
+    return f"unix://{quote(str(found / 'redis.sock'))}" if found else None
+
+
 @contextlib.contextmanager
 def _lock(directory: Path) -> Iterator[None]:
     """Holds the directory; the kernel lets go of it with our process, however that ends."""

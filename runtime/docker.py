@@ -212,7 +212,7 @@ class DockerSandboxes:
     async def _start(self, name: str, *, online: bool, kept: bool, root: bool = False) -> Machine:
         engine, image = await self.prepare()
         if engine.is_here:
-            self._storage = self._storage or await engine.storage()
+            self._storage = self._storage or Path((await engine.info())["DockerRootDir"])
             headroom.check(self._spec.free_memory_mb, self._spec.free_disk_mb, self._storage)
         recipe = replace(self._recipe(image), root=root)
         if self._transport is not None:

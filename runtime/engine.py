@@ -59,9 +59,9 @@ class Engine:
             tunnel.close()
             raise
 
-    async def storage(self) -> Path:
-        """Where it keeps images and containers, on its own machine."""
-        return Path((await _in_thread(self._client.info))["DockerRootDir"])
+    async def info(self) -> dict[str, Any]:
+        """What it says of itself and of its machine; `DockerRootDir` is where it keeps images and containers."""
+        return dict(await _in_thread(self._client.info))
 
     async def image(self, name: str) -> "Image | None":
         """A local image by name or id. None: there is none."""

@@ -34,8 +34,8 @@ PERMISSIONS = {
     "statuses": "read",
 }
 """The least that everything takes (bot/rest.py, bot/ci). Not `workflows`: no patch may change what CI runs."""
-OF_EVERY_APP = frozenset({"installation", "installation_repositories"})
-"""Events that every App is told of, and may not ask for."""
+EVENTS_ASKED = EVENTS - {"installation", "installation_repositories"}
+"""Without those of which every App is told, and which none may ask for."""
 
 
 class Account(Answer):
@@ -94,7 +94,7 @@ def manifest(base: str, public_url: str | None, *, webhook: bool) -> dict[str, o
     }
     if webhook:
         made["hook_attributes"] = {"url": f"{home}/webhook", "active": True}
-        made["default_events"] = sorted(EVENTS - OF_EVERY_APP)
+        made["default_events"] = sorted(EVENTS_ASKED)
     return made
 
 
