@@ -34,7 +34,8 @@ class Comments:
         self._ourselves = ourselves
         self._made = made
         self._said: OrderedDict[tuple[Repo, int, str], _Said] = OrderedDict()
-        # Two at once with one tag would make two comments; others need not wait for each other.
+        # Two at once with one tag would make two comments, here or in another process (`Rest.alone`); others need not
+        # wait for each other.
         self._speaking: WeakValueDictionary[tuple[Repo, int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> CommentAnswer:
@@ -53,20 +54,22 @@ class Comments:
                 CommentAnswer, repo, *place, str(number), "comments", body={"body": text}
             )
 
+        async def found_or_made() -> CommentAnswer:
+            async with self._rest.alone(f"{repo}#{number}:{tag}".lower()):
+                return await find() or await self._made(make, find)
+
         async with self._speaking.setdefault(key, asyncio.Lock()):
             said, urgency = self._said.pop(key, None), urgency_now()
             if said and urgency is Urgency.PROGRESS and said.urgency is Urgency.WORK:
                 self._said[key] = said
                 raise Crowded(0.0)  # the last word is the work's own
-            known = said.comment if said else await find()
-            if known is None:
-                known = await self._made(make, find)
+            known = said.comment if said else await found_or_made()
             if known.body != text:
                 change = (*place, "comments", str(known.id))
                 try:
                     known = await self._rest.patch(CommentAnswer, repo, *change, body={"body": text})
                 except NotFound:  # somebody has deleted it
-                    known = await self._made(make, find)
+                    known = await found_or_made()
             self._said[key] = _Said(known, urgency)
             while len(self._said) > REMEMBERED:
                 self._said.popitem(last=False)

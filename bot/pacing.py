@@ -10,6 +10,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # it is made with what needs this module
     from bot.desk import Speaker
 
 SOON = 0.05  # seconds in which the first in the line takes its turn
+ALONE_SECONDS = 30.0  # no longer than a dead worker's jobs wait for another
 LOOK_AGAIN = 1.0  # seconds, at most: whoever waits shows that it lives
 
 
@@ -73,6 +75,12 @@ class Line(Protocol):
 
     async def held(self, whose: str) -> float:
         """Seconds for which GitHub wants to be left alone; 0: it does not."""
+
+    def alone(self, what: str) -> AbstractAsyncContextManager[None]:
+        """A block of which, by this name, no other process that shares the line is inside: for what looks, then makes.
+
+        A process that dies in it is in nobody's way for longer than ALONE_SECONDS.
+        """
 
 
 async def check(line: Line, whose: str) -> None:
@@ -127,6 +135,9 @@ class OwnLine:
 
     async def held(self, whose: str) -> float:
         return max(self._held.get(whose, 0.0) - time.monotonic(), 0.0)
+
+    def alone(self, what: str) -> AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
 
 
 class Prompt:

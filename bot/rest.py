@@ -120,6 +120,10 @@ class Rest:
         """Seconds to leave between two requests that change something."""
         return self._pace.between_writes
 
+    def alone(self, what: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """See Line."""
+        return self._line.alone(what)
+
     async def aclose(self) -> None:
         await self._plain.aclose()
         if self._as_app is not None:

@@ -1,11 +1,15 @@
 """One line for the writes of all processes that work on a Redis; without it, each process has its own."""
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from secrets import token_hex
 from typing import TypeVar
 
 from bot.errors import QueueDown
-from bot.pacing import SOON, OwnLine, Urgency
+from bot.pacing import ALONE_SECONDS, SOON, OwnLine, Urgency
 from bot.redis.client import redis_client, redis_errors
 
 log = logging.getLogger(__name__)
@@ -44,6 +48,10 @@ HOLD = """
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], 1, 'PX', ARGV[1]) end
 return 0
 """
+LEAVE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 0
+"""
 
 
 class SharedLine:
@@ -54,6 +62,7 @@ class SharedLine:
         self._redis = redis_client(url)
         self._claim = self._redis.register_script(CLAIM)
         self._hold = self._redis.register_script(HOLD)
+        self._leave = self._redis.register_script(LEAVE)
         self._own = OwnLine()
         self._away = False
 
@@ -88,6 +97,24 @@ class SharedLine:
             return max(float(left) / 1000, await self._own.held(whose))
 
         return await self._or_own(shared, lambda: self._own.held(whose))
+
+    @contextlib.asynccontextmanager
+    async def alone(self, what: str) -> AsyncIterator[None]:
+        key, ticket = f"patchwright:alone:{what}", token_hex(8)
+        deadline = time.monotonic() + ALONE_SECONDS
+        try:
+            with (
+                contextlib.suppress(QueueDown),
+                redis_errors(),
+            ):  # without Redis nobody is kept out: two at once are rare
+                while not await self._redis.set(key, ticket, nx=True, px=_ms(ALONE_SECONDS)):
+                    if time.monotonic() > deadline:
+                        break
+                    await asyncio.sleep(SOON)
+            yield
+        finally:
+            with contextlib.suppress(QueueDown), redis_errors():
+                await self._leave(keys=[key], args=[ticket])
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
