@@ -18,6 +18,7 @@ exit codes:
 
 settings come from patchwright.toml, then the environment (PATCHWRIGHT_MODEL, GITHUB_TOKEN, ...),
 then these options; docs/configuration.md lists them all.
+what a message means, and what to do about it: docs/troubleshooting.md.
 """
 
 
