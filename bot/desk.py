@@ -129,17 +129,26 @@ class Desk:
             await self._answer(job, stopped())
 
     async def _refuse(self, job: Job, explanation: str) -> None:
-        await self._speaker.say(job.repo, job.number, job.id, prose.refused(explanation))
+        await self._say(job, prose.refused(explanation))
         await self._queue.settle(job, Refused(explanation=explanation))
 
     async def _answer(self, job: Job, text: str) -> None:
-        await self._speaker.say(job.repo, job.number, job.id, text)
+        await self._say(job, text)
         await self._queue.settle(job, Answered())
 
+    async def _say(self, job: Job, text: str) -> None:
+        if await self._permission(job) == "none":  # they cannot see it, wherever not everybody can
+            log.warning("refused without a word", extra={"job": job.id})
+            return
+        await self._speaker.say(job.repo, job.number, job.id, text)
+
     async def _may(self, job: Job) -> bool:
+        return await self._permission(job) in MAY_TRIGGER
+
+    async def _permission(self, job: Job) -> Permission:
         if job.requester is None:  # the operator, at the page
-            return True
-        return await self._speaker.permission(job.repo, job.requester) in MAY_TRIGGER
+            return "admin"
+        return await self._speaker.permission(job.repo, job.requester)
 
     def _notice(self, wish: Wish) -> None:
         """React to it, without keeping anybody waiting; nothing is lost where that fails."""

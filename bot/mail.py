@@ -16,7 +16,7 @@ from resolver.brief import COMMENT_LIMIT
 from resolver.domain import Issue, Job, Refused
 from resolver.errors import ForgeError
 from resolver.events import Told, Trajectory
-from resolver.forge import MAY_TRIGGER, Forge
+from resolver.forge import MAY_TRIGGER, Forge, Permission
 from resolver.planning import task
 from resolver.quotation import quote
 from resolver.request import Options, Verb
@@ -54,9 +54,10 @@ class Mail:
                 continue
             if said.id in told:
                 await self._queue.settle(said, Answered(run=job.id))
-            elif not await self._may(said):
+            elif (permission := await self._permission(said)) not in MAY_TRIGGER:
                 refusal = prose.refusal("permission", said)
-                await self._forge.say(said.repo, said.number, said.id, prose.refused(refusal))
+                if permission != "none":  # else they cannot see it
+                    await self._forge.say(said.repo, said.number, said.id, prose.refused(refusal))
                 await self._queue.settle(said, Refused(explanation=refusal))
             elif done:
                 await self._queue.settle(said, Answered(run=job.id))
@@ -65,10 +66,8 @@ class Mail:
                 news.append(Told(text=text, source="comment", by=said.id))
         return tuple(news)
 
-    async def _may(self, said: Job) -> bool:
-        return said.requester is not None and (
-            await self._forge.permission(said.repo, said.requester) in MAY_TRIGGER
-        )
+    async def _permission(self, said: Job) -> Permission:
+        return await self._forge.permission(said.repo, said.requester) if said.requester else "none"
 
 
 def has_heard(run: Job, record: Record) -> bool:

@@ -186,6 +186,22 @@ async def test_a_stranger_stops_nothing_and_hears_why_once(room: Room) -> None:
     assert answer.startswith("I did not start on this: stranger may not write to this repository")
 
 
+async def test_who_cannot_see_a_private_repository_is_not_answered_there(room: Room) -> None:
+    room.repo.private = True
+    job = await room.labelled()
+    for words in ("@agent stop", "@agent help", "@agent sotp"):
+        await room.asked(words, by="stranger")
+    record = await room.queue.state(job.id)
+    assert record is not None and record.state == "queued"
+    await room.asked("@agent mend it", by="stranger")
+    assert await Mail(room.queue, room.forge).news(job, Trajectory()) == ()
+    assert room.answers == []
+    room.world.permit(room.repo, "member", "read")
+    await room.asked("@agent stop", by="member")
+    (answer,) = room.answers
+    assert answer.startswith("I did not start on this: member may not write to this repository")
+
+
 async def test_an_old_stop_that_is_found_again_says_nothing(room: Room) -> None:
     told = read("issue_comment", (await room.says("@agent stop")).body)
     await room.desk.take(told, {})
