@@ -22,6 +22,12 @@ class Account(Answer):
         return User(id=self.id, login=self.login)
 
 
+class Viewer(Answer):
+    """Whoever asks GraphQL."""
+
+    login: str
+
+
 # Where GitHub shows a deleted account as null, and its pages as this one.
 GHOST = Account(id=10137, login="ghost")
 

@@ -1,6 +1,7 @@
 """`Forge` on GitHub. Every effect is looked up before it is made, and again when its answer was lost."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from bot.answers import (
     IssueAnswer,
     PullAnswer,
     RepositoryAnswer,
+    Viewer,
 )
 from bot.attachments import Attachments, is_attachment
 from bot.checks import Checks
@@ -45,9 +47,8 @@ T = TypeVar("T")
 
 MOST_PULLS = 300  # open ones of a repository that are looked at for ours
 MAX_TITLE = 256  # characters; GitHub answers 422 to a longer one
-# Whose comments an Actions run writes: its token may not ask who it is.
-ACTIONS_BOT = "github-actions[bot]"
 
+WHO = "query Who { viewer { login } }"
 TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
   convertPullRequestToDraft(input: $input) { pullRequest { isDraft } }
 }"""
@@ -276,8 +277,9 @@ class GitHubForge:
                 else:
                     self._us = await self._rest.get(Account, repo, "user")
             except Forbidden:
-                try:
-                    return await self._rest.get(Account, repo, "users", ACTIONS_BOT)
-                except NotFound:
-                    return None
+                with contextlib.suppress(Forbidden, NotFound):
+                    # An installation's token, a workflow's own (of the App `github-actions`) among them, may not ask
+                    # for its user. Source: github.com/release-plz/action/pull/85
+                    viewer = await self._graphql.ask(Viewer, repo, WHO, {})
+                    self._us = await self._rest.get(Account, repo, "users", viewer.login)
         return self._us

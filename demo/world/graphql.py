@@ -21,7 +21,7 @@ Resolver = Callable[[Call, Arguments], Json]
 FIELDS: dict[str, Resolver] = {}
 
 ROOT = re.compile(
-    r"\s*(?:query|mutation)[^{]*\{\s*(?P<name>\w+)\s*\((?P<arguments>(?:\s*\w+:\s*\$\w+,?)*)\s*\)"
+    r"\s*(?:query|mutation)[^{]*\{\s*(?P<name>\w+)\s*(?:\((?P<arguments>(?:\s*\w+:\s*\$\w+,?)*)\s*\)|(?=\{))"
 )
 
 
@@ -52,7 +52,7 @@ def answer(call: Call) -> Answer:
     if root is None or root["name"] not in FIELDS:
         call.violations.append(f"POST /graphql: the stand-in knows no such request: {query}")
         raise Refusal(400, "The stand-in knows no such request")
-    pairs = re.findall(r"(\w+):\s*\$(\w+)", root["arguments"])
+    pairs = re.findall(r"(\w+):\s*\$(\w+)", root["arguments"] or "")
     name, arguments = root["name"], {argument: variables.get(variable) for argument, variable in pairs}
     if not isinstance(call.actor, Token):
         raise Refusal(401, "This endpoint requires you to be authenticated.")
@@ -84,6 +84,13 @@ def pull_by_id(call: Call, wanted: object) -> Pull:
     if found is None:
         raise Failure("NOT_FOUND", f"Could not resolve to a node with the global id of '{wanted}'")
     return found
+
+
+@field("viewer")
+def viewer(call: Call, arguments: Arguments) -> Json:
+    """Whose the token is: an installation's is its App's, and a workflow's own that of the App `github-actions`."""
+    assert isinstance(call.actor, Token)
+    return {"login": call.actor.user.login}
 
 
 def _set_draft(draft: bool) -> Resolver:

@@ -254,6 +254,17 @@ async def test_the_token_of_an_actions_run_knows_its_own_comments(world: World, 
     assert (comment.author.login, comment.body.splitlines()[-1]) == ("github-actions[bot]", "Done.")
 
 
+@pytest.mark.parametrize("app", ["github-actions", "patchwright"])
+async def test_an_installations_token_is_known_as_its_app_before_it_has_said_anything(
+    world: World, repo: Repository, app: str
+) -> None:
+    apps = {name: world.app(name) for name in ("github-actions", "patchwright")}
+    token = world.installation_token(world.install(apps[app], repo))
+    async with forge_for(world, TokenAccess(SecretStr(token))) as forge:
+        us = await forge.identity(SAMPLE)
+    assert us is not None and (us.login, us.id) == (f"{app}[bot]", world.user(f"{app}[bot]").id)
+
+
 async def test_a_client_serves_tasks_that_were_started_elsewhere(world: World, repo: Repository) -> None:
     """One connection for all of them: githubkit's own would open one for each call."""
     app = asyncio.Queue[GitHubForge]()

@@ -91,6 +91,15 @@ async def test_a_commit_is_refused_as_github_refuses_it(
     assert repo.bare.sha("main") == main
 
 
+async def test_whoever_asks_is_told_who_they_are_an_installation_too(
+    world: World, repo: Repository, ask: Callable[..., Any]
+) -> None:
+    tokens = [world.installation_token(world.install(world.app(name), repo)) for name in ("one", "two")]
+    tokens.append(world.token("maintainer"))
+    answers = [await ask("query { viewer { login } }", {}, token=token) for token in tokens]
+    assert [answer["data"]["viewer"]["login"] for answer in answers] == ["one[bot]", "two[bot]", "maintainer"]
+
+
 @pytest.mark.parametrize(
     ("query", "variables", "fault"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from bot.github import GitHubForge
-from bot.rest import AppAccess
+from bot.rest import AppAccess, TokenAccess
 from demo.world import App, Issue, Repository, World
 from demo.world.bare import Bare
 from resolver.actions import Finish
@@ -57,6 +57,8 @@ class Depot:
     data: Path
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
+    plain: bool = False
+    """Whether the token of the App's installation is given as it is, instead of the App's key."""
     meanwhile: Callable[[], object] = lambda: None
     """What happens between the run's beginning and its delivery."""
 
@@ -82,7 +84,10 @@ class Depot:
     @asynccontextmanager
     async def forge(self) -> AsyncIterator[GitHubForge]:
         """As a process that has just started has it."""
-        access = AppAccess(str(self.app.id), SecretStr(self.app.private_key_pem))
+        access: AppAccess | TokenAccess = AppAccess(str(self.app.id), SecretStr(self.app.private_key_pem))
+        if self.plain:
+            installation = self.world.install(self.app, self.repo)
+            access = TokenAccess(SecretStr(self.world.installation_token(installation)))
         urls = {name: getattr(self.world, name) for name in ("api_url", "graphql_url", "server_url")}
         async with GitHubForge(access, **urls, pace=QUICK) as forge:
             yield forge

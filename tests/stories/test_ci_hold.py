@@ -139,8 +139,7 @@ async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_sai
     """Complaint 3: CI does not run on the bot's commits."""
     if workflows:
         depot.repo.commit("main", WORKFLOW)
-    depot.app = depot.world.app("github-actions")
-    depot.world.install(depot.app, depot.repo)
+    depot.app, depot.plain = depot.world.app("github-actions"), True
     await depot.deliver()
     (pull,) = depot.pulls
     assert "[skip ci]" not in message(depot, pull)
@@ -150,3 +149,13 @@ async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_sai
         "its place they start by themselves."
     )
     assert (told in pull.body) == workflows
+
+
+async def test_an_apps_token_that_is_given_as_it_is_is_not_taken_for_a_workflows_own(depot: Depot) -> None:
+    depot.repo.commit("main", WORKFLOW)
+    depot.world.app("github-actions")  # its account is there, as it is on GitHub
+    depot.plain = True
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert "[skip ci]" in message(depot, pull)
+    assert "`@agent run-ci`" in pull.body and "GITHUB_TOKEN" not in pull.body
