@@ -55,11 +55,7 @@ class Fresh:
     async def serving(self, *arguments: str) -> AsyncIterator[None]:
         """`patchwright serve` as a process, until it has printed a code."""
         self.lines.clear()
-        with (self.data / "server.log").open("ab") as log:
-            process = self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bot.cli", "serve", "--port", "0", *arguments,
-                env=self.environment, cwd=self.data, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-            )  # fmt: skip
+        process = self.process = await self._start("serve", "--port", "0", *arguments)
         reading = asyncio.create_task(self._read(process))
         try:
             await until(lambda: self.printed(r"enter this code: (\S+)") or process.returncode is not None)
@@ -72,6 +68,35 @@ class Fresh:
                 process.terminate()
             await process.wait()
             await reading
+
+    @asynccontextmanager
+    async def serving_again(self) -> AsyncIterator[list[str]]:
+        """The same server, started anew, once it has printed something: its lines."""
+        process = await self._start("serve", "--port", "0")
+        self.lines.clear()
+        reading = asyncio.create_task(self._read(process))
+        try:
+            await until(lambda: self.lines or process.returncode is not None)
+            yield self.lines
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+            await reading
+
+    async def command(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        """Exit code of a command that ends by itself, and what it said."""
+        process = await self._start(*arguments, **environment)
+        said, _ = await asyncio.wait_for(process.communicate(), LONGEST)
+        return process.returncode or 0, self.log + said.decode()
+
+    async def _start(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+        with (self.data / "server.log").open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "bot.cli", *arguments,
+                env=self.environment | environment, cwd=self.data,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -1,0 +1,235 @@
+"""What the page of the setup refuses and survives, asked as browsers and strangers ask it; each server is a process."""
+
+import asyncio
+import html
+import json
+import re
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from bot.setup import kept
+from tests.setup.conftest import Fresh, until
+
+pytestmark = pytest.mark.redis
+
+WEBHOOK = {"server_url": "", "organization": "", "public_url": "", "reach": "webhook"}
+
+
+async def sent_to_github(fresh: Fresh, http: httpx.AsyncClient, **form: str) -> tuple[str, dict[str, object]]:
+    """The address that the browser is to post to, and the manifest."""
+    page = await http.post("/setup/app", data=WEBHOOK | form)
+    assert page.status_code == 200, page.text
+    (address,) = re.findall(r'action="(http[^"]+/settings/apps/new[^"]*)"', page.text)
+    (manifest,) = re.findall(r'name="manifest" value="([^"]*)"', page.text)
+    host = urlsplit(fresh.world.server_url).netloc
+    assert f"form-action 'self' http://{host};" in page.headers["content-security-policy"]
+    return html.unescape(address), json.loads(html.unescape(manifest))
+
+
+async def made(fresh: Fresh, http: httpx.AsyncClient, **form: str) -> str:
+    """The address that GitHub sends the browser back to, once it has made the App."""
+    address, manifest = await sent_to_github(fresh, http, **form)
+    answer = await http.post(address, data={"manifest": json.dumps(manifest), "agreed": "yes"})
+    assert answer.status_code == 302, answer.text
+    return answer.headers["location"].removeprefix(fresh.url)
+
+
+def why(answer: httpx.Response) -> str:
+    """What the page says has gone wrong."""
+    (alert,) = re.findall(r'<div role="alert" class="why">(.*?)</div>', answer.text, re.S)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", alert)).split())
+
+
+@contextmanager
+def full_disk(fresh: Fresh) -> Iterator[None]:
+    """No file of the server's may grow: what writes to a full disk sees the same, in the middle of a write."""
+    assert fresh.process is not None
+    _, hard = resource.prlimit(fresh.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(fresh.process.pid, resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(fresh.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+
+async def test_a_wrong_code_is_refused_and_twenty_of_them_shut_the_door(fresh: Fresh) -> None:
+    async with fresh.serving(), fresh.stranger() as http:
+        assert (await http.get("/")).headers["location"] == "/setup"
+        first = await http.post("/setup/code", data={"code": "AAAA-BBBB-CCCC"})
+        assert (first.status_code, "set-cookie" in first.headers) == (403, False)
+        assert why(first).startswith("That is not the code.")
+        guesses = (http.post("/setup/code", data={"code": f"guess-{n}"}) for n in range(19))
+        assert {answer.status_code for answer in await asyncio.gather(*guesses)} == {403}
+        right = await http.post("/setup/code", data={"code": fresh.code})
+        assert (right.status_code, "A restart of the server prints a new one" in why(right)) == (403, True)
+        first_code = fresh.code
+    async with fresh.serving(), fresh.visitor() as http:  # a restart: a new one
+        assert fresh.code != first_code
+        again = await http.post("/setup/code", data={"code": fresh.code})
+        assert (again.status_code, "it was used" in why(again)) == (403, True)
+
+
+async def test_who_has_not_entered_the_code_sees_and_changes_nothing(fresh: Fresh) -> None:
+    fresh.know_a_model()
+    async with fresh.serving(), fresh.visitor() as visitor, fresh.stranger() as http:
+        back = await made(fresh, visitor)
+        asked = [
+            await http.post("/setup/model", data={"model": "openai/evil"}),
+            await http.post("/setup/app", data=WEBHOOK),
+            await http.post("/setup/again"),
+            await http.get(back),
+            await http.get(back, headers={"cookie": "patchwright-setup=x"}),
+        ]
+        assert [answer.status_code for answer in asked] == [401] * 5
+        assert "has not entered the code" in why(asked[0])
+        elsewhere = {"origin": "https://evil.example"}
+        forged = await visitor.post("/setup/app", data=WEBHOOK, headers=elsewhere)
+        assert (forged.status_code, "not made with a button" in why(forged)) == (403, True)
+        huge = await visitor.post("/setup/app", data={"organization": "x" * 20_000})
+        assert huge.status_code == 413
+        statuses = [
+            (await http.get(path)).status_code for path in ("/healthz", "/readyz", "/metrics", "/jobs")
+        ]
+        assert statuses == [200, 503, 404, 404]
+        assert (await http.post("/webhook", content=b"{}")).status_code == 503
+        assert kept.read(fresh.data / "data") == kept.Kept()
+
+
+async def test_a_state_that_is_missing_or_wrong_makes_nothing_and_a_used_code_says_how_to_go_on(
+    fresh: Fresh,
+) -> None:
+    fresh.know_a_model()
+    async with fresh.serving(), fresh.visitor() as http:
+        back = await made(fresh, http)
+        code = back.partition("code=")[2].partition("&")[0]
+        for wrong in (f"/setup/made?code={code}", f"/setup/made?code={code}&state=x", "/setup/made"):
+            answer = await http.get(wrong)
+            assert (answer.status_code, why(answer).startswith("GitHub's answer belongs to no App")) == (
+                400,
+                True,
+            )
+        conversion = f"{fresh.world.api_url}/app-manifests/{code}/conversions"
+        assert (await http.post(conversion)).status_code == 201  # somebody was faster
+        used = await http.get(back)
+        assert (used.status_code, "delete it in its settings, under Advanced" in why(used)) == (410, True)
+        again = await made(fresh, http)
+        assert (await http.get(again)).headers["location"] == "/welcome"
+        await until(lambda: "patchwright listens on" in "".join(fresh.lines))
+        assert (await http.get(again)).status_code == 404  # and the page is gone
+
+
+async def test_when_github_fails_the_same_address_works_later(fresh: Fresh) -> None:
+    fresh.know_a_model()
+    async with fresh.serving(), fresh.visitor() as http:
+        back = await made(fresh, http)
+        fresh.world.refuse_next("POST", "/conversions", status=500)
+        fresh.world.refuse_next("POST", "/conversions", status=201, body={"id": "none", "pem": "hunter2"})
+        for _ in range(2):
+            answer = await http.get(back)
+            assert (answer.status_code, why(answer).startswith("GitHub did not tell of the App.")) == (
+                502,
+                True,
+            )
+            assert "hunter2" not in answer.text
+            assert back in html.unescape(answer.text)  # the link to try again
+        assert (await http.get(back)).headers["location"] == "/welcome"
+
+
+async def test_a_full_disk_stops_before_an_app_is_made_and_loses_none_that_was(fresh: Fresh) -> None:
+    fresh.know_a_model()
+    async with fresh.serving(), fresh.visitor() as http:
+        with full_disk(fresh):
+            early = await http.post("/setup/app", data=WEBHOOK)
+            assert (early.status_code, "No App was made yet" in why(early)) == (507, True)
+        back = await made(fresh, http)
+        with full_disk(fresh):
+            late = await http.get(back)
+            assert (late.status_code, "This page still has it" in why(late)) == (507, True)
+            assert (await http.post("/setup/again")).status_code == 507
+        directory = kept.path_in(fresh.data / "data").parent
+        assert list(directory.iterdir()) == []  # nothing half
+        assert fresh.world.apps[0].private_key_pem not in late.text
+        assert (await http.post("/setup/again")).headers["location"] == "/welcome"
+        (app,) = fresh.world.apps
+        found = kept.read(fresh.data / "data").app
+        assert found is not None
+        assert found.private_key == app.private_key_pem
+
+
+async def test_a_model_that_does_not_call_is_told_and_can_be_used_anyway(fresh: Fresh) -> None:
+    fresh.mind.fit = False
+    async with fresh.serving(), fresh.visitor() as http:
+        said = {"model": "openai/scripted", "base_url": fresh.mind.base_url, "key": "sk-story-model-key"}
+        for wrong in ({"model": ""}, {"model": "m", "base_url": "javascript:alert(1)"}):
+            answer = await http.post("/setup/model", data=wrong)
+            assert (answer.status_code, "needs a name" in why(answer)) == (400, True)
+        refused = await http.post("/setup/model", data=said)
+        assert (refused.status_code, "I would rather talk" in why(refused)) == (400, True)
+        assert "sk-story-model-key" not in refused.text
+        assert (await http.post("/setup/model", data={"anyway": "yes"})).status_code == 303
+        assert "The GitHub App" in (await http.get("/setup")).text
+    model = kept.read(fresh.data / "data").model
+    assert model is not None
+    assert (model.model, model.model_api_key) == ("openai/scripted", "sk-story-model-key")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"server_url": "github.com"},
+        {"server_url": "https://evil.example/<script>"},
+        {"organization": "../settings"},
+        {"public_url": "https://a b"},
+        {"public_url": "https://user:word@host"},
+    ],
+)
+async def test_addresses_that_make_no_sense_are_refused(fresh: Fresh, wrong: dict[str, str]) -> None:
+    from bot.setup.wish import wish
+    from resolver.settings import Settings
+
+    assert wish(WEBHOOK | wrong, Settings(data=fresh.data), "http://localhost:8000") is None
+
+
+async def test_behind_a_firewall_the_app_has_no_webhook_and_the_server_looks(fresh: Fresh) -> None:
+    fresh.know_a_model()
+    async with fresh.serving(), fresh.visitor() as http:
+        _, manifest = await sent_to_github(fresh, http, reach="poll")
+        assert not {"hook_attributes", "default_events"} & manifest.keys()
+        assert manifest["default_permissions"] == {
+            "metadata": "read", "contents": "write", "issues": "write", "pull_requests": "write",
+            "checks": "write", "actions": "read", "statuses": "read",
+        }  # fmt: skip
+        await http.get(await made(fresh, http, reach="poll"))
+        await until(lambda: "patchwright looks at GitHub again and again" in "".join(fresh.lines))
+        page = (await http.get("/welcome")).text
+        assert "This server looks at GitHub every 30 s." in page
+        assert (await http.get("/welcome", headers={"cookie": ""})).status_code == 404
+    async with fresh.serving_again() as lines:  # a restart asks nothing
+        assert lines[0].startswith("patchwright looks at GitHub again and again")
+
+
+async def test_an_organization_owns_the_app_that_is_made_for_it(fresh: Fresh) -> None:
+    fresh.know_a_model()
+    async with fresh.serving(), fresh.visitor() as http:
+        address, manifest = await sent_to_github(fresh, http, organization="acme")
+        assert urlsplit(address).path == "/organizations/acme/settings/apps/new"
+        assert manifest["hook_attributes"] == {"url": f"{fresh.url}/webhook", "active": True}
+        assert "installation" not in str(manifest["default_events"])
+
+
+async def test_who_has_set_a_part_is_told_what_lacks_and_a_worker_where_to_begin(fresh: Fresh) -> None:
+    fresh.know_a_model()
+    for part, says in (
+        ({"PATCHWRIGHT_WEBHOOK_SECRET": "x"}, "GITHUB_TOKEN is not set"),
+        ({"GITHUB_TOKEN": "ghp_x"}, "PATCHWRIGHT_WEBHOOK_SECRET is not set"),
+        ({"PATCHWRIGHT_APP_ID": "7"}, "PATCHWRIGHT_WEBHOOK_SECRET is not set"),
+    ):
+        code, said = await fresh.command("serve", "--port", "0", **part)
+        assert (code, says in said) == (2, True), said
+    code, said = await fresh.command("work", REDIS_URL="redis://127.0.0.1:1/0")
+    assert (code, "`patchwright serve` begins with a page that makes an App" in said) == (2, True), said
