@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -86,3 +88,13 @@ def test_half_of_a_log_in_is_an_error_that_names_the_rest(tmp_path: Path, left_o
         SettingsError, match="PATCHWRIGHT_OAUTH_CLIENT_ID, PATCHWRIGHT_OAUTH_CLIENT_SECRET and PATCHW"
     ):
         beyond(settings, "redis://nowhere", Secrets(), {})
+
+
+def test_a_receiver_whose_page_nobody_has_asked_for_has_not_loaded_it() -> None:
+    program = (
+        "import sys, bot.serve; print([n for n in sys.modules if n.startswith(('bot.page', 'starlette'))])"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
