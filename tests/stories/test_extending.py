@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from resolver.forge import Forge
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import MENDED, Scene
 
@@ -56,6 +57,12 @@ async def test_a_forge_of_files_gets_its_change_and_its_answer(scene: Scene, tmp
     )
     again = await run(scene, tmp_path)
     assert again == outcome
+
+
+def test_the_number_of_methods_that_a_forge_needs_is_the_one_that_is_told() -> None:
+    needed = [name for name in vars(Forge) if not name.startswith("_")]
+    assert f"all that the work knows of the place where issues live: {len(needed)} methods" in TEXT
+    assert [name for name in needed if f"    async def {name}(" not in block("# shelf.py")] == []
 
 
 async def run(scene: Scene, directory: Path) -> dict[str, dict[str, str]]:
