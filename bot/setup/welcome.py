@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -93,7 +94,8 @@ class Welcome:
             try:
                 attempts = await self._as_app.attempts()
                 if ping := next((one for one in attempts if one.event == "ping"), None):
-                    self._last = ping.status
+                    # 503: we ourselves, who did not know the secret yet.
+                    self._last = "" if ping.status_code == HTTPStatus.SERVICE_UNAVAILABLE else ping.status
                     await self._as_app.ask_again(ping)
             except ForgeError as exc:
                 self._last = str(exc)

@@ -52,10 +52,10 @@ class Fresh:
     process: asyncio.subprocess.Process | None = None
 
     @asynccontextmanager
-    async def serving(self, *arguments: str) -> AsyncIterator[None]:
+    async def serving(self, *arguments: str, **environment: str) -> AsyncIterator[None]:
         """`patchwright serve` as a process, until it has printed a code."""
         self.lines.clear()
-        process = self.process = await self._start("serve", "--port", "0", *arguments)
+        process = self.process = await self._start("serve", "--port", "0", *arguments, **environment)
         reading = asyncio.create_task(self._read(process))
         try:
             await until(lambda: self.printed(r"enter this code: (\S+)") or process.returncode is not None)

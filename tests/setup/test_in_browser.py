@@ -6,10 +6,14 @@ import stat
 import pytest
 from playwright.async_api import Page
 
-from tests.page.browsing import window
+from bot.embedded import embedded_redis
+from tests.page.browsing import NARROW, WIDE, window
+from tests.page.test_in_browser import Judge, judge
 from tests.runtime.looking import chromium
 from tests.setup.conftest import Fresh, until
 from tests.stories.conftest import CODE, KEY
+
+__all__ = ["judge"]  # a fixture
 
 pytestmark = [pytest.mark.redis, pytest.mark.browser]
 
@@ -58,3 +62,47 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
     secret = json.loads(kept.read_text())["app"]["webhook_secret"]
     said = fresh.log + "".join(fresh.lines)
     assert not any(one in said for one in (KEY, secret, app.private_key_pem.splitlines()[1]))
+
+
+@pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (NARROW, True)], ids=["light", "dark"])
+async def test_axe_finds_nothing_in_any_step_and_nothing_is_wider_than_a_phone(
+    fresh: Fresh, judge: Judge, size: tuple[int, int], dark: bool
+) -> None:
+    fresh.mind.fit = False
+    known = ("403", "400", "409")
+    async with (
+        embedded_redis(fresh.data) as redis,
+        fresh.serving("--no-worker", REDIS_URL=redis),
+        chromium() as browser,
+        window(browser, fresh.url, size, dark=dark, complaints=known) as page,
+    ):
+
+        async def look(name: str) -> list[str]:
+            faults = await judge.faults(page)
+            wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            return [*faults, f"{name} is wider than the window by {wide}"] if wide > 0 else faults
+
+        await page.goto("/")
+        await page.get_by_label("The code that the server printed").fill("WRONG")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("alert").wait_for()
+        found = await look("code")
+        await enter(page, fresh)
+        await page.get_by_label("Name, as litellm has it").fill("openai/scripted")
+        await page.get_by_label("Key").fill(KEY)
+        await page.get_by_label("Address, for an OpenAI-compatible").fill(fresh.mind.base_url)
+        await page.keyboard.press("Enter")
+        await page.get_by_role("button", name="Use it anyway").wait_for(timeout=60_000)
+        found += await look("model")
+        await page.get_by_role("button", name="Use it anyway").click()
+        await page.get_by_role("heading", name="The GitHub App").wait_for()
+        found += await look("app")
+        await page.get_by_label("GitHub reaches that address").check()
+        await page.get_by_role("button", name="Go on").click()
+        await page.get_by_role("button", name="Make the App on").wait_for()
+        found += await look("send")
+        await page.get_by_role("button", name="Make the App on").click()
+        await page.get_by_role("button", name="Create GitHub App for maintainer").click()
+        await page.get_by_role("heading", name="What is left to do").wait_for(timeout=60_000)
+        found += await look("welcome")
+    assert found == []
