@@ -187,7 +187,7 @@ class _Told:
         rows |= {"US dollars": outputs["cost-usd"], "Tokens": outputs["tokens"]}
         tests = ""
         if verdict is not None and trajectory.started:
-            tests = delivery_prose.check_summary(verdict, summarize(trajectory))
+            tests = delivery_prose.job_summary(verdict, summarize(trajectory))
         _report(self._environ, outputs, _summary(self._job, kind, rows, tests))
 
 

@@ -20,6 +20,7 @@ from runtime.egress import WHY
 
 NARROWEST = 30  # cells; on less, lines are broken by the terminal
 BOX = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
+MOST_PROBLEM = 400  # characters of why a set-up failed
 MOST_HOSTS = 5  # that the sandbox was refused; the log has them all
 
 
@@ -49,17 +50,18 @@ class Narrator:
         *,
         verbose: bool = False,
         plans: bool = True,
+        steps: int = 0,
     ) -> None:
         """`width`: cells of a line. `verbose`: thoughts, commands and what came of them are told whole.
 
-        `plans` False: the agent's list is shown elsewhere.
+        `plans` False: the agent's list is shown elsewhere. `steps`: of the model so far, where a run goes on.
         """
         self._write = write
         self._ink = ink
         self._verbose = verbose
         self._plans = plans
         self._began: Any = None
-        self._steps = 0
+        self._steps = steps
         self._asked: dict[str, str] = {}
         self.resize(width)
 
@@ -181,6 +183,9 @@ def _prepared(event: Prepared, width: int) -> Iterator[str]:
         yield clip(f"the sandboxes for {chosen.language} are on {chosen.image}", width)
     if event.problem is not None:
         yield "the repository's set-up was not done: its tests run without it"
+        yield from textwrap.wrap(
+            clip(event.problem, MOST_PROBLEM), width, initial_indent="  ", subsequent_indent="  "
+        )
     elif event.commands:
         yield "the repository's set-up was kept" if event.warm else "the repository's set-up is done"
 

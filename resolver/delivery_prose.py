@@ -37,6 +37,11 @@ def check_summary(verdict: Verdict, story: Summary) -> str:
     return reply("check_summary.md.j2", verdict=verdict, story=story)
 
 
+def job_summary(verdict: Verdict, story: Summary) -> str:
+    """The tests before and after, the bill and what the set-up and the network came to, on a workflow's page."""
+    return reply("job_summary.md.j2", verdict=verdict, story=story)
+
+
 Unproposed = Literal["closed", "rewritten", "refused", "nowhere"]
 
 

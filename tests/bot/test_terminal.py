@@ -82,6 +82,7 @@ def test_what_the_sandbox_was_refused_and_what_would_allow_it_are_told() -> None
         "the repository's set-up is done",
         "the repository's set-up was kept",
         "the repository's set-up was not done: its tests run without it",
+        "  exit code 1",
         "refused h.example.test: it leads to an address that is not public",
         "  (setting `allow_addresses`)",
         *(f"refused h{n}.test: it is not on the allow-list (setting `allow_hosts`)" for n in range(4)),

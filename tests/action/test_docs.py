@@ -1,0 +1,26 @@
+"""The tables in docs/action.md are those of action.yml."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/action.md").read_text()
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+
+
+def table(named: dict[str, dict[str, Any]], head: str) -> str:
+    rows = [f"| `{name}` | {' '.join(facts['description'].split())} |" for name, facts in named.items()]
+    return "\n".join([f"| {head} | |", "| --- | --- |", *rows])
+
+
+def test_every_input_and_output_is_described_as_action_yml_does() -> None:
+    for named, head in ((ACTION["inputs"], "input"), (ACTION["outputs"], "output")):
+        assert table(named, head) in PAGE, f"put this into docs/action.md:\n{table(named, head)}"
+
+
+def test_every_example_is_named() -> None:
+    examples = [path.name for path in (ROOT / ".github/examples").glob("*.yml")]
+    assert len(examples) == 7
+    assert not [name for name in examples if f"(../.github/examples/{name})" not in PAGE]
