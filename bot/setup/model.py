@@ -30,7 +30,10 @@ async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[s
         return f"it has not answered within {SECONDS:.0f} s"
     finally:
         await stop(process, seconds=5)
-    return None if process.returncode == 0 else _why(said)
+    if process.returncode == 0:
+        return None
+    why = _why(said)  # a provider may quote the key that it does not take
+    return why.replace(model.model_api_key, "...") if model.model_api_key else why
 
 
 def _why(said: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -25,6 +26,8 @@ from bot.setup.wish import ADDRESS, Wish, is_loopback, wish
 from resolver.errors import Forbidden, ForgeError, NotFound
 from resolver.settings import Settings
 
+log = logging.getLogger(__name__)
+
 COOKIE = "patchwright-setup"
 HAND_OVER_SECONDS = 0.3
 WRONG_SECONDS = 1.0  # that an answer to a wrong code takes
@@ -32,6 +35,12 @@ _STATUS: Mapping[Problem, int] = {
     "address": 400, "forge": 502, "log_in": 401, "model": 400, "no_name": 400, "no_room": 507, "not_kept": 507,
     "state": 400, "used": 410, "void_code": 403, "wrong_code": 403,
 }  # fmt: skip
+
+_LOGGED = {
+    "right": (logging.INFO, "setup code entered"),
+    "wrong": (logging.WARNING, "wrong setup code"),
+    "void": (logging.WARNING, "setup code that is good no more"),
+}
 
 Try = Callable[[ChosenModel], Awaitable[str | None]]
 """Why a model cannot work here; None: it can."""
@@ -69,6 +78,7 @@ class Site:
         """The code, from the terminal."""
         said = await sent(request, self._public)
         entered = self._code.enter(said.get("code", ""))
+        log.log(*_LOGGED[entered], extra={"from": request.client.host if request.client else ""})
         if entered != "right":
             await asyncio.sleep(WRONG_SECONDS)
             trouble = Trouble("wrong_code" if entered == "wrong" else "void_code")
@@ -176,6 +186,7 @@ class Site:
         except OSError as exc:
             return _reason(exc)
         self._kept = kept
+        log.info("kept", extra={"model": kept.model and kept.model.model, "app": kept.app and kept.app.slug})
         return None
 
     # --- who asks, and what they see ------------------------------------------------------------------------

@@ -67,6 +67,7 @@ async def test_a_wrong_code_is_refused_and_twenty_of_them_shut_the_door(fresh: F
         assert {answer.status_code for answer in await asyncio.gather(*guesses)} == {403}
         right = await http.post("/setup/code", data={"code": fresh.code})
         assert (right.status_code, "A restart of the server prints a new one" in why(right)) == (403, True)
+        assert fresh.log.count('"wrong setup code"') == 20
         first_code = fresh.code
     async with fresh.serving(), fresh.visitor() as http:  # a restart: a new one
         assert fresh.code != first_code
