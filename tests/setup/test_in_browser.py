@@ -54,6 +54,10 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
         await page.get_by_role("heading", name="All set").wait_for(timeout=60_000)
         await until(lambda: fresh.repo.pulls)
         assert (await page.request.get("/setup")).status == 404
+        await page.get_by_role("link", name="To the runs").click()
+        await page.get_by_role("link", name="Log in with GitHub").click()
+        await page.get_by_role("button", name=f"Authorize {app.slug} as maintainer").click()
+        await page.get_by_role("link", name="add(2, 3) gives -1").wait_for()
     assert fresh.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     kept = fresh.data / "data/setup/kept.json"
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (kept.parent, kept)]
