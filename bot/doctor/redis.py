@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bot.doctor.examine import Check, Finding, failed, ok, warning
 from bot.embedded import redis_server, running
+from bot.errors import QueueDown
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from resolver.settings import Settings
@@ -27,6 +28,13 @@ async def redis(settings: Settings) -> list[Finding]:
     inbox, presence = Inbox(url), Presence(url)
     try:
         said, workers = await inbox.information(), await presence.workers()
+    except QueueDown as exc:
+        if settings.redis_url:
+            raise
+        seen = f"the server's own does not answer ({exc}): it ended without saying so, or starts just now"
+        return [
+            warning("redis", seen, "Start patchwright serve, or read redis/redis.log in the data directory.")
+        ]
     finally:
         await inbox.close()
         await presence.close()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -285,6 +286,16 @@ async def test_the_embedded_redis_of_a_server_that_runs_is_found_and_asked(short
     assert [(finding.name, finding.state) for finding in findings] == [
         ("redis", "ok"), ("redis keeps", "ok"), ("redis memory", "ok"), ("workers", "warning"),
     ]  # fmt: skip
+
+
+async def test_a_redis_that_was_killed_with_its_server_is_told_as_one_that_does_not_run(
+    short_tmp: Path,
+) -> None:
+    (short_tmp / "redis").mkdir()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(short_tmp / "redis/redis.sock"))
+    said = await one(redis.checks(Settings(data=short_tmp)), "redis", "warning")
+    assert said.mend.startswith("Start patchwright serve")
 
 
 def test_a_redis_that_forgets_or_throws_away_is_told() -> None:
