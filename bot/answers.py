@@ -107,6 +107,7 @@ class PullAnswer(Answer):
 
 class MergedAnswer(PullAnswer):
     merged_at: datetime | None = None
+    closed_at: datetime | None = None
 
 
 class PermissionAnswer(Answer):

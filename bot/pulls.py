@@ -3,13 +3,14 @@
 import re
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from bot.answers import MergedAnswer
+from bot.answers import GHOST, MergedAnswer
 from bot.lifecycle import time_of
+from bot.looking import Place
 from bot.redis.ledger import Ledger
-from bot.rest import Rest, path_of
-from bot.webhook import Closed
+from bot.rest import PER_PAGE, Rest, path_of
+from bot.webhook import Branch, Closed, Sender
 from resolver.checks import Pushed
 from resolver.domain import Repo, User
 
@@ -65,6 +66,45 @@ class OurPulls:
 
     def _is_by_its_name(self, branch: str) -> bool:
         return branch.startswith(self._prefix)
+
+
+class ClosedPulls(NamedTuple):
+    """Pull requests that somebody has merged or closed."""
+
+    told: tuple[Closed, ...]
+    until: datetime
+    """When the last one was closed."""
+    etag: str
+
+
+async def closed_pulls(rest: Rest, place: Place, since: datetime, etag: str) -> ClosedPulls | None:
+    """Those that were closed later than this, told as deliveries; None: all is as it was at this `etag`.
+
+    Raises ForgeError.
+    """
+    query = {"state": "closed", "sort": "updated", "direction": "desc", "per_page": str(PER_PAGE)}
+    page = await rest.page(list[MergedAnswer], place.token, *place.path, "pulls", etag=etag, **query)
+    if page is None:
+        return None
+    lately = [(pull.closed_at, pull) for pull in page.found if pull.closed_at and pull.closed_at > since]
+    told = tuple(
+        Closed(
+            repo=place.repo,
+            repo_id=place.id,
+            number=pull.number,
+            how="merged" if pull.merged_at else "closed",
+            at=at.isoformat(),
+            branch=Branch(
+                name=pull.head.ref,
+                same_repository=pull.same_repository,
+                author=pull.user.id if pull.user else None,
+            ),
+            sender=Sender(id=GHOST.id, login=GHOST.login, bot=False),  # the list does not say who
+            installation=place.installation,
+        )
+        for at, pull in lately
+    )
+    return ClosedPulls(told, max([since, *(at for at, _ in lately)]), page.etag)
 
 
 def _merged_with(merged: datetime | None, closed: datetime) -> bool:

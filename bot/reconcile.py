@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from bot.desk import Desk
 from bot.errors import QueueDown
 from bot.looking import Happened, Looking, Place
+from bot.pulls import closed_pulls
 from bot.redelivery import FIRST_WAIT, MOST_AT_ONCE, Redelivery, webhooks
 from bot.redis.lookout import Lookout
 from bot.rest import Rest
@@ -50,7 +51,10 @@ POLLING = Rhythm(every=30.0, all=0.0, grace=0.0)
 @dataclass
 class _Known:
     since: datetime
+    closed_since: datetime
+    """Of pull requests that are not open any more."""
     etag: str = ""
+    closed_etag: str = ""
 
 
 class Reconcile:
@@ -162,10 +166,14 @@ class Reconcile:
 
     async def _look_at(self, place: Place, stored: datetime | None) -> None:
         now = self._clock()
-        earliest = now - FIRST
-        known = self._known.setdefault(place.id, _Known(max(stored or earliest, earliest)))
+        first = max(stored or now - FIRST, now - FIRST)
+        known = self._known.setdefault(place.id, _Known(first, first))
         for gone in await self._looking.ended(place, await self._desk.at_work(place.repo)):
             await self._desk.take(gone)
+        if closed := await closed_pulls(self._rest, place, known.closed_since, known.closed_etag):
+            for gone in closed.told:
+                await self._desk.take(gone)
+            known.closed_since, known.closed_etag = closed.until, closed.etag
         seen = await self._looking.look(place, known.since, known.etag, self._desk.rules.label)
         if seen is None:
             return

@@ -12,12 +12,15 @@ from bot.github import GitHubForge
 from bot.jobs import Cancelled, InlineQueue
 from bot.lifecycle import Lifecycle
 from bot.pulls import OurPulls
+from bot.reconcile import Reconcile
 from bot.redis.ledger import Ledger
+from bot.redis.lookout import Lookout
+from bot.rest import Rest
 from bot.triggers import Triggers
 from bot.webhook import read
 from demo.world import Delivery, Issue, Pull, Repository, World
 from tests.bot.jobs import Handlers, settled, working
-from tests.bot.lookouts import QUICK, access
+from tests.bot.lookouts import AT_ONCE, QUICK, access
 
 pytestmark = pytest.mark.redis
 
@@ -34,6 +37,8 @@ class Shop:
     queue: InlineQueue
     desk: Desk
     ledger: Ledger
+    rest: Rest
+    lookout: Lookout
 
     async def hears(self, *deliveries: Delivery) -> None:
         for delivery in deliveries:
@@ -54,6 +59,16 @@ class Shop:
             *(f"M 644 inline {login}.py", "data 6", "x = 2", ""),
         )
         bare.git("fast-import", "--quiet", stdin="\n".join(lines).encode())
+
+    async def looks(self, looker: Reconcile, name: str) -> None:
+        await looker.look()
+        await self.lookout.leave(name)
+
+    def looker(self, name: str) -> Reconcile:
+        clock = self.world.now
+        return Reconcile(
+            self.rest, self.lookout, self.desk, name, rhythm=AT_ONCE, clock=clock, redelivers=False
+        )
 
     async def counts(self) -> dict[str, float]:
         counted = (await self.ledger.counts()).get("default", {})
@@ -78,7 +93,9 @@ async def shop(short_tmp: Path) -> AsyncIterator[Shop]:
         ) as forge:
             pulls = OurPulls(forge.rest, forge, ledger, "patchwright/")
             desk = Desk(queue, Triggers(), forge, Lifecycle(queue, "fix-me", forge, pulls))
-            yield Shop(world, repo, issue, queue, desk, ledger)
+            lookout = Lookout(url)
+            yield Shop(world, repo, issue, queue, desk, ledger, forge.rest, lookout)
+            await lookout.close()
             await desk.close()
         await ledger.close()
 
@@ -95,6 +112,28 @@ async def test_it_is_counted_once_by_its_end_and_by_who_committed_to_it(
         shop.pushed(BRANCH, "maintainer")
     ended = await shop.world.end(pull, by="maintainer", merged=merged)
     await shop.hears(ended, ended)
+    assert await shop.counts() == {f"pulls {counted}": 1}
+
+
+@pytest.mark.parametrize(
+    ("merged", "others", "counted"),
+    [(True, False, "untouched"), (True, True, "merged"), (False, False, "closed")],
+)
+async def test_where_nothing_is_delivered_it_is_counted_by_looking_and_once_with_what_is_told_as_well(
+    shop: Shop, merged: bool, others: bool, counted: str
+) -> None:
+    pull, theirs = shop.proposed(), shop.proposed("topic", "maintainer")
+    looker = shop.looker("one")
+    await shop.looks(looker, "one")
+    assert await shop.counts() == {}
+    if others:
+        shop.pushed(BRANCH, "maintainer")
+    await shop.world.end(theirs, by="maintainer", merged=True)
+    told = await shop.world.end(pull, by="maintainer", merged=merged)
+    for one, name in ((looker, "one"), (looker, "one"), (shop.looker("a newer one"), "a newer one")):
+        await shop.looks(one, name)
+        assert await shop.counts() == {f"pulls {counted}": 1}
+    await shop.hears(told)
     assert await shop.counts() == {f"pulls {counted}": 1}
 
 
