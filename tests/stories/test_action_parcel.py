@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from bot.action_parts import BrokeOff, Publishing, without_machine
+from bot.triggers import Triggers
+from resolver import parcel
 from resolver.actions import Finish, ThreadAnswer
 from resolver.circumstances import Configured
-from resolver.domain import Delivered, JobId, PullRequest, Refused, Verdict
+from resolver.domain import Commented, Delivered, JobId, PullRequest, Refused, Verdict
 from resolver.errors import ParcelRefused
 from resolver.events import (
     Call,
@@ -23,6 +26,9 @@ from resolver.events import (
     Started,
     Usage,
 )
+from resolver.log import FileLogs
+from resolver.secrets import Secrets
+from resolver.settings import Settings
 from tests.contracts.forges import file
 from tests.stories.parcels import FIX, Depot, verdict
 from tests.stories.posts import Post
@@ -228,3 +234,29 @@ async def test_a_patch_against_another_commit_than_the_run_began_at_is_refused(p
     events[2] = Checkpointed(patch=events[2].patch.model_copy(update={"base": other}))
     with pytest.raises(Exception, match="was made against"):
         await post.publish(events)
+
+
+async def test_why_the_work_broke_off_is_told_quietly(post: Post) -> None:
+    place = post.depot.data / "parcel"
+    parcel.leave(place, post.job.id, None, LOUD, Secrets())
+    settings = Settings(data=post.depot.data / "publish", github_server_url=post.depot.world.server_url)
+    logs = FileLogs(settings.data / "runs")
+    async with post.depot.forge() as forge:
+        part = Publishing(forge, Triggers(), without_machine(settings, Secrets(), logs), logs, place)
+        with pytest.raises(BrokeOff) as broke:
+            await part.work(post.job)
+        await part.apologize(post.job, broke.value)
+    (told,) = post.depot.comments
+    assert live(told) == []
+    assert "everyone" in told
+
+
+async def test_work_on_a_branch_that_moved_meanwhile_goes_beside_it_and_says_why(on_pull: Post) -> None:
+    on_pull.depot.repo.commit("main", {"tests/test_calc.py": "def test_nothing():\n    pass\n"})
+    events = await on_pull.events(FIX)
+    theirs = on_pull.depot.repo.commit("topic", {"README": "Later.\n"})
+    outcome = await on_pull.publish(events)
+    assert isinstance(outcome, Commented)
+    assert outcome.branch is not None and outcome.branch.startswith("patchwright/pull-")
+    assert "the job that publishes runs no tests" in outcome.reason
+    assert on_pull.depot.repo.bare.sha("topic") == theirs
