@@ -1,53 +1,32 @@
 """The command line. Everything heavy is imported by the command that needs it: `--help` must be instant."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
-from typing import TypeAlias
 
-EPILOG = """\
-exit codes:
-  0    delivered: a pull request is open (without a forge: the patch is proven `fixed`)
-  5    without a forge: there is a patch, but it is unproven or untested
-  3    nothing worth proposing: no change, or one that breaks tests
-  4    refused: the trigger was not admitted
-  6    asked: the run waits for an answer (in the thread; without a forge: --answer)
-  2    usage or configuration: the message names the key and the mend
-  1    an error of ours or of the infrastructure
-  130  interrupted: the run is kept and can be continued
-
-settings come from patchwright.toml, then the environment (PATCHWRIGHT_MODEL, GITHUB_TOKEN, ...),
-then these options; docs/configuration.md lists them all.
-what a message means, and what to do about it: docs/troubleshooting.md.
-"""
+from bot.exits import DIFFERENT, OF_A_JOB, USAGE
+from bot.usage import FIRST, SETTINGS, Commands, Parser, codes
+from bot.usage import command as _command
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="patchwright",
         description="Label an issue `fix-me`, get a tested pull request.",
-        epilog=EPILOG,
+        epilog=codes(OF_A_JOB)
+        + SETTINGS
+        + "\ncompletion of commands, options and runs: patchwright completion --help",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for add in (_resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe, _doctor):
+    for add in (
+        _resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe, _doctor, _completion,
+    ):  # fmt: skip
         add(commands)
     return top
-
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def _command(commands: Commands, name: str, summary: str, text: str) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=summary,
-        description=text,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
 
 
 def _resolve(commands: Commands) -> None:
@@ -59,6 +38,7 @@ def _resolve(commands: Commands) -> None:
         "  patchwright resolve https://github.com/OWNER/REPO/issues/7\n"
         "  patchwright resolve --repo PATH --issue FILE.md --out FIX.diff\n"
         "  patchwright resolve --continue RUN [--answer TEXT]",
+        OF_A_JOB,
     )
     command.add_argument(
         "url",
@@ -94,7 +74,8 @@ def _serve(commands: Commands) -> None:
         "Receive GitHub's webhooks at POST /webhook, in a small process of its own, and work on what is labelled or\n"
         "mentioned in another (see `patchwright work`). /healthz, /readyz and /metrics say how it is.\n"
         "Needs PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and GITHUB_TOKEN or an App's id and key.\n"
-        "With --poll it needs no webhook and no secret; with GITHUB_TOKEN it needs PATCHWRIGHT_REPOSITORIES then.",
+        "With --poll it needs no webhook and no secret; with GITHUB_TOKEN it needs PATCHWRIGHT_REPOSITORIES then.\n\n"
+        "  patchwright serve --host 0.0.0.0 --port 8000",
     )
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     command.add_argument("--port", type=int, default=8000, help="port to listen on (default %(default)s)")
@@ -118,7 +99,8 @@ def _work(commands: Commands) -> None:
         "work",
         "do the jobs of a server, on another machine or beside it",
         "Take jobs from the Redis that REDIS_URL names and do them: start as many as you like, each with a Docker\n"
-        "engine of its own. `patchwright serve` starts one itself. Settings are those of the server.",
+        "engine of its own. `patchwright serve` starts one itself. Settings are those of the server.\n\n"
+        "  REDIS_URL=redis://queue:6379/0 patchwright work",
     )
     command.add_argument(
         "--alone",
@@ -157,6 +139,7 @@ def _action(commands: Commands) -> None:
         "In two jobs, of which none has both the model's key and a right to write:\n"
         "  patchwright action --leave DIR      work, with a token that may only read\n"
         "  patchwright action --publish DIR    publish what that left; no model, no sandbox",
+        OF_A_JOB,
     )
     part = command.add_mutually_exclusive_group()
     part.add_argument(
@@ -172,7 +155,8 @@ def _demo(commands: Commands) -> None:
         "demo",
         "watch one issue become a pull request, without account or key",
         "Start a stand-in for GitHub with a sample repository and `patchwright serve` beside it, label an\n"
-        "issue, and watch it become a pull request. The model is a recording; everything else is real.",
+        "issue, and watch it become a pull request. The model is a recording; everything else is real.\n\n"
+        "  patchwright demo --sandbox local",
     )
     command.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     command.add_argument(
@@ -186,8 +170,16 @@ def _runs(commands: Commands) -> None:
         commands,
         "runs",
         "list the runs on this disk",
-        "List the runs on this disk, the newest first: state, verdict, cost, and when something last happened.",
+        "List the runs on this disk, the newest first: state, verdict, cost, and when something last happened.\n\n"
+        "  patchwright runs durations --state stopped",
     )
+    command.add_argument(
+        "text", nargs="?", metavar="TEXT", help="only those whose name, repository or title has this"
+    )
+    command.add_argument(
+        "--state", metavar="STATE", help="only these: working, delivered, asked, stopped ..."
+    )
+    command.add_argument("--verdict", metavar="VERDICT", help="only these: fixed, unproven, regressed ...")
     command.add_argument("--all", action="store_true", help="not only the newest 20")
     _reading(command)
 
@@ -198,13 +190,20 @@ def _view(commands: Commands) -> None:
         "view",
         "write a run as one HTML file",
         "Write a run as one HTML file that needs nothing else: every step with its output, edits as diffs, tests,\n"
-        "pictures, cost. Secrets are masked. Prints the file's path.",
+        "pictures, cost. Secrets are masked. Prints the file's path.\n\n"
+        "  patchwright view last",
     )
-    command.add_argument("run", metavar="RUN", help="the run's name, as `runs` lists it")
+    command.add_argument(
+        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
+    )
     command.add_argument(
         "--out", metavar="FILE", help="write it here (default: view.html beside the run's log)"
     )
-    command.add_argument("--open", action="store_true", help="open it in a browser, where there is one")
+    command.add_argument(
+        "--open",
+        action=argparse.BooleanOptionalAction,
+        help="open it in a browser (default: at a terminal, where there is one)",
+    )
     _reading(command)
 
 
@@ -213,12 +212,17 @@ def _export(commands: Commands) -> None:
         commands,
         "export",
         "print the events of a run as JSON lines",
-        "Print the events of a run, and of the agents that it asked, as JSON lines. Secrets are masked.",
+        "Print the events of a run, and of the agents that it asked, as JSON lines. Secrets are masked.\n\n"
+        "  patchwright export last --out run.jsonl",
     )
-    command.add_argument("run", metavar="RUN", help="the run's name, as `runs` lists it")
+    command.add_argument(
+        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
+    )
     command.add_argument("--out", metavar="FILE", help="write them here (default: standard output)")
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
-    command.set_defaults(json=False)
+    command.add_argument(
+        "--json", action="store_true", help="print an error that ends it as one JSON object too"
+    )
 
 
 def _reading(command: argparse.ArgumentParser) -> None:
@@ -232,9 +236,13 @@ def _replay(commands: Commands) -> None:
         "replay",
         "rebuild what the model was sent in a run, from its log alone",
         "Rebuild the prompt of each step of a run, without model or sandbox, and compare it with what was sent.\n"
-        "With --step, print one of them. Ends with 0 when all are the same, else with 3.",
+        "With --step, print one of them. Ends with 0 when all are the same, else with 3.\n\n"
+        "  patchwright replay last --step 4",
+        DIFFERENT,
     )
-    command.add_argument("run", metavar="RUN", help="the run's name, as `resolve` prints it")
+    command.add_argument(
+        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
+    )
     command.add_argument("--step", type=int, metavar="N", help="print the prompt of the model's Nth reply")
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
     command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
@@ -246,7 +254,9 @@ def _probe(commands: Commands) -> None:
         "probe",
         "try whether the model can drive the agent",
         "Ask the model, and each of its fallbacks, for one tiny tool call, and say whether it can drive the agent.\n"
-        "Ends with 0 when all can as they are configured, else with 3.",
+        "Ends with 0 when all can as they are configured, else with 3.\n\n"
+        "  patchwright probe --model anthropic/claude-sonnet-4-5",
+        DIFFERENT,
     )
     command.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
     command.add_argument(
@@ -263,7 +273,8 @@ def _doctor(commands: Commands) -> None:
         "check everything that a run needs, and say what mends what lacks",
         "Check what a server needs, all at once: GitHub and what it grants, the webhook (a ping is asked for), Redis,\n"
         "engine, images and limits, the model (one tiny call), disk, memory, clock. Else it changes nothing.\n"
-        "Ends with 0 when nothing has failed, else with 1.",
+        "Ends with 0 when nothing has failed, else with 1.\n\n"
+        "  patchwright doctor --config /etc/patchwright/patchwright.toml",
     )
     _reading(command)
 
@@ -272,26 +283,67 @@ def _shared(
     command: argparse.ArgumentParser, json: str = "print the outcome as one JSON object, nothing else"
 ) -> None:
     group = command.add_argument_group("settings (they go before the environment and patchwright.toml)")
-    group.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
-    group.add_argument("--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint")
     group.add_argument(
-        "--sandbox", choices=("docker", "local", "auto"), help="where the agent works (default auto)"
-    )
-    group.add_argument("--image", help="base image of the Docker sandbox")
-    group.add_argument("--max-steps", type=int, metavar="N", help="replies of the model (default 100)")
-    group.add_argument(
-        "--max-usd", metavar="USD", help="dollars, where the model's price is known (default 2.00)"
+        "--model",
+        metavar="NAME",
+        help="litellm name, such as anthropic/claude-sonnet-4-5 [PATCHWRIGHT_MODEL]",
     )
     group.add_argument(
-        "--timeout", type=int, metavar="SECONDS", help="seconds for the agent's work (default 3600)"
+        "--base-url",
+        dest="model_base_url",
+        metavar="URL",
+        help="OpenAI-compatible endpoint [PATCHWRIGHT_MODEL_BASE_URL]",
+    )
+    group.add_argument(
+        "--sandbox",
+        choices=("docker", "local", "auto"),
+        help="where the agent works (default auto) [PATCHWRIGHT_SANDBOX]",
+    )
+    group.add_argument(
+        "--image", metavar="IMAGE", help="base image of the Docker sandbox [PATCHWRIGHT_IMAGE]"
+    )
+    group.add_argument(
+        "--max-steps",
+        type=int,
+        metavar="N",
+        help="replies of the model (default 100) [PATCHWRIGHT_MAX_STEPS]",
+    )
+    group.add_argument(
+        "--max-usd",
+        metavar="USD",
+        help="dollars, where the model's price is known (default 2.00) [PATCHWRIGHT_MAX_USD]",
+    )
+    group.add_argument(
+        "--timeout",
+        type=int,
+        metavar="SECONDS",
+        help="seconds for the agent's work (default 3600) [PATCHWRIGHT_TIMEOUT]",
     )
     group.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
     command.add_argument("--json", action="store_true", help=json)
 
 
+def _completion(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "completion",
+        "print what a shell needs to complete commands, options and runs",
+        "Print what a shell needs to complete our commands, their options, and the names of runs.\n\n"
+        "  patchwright completion bash > ~/.local/share/bash-completion/completions/patchwright\n"
+        '  patchwright completion zsh > "${fpath[1]}/_patchwright"\n'
+        "  patchwright completion fish > ~/.config/fish/completions/patchwright.fish",
+    )
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
+    command.set_defaults(json=False)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     top = parser()
+    if "_ARGCOMPLETE" in os.environ:
+        from bot.completion import complete
+
+        complete(top)
     options = top.parse_args(arguments)
     if options.version:
         from importlib.metadata import version
@@ -299,8 +351,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"patchwright {version('patchwright')}")
         return 0
     if options.command is None:
-        top.print_help()
-        return 2
+        print(FIRST, end="")
+        return USAGE
     from bot.commandline import run
 
     return run(options, top)

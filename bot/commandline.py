@@ -63,8 +63,9 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "runs": look,
             "view": look,
             "export": look,
-            "replay": replay,
+            "replay": look,
             "probe": probe,
+            "completion": completion,
             "doctor": doctor,
         }[options.command]
         return _runner(options.command)(_until_stopped(command(options)))
@@ -175,15 +176,8 @@ async def look(options: argparse.Namespace) -> int:
     """Runs on this disk, to be read."""
     from bot.runs import looked
 
-    settings = _settings(options)
-    return looked(options, settings, compose.secrets_of(settings, compose.environment()))
-
-
-async def replay(options: argparse.Namespace) -> int:
-    """A run again, from its log."""
-    from bot.runs import replayed
-
-    return replayed(options, _settings(options))
+    settings, environ = _settings(options), compose.environment()
+    return looked(options, settings, compose.secrets_of(settings, environ), environ)
 
 
 async def probe(options: argparse.Namespace) -> int:
@@ -201,6 +195,14 @@ async def doctor(options: argparse.Namespace) -> int:
     checks = all_checks(settings, compose.private_key_of(settings), environ)
     healthy = await told(checks, compose.secrets_of(settings, environ), environ, as_json=options.json)
     return DELIVERED if healthy else ERROR
+
+
+async def completion(options: argparse.Namespace) -> int:
+    """What a shell reads to complete our commands."""
+    from bot.completion import script
+
+    print(script(options.shell))
+    return 0
 
 
 async def demo(options: argparse.Namespace) -> int:

@@ -14,3 +14,4 @@ OF_ALL = {
     ERROR: "an error of ours or of the infrastructure",
     INTERRUPTED: "interrupted",
 }
+DIFFERENT = {NOTHING: "not all is as it should be: the output says what"}

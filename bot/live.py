@@ -47,7 +47,10 @@ async def telling(
         return
     ink = ink_for(stream, environ)
     if not can_stand(stream, environ):
-        yield Narrator(lambda line: print(line, file=stream, flush=True), ink=ink, verbose=verbose)
+        steps = len(earlier.decisions())
+        yield Narrator(
+            lambda line: print(line, file=stream, flush=True), ink=ink, verbose=verbose, steps=steps
+        )
         return
     live = Live(stream, ink, verbose=verbose, earlier=earlier)
     async with live.shown():
@@ -68,7 +71,8 @@ class Live:
         self._size = size_of(stream)
         self._lock = threading.RLock()  # libraries log from threads of their own
         self._owner: asyncio.Task[object] | None = None
-        self._tell = Narrator(self._above, self._size.columns, ink, verbose=verbose, plans=False)
+        steps = len(earlier.decisions())
+        self._tell = Narrator(self._above, self._size.columns, ink, verbose=verbose, plans=False, steps=steps)
 
     def __call__(self, entry: Entry) -> None:
         with self._lock:

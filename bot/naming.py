@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resolver.domain import RunId
 from resolver.errors import UsageError
+from resolver.log import is_name
 
 LAST = "last"
 MOST_SHOWN = 5  # runs that a sentence names
@@ -19,7 +20,9 @@ def named(given: str, directory: Path, elsewhere: Callable[[], Iterable[RunId]] 
     `elsewhere`: runs that are not in `directory`; asked only when what is there does not say it.
     Raises UsageError when there is none or it could be several, and names those that come near.
     """
-    if (directory / given / "events.jsonl").is_file() and "/" not in given:
+    if not is_name(given):
+        raise UsageError(f"`{given[:80]}` is not a run's name: letters, digits and `._-` only.")
+    if (directory / given / "events.jsonl").is_file():
         return RunId(given)
     here = on_disk(directory)
     if given == LAST and here:
@@ -27,18 +30,14 @@ def named(given: str, directory: Path, elsewhere: Callable[[], Iterable[RunId]] 
     names = list(dict.fromkeys((*here, *elsewhere())))
     if given in names:
         return RunId(given)
-    fitting = [name for name in names if given and name.startswith(given)]
+    fitting = [name for name in names if name.startswith(given)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UsageError(f"`{given[:80]}` could be {_several(fitting)}: write more of its name.")
-    if not re.fullmatch(r"[\w.-]{1,200}", given, re.ASCII):
-        raise UsageError(f"`{given[:80]}` is not a run's name: letters, digits and `._-` only.")
+        raise UsageError(f"`{given}` could be {_several(fitting)}: write more of its name.")
     near = difflib.get_close_matches(given, names[:1000], n=3, cutoff=0.5)
     hint = f" Near it: {_several(near)}." if near else ""
-    raise UsageError(
-        f"There is no run `{given[:80]}` below {directory}.{hint} `patchwright runs` lists them."
-    )
+    raise UsageError(f"There is no run `{given}` below {directory}.{hint} `patchwright runs` lists them.")
 
 
 def on_disk(directory: Path) -> list[RunId]:

@@ -24,6 +24,7 @@ LATE = {"demo": frozenset({"bot/commandline.py"})}
 
 FENCES = {
     "PIL": {"runtime/marks.py"},
+    "argcomplete": {"bot/completion.py"},
     "arq": {"bot/redis/queue.py"},
     "av": {"runtime/frames.py"},
     "defusedxml": {"resolver/testreport.py", "runtime/office.py"},
@@ -77,6 +78,7 @@ IN_THE_CONTAINER = {"pydantic", "pydantic_core", "typing_extensions"}
 """What `runtime/` may import outside its fences: the container holds nothing else."""
 
 ENVIRONMENT = {
+    "bot/cli.py": "is asked by a shell what completes a word, before anything heavy is imported",
     "bot/compose.py": "the composition root",
     "resolver/llm/litellm.py": "writes litellm's own switches before its import; it takes them no other way",
     "runtime/kernel_boot.py": "starts in the sandbox, and IPython takes its directory no other way",

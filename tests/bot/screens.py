@@ -74,6 +74,11 @@ class Screen:
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip().split("\n")
 
     @property
+    def line(self) -> str:
+        """That of the cursor."""
+        return self.lines[min(self.cursor[0], len(self.lines) - 1)]
+
+    @property
     def scrolled(self) -> list[str]:
         """What is seen, and before it what has gone out at the top."""
         self.read()

@@ -5,15 +5,18 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from bot.ink import cells
 from resolver.agent import begin
 from resolver.events import Entry, Trajectory
 from resolver.llm.scripted import Scripted
 from resolver.log import FileLog
 from runtime.actions import RunShell
+from tests.bot.screens import a_screen
 from tests.resolver.agents import FINISH, Box, agent
 from tests.resolver.seen_runs import CHILD, RUN, child_run, ran, run_of, started, step, whole_run
 
@@ -176,6 +179,142 @@ def test_only_the_newest_runs_are_listed_unless_all_are_asked_for(tmp_path: Path
         kept(tmp_path, f"run-{number}", run_of(started()))
     assert len(patchwright(tmp_path, "runs").stdout.splitlines()) == 1 + 20
     assert len(patchwright(tmp_path, "runs", "--all").stdout.splitlines()) == 1 + 23
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    """A data directory: `calc-9-b` went on last, before it `calc-9-a` and the run of seen_runs with its delegate."""
+    wide = "\u754c" * 5 + " division by zero where nothing was measured, and a long story about it"
+    logs = [
+        kept(tmp_path, "calc-9-b", run_of(started(title=wide))),
+        kept(tmp_path, "calc-9-a", run_of(started(title="Nine"))),
+        kept(tmp_path, RUN, whole_run()),
+        kept(tmp_path, CHILD, child_run()),
+    ]
+    for age, log in enumerate(logs):
+        os.utime(log, (time.time() - 7200 - age, time.time() - 7200 - age))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("NINE",), ["calc-9-a"]),
+        (("calc-9",), ["calc-9-b", "calc-9-a"]),
+        (("acme/calc#7", "--state", "delivered"), [RUN]),
+        (("--verdict", "fixed"), [RUN]),
+        (("--verdict", "regressed"), []),
+    ],
+)
+def test_runs_are_found_by_what_is_known_of_them(
+    three: Path, arguments: tuple[str, ...], names: list[str]
+) -> None:
+    told = json.loads(patchwright(three, "runs", "--json", *arguments).stdout)
+    assert [one["run"] for one in told["runs"]] == names
+    if not names:
+        assert patchwright(three, "runs", *arguments).stdout.startswith("There are no runs that fit below ")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("last", "calc-9-b"), ("acme", RUN), ("calc-9-a", "calc-9-a"), (CHILD, CHILD)]
+)
+def test_a_run_is_named_by_its_beginning_or_as_the_last(three: Path, given: str, meant: str) -> None:
+    told = patchwright(three, "view", given, "--json")
+    assert json.loads(told.stdout) == {"run": meant, "file": str(three / "runs" / meant / "view.html")}
+    first = json.loads(patchwright(three, "export", given).stdout.partition("\n")[0])
+    assert first["run"] == meant
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("view", "calc-9"), "`calc-9` could be `calc-9-b`, `calc-9-a`: write more of its name."),
+        (("view", "calk-9-a"), "Near it: `calc-9-a`, `calc-9-b`"),
+        (("export", "../x"), "`../x` is not a run's name"),
+        (("replay", "\x1b[2J" * 99), "is not a run's name"),
+        (("view", ""), "is not a run's name"),
+        (("resolve", "--continue", "zzz", "--model", "m"), "There is no run `zzz` below "),
+        (("runs", "--state", "sleeping"), "`sleeping` is none of working, delivered, "),
+        (("runs", "--nonsense"), "unrecognized arguments: --nonsense"),
+        (("resolve", "--quiet", "--verbose"), "not allowed with argument"),
+    ],
+)
+def test_what_is_not_understood_is_told_to_people_and_machines(
+    three: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    said = patchwright(three, *arguments)
+    assert said.returncode == 2 and told in said.stderr and "\x1b" not in said.stderr
+    if arguments[0] != "export":
+        machine = patchwright(three, *arguments, "--json")
+        value = json.loads(machine.stdout)
+        assert (value["outcome"], value["exit_code"], machine.returncode) == ("error", 2, 2)
+        assert told in value["error"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (
+            120,
+            [
+                "run          state      verdict  cost   age  about",
+                "calc-9-b     stopped             $0.00  2 h  acme/calc#7 \u754c\u754c\u754c\u754c\u754c division",
+                "calc-9-a     stopped             $0.00  2 h  acme/calc#7 Nine",
+                "acme-calc-7  delivered  fixed    $0.55  2 h  acme/calc#7 add() subtracts",
+            ],
+        ),
+        (
+            30,
+            [
+                "calc-9-b     stopped",
+                "           $0.00  2 h",
+                "  acme/calc#7 \u754c\u754c\u754c\u754c\u754c di",
+            ],
+        ),
+    ],
+)
+async def test_the_list_fits_the_terminal(three: Path, columns: int, lines: list[str]) -> None:
+    environ = {"PATH": os.environ["PATH"], "PATCHWRIGHT_DATA": str(three), "TERM": "xterm"}
+    with a_screen(columns, 30) as (screen, _):
+        process = screen.run([sys.executable, "-m", "bot.cli", "runs"], environ)
+        await screen.until(lambda _: process.poll() is not None)
+        assert [seen[: len(line)] for seen, line in zip(screen.lines, lines, strict=False)] == lines
+        assert all(cells(line) < columns for line in screen.lines)
+        assert screen.colours("delivered") == {"green"}
+
+
+async def test_a_run_is_opened_for_who_sits_at_a_terminal_with_a_browser(three: Path) -> None:
+    opened = three / "opened"
+    browser = three / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    page = f"file://{three / 'runs' / RUN / 'view.html'}"
+    environ = {"PATH": os.environ["PATH"], "PATCHWRIGHT_DATA": str(three), "TERM": "xterm"}
+    with_browser = {**environ, "BROWSER": f"{browser} %s"}
+    for arguments, around, opens in (
+        (("acme",), with_browser, 1),
+        (("acme", "--no-open"), with_browser, 0),
+        (("acme", "--json"), with_browser, 0),
+        (("acme",), environ, 0),
+    ):
+        opened.write_text("")
+        with a_screen(200) as (screen, _):
+            process = screen.run([sys.executable, "-m", "bot.cli", "view", *arguments], around)
+            await screen.until(lambda _, process=process: process.poll() is not None)  # type: ignore[misc]
+            assert process.returncode == 0 and "view.html" in screen.lines[0] and len(screen.lines) == 1
+        assert opened.read_text().splitlines() == [page] * opens
+
+
+@pytest.mark.parametrize("arguments", [("runs", "--all"), ("replay", RUN), ("export", RUN)])
+def test_a_pipe_that_closes_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    many = (each for n in range(200) for each in step(str(n), RunShell(command="yes"), ran("y\n")))
+    kept(tmp_path, RUN, run_of(started(), *many))
+    for number in range(20):
+        kept(tmp_path, f"{number}-{'long' * 40}", run_of(started()))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path)}
+    command = f"{shlex.quote(sys.executable)} -m bot.cli {shlex.join(arguments)} | true"
+    told = subprocess.run(["bash", "-c", command], env=environ, capture_output=True, timeout=60)
+    assert told.stderr == b""
 
 
 def test_a_disk_without_runs_says_so(tmp_path: Path) -> None:

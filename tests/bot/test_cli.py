@@ -1,0 +1,158 @@
+"""The command line itself: what it teaches, what it answers to mistakes, and what shells complete."""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot.cli import parser
+from bot.exits import OF_A_JOB, OF_ALL
+from resolver.settings import Settings
+from tests.bot.screens import Screen, a_screen
+
+BESIDE = Path(sys.executable).parent
+COMMANDS: dict[str, argparse.ArgumentParser] = parser()._subparsers._group_actions[0].choices  # type: ignore
+
+
+def patchwright(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    around = {"PATH": f"{BESIDE}:{os.environ['PATH']}", **environ}
+    command = [sys.executable, "-m", "bot.cli", *arguments]
+    return subprocess.run(command, env=around, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_without_a_command_it_says_what_to_do_first() -> None:
+    told = patchwright()
+    assert told.returncode == 2 and "What to do first:\n\n  patchwright demo " in told.stdout
+    assert all(len(line) <= 100 for line in told.stdout.splitlines())
+    named = {line.split()[1] for line in told.stdout.splitlines() if line.startswith("  patchwright ")}
+    assert len(named) >= 4 and named <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_teaches_with_an_example_and_its_exit_codes(command: str) -> None:
+    told = COMMANDS[command].format_help()
+    assert re.search(rf"^  (\S+ )*patchwright {command}\b", told, re.MULTILINE)
+    for code, meaning in OF_ALL.items():
+        assert re.search(rf"  {code} +{meaning}", told)
+    if command in ("resolve", "action"):
+        assert all(meaning in told for meaning in OF_A_JOB.values())
+
+
+def test_the_variables_that_help_names_are_settings() -> None:
+    told = "".join(command.format_help() for command in COMMANDS.values())
+    named = set(re.findall(r"\bPATCHWRIGHT_([A-Z_]+)", told))
+    assert {"MODEL", "MAX_USD", "TIMEOUT"} <= named
+    assert {name.lower() for name in named} - set(Settings.model_fields) == set()
+
+
+@pytest.mark.parametrize("command", ["resolve", "runs", "export", "gate"])
+def test_a_mistake_is_told_to_machines_as_one_object(command: str) -> None:
+    told = patchwright(command, "--no-such-option", "x", "y", "--json")
+    assert told.returncode == 2 and "error: " in told.stderr
+    value = json.loads(told.stdout)
+    assert (value["outcome"], value["kind"], value["exit_code"]) == ("error", "UsageError", 2)
+    assert value["error"] in told.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = "import sys, bot.cli; bot.cli.parser().format_help(); print(*sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert {"pydantic", "asyncio", "argcomplete", "json"} & set(told.stdout.split()) == set()
+
+
+# Completion
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a person with two runs, `acme-calc-7` and `nightly-9`."""
+    for name in ("acme-calc-7", "nightly-9"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "events.jsonl").touch()
+    (tmp_path / "a.md").touch()
+    yield {
+        "PATH": f"{BESIDE}:{os.environ['PATH']}", "HOME": str(tmp_path), "PATCHWRIGHT_DATA": str(tmp_path),
+        "TERM": "xterm", "PS1": "$ ", "LANG": "C.UTF-8",
+    }  # fmt: skip
+
+
+TYPED = [
+    ("patchwright vi", r"patchwright view $"),
+    ("patchwright resolve --dr", r"--dry-run $"),
+    ("patchwright view ac", r"view acme-calc-7 $"),
+    ("patchwright replay ni", r"replay nightly-9 $"),
+    ("patchwright resolve --continue ac", r"--continue acme-calc-7 $"),
+    ("patchwright runs --state del", r"--state delivered $"),
+    ("patchwright resolve --issue a.", r"--issue a.md $"),
+]
+
+
+async def completes(screen: Screen, typed: str, becomes: str) -> None:
+    screen.press(f"{typed}\t")
+    await screen.until(lambda seen: re.search(becomes, seen.line + " ") is not None)
+    screen.press("\x15\r")  # away with it
+
+
+async def test_bash_completes_commands_options_values_and_runs(runs: dict[str, str], tmp_path: Path) -> None:
+    with a_screen(120) as (screen, _):
+        shell = screen.run(["bash", "--norc", "--noprofile", "-i"], runs, tmp_path)
+        screen.press('eval "$(patchwright completion bash)"; echo re"ady"\r')
+        await screen.until("(?m)^ready")
+        for typed, becomes in TYPED:
+            await completes(screen, typed, becomes)
+        screen.press("exit\r")
+        await screen.until(lambda _: shell.poll() is not None)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+async def test_zsh_completes_commands_options_values_and_runs(runs: dict[str, str], tmp_path: Path) -> None:
+    with a_screen(120) as (screen, _):
+        shell = screen.run(["zsh", "-f", "-i"], runs, tmp_path)
+        screen.press(
+            'autoload -U compinit; compinit -u -D; eval "$(patchwright completion zsh)"; echo re"ady"\r'
+        )
+        await screen.until("(?m)^ready")
+        for typed, becomes in TYPED:
+            await completes(screen, typed, becomes)
+        screen.press("exit\r")
+        await screen.until(lambda _: shell.poll() is not None)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(("typed", "becomes"), TYPED)
+def test_fish_completes_commands_options_values_and_runs(
+    runs: dict[str, str], tmp_path: Path, typed: str, becomes: str
+) -> None:
+    asked = f"patchwright completion fish | source; complete -C '{typed}'"
+    told = subprocess.run(
+        ["fish", "--no-config", "-c", asked],
+        env=runs,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    offered = [line.split("\t")[0] for line in told.stdout.splitlines()]
+    assert offered == [becomes.split()[-2] if " " in becomes[:-2] else becomes[:-2]]
+
+
+def test_settings_that_are_wrong_keep_no_shell_from_completing(runs: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "patchwright.toml").write_text("no toml")
+    asked = 'eval "$(patchwright completion bash)"; COMP_LINE="patchwright view a" COMP_POINT=18 COMP_TYPE=9'
+    ends = (
+        "COMP_WORDS=(patchwright view a) COMP_CWORD=2; _python_argcomplete patchwright; echo ${#COMPREPLY[@]}"
+    )
+    script = f"{asked}; {ends}"
+    told = subprocess.run(
+        ["bash", "-c", script], env=runs, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (told.stdout.strip(), told.returncode, told.stderr) == ("0", 0, "")

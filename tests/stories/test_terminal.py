@@ -1,0 +1,91 @@
+"""A person at a terminal: what stands there while a run goes on, when it is stopped, and when it goes on."""
+
+import re
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from demo.model import Turn
+from resolver.actions import Plan, PlanItem
+from runtime.actions import RunShell
+from tests.bot.screens import Screen, a_screen
+from tests.resolver.repositories import Repository
+from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scene
+
+PLAN = Plan(items=(PlanItem(text="Mend add()", state="doing"), PlanItem(text="Test it", state="open")))
+ALL_DONE = Plan(items=(PlanItem(text="Mend add()", state="done"), PlanItem(text="Test it", state="done")))
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> tuple[str, ...]:
+    """The arguments that ask for a fix of a repository on this disk."""
+    made = Repository(tmp_path / "calc")
+    made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    issue = tmp_path / "issue.md"
+    issue.write_text("add() subtracts")
+    return ("resolve", "--repo", str(made.path), "--issue", str(issue))
+
+
+async def test_a_run_is_watched_stopped_and_gone_on_with(
+    scene: Scene, asked: tuple[str, ...], tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    scene.environment["TERM"] = "xterm-256color"
+    await scene.will(Turn("Plan it.", PLAN), Turn("Hang.", RunShell(command=f"touch {there}; sleep 600")))
+    with a_screen(70, 30) as (screen, _):
+        modes = termios.tcgetattr(screen.slave)
+        process = screen.run([sys.executable, "-m", "bot.cli", *asked], scene.environment)
+        await screen.until(r"> \$ touch .*  [1-9] s")
+        assert "local/calc#1 add() subtracts" in screen.lines
+        assert "  [>] Mend add()" in screen.lines and "  [ ] Test it" in screen.lines
+        assert re.search(r"^  \d+ s · .*tokens", screen.lines[-1])
+        screen.press("\x03")
+        await screen.until(lambda _: process.poll() is not None)
+        assert process.returncode == 130
+        (run,) = scene.runs
+        assert (
+            f"patchwright resolve --continue {run}" in "".join(screen.lines)
+            and screen.lines[-1] == "Stopped."
+        )
+        assert "[>]" not in "\n".join(screen.scrolled)  # the picture is gone
+        assert screen.cursor == (len(screen.lines), 0) and termios.tcgetattr(screen.slave) == modes
+
+        await scene.will(
+            Turn("Look.", RUN_TESTS), Turn("Look.", RUN_TESTS), Turn("Mend.", FIX), Turn("Prove.", NEW_TEST),
+            Turn("Test.", RUN_TESTS, ALL_DONE), Turn("Done.", DONE),
+        )  # fmt: skip
+        goes_on = [sys.executable, "-m", "bot.cli", "resolve", "--continue", run[:12]]
+        process = screen.run(goes_on, scene.environment)
+        await screen.until(r"> waiting for|> \$")
+        await screen.until(lambda _: process.poll() is not None)
+        assert process.returncode == 0, "\n".join(screen.scrolled)
+        assert "verdict: fixed." in "\n".join(screen.scrolled) and "+    return a + b" in screen.scrolled
+
+
+async def test_what_a_dry_run_would_send_stands_above_the_picture(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene(title="add() \x1b[2J subtracts")
+    await scene.will(Turn("Mend.", FIX, NEW_TEST), Turn("Test.", RUN_TESTS), Turn("Done.", DONE))
+    scene.environment["TERM"] = "xterm-256color"
+    url = f"{scene.world.server_url}/acme/calc/issues/1"
+    with a_screen(100, 40) as (screen, _):
+        process = screen.run(
+            [sys.executable, "-m", "bot.cli", "resolve", "--dry-run", url], scene.environment
+        )
+        await screen.until(lambda _: process.poll() is not None)
+        assert process.returncode == 0, "\n".join(screen.scrolled)
+        seen = "\n".join(screen.scrolled)
+        assert "\n--- Fix: add()" in seen and "\n## " in seen or "**Fixed:**" in seen
+        assert b"\x1b[2J" not in screen.raw and "\n> " not in seen.rpartition("**Fixed:**")[2]
+        assert screen.lines[-1].startswith("see it: patchwright view acme-calc-1-")
+
+
+async def test_a_pipe_gets_lines_and_quiet_only_the_result(scene: Scene, asked: tuple[str, ...]) -> None:
+    for flag, told in (("--verbose", True), ("--quiet", False)):
+        await scene.will(Turn("Mend.", FIX, NEW_TEST), Turn("Test.", RUN_TESTS), Turn("Done.", DONE))
+        code, out, error = await scene.command(*asked, flag)
+        assert code == 0 and out.startswith("verdict: fixed.") and "\x1b" not in out + error
+        assert ("+    return a + b" in error) == told and ("waiting for" in error) is False
+        assert ("the agent has its brief" in error) == told and "see it: patchwright view" in error
