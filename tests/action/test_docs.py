@@ -1,5 +1,6 @@
 """The tables in docs/action.md are those of action.yml."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +25,12 @@ def test_every_example_is_named() -> None:
     examples = [path.name for path in (ROOT / ".github/examples").glob("*.yml")]
     assert len(examples) == 7
     assert not [name for name in examples if f"(../.github/examples/{name})" not in PAGE]
+
+
+def test_what_the_page_goes_on_with_is_an_output_of_the_step_that_it_names() -> None:
+    snippets = "".join(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+    used = re.findall(r"\b(\w+)\.([\w-]+)\.outputs\.([\w-]+)", snippets)
+    assert used
+    assert {(context, step) for context, step, _ in used} == {("steps", "patchwright")}
+    assert "`id: patchwright`" in PAGE
+    assert {output for _, _, output in used} <= set(ACTION["outputs"])
