@@ -86,7 +86,9 @@ def commands(text: str) -> Iterator[list[str]]:
     for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
         for line in block.replace("\\\n", " ").splitlines():
             for part in re.split(r"&&|\|\||;| \| ", line.partition(" #")[0]):
-                words = shlex.split(part, comments=True)
+                words = shlex.split(
+                    re.sub(r"\d?>+ *\S+", "", part), comments=True
+                )  # wherever it is written to
                 while words and re.match(r"[A-Z_]+=", words[0]):
                     words = words[1:]
                 if words and words[0] != "export":
@@ -120,6 +122,7 @@ def test_every_command_that_is_shown_can_be_typed(page: Path) -> None:
         ("patchwright serve --port 8000  # here", None),
         ("A=1 .venv/bin/patchwright serv", "invalid choice: 'serv'"),
         ("cd x && patchwright view RUN --opened", "unrecognized arguments: --opened"),
+        ("patchwright runs --json > runs.json 2>/dev/null", None),
         ("script/demos", "script/demos does not exist"),
         ("script/demo", None),
     ],
