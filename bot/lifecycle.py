@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias, assert_never
 
 from bot.jobs import Queue, Record, Why
 from bot.mail import has_heard
+from bot.triggers import is_label
 from bot.webhook import Closed, Reach, Unlabelled
 from bot.words import dropped
 from resolver import prose
@@ -78,7 +79,7 @@ class Lifecycle:
 
     async def _unlabelled(self, told: Unlabelled) -> None:
         """Who may not write takes back what they asked for themselves, and nothing else; nor does a bot."""
-        if told.label != self._label or told.sender.bot:
+        if not is_label(told.label, self._label) or told.sender.bot:
             return
         if await self._speaker.permission(told.repo, told.sender) in MAY_TRIGGER:
             await self._stop(told, "unlabelled")

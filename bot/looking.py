@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from bot.answers import GHOST, Account, Answer, AppAnswer, RepositoryAnswer
 from bot.payloads import ThroughApp
 from bot.rest import FRESH, PER_PAGE, Rest
-from bot.triggers import OWN_TAG
+from bot.triggers import OWN_TAG, is_label
 from bot.webhook import Closed, CommentMade, Labelled, ReviewSaid, Sender, Unlabelled, Written
 from resolver.domain import Credentials, Job, Repo
 from resolver.errors import NotFound, Unauthorized
@@ -193,7 +193,7 @@ class Looking:
             threads += [thread async for found in rest for thread in found]
         seen = Seen(max([since, *(thread.updated_at for thread in threads)]), page.etag)
         for thread in threads:
-            if any(one.name == label for one in thread.labels):
+            if any(is_label(one.name, label) for one in thread.labels):
                 seen.happened += await self._labelled(place, thread, label)
         if threads:
             await self._said(place, since, {thread.number: thread for thread in threads}, seen)
@@ -226,12 +226,16 @@ class Looking:
         if found.closed_at is not None:
             at = found.closed_at.isoformat()
             return Closed(**facts, number=number, how="closed", at=at, branch=None, sender=_sender(None))
-        if label is None or any(one.name == label for one in found.labels):
+        if label is None or any(is_label(one.name, label) for one in found.labels):
             return None
         events = await self._rest.get_all(
             EventAnswer, place.token, *place.path, "issues", str(number), "events"
         )
-        away = [one for one in events if one.event == "unlabeled" and one.label and one.label.name == label]
+        away = [
+            one
+            for one in events
+            if one.event == "unlabeled" and one.label and is_label(one.label.name, label)
+        ]
         if not away:
             return None
         last = away[-1]
@@ -243,7 +247,9 @@ class Looking:
         events = await self._rest.get_all(
             EventAnswer, place.token, *place.path, "issues", str(thread.number), "events"
         )
-        put = [one for one in events if one.event == "labeled" and one.label and one.label.name == label]
+        put = [
+            one for one in events if one.event == "labeled" and one.label and is_label(one.label.name, label)
+        ]
         return [
             Happened(
                 Labelled(

@@ -54,10 +54,10 @@ def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
         case Ping() | Ignored() | Unlabelled() | Closed() | Reach() | Checked():
             return None
         case Labelled():
-            if delivery.sender.bot or delivery.label != rules.label:
+            if delivery.sender.bot or not is_label(delivery.label, rules.label):
                 return None
-            job = _job(delivery, "label", delivery.label, delivery.at)
-            job = job.model_copy(update={"label": delivery.label})
+            job = _job(delivery, "label", rules.label, delivery.at)
+            job = job.model_copy(update={"label": rules.label})
             return Wish(job, request(""), _time(delivery.at), ("issues", str(delivery.number)))
         case CommentMade() | ReviewSaid():
             if is_our_own(delivery, rules) or delivery.sender.bot:
@@ -75,6 +75,11 @@ def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
             return Wish(job, asked, _time(delivery.at), place)
         case _:
             assert_never(delivery)
+
+
+def is_label(name: str, wanted: str) -> bool:
+    """Whether it is this label: a repository on GitHub has no two whose names differ in case alone."""
+    return name.casefold() == wanted.casefold()
 
 
 def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
@@ -133,11 +138,11 @@ def names_of(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     A delivery dates a label by its thread's last change, the list of events by the event itself: the same second, or
     one beside it when the two were written around its end.
     """
-    if not isinstance(delivery, Labelled) or (at := _time(delivery.at)) is None:
+    if not isinstance(delivery, Labelled) or job.label is None or (at := _time(delivery.at)) is None:
         return (job.id,)
     beside = (at + timedelta(seconds=one) for one in (-1, 1))
     stamps = (one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in beside)
-    return job.id, *(identity(delivery, "label", delivery.label, stamp) for stamp in stamps)
+    return job.id, *(identity(delivery, "label", job.label, stamp) for stamp in stamps)
 
 
 def identity(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str) -> JobId:

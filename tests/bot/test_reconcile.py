@@ -156,6 +156,20 @@ async def test_a_label_put_on_again_asks_again(place: Place) -> None:
     assert len(await place.open() - {first}) == 1
 
 
+async def test_a_label_in_another_case_is_found_as_the_job_that_its_delivery_made_and_taken_away_as_well(
+    place: Place,
+) -> None:
+    world, looker, thread = place.world, place.looker(), issue(place)
+    told = await world.label(thread, "Fix-Me", by="maintainer")
+    await place.desk.take(read(told.event, told.body))
+    (job,) = await place.open()
+    await looker.look()
+    assert await place.open() == {job}
+    away = await world.unlabel(thread, "Fix-Me", by="maintainer")
+    await place.desk.take(read(away.event, away.body))
+    assert await place.open() == set()
+
+
 async def wipe(url: str) -> None:
     redis = redis_client(url)
     await redis.flushall()

@@ -61,6 +61,10 @@ def wanted(delivery: Delivery) -> Job:
     return job
 
 
+def test_a_label_whose_name_is_written_in_another_case_is_the_same() -> None:
+    assert wanted(labelled(label="Fix-Me")) == wanted(labelled())
+
+
 def test_the_label_asks_for_the_issue() -> None:
     job = wanted(labelled())
     assert job == Job(
@@ -84,7 +88,6 @@ def test_a_mention_asks_for_what_follows_it() -> None:
     [
         Ping(),
         Ignored(event="push"),
-        labelled(label="Fix-me"),
         labelled(label="fix-me-not"),
         labelled(sender=BOT),
         comment("thank you"),
