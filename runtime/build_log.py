@@ -3,9 +3,10 @@
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+MOST_LINES = 20_000  # of a build, the last ones
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[^\S\n]*\r")
 _REASONS = re.compile(
     r"error|fatal|failed|refused|not found|no such|cannot|unable|no space|\bE: ", re.IGNORECASE
@@ -37,6 +38,19 @@ _MENDS = (
 def plain(line: str) -> str:
     """A line of a build's log without colours and what a terminal does with it."""
     return _COLOURS.sub("", line).rstrip()
+
+
+def follow(log: Iterable[Mapping[str, object]], lines: list[str], tell: Callable[[str], None]) -> str | None:
+    """Add what a build says to these lines while it goes on, and tell each; why it failed, when it did."""
+    for part in log:
+        for line in str(part.get("stream") or part.get("error") or "").splitlines():
+            if line := plain(line):
+                del lines[:-MOST_LINES]
+                lines.append(line)
+                tell(line)
+        if "error" in part:
+            return str(part["error"])
+    return None
 
 
 def explain(what: str, lines: Sequence[str]) -> str:

@@ -5,16 +5,15 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from runtime.build_log import explain, keep, plain
+from runtime.build_log import explain, follow, keep
 from runtime.errors import EngineFull, EngineStopped, EngineUnavailable, ImageUnavailable
 from runtime.image import archive, split_reference
-from runtime.listed import Container, Image
+from runtime.listed import Container, Image, listed_container, listed_image, one_image
 from runtime.ssh import Tunnel
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 ANSWER = 60  # seconds; no engine needs longer for what is asked here, builds and pulls excepted
 BUILD = 1800  # seconds without a word from a build
-TOLD, MOST_LINES = 60, 20_000  # last lines of a build that are searched for the reason; lines that are kept
+TOLD = 60  # last lines of a build that are searched for the reason
 _LONGEST_PATH = 1 << 15  # bytes in JSON, where a path's 4,096 take six times as many at worst
 _NO_NETWORK = ("temporary failure", "could not resolve", "network is unreachable", "timed out")
 
@@ -75,7 +74,7 @@ class Engine:
                 if error.status_code not in (400, 404):  # 400: no image can have this name
                     raise
                 return None
-            return _image(found, found["Config"]["Labels"], _seconds(found["Created"]))
+            return one_image(found)
 
         return await _in_thread(find)
 
@@ -83,8 +82,7 @@ class Engine:
         """The local images of a repository, newest first; `label` as NAME or NAME=VALUE."""
         wanted = {"label": label} if label else None
         found = await _in_thread(lambda: self._client.images(repository, filters=wanted))
-        made = [_image(each, each["Labels"], float(each["Created"])) for each in found]
-        return sorted(made, key=lambda image: -image.created)
+        return sorted(map(listed_image, found), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
         """Remove a name, and the image with its last name. False: something still uses it, or it is gone."""
@@ -249,14 +247,7 @@ class Engine:
     async def containers(self, label: str) -> list[Container]:
         """All containers with a label, running or not."""
         found = await _in_thread(lambda: self._client.containers(all=True, filters={"label": label}))
-        return [
-            Container(
-                *(str(each["Id"]), dict(each["Labels"])),
-                running=each["State"] == "running",
-                ended=each["State"] in ("exited", "dead"),
-            )
-            for each in found
-        ]
+        return [listed_container(each) for each in found]
 
     async def attach(self, container: str, argv: Sequence[str], user: str) -> Any:
         """A stream to a program that is started in a running container: a socket, as the client has it."""
@@ -327,14 +318,8 @@ class Engine:
             decode=True,
             timeout=BUILD,
         )
-        for part in log:
-            for line in str(part.get("stream") or part.get("error") or "").splitlines():
-                if line := plain(line):
-                    del lines[:-MOST_LINES]
-                    lines.append(line)
-                    tell(line)
-            if "error" in part:
-                return str(part["error"])
+        if (error := follow(log, lines, tell)) is not None:
+            return error
         if self._client.images(name=tags[0], quiet=True) == []:
             lines.append("error: the build ended without an image")
             return lines[-1]
@@ -342,16 +327,6 @@ class Engine:
             repository, _, name = tag.partition(":")
             self._client.tag(tags[0], repository, name)
         return None
-
-
-def _seconds(created: str) -> float:
-    """Seconds since 1970 of the engine's date, whose fractions have more digits than Python reads."""
-    return datetime.fromisoformat(created[:19]).replace(tzinfo=UTC).timestamp()
-
-
-def _image(found: Mapping[str, Any], labels: Mapping[str, str] | None, created: float) -> "Image":
-    tags = tuple(found.get("RepoTags") or ())
-    return Image(str(found["Id"]), tags, dict(labels or {}), created, int(found["Size"]))
 
 
 def _absent(image: str, reason: object) -> str:
