@@ -148,7 +148,7 @@ def _lines(runs: list[Listed], width: int | None, ink: Ink) -> Iterator[str]:
     rows = [tuple(map(plain, _row(one))) for one in runs]
     widths = [max(map(cells, column)) for column in zip(head, *rows, strict=True)]
     if width is None or sum(widths[:-1]) + 2 * len(widths) - 2 <= width:
-        yield from map(ink.dim, _packed(head, widths, width))
+        yield ink.dim(_packed(head, widths, width)[0])
     for one, row in zip(runs, rows, strict=True):
         first, *more = _packed(row, widths, width)
         yield re.sub(rf"(?<=  ){one.state}(?= |$)", _inked(one.state, ink), first, count=1)

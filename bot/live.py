@@ -245,6 +245,8 @@ def _figures(run: Trajectory, elapsed: float) -> Iterator[str]:
     """In the order in which they are wanted."""
     spent, under = run.spent(), run.configured
     yield _clock(elapsed)
+    if not run.entries:
+        return
     yield _money(spent) + (f" of ${under.usd:.2f}" if under and not spent.unpriced else "")
     yield f"{spent.tokens:,} tokens"
     if under:

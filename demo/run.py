@@ -20,13 +20,14 @@ from typing import Literal, TextIO
 
 import httpx
 
-from bot.terminal import Narrator, folded, outcome_json, plain, print_json, tests_table
+from bot.live import telling
+from bot.terminal import folded, outcome_json, plain, print_json, tests_table
 from demo.model import Endpoint, Turn
 from demo.world import Issue, Repository, World
 from resolver.domain import Delivered, RunId
 from resolver.errors import LogError, ResolverError
 from resolver.events import Trajectory
-from resolver.log import FileLogs
+from resolver.log import FileLogs, Listener
 
 PATIENCE = 300.0  # seconds from the label to the end; the first time, an image is built meanwhile
 # What the server may see of our environment: where programs and the engine are, and how a closed network is reached.
@@ -63,7 +64,8 @@ async def demo(
 
     `why`: the notice that says why the sandbox is not Docker. `data`: where the run's log stays.
     """
-    say = _say(sys.stderr if as_json else sys.stdout)
+    stream = sys.stderr if as_json else sys.stdout
+    say = _say(stream)
     began = time.monotonic()
     async with stage(data, environ) as scene:
         say(
@@ -80,12 +82,13 @@ async def demo(
             scene.world.hook(f"{url}/webhook", scene.environment["PATCHWRIGHT_WEBHOOK_SECRET"])
             say(f'A maintainer labels issue #{scene.issue.number}, "{scene.issue.title}", with fix-me.\n')
             await scene.world.label(scene.issue, "fix-me", by="maintainer")
-            run, trajectory = await watch(scene, Narrator(say))
+            async with telling(stream, environ) as tell:
+                run, trajectory = await watch(scene, tell)
         settle(scene, run, trajectory, say, as_json=as_json)
     if not as_json:
         say(
             f"Done in {time.monotonic() - began:.0f} s. Every step is in {data / 'runs' / run / 'events.jsonl'}\n"
-            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data))} patchwright view {run} --open"
+            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data))} patchwright view {run}"
         )
     return 0
 
@@ -191,7 +194,7 @@ def _last_line(path: Path) -> str:
     return plain(lines[-1]) if lines else "it said nothing"
 
 
-async def watch(scene: Stage, tell: Narrator) -> tuple[RunId, Trajectory]:
+async def watch(scene: Stage, tell: Listener) -> tuple[RunId, Trajectory]:
     """Tell the run's entries as its log grows, until it is settled."""
     logs = FileLogs(scene.data / "runs")
     told = 0
