@@ -64,6 +64,7 @@ def listed(around: Around, overview: Overview, parts: tuple[Part, ...]) -> str:
         states=STATES,
         verdicts=VERDICTS,
         pages=_pages(overview),
+        dollars=_dollars,
     )
 
 
@@ -105,20 +106,27 @@ def refused(around: Around, why: Refusal) -> str:
 def _figures(outcomes: Outcomes) -> list[tuple[str, str, str]]:
     """Name, figure, and what it means."""
     success, each = outcomes.success, outcomes.usd_per_merged
-    more = "" if outcomes.priced else "> "
+    priced = outcomes.priced
     return [
         ("Runs", f"{outcomes.runs:,}", "that fit the filter"),
         ("Pull requests", f"{len(outcomes.pulls):,}", "opened or followed up"),
         ("Merged", f"{outcomes.merged:,}", f"{outcomes.closed:,} closed without a merge"),
         ("Zero-touch", f"{outcomes.zero_touch:,}", "merged as we opened them"),
-        ("Cost", f"{more}${outcomes.usd:,.2f}", "of all these runs"),
-        ("Per merge", "–" if each is None else f"{more}${each:,.2f}", "dollars for a merged pull request"),
+        ("Cost", _dollars(outcomes.usd, priced), "of all these runs"),
+        ("Per merge", "–" if each is None else _dollars(each, priced), "dollars for a merged pull request"),
         (
             "Machine",
             "–" if success is None else f"{100 * success:.1f} %",
             "of ended runs without a failure of ours",
         ),
     ]
+
+
+def _dollars(usd: float, priced: bool) -> str:
+    """What is known of a cost; `priced`: that is all of it."""
+    if priced:
+        return f"${usd:,.2f}"
+    return f"> ${usd:,.2f}" if usd else "unknown"
 
 
 def _pages(overview: Overview) -> dict[str, str]:

@@ -137,6 +137,19 @@ async def test_outcomes_are_of_what_is_shown(room: Room, filled: httpx.AsyncClie
     assert (some["Merged"], some["Per merge"], some["Cost"]) == ("0", "–", "$1.00")
 
 
+async def test_a_cost_of_which_nothing_is_known_is_called_unknown_and_no_figure(room: Room) -> None:
+    await room.runs.put(glance(1, pull=101, priced=False))
+    ledger = Ledger(room.redis)
+    await ledger.outcome_of_pull(Repo(owner="acme", name="calc"), 101, "merged")
+    await ledger.close()
+    page = (await (await room.operator()).get("/")).text
+    assert re.findall(r"<dt>(Cost|Per merge)</dt><dd><b>([^<]+)</b>", page) == [
+        ("Cost", "unknown"),
+        ("Per merge", "unknown"),
+    ]
+    assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<', page) == ["unknown"]
+
+
 def test_of_nothing_nothing_is_said() -> None:
     assert (Outcomes().success, Outcomes().usd_per_merged) == (None, None)
 

@@ -1,5 +1,6 @@
 """Logging in: by GitHub, with the operator's token, and everything that looks like it."""
 
+import asyncio
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -126,7 +127,7 @@ async def test_an_expired_log_in_is_asked_again_and_a_button_says_so(room: Room)
     browser = room.browser()
     browser.cookies.set("patchwright-session", await sessions.open(Person(login="operator", id=None)))
     await sessions.close()
-    async with httpx.AsyncClient(trust_env=False) as wait:  # until Redis has let it go
+    async with httpx.AsyncClient(trust_env=False) as wait, asyncio.timeout(60):  # until Redis has let it go
         while (await browser.get("/")).status_code == 200:
             await wait.get(f"{room.url}/healthz")
     assert (await browser.get("/")).headers["location"] == "/login?back_to=%2F"
