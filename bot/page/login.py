@@ -18,6 +18,7 @@ from bot.page.web import (
     Refused,
     around,
     cookie_name,
+    drop_cookie,
     form,
     inside,
     kit_of,
@@ -119,7 +120,7 @@ async def from_github(request: Request) -> Response:
     except Unauthorized:
         return _asked(request, back_to, "login_refused")
     answer = await _enter(request, kit, person, token, back_to)
-    answer.delete_cookie(cookie_name("login", request, kit))
+    drop_cookie(answer, "login", request, kit)
     return answer
 
 
@@ -137,10 +138,9 @@ async def _enter(request: Request, kit: Kit, person: Person, token: str, back_to
 async def out(request: Request, kit: Kit, session: Session) -> Response:
     """Log out."""
     await own_form(request, session)
-    name = cookie_name("session", request, kit)
-    await kit.sessions.leave(request.cookies[name])
+    await kit.sessions.leave(request.cookies[cookie_name("session", request, kit)])
     answer = redirect(kit, "/login")
-    answer.delete_cookie(name)
+    drop_cookie(answer, "session", request, kit)
     return answer
 
 

@@ -85,6 +85,12 @@ def set_cookie(answer: Response, name: str, value: str, seconds: float, request:
     )
 
 
+def drop_cookie(answer: Response, name: str, request: Request, kit: Kit) -> None:
+    """Browsers let go of one in its host-bound form only for an answer that sets it in the same way."""
+    secure = is_secure(request, kit)
+    answer.delete_cookie(cookie_name(name, request, kit), secure=secure, httponly=True)
+
+
 def page(inside: Page) -> Endpoint:
     """An endpoint for those who have logged in; the others are led to where they can."""
 

@@ -17,6 +17,7 @@ from resolver.secrets import Secrets
 from resolver.settings import Settings
 from tests.page.conftest import OPERATOR, answering, free_port, room_at
 from tests.page.streaming import watching
+from tests.page.test_access import csrf_of
 from tests.resolver.seen_runs import started, whole_run
 
 pytestmark = pytest.mark.redis
@@ -58,6 +59,12 @@ async def test_behind_https_cookies_are_for_https_and_this_host_alone(short_tmp:
         assert cookie.startswith("__Host-patchwright-session=")
         assert {"HttpOnly", "SameSite=lax", "Path=/", "Secure"} <= set(cookie.split("; "))
         assert "Domain" not in cookie
+        kept = {"cookie": cookie.partition(";")[0]}  # by hand: this way to the server is no https
+        csrf = csrf_of((await browser.get("/", headers=kept)).text)
+        left = await browser.post("/logout", data={"csrf": csrf}, headers=kept)
+        (dropped,) = left.headers.get_list("set-cookie")  # else browsers do not let go of it
+        assert dropped.startswith('__Host-patchwright-session="";')
+        assert {"Max-Age=0", "Path=/", "Secure"} <= set(dropped.split("; "))
         there = (await browser.get("/login/github")).headers["location"]
         back = parse_qs(urlsplit(there).query)["redirect_uri"]
         assert back == [f"{room.url.replace('http', 'https', 1)}/login/callback"]
