@@ -45,6 +45,7 @@ async def test_the_second_job_opens_the_pull_request_that_the_first_one_proved(w
     assert len(scene.comments) == 1
 
 
+@pytest.mark.slow
 async def test_publishing_twice_is_publishing_once(workflow: Workflow) -> None:
     scene = workflow.scene
     await scene.will(*MENDED)
@@ -58,6 +59,7 @@ async def test_publishing_twice_is_publishing_once(workflow: Workflow) -> None:
     assert (len(scene.repo.pulls), len(scene.comments)) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_a_question_reaches_the_issue(workflow: Workflow) -> None:
     await workflow.scene.will(Turn("I wonder.", Ask(question="Which of the two?")))
     await workflow.labelled()
@@ -79,6 +81,7 @@ async def test_who_may_not_ask_is_told_so_by_the_second_job(workflow: Workflow) 
     assert "stranger may not write to this repository" in workflow.scene.comments[-1]
 
 
+@pytest.mark.slow
 async def test_help_is_answered_by_the_second_job(workflow: Workflow) -> None:
     await workflow.commented("@agent help")
     first = await workflow.resolve(PATCHWRIGHT_MODEL="")
@@ -125,6 +128,7 @@ async def test_a_first_job_that_left_nothing_is_told(workflow: Workflow) -> None
     assert "the job before this one broke off" in workflow.scene.comments[0]
 
 
+@pytest.mark.slow
 async def test_a_permission_that_was_taken_away_meanwhile_publishes_nothing(workflow: Workflow) -> None:
     scene = workflow.scene
     await scene.will(*MENDED)
