@@ -32,7 +32,7 @@ class Check:
     """May raise what the world around a run raises: then the check has failed."""
     mend: str
     """What to do when it has failed so, or came to no end."""
-    seconds: float = 20.0
+    seconds: float = 30.0
 
 
 def ok(name: str, seen: str) -> Finding:

@@ -25,8 +25,10 @@ async def _unnamed() -> list[Finding]:
 def _trying(name: str, settings: Settings) -> Callable[[], Coroutine[Any, Any, list[Finding]]]:
     async def tried() -> list[Finding]:
         from bot.models import plain
+        from resolver.llm.litellm import warm
         from resolver.llm.probe import probe
 
+        await warm()  # seconds, in a thread: the other checks have a time of their own
         fitness = await probe(plain(name, settings))
         seen = line(fitness).rstrip(".")
         if fitness.tools == "none":

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import html
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -22,6 +24,7 @@ from tests.stories.conftest import MENDED, Scene
 CHECKOUT = Path(__file__).parents[2]
 IMAGE = f"patchwright-test-compose:{os.getpid()}"
 BUNDLE = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
+OF_THE_APP = ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY_FILE", "PATCHWRIGHT_WEBHOOK_SECRET")
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.compose, pytest.mark.timeout(1200)]
 
 
@@ -73,11 +76,11 @@ class Compose:
         place = ["--project-directory", str(self.place), "--project-name", self.name]
         return await asyncio.to_thread(run, *program(), *files, *place, *arguments)
 
-    async def ready(self) -> None:
+    async def ready(self, path: str = "/readyz") -> None:
         async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(120):
             while True:
                 with contextlib.suppress(httpx.HTTPError):
-                    if (await client.get(f"http://127.0.0.1:{self.port}/readyz")).status_code == 200:
+                    if (await client.get(f"http://127.0.0.1:{self.port}{path}")).status_code == 200:
                         return
                 await asyncio.sleep(0.5)
 
@@ -119,7 +122,9 @@ async def reachable(address: str, urls: Sequence[str]) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def composed(scene: Scene, image: str, tmp_path: Path) -> AsyncIterator[Compose]:
+async def composed(
+    scene: Scene, image: str, tmp_path: Path, *, is_set_up: bool = True
+) -> AsyncIterator[Compose]:
     """The project, down and its volumes gone in the end. The model must be there already."""
     name = f"pw{secrets.token_hex(4)}"
     await asyncio.to_thread(run, "docker", "network", "create", name)
@@ -135,6 +140,8 @@ async def composed(scene: Scene, image: str, tmp_path: Path) -> AsyncIterator[Co
         left_out = ("PATH", "HOME", "PATCHWRIGHT_DATA", "PATCHWRIGHT_SANDBOX", "PATCHWRIGHT_PRIVATE_KEY")
         told = {name: value for name, value in scene.environment.items() if name not in left_out}
         told |= {"PATCHWRIGHT_PRIVATE_KEY_FILE": "/run/key.pem", "PATCHWRIGHT_SANDBOX": "docker"}
+        if not is_set_up:
+            told = {name: value for name, value in told.items() if name not in OF_THE_APP}
         lines = [f"{name}={value.replace('127.0.0.1', address)}\n" for name, value in told.items()]
         (tmp_path / "patchwright.env").write_text("".join(lines))
         (tmp_path / ".env").write_text(f"PATCHWRIGHT_LISTEN=127.0.0.1:{compose.port}\n")
@@ -148,8 +155,9 @@ async def composed(scene: Scene, image: str, tmp_path: Path) -> AsyncIterator[Co
         async with reachable(address, urls):
             try:
                 await compose("up", "--detach", "--no-build")
-                await compose.ready()
-                scene.world.hook(f"http://127.0.0.1:{compose.port}/webhook", "story-webhook-secret")
+                await compose.ready("/readyz" if is_set_up else "/healthz")
+                if is_set_up:
+                    scene.world.hook(f"http://127.0.0.1:{compose.port}/webhook", "story-webhook-secret")
                 yield compose
             finally:
                 print(await compose("logs", "--no-color", "--tail", "100"))
@@ -200,3 +208,33 @@ async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_co
         await compose("up", "--detach", "--no-build")
         await compose.ready()
         assert await compose.runs() == before
+
+
+async def test_a_composed_server_is_set_up_in_the_browser_and_its_worker_begins_by_itself(
+    scene: Scene, image: str, tmp_path: Path
+) -> None:
+    await scene.will(*MENDED)
+    scene.world.sit_down("maintainer")
+    async with composed(scene, image, tmp_path, is_set_up=False) as compose:
+        url = f"http://127.0.0.1:{compose.port}"
+        (code,) = re.findall(r"enter this code: (\S+)", await compose("logs", "--no-color", "server"))
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as browser:
+            assert (await browser.post("/setup/code", data={"code": code})).status_code == 303
+            page = await browser.post("/setup/app", data={"reach": "webhook", "public_url": url})
+            (address,) = re.findall(r'action="(http[^"]+/settings/apps/new[^"]*)"', page.text)
+            (manifest,) = re.findall(r'name="manifest" value="([^"]*)"', page.text)
+            form = {"manifest": html.unescape(manifest), "agreed": "yes"}
+            made = await browser.post(html.unescape(address), data=form)
+            assert (await browser.get(made.headers["location"])).headers["location"] == "/welcome"
+            app = scene.world.apps[-1]
+            scene.world.install(app, scene.repo)
+            await compose.ready()  # the worker too: it was started again until the App was there
+            assert "It is installed for acme." in (await browser.get("/welcome")).text
+        checked = json.loads(
+            await compose("exec", "-T", "worker", "sh", "-c", "patchwright doctor --json || true")
+        )
+        failed = [one for one in checked["findings"] if one["state"] == "failed"]
+        await scene.world.label(scene.issue, "fix-me", by="maintainer")
+        await opened(scene, 1)
+    there = {"data directory", "GitHub App", "installations", "webhook", "engine", "sandbox limits"}
+    assert not there & {one["name"] for one in failed}, failed
