@@ -244,9 +244,12 @@ async def serve(
     """
     from bot.http import listening
     from bot.serve import serve as run
+    from bot.serve import webhook_secret
     from bot.setup.first import is_wanted, set_up, welcoming
 
     more = None
+    if not is_wanted(settings):
+        webhook_secret(settings)  # what lacks is told whether or not the port is free
     with listening(host, port) as door:
         if is_wanted(settings):
             ended = await set_up(settings, door, probe, environment())
