@@ -76,6 +76,7 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
     except (ResolverError, SandboxError) as exc:
         return complain(options, exc, ERROR)
     except (KeyboardInterrupt, asyncio.CancelledError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # pressed once more, it has nothing left to stop
         print("Stopped.", file=sys.stderr)
         if options.json:
             print_json({"outcome": "interrupted", "exit_code": INTERRUPTED})

@@ -11,7 +11,7 @@ import pytest
 from demo.model import Turn
 from resolver.actions import Plan, PlanItem
 from runtime.actions import RunShell
-from tests.bot.screens import Screen, a_screen
+from tests.bot.screens import a_screen
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scene
 
@@ -77,7 +77,7 @@ async def test_what_a_dry_run_would_send_stands_above_the_picture(a_scene: Calla
         await screen.until(lambda _: process.poll() is not None)
         assert process.returncode == 0, "\n".join(screen.scrolled)
         seen = "\n".join(screen.scrolled)
-        assert "\n--- Fix: add()" in seen and "\n## " in seen or "**Fixed:**" in seen
+        assert "\n--- pull request: Fix: add()" in seen and "\n**Fixed:**" in seen, seen
         assert b"\x1b[2J" not in screen.raw and "\n> " not in seen.rpartition("**Fixed:**")[2]
         assert screen.lines[-1].startswith("see it: patchwright view acme-calc-1-")
 
@@ -89,3 +89,22 @@ async def test_a_pipe_gets_lines_and_quiet_only_the_result(scene: Scene, asked: 
         assert code == 0 and out.startswith("verdict: fixed.") and "\x1b" not in out + error
         assert ("+    return a + b" in error) == told and ("waiting for" in error) is False
         assert ("the agent has its brief" in error) == told and "see it: patchwright view" in error
+
+
+async def test_who_presses_ctrl_c_twice_gets_the_prompt_back_on_a_clean_line(
+    scene: Scene, asked: tuple[str, ...], tmp_path: Path
+) -> None:
+    scene.environment["TERM"] = "xterm-256color"
+    await scene.will(Turn("Hang.", RunShell(command="sleep 600")))
+    with a_screen(70, 30) as (screen, _):
+        process = screen.run([sys.executable, "-m", "bot.cli", *asked], scene.environment)
+        await screen.until(r"> \$ sleep 600  \d")
+        screen.press("\x03")
+        await screen.until(
+            lambda seen: "Go on with" in "\n".join(seen.scrolled) or process.poll() is not None
+        )
+        screen.press("\x03")
+        await screen.until(lambda _: process.poll() is not None)
+        seen = "\n".join(screen.scrolled)
+        assert process.returncode == 130, seen
+        assert "Traceback" not in seen and "tokens" not in seen and "Stopped." in screen.lines
