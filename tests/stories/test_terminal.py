@@ -65,6 +65,7 @@ async def test_a_run_is_watched_stopped_and_gone_on_with(
         assert "verdict: fixed." in "\n".join(screen.scrolled) and "+    return a + b" in screen.scrolled
 
 
+@pytest.mark.slow
 async def test_what_a_dry_run_would_send_stands_above_the_picture(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene(title="add() \x1b[2J subtracts")
     await scene.will(Turn("Mend.", FIX, NEW_TEST), Turn("Test.", RUN_TESTS), Turn("Done.", DONE))
@@ -82,6 +83,7 @@ async def test_what_a_dry_run_would_send_stands_above_the_picture(a_scene: Calla
         assert screen.lines[-1].startswith("see it: patchwright view acme-calc-1-")
 
 
+@pytest.mark.slow
 async def test_a_pipe_gets_lines_and_quiet_only_the_result(scene: Scene, asked: tuple[str, ...]) -> None:
     for flag, told in (("--verbose", True), ("--quiet", False)):
         await scene.will(Turn("Mend.", FIX, NEW_TEST), Turn("Test.", RUN_TESTS), Turn("Done.", DONE))
@@ -91,6 +93,7 @@ async def test_a_pipe_gets_lines_and_quiet_only_the_result(scene: Scene, asked: 
         assert ("the agent has its brief" in error) == told and "see it: patchwright view" in error
 
 
+@pytest.mark.slow
 async def test_who_presses_ctrl_c_twice_gets_the_prompt_back_on_a_clean_line(
     scene: Scene, asked: tuple[str, ...], tmp_path: Path
 ) -> None:
