@@ -50,7 +50,7 @@ class Mail:
         for record in await self._queue.open(job.repo, job.number):
             said = record.job
             done = does and record.tries == 0 and said.is_done_by(job)
-            if said.id == job.id or not (done or is_message(record)):
+            if said.id == job.id or not (done or is_message(record, job)):
                 continue
             if said.id in told:
                 await self._queue.settle(said, Answered(run=job.id))
@@ -73,14 +73,17 @@ class Mail:
 def has_heard(run: Job, record: Record) -> bool:
     """Whether a job that was not begun yet is for this run of its thread, unless that ends before it has read it."""
     does = run.asked.verb in WORK and record.job.is_done_by(run)
-    return is_message(record) or (record.tries == 0 and does)
+    return is_message(record, run) or (record.tries == 0 and does)
 
 
-def is_message(record: Record) -> bool:
-    """Whether a job that was not begun yet is words to whoever is at work.
+def is_message(record: Record, run: Job) -> bool:
+    """Whether a job that was not begun yet is words to the run that is at work.
 
     No command, which is for later; no options, which are for a run of its own; no review, which has threads to answer.
+    Nothing is for a run that only explains: it could not do what they ask.
     """
     job, asked = record.job, record.job.asked
+    if run.asked.verb == "explain":
+        return False
     says = asked.verb == "work" and bool(asked.text) and asked.options == Options() and not asked.unclear
     return record.tries == 0 and says and job.review is None and job.inline is None

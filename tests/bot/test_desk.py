@@ -228,6 +228,19 @@ async def test_a_comment_is_told_to_the_run_that_goes_on_once_and_is_no_job_then
     assert handler.begun == {run.id: 1, said[1].id: 1}
 
 
+async def test_work_that_is_asked_for_during_an_explanation_is_done_after_it(room: Room) -> None:
+    handler, mail = Handlers(), Mail(room.queue, room.forge)
+    async with working(room.queue, handler):
+        run = await room.asked("@agent explain how a is read")
+        await handler.running.wait()
+        work = await room.asked("@agent then mend it")
+        assert await room.answered("This is queued") == HERE
+        assert await mail.news(run, Trajectory()) == ()
+        handler.go.set()
+        await settled(room.queue, work.id)
+    assert handler.begun == {run.id: 1, work.id: 1}
+
+
 def at_work(room: Room, run: Job) -> Trajectory:
     """The log of a run that works on the room's issue."""
     return Trajectory((Entry(seq=0, at=room.world.now(), event=started().model_copy(update={"job": run})),))
