@@ -10,6 +10,7 @@ from bot.embedded import embedded_redis
 from bot.limits import limited
 from bot.redis.ledger import Ledger
 from resolver.domain import Job, JobId, Outcome, Refused, Spent, User
+from resolver.forge import Permission
 from resolver.settings import Settings
 from tests.bot.jobs import DONE, job
 
@@ -29,6 +30,10 @@ class Said:
 
     def __init__(self) -> None:
         self.words: list[str] = []
+        self.strangers: set[int] = set()
+
+    async def permission(self, repo: object, user: User) -> Permission:
+        return "read" if user.id in self.strangers else "write"
 
     async def say(self, repo: object, number: int, tag: str, body: str) -> str:
         self.words.append(body)
@@ -111,6 +116,17 @@ async def test_only_the_repositories_that_the_operator_lists_are_worked_for(
             "whoever runs me has not listed acme/sample among the repositories that I work for (setting "
             "`only_repositories`)."
         )
+
+
+async def test_a_stranger_hears_of_no_limit_and_is_refused_as_one_by_the_work(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, only_repositories=("elsewhere/*",)))
+    asked.said.strangers, asked.comes_to = {6}, Refused(explanation="may not write")
+    assert await asked.ask(named(1, requester=User(id=6, login="stranger"))) == asked.comes_to
+    assert asked.said.words == []
+    assert isinstance(await asked.ask(named(2)), Refused)
+    assert len(asked.said.words) == 1
 
 
 async def test_the_days_dollars_are_a_limit_and_what_has_begun_goes_on(
