@@ -158,3 +158,14 @@ def test_every_key_of_an_example_is_a_setting() -> None:
                     keys += [] if table and table != "tests" else [key[1]]
             if '"acme/shop"' not in block and "[project." not in block:
                 assert [key for key in keys if key not in known] == [], page
+
+
+def test_the_machine_that_is_named_for_a_server_has_room_for_what_the_settings_let_run_on_it() -> None:
+    page, fields = (ROOT / "docs/self-hosting.md").read_text(), Settings.model_fields
+    (memory,) = map(int, re.findall(r"2 cores and (\d+) GB of memory", page))
+    (jobs,) = map(int, re.findall(r"(\d+) runs at a time \(`jobs_at_once`\)", page))
+    most = {key: int(size) for size, key in re.findall(r"(\d+) GB at most \(`(\w+)`\)", page)}
+    told = {"jobs_at_once": jobs, **{key: size << 10 for key, size in most.items()}}
+    assert told == {key: fields[key].default for key in ("jobs_at_once", "memory_mb", "disk_mb")}
+    server = 512  # MiB of its processes: "less than half a GB"
+    assert memory << 10 >= jobs * told["memory_mb"] + fields["free_memory_mb"].default + server
