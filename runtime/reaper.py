@@ -20,16 +20,21 @@ PLACE = "io.patchwright.place"
 """Names the directory of a sandbox, and so who owns it now."""
 KEPT = "io.patchwright.kept"
 """`yes`: another process may adopt it when its owner is killed."""
-EVERY = 60.0  # seconds
+EVERY = 10.0  # seconds; one question to the engine
+ENDED = 5.0  # seconds that an owner whom nobody here can see has for what has ended
 GRACE = ALONE + 5.0  # seconds; after ALONE the server inside has given up
 
 
 class Reaper:
     """Remembers which sandboxes it has found without an owner, to leave an heir some time."""
 
-    def __init__(self, grace: float = GRACE) -> None:
-        """`grace`: seconds that an heir gets from the moment when a sandbox is found without its owner."""
+    def __init__(self, grace: float = GRACE, ended: float = ENDED) -> None:
+        """`grace`: seconds that an heir gets from the moment when a sandbox is found without its owner.
+
+        `ended`: those that an owner gets of whom nobody here can say whether it lives, once a sandbox has ended.
+        """
         self._grace = grace
+        self._ended = ended
         self._orphans: dict[str, float] = {}
 
     async def reap(self, engine: Engine) -> int:
@@ -54,7 +59,7 @@ class Reaper:
         orphaned = time.monotonic() - self._orphans[each.id]
         if each.ended and not lease.is_alive(owner):
             # Also where it cannot be known, as of a worker in a container that is gone: who lives removes what ended.
-            return not lease.is_dead(owner) and orphaned < self._grace
+            return not lease.is_dead(owner) and orphaned < self._ended
         if not lease.is_dead(owner):
             self._orphans[each.id] = time.monotonic()
             return True

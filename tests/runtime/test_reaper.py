@@ -86,7 +86,7 @@ async def test_what_has_ended_goes_after_a_while_though_nobody_here_knows_its_ow
     labels = {OWNER: ".".join((*other[:2], "4026500000", *other[3:])), DEADLINE: LATER, KEPT: "yes"}
     ours = {OWNER: lease.owner(), DEADLINE: LATER}
     engine = Containers(ended=(labels, False), running=(labels, True), ours=(ours, False))
-    reaper = Reaper(grace=0.3)
+    reaper = Reaper(ended=0.3)
     assert await left_after(engine, reaper) == {"ended", "running", "ours"}
     await asyncio.sleep(0.4)
     assert await left_after(engine, reaper) == {"running", "ours"}
