@@ -1,6 +1,7 @@
 """What holds for every test: the same environment anywhere, and no silent skip where none is allowed."""
 
 import functools
+import logging
 import os
 import shutil
 import subprocess
@@ -146,6 +147,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("docker"))
     first = frozenset(docker)
     items.sort(key=lambda item: item not in first)
+
+
+@pytest.fixture(autouse=True)
+def levels() -> Iterator[None]:
+    """What a test sets for the loggers of this process (bot/logs.py) holds for no other."""
+    loggers = [logging.getLogger(name) for name in ("", "bot", "demo", "resolver", "runtime")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture

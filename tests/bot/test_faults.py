@@ -49,6 +49,6 @@ def test_only_what_no_family_has_is_a_fault_of_our_own() -> None:
     every = [*errors_of(bot.errors), *errors_of(resolver.errors), *errors_of(runtime.errors)]
     assert len(every) > 30
     ours = {kind.__name__ for kind in every if fault_of(kind.__new__(kind)) == "ours"}
-    assert ours == {"ResolverError", "Interrupted", "WorkerFailed"}
+    assert ours == {"ResolverError", "Interrupted", "WorkerFailed", "Withheld"}
     assert [fault_of(error) for error in (GaveUp("never ends"), ZeroDivisionError())] == ["ours", "ours"]
     assert {fault_of(kind.__new__(kind)) for kind in every} == set(FAULTS)

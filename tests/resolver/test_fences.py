@@ -1,7 +1,5 @@
 """Fenced blocks, as models write them."""
 
-import time
-
 import pytest
 
 from resolver.llm.fences import Block, blocks
@@ -45,7 +43,6 @@ def test_a_block_knows_where_it_stands() -> None:
 
 
 @pytest.mark.parametrize("piece", ["```", "``` ", "```x\n", "```\n", " ", "\n", "````\n```x\n", "a```"])
-def test_a_flood_of_fences_takes_no_time(piece: str) -> None:
-    before = time.monotonic()
-    blocks(piece * 200_000)
-    assert time.monotonic() - before < 5
+@pytest.mark.timeout(100)  # linear: 0.5 s; what looks again from each fence takes hours
+def test_a_flood_of_fences_comes_to_an_end(piece: str) -> None:
+    assert len(blocks(piece * 200_000)) <= 200_000

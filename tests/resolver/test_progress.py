@@ -60,7 +60,8 @@ def test_it_says_that_checks_failed_where_nobody_asked() -> None:
     begun = started()
     job = begun.job.model_copy(update={"checks": "abc" * 13 + "d", "requester": None})
     assert told(run_of(begun.model_copy(update={"job": job}))).startswith(
-        "I am working on this. This comment will say how it went.\nChecks failed on my commit abcabcabcabc, and I look into them.\n\n**Now:**"
+        "I am working on this. This comment will say how it went.\n"
+        "Checks failed on my commit abcabcabcabc, and I look into them.\n\n**Now:**"
     )
 
 

@@ -103,10 +103,11 @@ async def test_a_password_in_a_url_is_not_repeated(scene: Scene) -> None:
 async def test_a_server_that_github_does_not_know_says_so_at_its_start(scene: Scene) -> None:
     await scene.will(*MENDED)
     scene.environment["PATCHWRIGHT_APP_ID"] = "999999"
-    assert "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key." in await refused(scene, "serve")
+    mend = "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key."
+    assert mend in await refused(scene, "serve", "--port", "0")
     del scene.environment["PATCHWRIGHT_APP_ID"], scene.environment["PATCHWRIGHT_PRIVATE_KEY"]
     scene.environment["GITHUB_TOKEN"] = "ghp_unknown"
-    assert "Check GITHUB_TOKEN" in await refused(scene, "serve")
+    assert "Check GITHUB_TOKEN" in await refused(scene, "serve", "--port", "0")
 
 
 async def test_a_model_that_is_not_named_known_or_paid_is_told_before_anything_is_written(
