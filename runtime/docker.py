@@ -231,7 +231,8 @@ class DockerSandboxes:
             except (SandboxLost, EngineUnavailable):
                 raise failed from None
             log.warning(
-                "no socket can be shared with the engine, so exec is used", extra={"error": str(failed)}
+                "no socket can be shared with the engine, so exec is used",
+                extra={"error": str(failed).splitlines()[0]},  # what follows is the server's own traceback
             )
             self._transport = "exec"
         else:
