@@ -1,7 +1,6 @@
 """What keeps people from hosting such a bot, and from trusting it: complaints 13, 14, 15 and 23, as they go here."""
 
 import asyncio
-import json
 import re
 import subprocess
 import sys
@@ -111,14 +110,6 @@ async def test_a_second_run_finds_its_sandbox_made_and_says_nothing_of_images(sc
     (first, _), (second, error) = told
     assert second - first == set()
     assert not re.search(r"\b(building|making|made) .*\b(layer|bundle|image)\b", error, re.IGNORECASE), error
-
-
-def test_what_a_sandbox_weighs_and_takes_to_start_is_measured_and_below_the_others() -> None:
-    figures = {row["name"]: row for row in json.loads((ROOT / "benchmarks/results.json").read_text())}
-    for name in ("sandbox_cold_start", "layer_megabytes", "start_with_all_plugins"):
-        assert figures[name]["value"] <= figures[name]["target"], name
-    assert figures["sandbox_cold_start"]["value"] < figures["sandbox_cold_start"]["peers"]["OpenHands"] / 10
-    assert figures["layer_megabytes"]["value"] < figures["layer_megabytes"]["peers"]["OpenHands"] / 10
 
 
 @pytest.mark.redis
