@@ -275,10 +275,10 @@ class ArqQueue:
             if await self._redis.get(turn) == id and await self._is_ours(record):
                 await self._redis.delete(turn)
 
-    async def _attend(self, record: Record, task: asyncio.Task[Result | Again]) -> Stop:
+    async def _attend(self, record: Record, task: asyncio.Task[Result | Again]) -> Stop | None:
         """Keeps the leases while the job runs; ends by cancelling it when it is not to go on."""
         job, lease = record.job, round(self._lease_seconds * 1000)
-        while True:
+        while not task.done():  # a client of Redis may swallow our own cancellation while Redis dies
             try:
                 async with self._redis.pipeline(transaction=False) as pipe:
                     pipe.get(unwanted_of(job.id))
@@ -294,6 +294,7 @@ class ArqQueue:
                 stop(task, told)
                 return told
             await asyncio.sleep(ATTEND_SECONDS)
+        return None
 
     async def _say_again(self, record: Record) -> None:
         """What runs here is known again, and begun nowhere else."""
