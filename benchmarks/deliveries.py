@@ -34,8 +34,8 @@ from bot.embedded import embedded_redis
 from bot.http import listening, url_of
 from bot.jobs import Record
 from bot.redis.queue import ArqQueue
-from bot.triggers import Triggers, job_for
-from bot.webhook import read
+from bot.webhooks.delivery import read
+from bot.webhooks.triggers import Triggers, job_for
 from demo.world import App, Delivery, World
 from demo.world.told import Hook
 from resolver.domain import JobId
@@ -59,9 +59,9 @@ import asyncio, logging, os, sys, time
 from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretStr
-from bot.reconcile import Rhythm
-from bot.rest import AppAccess, Pace
-from bot.watching import watching
+from bot.reconcile.reconcile import Rhythm
+from bot.github.rest import AppAccess, Pace
+from bot.reconcile.watching import watching
 from bot.work import work
 from resolver.domain import Refused
 from resolver.settings import Settings

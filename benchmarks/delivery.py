@@ -16,9 +16,9 @@ import httpx
 from pydantic import SecretStr
 
 from benchmarks.measure import Result, report
-from bot.github import GitHubForge
-from bot.publishing import COMMIT
-from bot.rest import AppAccess, Pace
+from bot.github.forge import GitHubForge
+from bot.github.publishing import COMMIT
+from bot.github.rest import AppAccess, Pace
 from demo.world import Repository, World
 from resolver.actions import Finish
 from resolver.deliver import Attempt, deliver

@@ -12,8 +12,8 @@ from pydantic import Field, ValidationError, field_validator
 from bot.errors import QueueDown
 from bot.glance import Glance
 from bot.jobs import Queue, Record
-from bot.names import run_name
-from bot.receiver import Receive, Scope, Send
+from bot.terminal.names import run_name
+from bot.webhooks.receiver import Receive, Scope, Send
 from resolver.domain import Job, JobId, Repo, RunId
 from resolver.log import is_name
 from runtime.frozen import Frozen

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
-from bot.receiver import App, Receive, Scope, Send
+from bot.webhooks.receiver import App, Receive, Scope, Send
 from resolver.errors import SettingsError
 from resolver.secrets import Secrets
 from resolver.settings import Settings

@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from bot.exits import DIFFERENT, OF_A_JOB, USAGE
-from bot.usage import FIRST, SETTINGS, Commands, Parser, codes
-from bot.usage import command as _command
+from bot.terminal.exits import DIFFERENT, OF_A_JOB, USAGE
+from bot.terminal.usage import FIRST, SETTINGS, Commands, Parser, codes
+from bot.terminal.usage import command as _command
 
 
 def parser() -> argparse.ArgumentParser:
@@ -341,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     top = parser()
     if "_ARGCOMPLETE" in os.environ:
-        from bot.completion import complete
+        from bot.terminal.completion import complete
 
         complete(top)
     options = top.parse_args(arguments)

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from bot import compose
 from bot.errors import WorkerFailed
-from bot.exits import DELIVERED, ERROR, INTERRUPTED, NOTHING, USAGE
-from bot.local_files import absolute
-from bot.logs import LogLine, listen
-from bot.terminal import plain, print_json
+from bot.observe.logs import LogLine, listen
+from bot.terminal.exits import DELIVERED, ERROR, INTERRUPTED, NOTHING, USAGE
+from bot.terminal.lines import plain, print_json
+from bot.terminal.local_files import absolute
 from resolver.errors import (
     Forbidden,
     ModelRefused,
@@ -111,7 +111,7 @@ def complain(options: argparse.Namespace, error: Exception, code: int) -> int:
 
 async def resolve(options: argparse.Namespace) -> int:
     """One issue, from a URL, a path, or a run to go on with."""
-    from bot.resolving import resolved
+    from bot.terminal.resolving import resolved
 
     return await resolved(options, _settings(options))
 
@@ -167,7 +167,7 @@ def _shared(options: argparse.Namespace, only: str = "") -> list[str]:
 
 async def action(options: argparse.Namespace) -> int:
     """The event of a workflow."""
-    from bot.action_parts import action as work_on_event
+    from bot.action.parts import action as work_on_event
 
     leave, publish = (Path(place) if place else None for place in (options.leave, options.publish))
     return await work_on_event(_settings(options, directory=None), _to_stderr, leave=leave, publish=publish)
@@ -175,7 +175,7 @@ async def action(options: argparse.Namespace) -> int:
 
 async def look(options: argparse.Namespace) -> int:
     """Runs on this disk, to be read."""
-    from bot.runs import looked
+    from bot.terminal.runs import looked
 
     settings, environ = _settings(options), compose.environment()
     return looked(options, settings, compose.secrets_of(settings, environ), environ)
@@ -183,7 +183,7 @@ async def look(options: argparse.Namespace) -> int:
 
 async def probe(options: argparse.Namespace) -> int:
     """Which of the configured models can drive the agent."""
-    from bot.probing import probed
+    from bot.terminal.probing import probed
 
     return DELIVERED if await probed(_settings(options), as_json=options.json) else NOTHING
 
@@ -200,7 +200,7 @@ async def doctor(options: argparse.Namespace) -> int:
 
 async def completion(options: argparse.Namespace) -> int:
     """What a shell reads to complete our commands."""
-    from bot.completion import script
+    from bot.terminal.completion import script
 
     print(script(options.shell))
     return 0

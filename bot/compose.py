@@ -20,9 +20,9 @@ from resolver.errors import ForgeError, SettingsError, Unauthorized
 from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environment, from_machine, from_toml
 
 if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
-    from bot.github import GitHubForge
+    from bot.github.forge import GitHubForge
+    from bot.github.rest import AppAccess, Pace, TokenAccess
     from bot.pacing import Line
-    from bot.rest import AppAccess, Pace, TokenAccess
     from resolver.kit import Kit
     from resolver.log import Listener
     from resolver.secrets import Secrets
@@ -178,8 +178,8 @@ async def forge(
     settings: Settings, pace: "Pace | None" = None, line: "Line | None" = None
 ) -> AsyncIterator["GitHubForge"]:
     """GitHub, by App or by token; `line`: of the writes. Raises SettingsError when neither is there."""
-    from bot.github import GitHubForge
-    from bot.rest import Pace
+    from bot.github.forge import GitHubForge
+    from bot.github.rest import Pace
 
     async with GitHubForge(
         _access(settings),
@@ -194,7 +194,7 @@ async def forge(
 
 
 def _access(settings: Settings) -> "AppAccess | TokenAccess":
-    from bot.rest import AppAccess, TokenAccess
+    from bot.github.rest import AppAccess, TokenAccess
     from resolver.policy import frees_workflows
 
     key = private_key_of(settings)
@@ -267,16 +267,18 @@ async def serve(
 
 async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) -> bool:
     """Do what is asked for in the Redis of the settings, until a signal says stop; whether it was Ctrl-C."""
-    from bot.account import account_of
-    from bot.archive import Archivist, archive_of
-    from bot.grants import AppGrants, granted
+    from bot.github.grants import AppGrants, granted
     from bot.indexing import indexing, keep_whole, settled
     from bot.jobs import Result
     from bot.limits import limited
     from bot.mail import Mail
+    from bot.observe.account import account_of
+    from bot.observe.archive import Archivist, archive_of
+    from bot.observe.tracing import tracing
     from bot.pacing import Prompt
     from bot.progress import apologize, commenting
     from bot.pulls import OurPulls
+    from bot.reconcile.watching import watching
     from bot.redis.engines import Engines, telling
     from bot.redis.ledger import Ledger
     from bot.redis.log import SharedLogs, no_archive
@@ -284,8 +286,6 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.redis.pacing import SharedLine
     from bot.redis.queue import ArqQueue
     from bot.redis.runs import Runs
-    from bot.tracing import tracing
-    from bot.watching import watching
     from bot.work import check
     from bot.work import work as run
     from resolver.domain import JobId, Spent

@@ -11,8 +11,8 @@ from bot.jobs import Answered, Queue
 from bot.lifecycle import Lifecycle, Talker
 from bot.pressed import Pressed
 from bot.queued import HoldsHere, Waiting
-from bot.triggers import Triggers, Wish, names_of, wish_for
-from bot.webhook import Checked, Closed, Delivery, Reach, Unlabelled
+from bot.webhooks.delivery import Checked, Closed, Delivery, Reach, Unlabelled
+from bot.webhooks.triggers import Triggers, Wish, names_of, wish_for
 from bot.words import helped, queued, stopped
 from resolver import planning_prose, prose
 from resolver.domain import Job, JobId, Refused, Repo, User

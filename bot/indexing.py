@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bot.archive import Archive
 from bot.errors import ArchiveDown, QueueDown
 from bot.glance import Glance, of_job, of_log
 from bot.jobs import Queue, Result
+from bot.observe.archive import Archive
 from bot.redis.runs import KEPT, Runs
 from resolver.domain import Job, JobId, RunId
 from resolver.errors import LogError

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from bot.faults import Fault
+from bot.observe.faults import Fault
 from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused, Repo
 from runtime.frozen import Frozen
 

@@ -7,8 +7,8 @@ from typing import Protocol, TypeAlias, assert_never
 
 from bot.jobs import Queue, Record, Why
 from bot.mail import has_heard
-from bot.triggers import is_label
-from bot.webhook import Closed, Reach, Unlabelled
+from bot.webhooks.delivery import Closed, Reach, Unlabelled
+from bot.webhooks.triggers import is_label
 from bot.words import dropped
 from resolver import prose
 from resolver.domain import Job, Repo, User

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from bot.triggers import Wish
+from bot.webhooks.triggers import Wish
 from resolver.domain import Job, JobId, Repo, User
 from resolver.request import request
 from runtime.frozen import Frozen

@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator
 
 from bot.errors import Crowded
-from bot.faults import fault_of
+from bot.observe.faults import fault_of
 from bot.pacing import Urgency, writing
 from bot.worker import Stopped, may_be_retried
 from resolver import prose

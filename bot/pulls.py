@@ -5,12 +5,12 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from bot.answers import GHOST, MergedAnswer
+from bot.github.answers import GHOST, MergedAnswer
+from bot.github.rest import PER_PAGE, Rest, path_of
 from bot.lifecycle import time_of
-from bot.looking import Place
+from bot.reconcile.looking import Place
 from bot.redis.ledger import Ledger
-from bot.rest import PER_PAGE, Rest, path_of
-from bot.webhook import Branch, Closed, Sender
+from bot.webhooks.delivery import Branch, Closed, Sender
 from resolver.checks import Pushed
 from resolver.domain import Repo, User
 

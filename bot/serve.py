@@ -21,13 +21,13 @@ from bot.child import dying_with_us, stop
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown, WorkerFailed
 from bot.http import Server, listening, url_of
-from bot.receiver import App, Page, Receiver
 from bot.redis.inbox import Inbox
 from bot.redis.ledger import Ledger
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
 from bot.redis.runs import Runs
 from bot.signals import signals
+from bot.webhooks.receiver import App, Page, Receiver
 from bot.work import READY
 from resolver.errors import SettingsError
 from resolver.secrets import Secrets
@@ -155,7 +155,7 @@ def _pages(stores: Stores, deliveries: Mapping[tuple[str, str], int]) -> dict[st
         return _json(200 if all(found.values()) else 503, {"version": _version(), **found})
 
     async def metrics() -> tuple[int, str, bytes]:
-        from bot.metrics import CONTENT_TYPE, Figures, exposition
+        from bot.observe.metrics import CONTENT_TYPE, Figures, exposition
 
         try:
             jobs, oldest = await stores.queue.waiting()

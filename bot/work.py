@@ -12,17 +12,17 @@ from typing import Any
 from bot.ci.watch import CiWatch, Eyes
 from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
-from bot.intake import Intake
 from bot.jobs import Again, Cancelled, Handler, Result, stop_heard
 from bot.lifecycle import Grants, Lifecycle, Pulls
-from bot.logs import about
+from bot.observe.logs import about
 from bot.queued import Waiting, when_free
 from bot.redis.holds import SharedHolds
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
 from bot.signals import signals
-from bot.triggers import Triggers
+from bot.webhooks.intake import Intake
+from bot.webhooks.triggers import Triggers
 from bot.worker import Apologize, Resolve, Worker
 from resolver.domain import Job, JobId
 from resolver.errors import SettingsError

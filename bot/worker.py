@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from bot.errors import QueueDown
-from bot.faults import fault_of
 from bot.jobs import Again, Failed, Result, Why, stop_heard
+from bot.observe.faults import fault_of
 from resolver.domain import Job, Outcome
 from resolver.errors import Interrupted, LogTaken, RateLimited, ResolverError
 from runtime.errors import SandboxError

@@ -20,8 +20,8 @@ from typing import Literal, TextIO
 
 import httpx
 
-from bot.live import telling
-from bot.terminal import folded, outcome_json, plain, print_json, tests_table
+from bot.terminal.lines import folded, outcome_json, plain, print_json, tests_table
+from bot.terminal.live import telling
 from demo.model import Endpoint, Turn
 from demo.world import Issue, Repository, World
 from resolver.domain import Delivered, RunId

@@ -151,7 +151,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def levels() -> Iterator[None]:
-    """What a test sets for the loggers of this process (bot/logs.py) holds for no other."""
+    """What a test sets for the loggers of this process (bot/observe/logs.py) holds for no other."""
     loggers = [logging.getLogger(name) for name in ("", "bot", "demo", "resolver", "runtime")]
     before = [logger.level for logger in loggers]
     yield

@@ -24,17 +24,17 @@ LATE = {"demo": frozenset({"bot/commandline.py"})}
 
 FENCES = {
     "PIL": {"runtime/marks.py"},
-    "argcomplete": {"bot/completion.py"},
+    "argcomplete": {"bot/terminal/completion.py"},
     "arq": {"bot/redis/queue.py"},
     "av": {"runtime/frames.py"},
     "defusedxml": {"resolver/testreport.py", "runtime/office.py"},
     "docker": {"runtime/engine.py"},
-    "fsspec": {"bot/archive.py"},
+    "fsspec": {"bot/observe/archive.py"},
     "git": {"resolver/workspace.py"},
-    "githubkit": {"bot/client.py"},
+    "githubkit": {"bot/github/client.py"},
     "graphql": {"demo/world/schema.py"},
     "h11": {"bot/gate/gate.py"},
-    "hishel": {"bot/client.py"},
+    "hishel": {"bot/github/client.py"},
     "ipykernel": {"runtime/kernel_boot.py"},
     "jinja2": {"resolver/texts.py"},
     "jsonschema": {"demo/world/contract.py", "resolver/schemas.py"},
@@ -42,9 +42,9 @@ FENCES = {
     "litellm": {"resolver/llm/litellm.py"},
     "mcp": {"resolver/tools/mcp.py"},
     "openpyxl": {"runtime/converter.py"},
-    "opentelemetry": {"bot/tracing.py"},
+    "opentelemetry": {"bot/observe/tracing.py"},
     "playwright": {"runtime/browser.py"},
-    "prometheus_client": {"bot/metrics.py"},
+    "prometheus_client": {"bot/observe/metrics.py"},
     "pylatexenc": {"runtime/converter.py"},
     "pypdfium2": {"runtime/converter.py"},
     "redis": {
@@ -87,7 +87,7 @@ ENVIRONMENT = {
 """Files that may read the process's environment, and why."""
 
 CATCH_ALL = {
-    "bot/archive.py": "a file system of somebody else's package raises what it likes: its fault costs a copy",
+    "bot/observe/archive.py": "a file system of somebody else's package raises what it likes: its fault costs a copy",
     "bot/worker.py": "the outermost frame of a job: it logs and raises again",
     "resolver/tools/own.py": "a function of somebody else's package: its fault costs a call, not the run",
 }
@@ -192,7 +192,7 @@ def test_a_test_or_a_benchmark_is_a_small_file_too() -> None:
         ("runtime/shell.py", "import resolver.agent", "runtime may not know resolver"),
         ("runtime/shell.py", "def f():\n    from bot import cli", "runtime may not know bot"),
         ("runtime/shell.py", "import httpx", "the container does not hold it"),
-        ("resolver/agent.py", "from bot.github import GitHub", "resolver may not know bot"),
+        ("resolver/agent.py", "from bot.github.forge import GitHub", "resolver may not know bot"),
         ("bot/serve.py", "def f():\n    import demo", "bot may not know demo"),
         ("bot/commandline.py", "import demo.story", "bot may not know demo"),
         ("resolver/agent.py", "import docker.errors", "its fence is runtime/engine.py"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bot import compose
-from bot.local_files import read_issue
+from bot.terminal.local_files import read_issue
 from demo.model import Endpoint, Turn
 from resolver.domain import Job, JobId, Patch, Repo
 from resolver.resolve import resolve_path

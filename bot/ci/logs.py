@@ -6,8 +6,8 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from bot.client import join
 from bot.errors import Unanswered
+from bot.github.client import join
 from resolver.check_log import Excerpt
 from resolver.domain import Credentials
 from resolver.errors import Forbidden, ForgeError, NotFound

@@ -5,9 +5,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from bot.answers import Account, Answer, AppAnswer
 from bot.ci.logs import JobLogs
-from bot.rest import PER_PAGE, Rest, path_of
+from bot.github.answers import Account, Answer, AppAnswer
+from bot.github.rest import PER_PAGE, Rest, path_of
 from resolver.check_log import MAX_LOG
 from resolver.checks import Check, Pushed
 from resolver.domain import Repo

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from bot.jobs import Queue
-from bot.triggers import job_name
-from bot.webhook import Checked
+from bot.webhooks.delivery import Checked
+from bot.webhooks.triggers import job_name
 from resolver.checks import Check
 from resolver.domain import Job, JobId, PullRequest, Repo
 from resolver.errors import Forbidden, NotFound

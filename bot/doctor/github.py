@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import httpx
 from pydantic import Field
 
-from bot.answers import Answer, TokenAnswer
 from bot.doctor.examine import Check, Finding, failed, ok, warning
-from bot.rest import PERMISSIONS as NEEDED
+from bot.github.answers import Answer, TokenAnswer
+from bot.github.rest import PERMISSIONS as NEEDED
 from bot.setup.github import EVENTS_ASKED, PERMISSIONS, AsApp, Attempt, Home, asked, read
 from resolver.errors import ForgeError, NotFound, Unauthorized
 from resolver.settings import Settings

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bot.doctor.examine import Check, Finding, failed, ok, warning
-from bot.probing import line
+from bot.terminal.probing import line
 from resolver.settings import Settings
 
 NAME = "model"

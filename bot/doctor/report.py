@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from bot.doctor import engine, github, machine, model, redis
 from bot.doctor.examine import Check, Finding, State, examined
-from bot.terminal import plain, print_json
+from bot.terminal.lines import plain, print_json
 from resolver.secrets import Secrets
 from resolver.settings import Settings
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from starlette.types import ASGIApp
 
-from bot.archive import archive_of
+from bot.observe.archive import archive_of
 from bot.page.gate import Gate
 from bot.page.kit import Kit
 from bot.page.live import Live

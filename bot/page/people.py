@@ -11,7 +11,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from bot.errors import Unanswered
-from bot.meanings import meaning
+from bot.github.meanings import meaning
 from bot.redis.sessions import Person, challenge, verifier
 from resolver.domain import Repo
 from resolver.errors import Forbidden, NotFound, Unauthorized

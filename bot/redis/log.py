@@ -1,8 +1,8 @@
 """Logs that any worker can go on with: on this disk first, and in a Redis stream that all workers share.
 
-A stream stays until its lines are kept elsewhere (`bot/archive.py`). Who writes to a run holds a lease with a token of
-its own, and every line is taken only from its holder: a worker that was thought dead and comes back cannot write into
-what another one has gone on with.
+A stream stays until its lines are kept elsewhere (`bot/observe/archive.py`). Who writes to a run holds a lease with a
+token of its own, and every line is taken only from its holder: a worker that was thought dead and comes back cannot
+write into what another one has gone on with.
 """
 
 import asyncio

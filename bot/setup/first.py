@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 
 from bot.http import Server, url_of
-from bot.receiver import App
 from bot.serve import Stores
 from bot.setup import kept
 from bot.setup.code import Code, Visitor
 from bot.setup.model import tried
 from bot.signals import signals
+from bot.webhooks.receiver import App
 from resolver.errors import SettingsError
 from resolver.settings import Settings
 

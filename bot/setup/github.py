@@ -12,11 +12,11 @@ import httpx
 import jwt
 from pydantic import Field, TypeAdapter, ValidationError
 
-from bot.answers import Answer
 from bot.errors import Unanswered
-from bot.meanings import meaning
+from bot.github.answers import Answer
+from bot.github.meanings import meaning
 from bot.setup.kept import OwnApp, Place
-from bot.webhook import EVENTS
+from bot.webhooks.delivery import EVENTS
 from resolver.errors import SettingsError
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ PERMISSIONS = {
     "actions": "read",
     "statuses": "read",
 }
-"""The least that everything takes (bot/rest.py, bot/ci). Not `workflows`: no patch may change what CI runs."""
+"""The least that everything takes (bot/github/rest.py, bot/ci). Not `workflows`: no patch may change what CI runs."""
 EVENTS_ASKED = EVENTS - {"installation", "installation_repositories"}
 """Without those of which every App is told, and which none may ask for."""
 

@@ -12,7 +12,6 @@ from starlette.routing import Route
 
 from bot.errors import QueueDown
 from bot.page.shown import Around
-from bot.receiver import App
 from bot.redis.presence import Presence
 from bot.redis.runs import Runs
 from bot.setup import shown
@@ -21,6 +20,7 @@ from bot.setup.github import AsApp
 from bot.setup.kept import OwnApp
 from bot.setup.shown import Step
 from bot.setup.site import COOKIE, guarded, static_file
+from bot.webhooks.receiver import App
 from resolver.errors import ForgeError
 from resolver.settings import Settings
 

@@ -11,7 +11,7 @@ from bot.api import MOST_BYTES, JobsApi
 from bot.errors import QueueDown
 from bot.glance import Glance, of_job
 from bot.jobs import InlineQueue, Record
-from bot.receiver import Receiver
+from bot.webhooks.receiver import Receiver
 from resolver.domain import JobId, RunId
 from tests.bot.jobs import DONE, Handlers, settled, working
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bot.cli import parser
-from bot.exits import OF_A_JOB, OF_ALL
+from bot.terminal.exits import OF_A_JOB, OF_ALL
 from resolver.settings import Settings
 from tests.bot.screens import Screen, a_screen
 

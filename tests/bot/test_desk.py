@@ -8,13 +8,13 @@ import pytest
 from pydantic import SecretStr
 
 from bot.desk import Desk, is_under_way
-from bot.github import GitHubForge
+from bot.github.forge import GitHubForge
+from bot.github.rest import Pace, TokenAccess
 from bot.jobs import Answered, Cancelled, InlineQueue
 from bot.mail import Mail
 from bot.queued import HoldsHere, Waiting
-from bot.rest import Pace, TokenAccess
-from bot.triggers import Triggers, wish_for
-from bot.webhook import read
+from bot.webhooks.delivery import read
+from bot.webhooks.triggers import Triggers, wish_for
 from demo.world import Comment, Delivery, Issue, Repository, World
 from resolver.domain import Job, Refused
 from resolver.events import Entry, Told, Trajectory

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.archive import Archive
 from bot.embedded import embedded_redis
 from bot.glance import Glance, of_log
 from bot.indexing import ARCHIVE, glances, indexing, keep_whole, settled
 from bot.jobs import Answered, Failed
+from bot.observe.archive import Archive
 from bot.redis.ledger import Ledger
 from bot.redis.queue import ArqQueue
 from bot.redis.runs import RUNS, Runs

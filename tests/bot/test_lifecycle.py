@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bot.jobs import Cancelled, Record
-from bot.webhook import read
+from bot.webhooks.delivery import read
 from demo.world import Delivery
 from resolver.domain import JobId
 from tests.bot.jobs import Handlers, settled, working

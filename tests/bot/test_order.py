@@ -15,8 +15,8 @@ from bot.desk import Desk, Mute
 from bot.embedded import embedded_redis
 from bot.jobs import Cancelled, InlineQueue, Queue
 from bot.redis.queue import ArqQueue
-from bot.triggers import Triggers, job_for
-from bot.webhook import Delivery, read
+from bot.webhooks.delivery import Delivery, read
+from bot.webhooks.triggers import Triggers, job_for
 from resolver.domain import Job, Repo, User
 from resolver.forge import Permission
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER

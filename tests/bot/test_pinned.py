@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.triggers import job_for
-from bot.webhook import read
+from bot.webhooks.delivery import read
+from bot.webhooks.triggers import job_for
 from demo.world import Comment, Issue
 from resolver.domain import Issue as Seen
 from resolver.domain import Job, PullRequest

@@ -5,11 +5,11 @@ from typing import Literal
 
 import pytest
 
-from bot.intake import Intake
 from bot.jobs import Answered, Cancelled
 from bot.pressed import EVENT, Pressed
 from bot.redis.inbox import Letter
-from bot.webhook import EVENTS
+from bot.webhooks.delivery import EVENTS
+from bot.webhooks.intake import Intake
 from resolver.domain import JobId, Refused, Repo, User
 from tests.bot import test_desk
 from tests.bot.jobs import Handlers, settled, working

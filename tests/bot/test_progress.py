@@ -12,12 +12,12 @@ from pydantic import SecretStr
 
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown, Unanswered
-from bot.github import GitHubForge
+from bot.github.forge import GitHubForge
+from bot.github.rest import Pace, TokenAccess
 from bot.pacing import OwnLine
 from bot.progress import apologize, blamed, commenting
 from bot.redis.client import redis_client
 from bot.redis.log import SharedLogs, writer_of
-from bot.rest import Pace, TokenAccess
 from bot.worker import GaveUp, Stopped
 from demo.world import Issue, Repository, World
 from resolver.domain import Job, Repo, User

@@ -8,19 +8,19 @@ import pytest
 
 from bot.desk import Desk
 from bot.embedded import embedded_redis
-from bot.github import GitHubForge
+from bot.github.forge import GitHubForge
+from bot.github.rest import Rest
 from bot.jobs import Cancelled, InlineQueue
 from bot.lifecycle import Lifecycle
 from bot.pulls import OurPulls
-from bot.reconcile import Reconcile
+from bot.reconcile.reconcile import Reconcile
 from bot.redis.ledger import Ledger
 from bot.redis.lookout import Lookout
-from bot.rest import Rest
-from bot.triggers import Triggers
-from bot.webhook import read
+from bot.webhooks.delivery import read
+from bot.webhooks.triggers import Triggers
 from demo.world import Delivery, Issue, Pull, Repository, World
 from tests.bot.jobs import Handlers, settled, working
-from tests.bot.lookouts import AT_ONCE, QUICK, access
+from tests.bot.reconcile.lookouts import AT_ONCE, QUICK, access
 
 pytestmark = pytest.mark.redis
 

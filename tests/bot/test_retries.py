@@ -6,7 +6,7 @@ import bot.errors
 import resolver.errors
 import runtime.errors
 from bot.worker import GaveUp, may_be_retried
-from tests.bot.test_faults import errors_of
+from tests.bot.observe.test_faults import errors_of
 
 PASSES = {
     "Crowded",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.faults import fault_of
 from bot.jobs import Again, Cancelled, Failed, InlineQueue
+from bot.observe.faults import fault_of
 from bot.worker import TAKEN_SECONDS, Worker
 from resolver.agent import begin
 from resolver.domain import Job, Outcome, RunId

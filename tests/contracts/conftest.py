@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from bot.gate.gate import Gate
-from bot.github import GitHubForge
-from bot.rest import AppAccess, TokenAccess
+from bot.github.forge import GitHubForge
+from bot.github.rest import AppAccess, TokenAccess
 from demo.world import App, Repository, World
 from demo.world.bare import Bare
 from resolver.secrets import Masked, Secrets

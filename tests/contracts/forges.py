@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from bot.rest import Pace
+from bot.github.rest import Pace
 from demo.world.bare import Bare
 from resolver.domain import Repo
 from resolver.forge import Forge

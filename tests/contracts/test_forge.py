@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from bot.github import GitHubForge
+from bot.github.forge import GitHubForge
 from demo.world import App, Repository, World
 from demo.world.bare import Bare
 from resolver.domain import Comment, Credentials, Issue, Job, JobId, Proposal, PullRequest, Repo, User

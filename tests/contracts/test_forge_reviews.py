@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from pydantic import SecretStr
 
-from bot.github import GitHubForge
-from bot.rest import AppAccess, Pace, TokenAccess
+from bot.github.forge import GitHubForge
+from bot.github.rest import AppAccess, Pace, TokenAccess
 from demo.world import Pull, Repository, World
 from resolver.domain import Comment, Job, JobId, PullRequest, Repo, ReviewThread, User
 from resolver.errors import ForgeError

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from pydantic import SecretStr
 
-from bot.commit import MAX_FILES
-from bot.github import GitHubForge
-from bot.rest import AppAccess
+from bot.github.commit import MAX_FILES
+from bot.github.forge import GitHubForge
+from bot.github.rest import AppAccess
 from demo.world import Repository, World
 from demo.world.bare import Bare
 from demo.world.state import APP_PERMISSIONS

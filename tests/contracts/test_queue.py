@@ -1,4 +1,4 @@
-"""What every queue does. On Redis it does more: see tests/bot/test_queue.py."""
+"""What every queue does. On Redis it does more: see tests/bot/redis/test_queue.py."""
 
 import asyncio
 from collections.abc import AsyncIterator

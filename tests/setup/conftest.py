@@ -16,7 +16,7 @@ import pytest
 from demo.dialects import Dialect
 from demo.model import Endpoint, Fault
 from demo.world import Issue, Repository, World
-from tests.bot.test_probing import FIT, UNFIT
+from tests.bot.terminal.test_probing import FIT, UNFIT
 from tests.stories.conftest import CODE, KEY, MENDED, TESTS
 
 LONGEST = 120.0  # seconds that anything is waited for

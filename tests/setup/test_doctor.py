@@ -20,14 +20,14 @@ from bot.doctor import engine, github, machine, redis
 from bot.doctor.examine import Check, Finding, State, examined, ok
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown
-from bot.receiver import Receiver
 from bot.setup import kept
 from bot.setup.github import EVENTS_ASKED, PERMISSIONS
+from bot.webhooks.receiver import Receiver
 from demo.loopback import Loopback
 from demo.model import Endpoint
 from demo.world import App, Repository, World
 from resolver.settings import Settings
-from tests.bot.test_probing import FIT, UNFIT
+from tests.bot.terminal.test_probing import FIT, UNFIT
 
 SECRET = "secret-of-a-webhook"
 

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from bot import compose
+from bot.github.rest import Pace
 from bot.progress import EVERY, commenting
-from bot.rest import Pace
 from demo.model import Endpoint, Hook, Turn
 from demo.world import App, Delivery, Issue, Pull, Repository, World
 from demo.world.state import APP_PERMISSIONS

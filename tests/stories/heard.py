@@ -1,7 +1,7 @@
 """Comments that are heard as a server hears them, and worked on in this process."""
 
-from bot.triggers import Triggers, job_for
-from bot.webhook import read
+from bot.webhooks.delivery import read
+from bot.webhooks.triggers import Triggers, job_for
 from demo.world import Issue, Pull
 from resolver.domain import Job, Refused
 from tests.stories.conftest import Scene

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from bot.github import GitHubForge
-from bot.rest import AppAccess, TokenAccess
+from bot.github.forge import GitHubForge
+from bot.github.rest import AppAccess, TokenAccess
 from demo.world import App, Issue, Repository, World
 from demo.world.bare import Bare
 from resolver.actions import Finish

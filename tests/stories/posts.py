@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.action_parts import Publishing, without_machine
+from bot.action.parts import Publishing, without_machine
 from bot.progress import silent
-from bot.triggers import Triggers
+from bot.webhooks.triggers import Triggers
 from demo.world import Pull
 from demo.world.bare import Bare
 from resolver import parcel

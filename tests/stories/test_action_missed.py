@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from pydantic import SecretStr
 
-from bot.action_missed import missed
-from bot.github import GitHubForge
-from bot.rest import TokenAccess
-from bot.triggers import Triggers, job_for
-from bot.webhook import CommentMade, Ignored, Labelled
+from bot.action.missed import missed
+from bot.github.forge import GitHubForge
+from bot.github.rest import TokenAccess
+from bot.webhooks.delivery import CommentMade, Ignored, Labelled
+from bot.webhooks.triggers import Triggers, job_for
 from tests.contracts.forges import QUICK
 from tests.stories.actions import Workflow
 from tests.stories.conftest import Scene

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.action_parts import BrokeOff, Publishing, without_machine
-from bot.triggers import Triggers
+from bot.action.parts import BrokeOff, Publishing, without_machine
+from bot.webhooks.triggers import Triggers
 from resolver import parcel
 from resolver.actions import Finish, ThreadAnswer
 from resolver.circumstances import Configured

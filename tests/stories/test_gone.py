@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from bot import compose
+from bot.github.rest import Pace
 from bot.progress import apologize
-from bot.rest import Pace
 from bot.worker import Stopped
 from demo.world import Delivery
 from resolver.domain import Delivered

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bot.terminal import Narrator
+from bot.terminal.lines import Narrator
 from demo.model import Turn
 from resolver.actions import Plan, PlanItem
 from resolver.events import Told

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bot import compose
+from bot.github.rest import Pace
 from bot.jobs import Failed
 from bot.progress import apologize
-from bot.rest import Pace
 from bot.worker import Worker
 from demo.model import Fault, Turn, cut_off, html, rate_limited, server_error, unparsable
 from resolver.domain import Delivered

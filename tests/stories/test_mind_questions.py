@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.triggers import Triggers, job_for
-from bot.webhook import read
+from bot.webhooks.delivery import read
+from bot.webhooks.triggers import Triggers, job_for
 from demo.model import Turn
 from resolver.actions import Ask
 from resolver.domain import Asked, Delivered, Job, Refused

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.bot.test_tracing import Collector
+from tests.bot.observe.test_tracing import Collector
 from tests.stories.town import a_town, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bot import compose
+from bot.github.rest import Pace
 from bot.jobs import Cancelled, Failed, InlineQueue, Result
 from bot.progress import apologize, commenting
-from bot.rest import Pace
 from bot.worker import Worker
 from demo.model import Fault, Turn
 from resolver.domain import Commented, Delivered, Job, Outcome

@@ -13,7 +13,7 @@ from resolver.events import Observed, Told
 from resolver.texts import use_templates
 from runtime.actions import RunShell
 from runtime.observations import Picture, Ran, Viewed
-from tests.bot.test_attachments import png
+from tests.bot.github.test_attachments import png
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, TESTS, Scene
 
 pytestmark = pytest.mark.slow

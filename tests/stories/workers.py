@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import cast
 
 from bot.http import Server, listening, url_of
-from bot.receiver import Receiver
 from bot.redis.client import redis_client
 from bot.redis.inbox import Inbox
 from bot.redis.records import OPEN
+from bot.webhooks.receiver import Receiver
 from demo.world import Issue
 from tests.stories.conftest import Scene
 

@@ -1,0 +1,1 @@
+"""A run as a step of a GitHub Actions workflow."""

@@ -1,0 +1,1 @@
+"""What an operator sees: logs, figures, traces, and runs kept for good."""

@@ -1,0 +1,1 @@
+"""What no delivery has told, found again at GitHub."""

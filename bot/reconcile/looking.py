@@ -1,0 +1,366 @@
+"""What GitHub itself knows of labels, comments and reviews, told as the deliveries that should have told of it."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from bot.github.answers import GHOST, Account, Answer, AppAnswer, RepositoryAnswer
+from bot.github.rest import FRESH, PER_PAGE, Rest
+from bot.webhooks.delivery import Closed, CommentMade, Labelled, ReviewSaid, Sender, Unlabelled, Written
+from bot.webhooks.payloads import ThroughApp
+from bot.webhooks.triggers import OWN_TAG, is_label
+from resolver.domain import Credentials, Job, Repo
+from resolver.errors import NotFound, Unauthorized
+
+READING = {"issues": "read", "pull_requests": "read"}
+PLACES = timedelta(minutes=10)  # how long a list of repositories is good
+MOMENT = timedelta(
+    seconds=5
+)  # an inline comment is dated when it is drafted, and changed when it is published
+
+Told: TypeAlias = Labelled | CommentMade | ReviewSaid
+
+
+class Place(NamedTuple):
+    """A repository that is ours to look at, and by which right."""
+
+    repo: Repo
+    id: int
+    installation: int | None
+    token: Credentials
+
+    @property
+    def path(self) -> tuple[str, str, str]:
+        return "repos", self.repo.owner, self.repo.name
+
+
+class Happened(NamedTuple):
+    """Something that a delivery should have told."""
+
+    told: Told
+    at: datetime
+
+
+@dataclass
+class Seen:
+    """What one look at a repository has shown."""
+
+    until: datetime
+    """When the last thread changed that it has shown."""
+    etag: str
+    happened: list[Happened] = field(default_factory=list)
+    ours: dict[str, str] = field(default_factory=dict)
+    """The text of each of our own comments, by its tag."""
+
+
+class ThreadAnswer(Answer):
+    number: int
+    title: str
+    body: str | None = None
+    updated_at: datetime
+    closed_at: datetime | None = None
+    labels: tuple["LabelAnswer", ...] = ()
+    pull_request: dict[str, object] | None = None
+
+    def written(self) -> Written:
+        """Later than it was when somebody asked for something, but not later than now."""
+        return Written(title=self.title, body=self.body or "")
+
+
+class LabelAnswer(Answer):
+    name: str
+
+
+class EventAnswer(Answer):
+    event: str
+    created_at: str
+    actor: Account | None = None
+    label: LabelAnswer | None = None
+
+
+class SaidAnswer(Answer):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    created_at: datetime
+    updated_at: datetime
+    issue_url: str
+    performed_via_github_app: ThroughApp | None = None
+
+
+class InlineAnswer(Answer):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    created_at: datetime
+    updated_at: datetime
+    pull_request_url: str
+    pull_request_review_id: int | None = None
+
+
+class ReviewAnswer(Answer):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    submitted_at: datetime | None = None
+    """None: it is a draft that only its author sees."""
+
+
+class HomeAnswer(Answer):
+    """One of an App's installations."""
+
+    id: int
+    suspended_at: str | None = None
+
+
+class Reachable(Answer):
+    repositories: tuple["OfInstallation", ...]
+
+
+class OfInstallation(Answer):
+    id: int
+    full_name: str
+    archived: bool = False
+
+
+class Looking:
+    """Looks with the rights of the App, or with a token at the repositories that an operator names."""
+
+    def __init__(self, rest: Rest, repositories: Sequence[Repo] = (), us: str | None = None) -> None:
+        """`us`: the login that our comments are by, where the token may not ask for it."""
+        self._rest = rest
+        self._repositories = repositories
+        self._places: tuple[Place, ...] = ()
+        self._listed: datetime | None = None
+        self._us = us
+
+    async def places(self) -> tuple[Place, ...]:
+        """The repositories to look at, listed again every ten minutes. Raises ForgeError."""
+        now = datetime.now(UTC)
+        if self._listed is None or now - self._listed > PLACES:
+            self._places = tuple([place async for place in self._reachable()])
+            self._listed = now
+        return self._places
+
+    async def _reachable(self) -> AsyncIterator[Place]:
+        if not self._rest.is_app:
+            for repo in self._repositories:
+                token = await self._rest.credentials(repo)
+                seen = await self._rest.get(RepositoryAnswer, repo, "repos", repo.owner, repo.name)
+                yield Place(repo, seen.id, None, token)
+            return
+        for home in await self._rest.get_all(HomeAnswer, None, "app", "installations"):
+            if home.suspended_at is not None:
+                continue
+            token = await self._token(home.id)
+            async for page in self._rest.pages(Reachable, token, "installation", "repositories"):
+                for one in page.repositories:
+                    if not one.archived:
+                        owner, _, name = one.full_name.partition("/")
+                        yield Place(Repo(owner=owner, name=name), one.id, home.id, token)
+
+    async def _token(self, installation: int) -> Credentials:
+        """One that may read all of the installation's repositories, for longer than a list of them is good."""
+        known = next((place.token for place in self._places if place.installation == installation), None)
+        if known and known.expires and known.expires > datetime.now(UTC) + FRESH + PLACES:
+            return known
+        return await self._rest.mint(installation, permissions=READING)
+
+    async def look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
+        """What has happened since in open threads; None: nothing at all since the answer with this `etag`.
+
+        Raises ForgeError.
+        """
+        try:
+            return await self._look(place, since, etag, label)
+        except Unauthorized:
+            self._places, self._listed = (), None  # revoked before its time: another is minted
+            raise
+
+    async def _look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
+        query = {"state": "open", "sort": "updated", "direction": "desc", "per_page": str(PER_PAGE)}
+        query["since"] = _stamp(since)
+        page = await self._rest.page(
+            list[ThreadAnswer], place.token, *place.path, "issues", etag=etag, **query
+        )
+        if page is None:
+            return None
+        threads = page.found
+        if page.following:
+            rest = self._rest.pages(list[ThreadAnswer], place.token, *place.path, "issues", **page.following)
+            threads += [thread async for found in rest for thread in found]
+        seen = Seen(max([since, *(thread.updated_at for thread in threads)]), page.etag)
+        for thread in threads:
+            if any(is_label(one.name, label) for one in thread.labels):
+                seen.happened += await self._labelled(place, thread, label)
+        if threads:
+            await self._said(place, since, {thread.number: thread for thread in threads}, seen)
+        if pulls := {thread.number: thread for thread in threads if thread.pull_request is not None}:
+            await self._reviewed(place, since, pulls, seen)
+        seen.happened = [one for one in seen.happened if one.at >= since]
+        return seen
+
+    async def ended(self, place: Place, jobs: Sequence[Job]) -> list[Closed | Unlabelled]:
+        """What has ended of that for which these jobs wait or run there. Raises ForgeError."""
+        labels = {job.number: job.label for job in sorted(jobs, key=lambda job: job.label or "")}
+        return [
+            told
+            for number, label in labels.items()
+            if (told := await self._ended(place, number, label)) is not None
+        ]
+
+    async def _ended(self, place: Place, number: int, label: str | None) -> Closed | Unlabelled | None:
+        facts = {"repo": place.repo, "repo_id": place.id, "installation": place.installation}
+        try:
+            thread = await self._rest.page(ThreadAnswer, place.token, *place.path, "issues", str(number))
+            assert thread is not None, "it was asked for without an etag"
+            found = thread.found
+        except NotFound:
+            found = None
+        if found is None or found.number != number:  # GitHub leads on to where it was moved
+            how: Literal["deleted", "transferred"] = "deleted" if found is None else "transferred"
+            now = datetime.now(UTC).isoformat()
+            return Closed(**facts, number=number, how=how, at=now, branch=None, sender=_sender(None))
+        if found.closed_at is not None:
+            at = found.closed_at.isoformat()
+            return Closed(**facts, number=number, how="closed", at=at, branch=None, sender=_sender(None))
+        if label is None or any(is_label(one.name, label) for one in found.labels):
+            return None
+        events = await self._rest.get_all(
+            EventAnswer, place.token, *place.path, "issues", str(number), "events"
+        )
+        away = [
+            one
+            for one in events
+            if one.event == "unlabeled" and one.label and is_label(one.label.name, label)
+        ]
+        if not away:
+            return None
+        last = away[-1]
+        by = _sender(last.actor)
+        return Unlabelled(**facts, number=number, label=label, at=last.created_at, sender=by)
+
+    async def _labelled(self, place: Place, thread: ThreadAnswer, label: str) -> list[Happened]:
+        """The last time that somebody put the label there."""
+        events = await self._rest.get_all(
+            EventAnswer, place.token, *place.path, "issues", str(thread.number), "events"
+        )
+        put = [
+            one for one in events if one.event == "labeled" and one.label and is_label(one.label.name, label)
+        ]
+        return [
+            Happened(
+                Labelled(
+                    repo=place.repo,
+                    repo_id=place.id,
+                    number=thread.number,
+                    label=label,
+                    at=event.created_at,
+                    sender=_sender(event.actor),
+                    installation=place.installation,
+                    pinned=thread.written(),
+                ),
+                datetime.fromisoformat(event.created_at),
+            )
+            for event in put[-1:]
+        ]
+
+    async def _said(
+        self, place: Place, since: datetime, threads: dict[int, ThreadAnswer], seen: Seen
+    ) -> None:
+        us = await self._ourselves(place)
+        query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
+        for said in await self._rest.get_all(
+            SaidAnswer, place.token, *place.path, "issues", "comments", **query
+        ):
+            body, number = said.body or "", _number(said.issue_url)
+            if said.user is not None and said.user.login == us and body.startswith(OWN_TAG):
+                tag, _, text = body.removeprefix(OWN_TAG).partition(" -->")
+                seen.ours[unquote(tag)] = text.strip()
+            if number not in threads or said.updated_at != said.created_at:
+                continue  # what is written into an old comment is said to nobody
+            app = said.performed_via_github_app
+            told = CommentMade(
+                repo=place.repo,
+                repo_id=place.id,
+                number=number,
+                comment_id=said.id,
+                body=body,
+                sender=_sender(said.user),
+                through_app=app.names() if app else frozenset(),
+                installation=place.installation,
+                at=said.created_at.isoformat(),
+                pinned=threads[number].written(),
+            )
+            seen.happened.append(Happened(told, said.created_at))
+
+    async def _reviewed(
+        self, place: Place, since: datetime, pulls: dict[int, ThreadAnswer], seen: Seen
+    ) -> None:
+        published: dict[int, datetime] = {}
+        for number in sorted(pulls):
+            for review in await self._rest.get_all(
+                ReviewAnswer, place.token, *place.path, "pulls", str(number), "reviews"
+            ):
+                if review.submitted_at is not None:
+                    published[review.id] = review.submitted_at
+                    told = _review(
+                        place, pulls[number], review.id, None, review.body, review.user, review.submitted_at
+                    )
+                    seen.happened.append(Happened(told, review.submitted_at))
+        query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
+        for said in await self._rest.get_all(
+            InlineAnswer, place.token, *place.path, "pulls", "comments", **query
+        ):
+            number, review_id = _number(said.pull_request_url), said.pull_request_review_id
+            at = said.created_at if review_id is None else published.get(review_id)
+            if number in pulls and at is not None and said.updated_at <= at + MOMENT:
+                told = _review(place, pulls[number], review_id, said.id, said.body, said.user, at)
+                seen.happened.append(Happened(told, at))
+
+    async def _ourselves(self, place: Place) -> str:
+        """The login that our comments are by."""
+        if self._us is None:
+            if self._rest.is_app:
+                self._us = f"{(await self._rest.get_as_app(AppAnswer, 'app')).slug}[bot]"
+            else:
+                self._us = (await self._rest.get(Account, place.repo, "user")).login
+        return self._us
+
+
+def _review(
+    place: Place,
+    pull: ThreadAnswer,
+    review: int | None,
+    inline: int | None,
+    body: str | None,
+    by: Account | None,
+    at: datetime,
+) -> ReviewSaid:
+    return ReviewSaid(
+        repo=place.repo,
+        repo_id=place.id,
+        number=pull.number,
+        review=review,
+        inline=inline,
+        body=body or "",
+        sender=_sender(by),
+        installation=place.installation,
+        at=at.isoformat(),
+        pinned=pull.written(),
+    )
+
+
+def _sender(account: Account | None) -> Sender:
+    known = account or GHOST
+    return Sender(id=known.id, login=known.login, bot=known.type == "Bot")
+
+
+def _number(url: str) -> int:
+    return int(url.rpartition("/")[2])
+
+
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

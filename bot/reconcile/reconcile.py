@@ -1,0 +1,194 @@
+"""Nothing is lost: what no delivery has told, or what a wiped Redis has forgotten, is found again at GitHub.
+
+One worker at a time looks. What it finds becomes the very job that its delivery would have become, so that it is done
+once, whichever way it comes.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from bot.desk import Desk
+from bot.errors import QueueDown
+from bot.github.rest import Rest
+from bot.pulls import closed_pulls
+from bot.reconcile.looking import Happened, Looking, Place
+from bot.reconcile.redelivery import FIRST_WAIT, MOST_AT_ONCE, Redelivery, webhooks
+from bot.redis.lookout import Lookout
+from resolver.domain import Repo
+from resolver.errors import ForgeError, RateLimited
+
+log = logging.getLogger(__name__)
+
+FIRST = timedelta(days=3)  # how far back a first look goes: as long as GitHub keeps deliveries
+OVERLAP = timedelta(minutes=1)  # looked at twice: GitHub's lists are not written all at once
+SETTLE_SECONDS = 5.0  # after Redis was wiped, for those who work to say what on
+LONGEST_WAIT = 3600.0
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """How often is looked, and at what."""
+
+    every: float = 60.0
+    """Seconds between two looks at deliveries that failed."""
+    all: float = 300.0
+    """Seconds between two looks at all repositories."""
+    grace: float = 120.0
+    """Seconds that are left to a delivery; 0 where none is expected."""
+    settle: float = SETTLE_SECONDS
+    first_wait: timedelta = FIRST_WAIT
+    """From a delivery in vain to the next attempt; doubled each time."""
+
+
+POLLING = Rhythm(every=30.0, all=0.0, grace=0.0)
+"""Where no webhook tells anything."""
+
+
+@dataclass
+class _Known:
+    since: datetime
+    closed_since: datetime
+    """Of pull requests that are not open any more."""
+    etag: str = ""
+    closed_etag: str = ""
+
+
+class Reconcile:
+    """Looks for all workers of a Redis, while it is this worker's turn."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        lookout: Lookout,
+        desk: Desk,
+        name: str,
+        *,
+        repositories: Sequence[Repo] = (),
+        webhook_url: str | None = None,
+        rhythm: Rhythm | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        redelivers: bool = True,
+    ) -> None:
+        """`redelivers`: a webhook of ours is told things, so that what it missed is asked for again."""
+        self._rest = rest
+        self._lookout = lookout
+        self._desk = desk
+        self._name = name
+        self._repositories = repositories
+        self._webhook_url = webhook_url
+        self._rhythm = rhythm or Rhythm()
+        self._clock = clock
+        self._redelivers = redelivers
+        self._looking = Looking(rest, repositories)
+        self._known: dict[int, _Known] = {}
+        self._webhooks: list[Redelivery] | None = None
+        self._looked: datetime | None = None
+        self._more = False
+        """Whether deliveries were left to be asked for."""
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        holding = asyncio.create_task(self._lookout.hold(self._name))
+        try:
+            while True:
+                pause = await self._turn()
+                await asyncio.sleep(pause)
+        finally:
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+            with contextlib.suppress(QueueDown):
+                await self._lookout.leave(self._name)
+
+    async def _turn(self) -> float:
+        """One look, if it is ours to make; seconds until the next."""
+        try:
+            if await self._lookout.is_mine(self._name):
+                await self.look()
+        except QueueDown as exc:
+            log.warning("not looked", extra={"reason": str(exc)})
+        except RateLimited as exc:
+            wait = (exc.until - datetime.now(UTC)).total_seconds()
+            return min(max(wait, self._rhythm.every), LONGEST_WAIT)
+        except ForgeError as exc:
+            log.warning("not looked", extra={"reason": str(exc)})
+        return 0.0 if self._more else self._rhythm.every
+
+    async def look(self) -> None:
+        """Find again what was missed. Raises QueueDown and ForgeError."""
+        if self._redelivers:
+            try:
+                await self._ask_again()
+            except RateLimited:
+                raise
+            except ForgeError as exc:  # what it would have brought is found below
+                log.warning("deliveries not asked for", extra={"reason": str(exc)})
+        seen = await self._lookout.seen()
+        if not seen.get(""):  # Redis is new, or was wiped
+            self._known, self._looked = {}, None
+            await asyncio.sleep(self._rhythm.settle)
+        now = self._clock()
+        if self._looked is not None and now - self._looked < timedelta(seconds=self._rhythm.all):
+            return
+        for place in await self._looking.places():
+            if not await self._lookout.is_mine(self._name):
+                return
+            try:
+                await self._look_at(place, seen.get(str(place.repo)))
+                if self._desk.checks is not None:
+                    await self._desk.checks.look_over(place.repo, place.id, place.installation)
+            except ForgeError as exc:
+                if exc.retryable:
+                    raise
+                log.warning("not looked at", extra={"repo": str(place.repo), "reason": str(exc)})
+        self._looked = now
+        await self._lookout.see("", now)
+
+    async def _ask_again(self) -> None:
+        if self._webhooks is None:
+            found = await webhooks(self._rest, self._repositories, self._webhook_url)
+            self._webhooks = [
+                Redelivery(
+                    self._rest,
+                    one,
+                    memory=self._lookout,
+                    clock=self._clock,
+                    first_wait=self._rhythm.first_wait,
+                )
+                for one in found
+            ]
+        self._more = False
+        for webhook in self._webhooks:
+            self._more |= await webhook.ask_again() == MOST_AT_ONCE
+
+    async def _look_at(self, place: Place, stored: datetime | None) -> None:
+        now = self._clock()
+        first = max(stored or now - FIRST, now - FIRST)
+        known = self._known.setdefault(place.id, _Known(first, first))
+        for gone in await self._looking.ended(place, await self._desk.at_work(place.repo)):
+            await self._desk.take(gone)
+        if closed := await closed_pulls(self._rest, place, known.closed_since, known.closed_etag):
+            for gone in closed.told:
+                await self._desk.take(gone)
+            known.closed_since, known.closed_etag = closed.until, closed.etag
+        seen = await self._looking.look(place, known.since, known.etag, self._desk.rules.label)
+        if seen is None:
+            return
+        waits = False
+        for one in sorted(seen.happened, key=lambda one: one.at):
+            if self._rhythm.grace and now - one.at < timedelta(seconds=self._rhythm.grace):
+                waits = True  # its delivery may be on the way
+            else:
+                await self._recover(one, seen.ours)
+        until = known.since if waits else max(known.since, seen.until - OVERLAP)
+        known.etag = seen.etag if until == known.since and not waits else ""
+        known.since = until
+        await self._lookout.see(str(place.repo), until)
+
+    async def _recover(self, one: Happened, ours: dict[str, str]) -> None:
+        """Have done what this asks for, unless it is known here, or GitHub shows that it was dealt with."""
+        if fresh := await self._desk.take(one.told, ours):
+            log.info("job found", extra={"job": fresh})

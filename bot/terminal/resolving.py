@@ -1,0 +1,195 @@
+"""`patchwright resolve`: one issue, told to the person at the terminal while it is worked on."""
+
+import argparse
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from bot import compose
+from bot.terminal.exits import ASKED, DELIVERED, ERROR, NOTHING, REFUSED, UNPROVEN
+from bot.terminal.lines import outcome_json, plain, print_json, tests_table
+from bot.terminal.live import telling
+from bot.terminal.local_files import absolute, check_writable, read_issue, write_patch
+from bot.terminal.names import issue_url, run_name, safe
+from bot.terminal.naming import named
+from bot.terminal.unfinished import unfinished
+from resolver.domain import Asked, Commented, Delivered, Issue, Job, Outcome, Refused, Repo, VerdictKind
+from resolver.errors import LogError, UsageError
+from resolver.events import Trajectory
+from resolver.log import FileLogs, Listener
+from resolver.settings import Settings
+
+
+async def resolved(options: argparse.Namespace, settings: Settings) -> int:
+    """Work on what the command line names: an issue's URL, a path, or a run to go on with; the exit code."""
+    if options.answer and not options.run:
+        raise UsageError("--answer belongs to --continue RUN: it answers the question that this run asked")
+    if options.run:
+        return await _go_on(options, settings)
+    if options.url:
+        if options.repo or options.issue or options.out:
+            raise UsageError("give an issue URL, or --repo with --issue, not both")
+        repo, number = issue_url(options.url, settings.github_server_url)
+        job = Job(id=run_name(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None)
+        return await _from_forge(job, options, settings, Trajectory())
+    if not options.repo or not options.issue:
+        raise UsageError(
+            "give an issue URL, or --repo PATH with --issue FILE (see patchwright resolve --help)"
+        )
+    path = absolute(options.repo)
+    if options.out:
+        check_writable(Path(options.out))
+    job = Job(
+        id=run_name(path.name), repo=Repo(owner="local", name=safe(path.name)), number=1, requester=None
+    )
+    return await _from_path(job, read_issue(Path(options.issue)), path, options, settings, Trajectory())
+
+
+async def _go_on(options: argparse.Namespace, settings: Settings) -> int:
+    logs = FileLogs(settings.data / "runs")
+    run = named(options.run, settings.data / "runs")
+    try:
+        so_far = logs.read(run)
+    except LogError as exc:
+        raise UsageError(f"{run} cannot be continued: {exc}") from exc
+    if (started := so_far.started) is None:
+        raise UsageError(f"the run {run} was stopped before it began: start it anew")
+    if "://" not in started.source:
+        assert isinstance(started.thread, Issue)
+        return await _from_path(started.job, started.thread, Path(started.source), options, settings, so_far)
+    if options.answer:
+        raise UsageError(
+            f"the run {run} asked in {started.thread.url}: answer there, with a comment that begins with "
+            f"{settings.mention}"
+        )
+    return await _from_forge(started.job, options, settings, so_far)
+
+
+async def _from_forge(job: Job, options: argparse.Namespace, settings: Settings, so_far: Trajectory) -> int:
+    from bot.progress import silent
+    from resolver.forge import DryRun, Masked
+    from resolver.resolve import resolve
+
+    show = _to_stderr if options.json else print
+    async with (
+        _telling(options, so_far) as tell,
+        compose.forge(settings) as real,  # first: a missing token is told before an image is built
+        compose.kit(settings, trusted=False, say=_to_stderr, listeners=(tell,)) as kit,
+    ):
+        forge = (
+            DryRun(real, lambda title, body: show(f"\n--- {plain(title)}\n{plain(body)}"))
+            if options.dry_run
+            else real
+        )
+        with unfinished(job, settings, None, _to_stderr):
+            outcome = await resolve(job, kit, Masked(forge, kit.secrets.mask), silent)
+    trajectory = FileLogs(settings.data / "runs").read(job.id)
+    if options.json:
+        verdict = getattr(outcome, "verdict", None)
+        print_json(outcome_json(job.id, outcome, verdict, trajectory.spent()))
+    else:
+        print(plain(_told(outcome)))
+        print(_where(job, settings))
+    return _code(outcome, trajectory)
+
+
+async def _from_path(
+    job: Job,
+    issue: Issue,
+    path: Path,
+    options: argparse.Namespace,
+    settings: Settings,
+    so_far: Trajectory,
+) -> int:
+    from resolver.resolve import resolve_path
+
+    async with (
+        _telling(options, so_far) as tell,
+        compose.kit(settings, trusted=True, say=_to_stderr, listeners=(tell,)) as kit,
+    ):
+        with unfinished(job, settings, options.out, _to_stderr):
+            tried, trajectory = await resolve_path(job, issue, path, kit, options.answer or "")
+    if tried.ending.reason == "asked":
+        return _asked(job, tried.ending.detail, trajectory, options)
+    diff = tried.patch.diff.decode("utf-8", errors="surrogateescape")
+    kept = write_patch(options.out, tried.patch)
+    if options.json:
+        text = tried.patch.diff.decode("utf-8", errors="replace")
+        print_json(outcome_json(job.id, None, tried.verdict, trajectory.spent(), patch=text, patch_file=kept))
+    else:
+        print(plain(f"verdict: {tried.verdict.kind}. {tried.verdict.reason}"))
+        print(tests_table(tried.verdict))
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_shown(diff).encode("utf-8", errors="surrogateescape"))
+        sys.stdout.flush()
+        if kept:
+            _to_stderr(f"patch: {kept}")
+        _to_stderr(_where(job, settings))
+    return _code_of_verdict(tried.verdict.kind, trajectory)
+
+
+def _shown(diff: str) -> str:
+    """A diff as it is, for a file or a program; at a terminal, what would steer it is left out."""
+    return plain(diff) if sys.stdout.isatty() else diff
+
+
+def _telling(options: argparse.Namespace, so_far: Trajectory) -> AbstractAsyncContextManager[Listener]:
+    environ = compose.environment()
+    return telling(sys.stderr, environ, quiet=options.quiet, verbose=options.verbose, earlier=so_far)
+
+
+def _where(job: Job, settings: Settings) -> str:
+    return f"log: {settings.data / 'runs' / job.id}\nsee it: patchwright view {job.id}"
+
+
+def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Namespace) -> int:
+    """Pass the question on to the person at the command line."""
+    if options.json:
+        print_json(outcome_json(job.id, Asked(url="", question=question), None, trajectory.spent()))
+    else:
+        print(f"asked: {plain(question)}")
+    _to_stderr(f"Answer with: patchwright resolve --continue {job.id} --answer TEXT")
+    return ASKED
+
+
+def _told(outcome: Outcome) -> str:
+    match outcome:
+        case Delivered(url=url, draft=draft, verdict=verdict):
+            return (
+                f"{'draft ' if draft else ''}pull request: {url}\nverdict: {verdict.kind}. {verdict.reason}"
+            )
+        case Commented(url=url, reason=reason, branch=branch):
+            kept = f"\nthe work is kept on the branch {branch}" if branch else ""
+            return f"no pull request: {reason}{kept}\ncomment: {url}"
+        case Asked(url=url, question=question):
+            return f"asked: {question}\ncomment: {url}"
+        case Refused(explanation=explanation):
+            return f"refused: {explanation}"
+
+
+def _code(outcome: Outcome, trajectory: Trajectory) -> int:
+    match outcome:
+        case Delivered():
+            return DELIVERED
+        case Refused():
+            return REFUSED
+        case Asked():
+            return ASKED
+        case Commented():
+            return _failed_or_nothing(trajectory)
+
+
+def _code_of_verdict(kind: VerdictKind, trajectory: Trajectory) -> int:
+    if kind == "fixed":
+        return DELIVERED
+    if kind in ("unproven", "untested"):
+        return UNPROVEN
+    return _failed_or_nothing(trajectory)
+
+
+def _failed_or_nothing(trajectory: Trajectory) -> int:
+    return ERROR if trajectory.ended and trajectory.ended.reason == "error" else NOTHING
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,65 @@
+"""What the help screens have in common, and what is said to who gives no command."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import NoReturn, TypeAlias
+
+from bot.terminal.exits import OF_ALL, USAGE
+
+FIRST = """\
+Label an issue, get a tested pull request. What to do first:
+
+  patchwright demo                                   watch it, without account or key
+  patchwright resolve --repo PATH --issue FILE.md    mend a repository on this disk
+  patchwright resolve https://github.com/.../7       mend an issue: opens the pull request
+  patchwright serve                                  a server that works on labelled issues
+  patchwright doctor                                 what the server still lacks
+
+The others need a model and its key, such as
+  export PATCHWRIGHT_MODEL=anthropic/claude-sonnet-4-5 ANTHROPIC_API_KEY=...
+
+All commands: patchwright --help. One of them, with examples: patchwright COMMAND --help
+"""
+SETTINGS = """
+settings come from patchwright.toml, then the environment (PATCHWRIGHT_MODEL, GITHUB_TOKEN, ...),
+then these options; docs/configuration.md lists them all.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command to machines too, where --json asks for it."""
+
+    def error(self, message: str) -> NoReturn:
+        if "--json" in sys.argv:
+            import json
+
+            told = {"outcome": "error", "error": message, "kind": "UsageError", "exit_code": USAGE}
+            print(json.dumps(told))
+        super().error(message)
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+def command(
+    commands: Commands,
+    name: str,
+    summary: str,
+    text: str,
+    more: Mapping[int, str] = {},
+) -> argparse.ArgumentParser:
+    """`text` ends with an example. `more`: exit codes beyond those of all commands."""
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=text,
+        epilog=codes(more) + SETTINGS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def codes(more: Mapping[int, str]) -> str:
+    """The exit codes of all commands, and more."""
+    known = {0: "done", **more, **OF_ALL}
+    return "exit codes:\n" + "".join(f"  {code:<4} {meaning}\n" for code, meaning in known.items())

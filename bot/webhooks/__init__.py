@@ -1,0 +1,1 @@
+"""From a delivery's bytes to what it asks for."""

@@ -1,0 +1,110 @@
+"""Deliveries wait in the inbox until they are dealt with, and each leads to what it asks for once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bot.desk import Desk, Mute
+from bot.embedded import embedded_redis
+from bot.jobs import InlineQueue
+from bot.redis.inbox import Inbox, Letter
+from bot.redis.queue import ArqQueue
+from bot.webhooks.intake import Intake
+from bot.webhooks.triggers import Triggers
+from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER, signed
+from tests.bot.jobs import Handlers, settled, working
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+async def url(short_tmp: Path) -> AsyncIterator[str]:
+    async with embedded_redis(short_tmp) as url:
+        yield url
+
+
+@pytest.fixture
+async def inbox(url: str) -> AsyncIterator[Inbox]:
+    made = Inbox(url)
+    yield made
+    await made.close()
+
+
+@asynccontextmanager
+async def reading(inbox: Inbox, queue: InlineQueue | ArqQueue, name: str = "one") -> AsyncIterator[None]:
+    task = asyncio.create_task(Intake(inbox, Desk(queue, Triggers(), Mute()), name).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def put(inbox: Inbox, event: str, payload: object, guid: str = "g-1") -> None:
+    _, body = signed(event, payload)
+    await inbox.put(guid, event, body)
+
+
+async def emptied(inbox: Inbox) -> None:
+    async with asyncio.timeout(20):
+        while await inbox.size():
+            await asyncio.sleep(0.05)
+
+
+async def test_a_label_becomes_a_job_and_a_redelivery_is_the_same_one(inbox: Inbox, url: str) -> None:
+    queue, handler = ArqQueue(url, sole=True), Handlers()
+    handler.go.set()
+    for _ in range(100):
+        await put(inbox, "issues", LABELED)
+    async with working(queue, handler), reading(inbox, queue):
+        await emptied(inbox)
+        (job,) = handler.begun or [(await asyncio.wait_for(first(handler), 10))]
+        record = await settled(queue, job)
+        await put(inbox, "issues", LABELED)
+        await emptied(inbox)
+        await asyncio.sleep(0.6)
+    assert (str(record.job.repo), record.job.number, record.job.installation) == ("acme/sample", 7, 31)
+    assert list(handler.begun.values()) == [1]
+    await queue.close()
+
+
+async def first(handler: Handlers) -> str:
+    await handler.running.wait()
+    return next(iter(handler.begun))
+
+
+@pytest.mark.parametrize(
+    ("event", "payload"),
+    [
+        ("issues", LABELED | {"label": {"name": "bug"}}),
+        ("issues", LABELED | {"action": "opened"}),
+        ("issue_comment", COMMENTED),
+        ("workflow_run", {"action": "completed"}),
+        ("issues", LABELED | {"issue": ISSUE | {"number": "7"}}),
+        ("issues", b"[" * 1_000_000),
+    ],
+)
+async def test_what_asks_for_nothing_or_makes_no_sense_is_put_aside(
+    inbox: Inbox, event: str, payload: object
+) -> None:
+    queue = InlineQueue()
+    await put(inbox, event, payload)
+    await put(inbox, "issue_comment", COMMENTED | {"sender": SENDER}, "g-2")
+    async with reading(inbox, queue):
+        await emptied(inbox)
+    assert len(queue.known) == 1
+
+
+async def test_what_a_dead_reader_took_is_taken_over(url: str) -> None:
+    inbox = Inbox(url, dead_ms=300)
+    await put(inbox, "issues", LABELED)
+    (taken,) = await inbox.take("dead")
+    assert isinstance(taken, Letter)
+    queue = InlineQueue()
+    async with reading(inbox, queue, "living"):
+        await emptied(inbox)
+    assert len(queue.known) == 1
+    await inbox.close()
