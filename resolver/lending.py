@@ -131,7 +131,8 @@ def _of_command(command: str) -> Source:
         except (OSError, ValueError) as exc:
             raise SecretUnavailable("the operator's command cannot be started") from exc
         try:
-            printed, _ = await asyncio.wait_for(process.communicate(), SECONDS)
+            async with asyncio.timeout(SECONDS):
+                printed, _ = await process.communicate()
         except TimeoutError as exc:
             raise SecretUnavailable(f"the operator's command did not end within {SECONDS} s") from exc
         finally:

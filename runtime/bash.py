@@ -71,7 +71,8 @@ class Bash:
         bash = cls(process, pty, commands)
         try:
             # What a base image's bash says at its start belongs to no command.
-            await asyncio.wait_for(bash._send(_SETUP.encode()), timeout=10)
+            async with asyncio.timeout(10):
+                await bash._send(_SETUP.encode())
         except BaseException:
             await bash.close()
             raise
@@ -163,7 +164,8 @@ class Bash:
         processes.kill_session(pid)
         if self._pty is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hung_up.wait(), DRAIN)
+                async with asyncio.timeout(DRAIN):
+                    await self._hung_up.wait()
         self._hang_up()
         if self._commands >= 0:
             self._loop.remove_writer(self._commands)

@@ -60,7 +60,8 @@ async def exited(process: "subprocess.Popen[bytes]", timeout: float) -> bool:
     watch = os.pidfd_open(process.pid)
     loop.add_reader(watch, ended.set)
     try:
-        await asyncio.wait_for(ended.wait(), timeout)
+        async with asyncio.timeout(timeout):
+            await ended.wait()
     except TimeoutError:
         return False
     else:

@@ -138,7 +138,8 @@ class Shell:
         ended, killed = going.ended, False
         self._going = going
         try:
-            await asyncio.wait_for(asyncio.shield(ended), timeout)
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(ended)
         except TimeoutError:
             if not going.interactive:
                 killed = True
@@ -234,7 +235,8 @@ async def _syntax(command: str, env: Mapping[str, str]) -> str | None:
         env=dict(env),
     )
     try:
-        _, said = await asyncio.wait_for(process.communicate(command.encode("utf-8", "replace")), timeout=5)
+        async with asyncio.timeout(5):
+            _, said = await process.communicate(command.encode("utf-8", "replace"))
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -49,10 +49,12 @@ class Stream:
         if lines:
             with contextlib.suppress(OSError, TimeoutError):  # it has ended, or does not listen: heard tells
                 stdin.write(lines)
-                await asyncio.wait_for(stdin.drain(), wait)
+                async with asyncio.timeout(wait):
+                    await stdin.drain()
         if not self._lines and not self._has_ended:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), wait)
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
         heard = bytes(self._lines)
         self._lines.clear()
         if not self._has_ended:

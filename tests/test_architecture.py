@@ -152,6 +152,17 @@ def catches_of_anything(path: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{path}:{node.lineno} catches what it cannot name"
 
 
+def waits_that_lose_a_cancellation(path: str, tree: ast.Module) -> Iterator[str]:
+    """Python 3.11's `wait_for` forgets one that comes with the result: the task goes on as if nobody had stopped it.
+
+    Source: github.com/python/cpython/issues/86296
+    """
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr="wait_for", value=ast.Name(id="asyncio")):
+                yield f"{path}:{node.lineno} may lose a cancellation: use asyncio.timeout"
+
+
 def violations(path: str, source: str) -> list[str]:
     """What is wrong with the architecture of one file; `path` is relative to the checkout."""
     tree = ast.parse(source)
@@ -159,6 +170,7 @@ def violations(path: str, source: str) -> list[str]:
         *wrong_imports(path, tree),
         *reads_of_the_environment(path, tree),
         *catches_of_anything(path, tree),
+        *waits_that_lose_a_cancellation(path, tree),
     ]
     if (lines := source.count("\n")) > MOST_LINES:
         wrong.append(f"{path} has {lines} lines: split it")
@@ -209,6 +221,7 @@ def test_a_test_or_a_benchmark_is_a_small_file_too() -> None:
         ),
         ("resolver/agent.py", "try:\n    f()\nexcept Exception:\n    raise", "catches what it cannot name"),
         ("resolver/agent.py", "try:\n    f()\nexcept:\n    pass", "catches what it cannot name"),
+        ("runtime/shell.py", "import asyncio\nasyncio.wait_for(f(), 1)", "may lose a cancellation"),
         ("resolver/agent.py", "x = 1\n" * 401, "has 401 lines"),
     ],
 )
