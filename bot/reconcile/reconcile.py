@@ -86,7 +86,8 @@ class Reconcile:
         self._looking = Looking(rest, repositories)
         self._known: dict[int, _Known] = {}
         self._webhooks: list[Redelivery] | None = None
-        self._looked: datetime | None = None
+        self._next: datetime | None = None
+        """When all repositories are looked at again; None: now."""
         self._more = False
         """Whether deliveries were left to be asked for."""
 
@@ -115,7 +116,10 @@ class Reconcile:
             return min(max(wait, self._rhythm.every), LONGEST_WAIT)
         except ForgeError as exc:
             log.warning("not looked", extra={"reason": str(exc)})
-        return 0.0 if self._more else self._rhythm.every
+        if self._more:
+            return 0.0
+        left = (self._next - self._clock()).total_seconds() if self._next else 0.0
+        return left if 0 < left < self._rhythm.every else self._rhythm.every
 
     async def look(self) -> None:
         """Find again what was missed. Raises QueueDown and ForgeError."""
@@ -128,24 +132,25 @@ class Reconcile:
                 log.warning("deliveries not asked for", extra={"reason": str(exc)})
         seen = await self._lookout.seen()
         if not seen.get(""):  # Redis is new, or was wiped
-            self._known, self._looked = {}, None
+            self._known, self._next = {}, None
             await asyncio.sleep(self._rhythm.settle)
         now = self._clock()
-        if self._looked is not None and now - self._looked < timedelta(seconds=self._rhythm.all):
+        if self._next is not None and now < self._next:
             return
+        self._next, again = None, now + timedelta(seconds=self._rhythm.all)
         for place in await self._looking.places():
             if not await self._lookout.is_mine(self._name):
                 return
             try:
-                await self._look_at(place, seen.get(str(place.repo)))
+                again = min(again, await self._look_at(place, seen.get(str(place.repo))) or again)
                 if self._desk.checks is not None:
                     await self._desk.checks.look_over(place.repo, place.id, place.installation)
             except ForgeError as exc:
                 if exc.retryable:
                     raise
                 log.warning("not looked at", extra={"repo": str(place.repo), "reason": str(exc)})
-        self._looked = now
         await self._lookout.see("", now)
+        self._next = again
 
     async def _ask_again(self) -> None:
         if self._webhooks is None:
@@ -164,8 +169,9 @@ class Reconcile:
         for webhook in self._webhooks:
             self._more |= await webhook.ask_again() == MOST_AT_ONCE
 
-    async def _look_at(self, place: Place, stored: datetime | None) -> None:
-        now = self._clock()
+    async def _look_at(self, place: Place, stored: datetime | None) -> datetime | None:
+        """When there is to be looked again, because something is left to its delivery; None: nothing is."""
+        now, grace = self._clock(), timedelta(seconds=self._rhythm.grace)
         first = max(stored or now - FIRST, now - FIRST)
         known = self._known.setdefault(place.id, _Known(first, first))
         for gone in await self._looking.ended(place, await self._desk.at_work(place.repo)):
@@ -176,17 +182,17 @@ class Reconcile:
             known.closed_since, known.closed_etag = closed.until, closed.etag
         seen = await self._looking.look(place, known.since, known.etag, self._desk.rules.label)
         if seen is None:
-            return
-        waits = False
+            return None
+        # The delivery of what is young may be on its way; without a grace nothing is.
+        young = {one.at for one in seen.happened if grace and now - one.at < grace}
         for one in sorted(seen.happened, key=lambda one: one.at):
-            if self._rhythm.grace and now - one.at < timedelta(seconds=self._rhythm.grace):
-                waits = True  # its delivery may be on the way
-            else:
+            if one.at not in young:
                 await self._recover(one, seen.ours)
-        until = known.since if waits else max(known.since, seen.until - OVERLAP)
-        known.etag = seen.etag if until == known.since and not waits else ""
+        until = known.since if young else max(known.since, seen.until - OVERLAP)
+        known.etag = seen.etag if until == known.since and not young else ""
         known.since = until
         await self._lookout.see(str(place.repo), until)
+        return min(young) + grace if young else None
 
     async def _recover(self, one: Happened, ours: dict[str, str]) -> None:
         """Have done what this asks for, unless it is known here, or GitHub shows that it was dealt with."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.desk import is_under_way
+from bot.reconcile.reconcile import Rhythm
 from bot.redis.client import redis_client
 from bot.redis.inbox import Inbox, Letter
 from bot.redis.queue import ArqQueue
@@ -108,6 +109,18 @@ async def test_what_is_young_is_left_to_its_delivery_and_found_later(place: Plac
     world.pass_time(seconds=40)
     await looker.look()
     assert await place.open() == {place.job_of(told).id}
+
+
+async def test_what_was_left_to_its_delivery_is_looked_at_again_when_that_is_late(place: Place) -> None:
+    rarely = Rhythm(every=600, all=600, grace=2, settle=0)
+    told = await place.world.label(issue(place), "fix-me", by="maintainer")
+    running = asyncio.create_task(place.looker(rarely).run())
+    async with asyncio.timeout(60):  # a tenth of what the next look of all would take
+        while not await place.open():
+            await asyncio.sleep(0.02)
+    assert await place.open() == {place.job_of(told).id}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_nothing_is_found_twice_however_it_comes(place: Place) -> None:
