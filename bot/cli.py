@@ -43,11 +43,12 @@ def _resolve(commands: Commands) -> None:
     command.add_argument(
         "url",
         nargs="?",
-        metavar="ISSUE_URL",
-        help="the issue, as in the browser's address line; or a pull request, whose open review threads are worked on",
+        metavar="ISSUE",
+        help="its URL, as in the browser's address line, or OWNER/REPO#7; or a pull request's, whose open review "
+        "threads are worked on",
     )
     command.add_argument(
-        "--repo", metavar="PATH", help="a git repository on this disk, instead of an issue URL"
+        "--repo", metavar="PATH", help="a git repository on this disk, instead of an issue on GitHub"
     )
     command.add_argument("--issue", metavar="FILE", help="with --repo: a text file that says what is wrong")
     command.add_argument("--out", metavar="FILE", help="with --repo: write the patch to this file as well")

@@ -8,23 +8,29 @@ from urllib.parse import urlsplit
 from resolver.domain import JobId, Repo
 from resolver.errors import UsageError
 
+PLACE = re.compile(r"/([^/]+)/([^/]+)/(?:issues|pull)/([1-9]\d{0,9})/?")
+SHORT = re.compile(r"([^/]+)/([^/#]+)#([1-9]\d{0,9})")
 
-def issue_url(url: str, server: str) -> tuple[Repo, int]:
-    """Repository and number in the URL of an issue or a pull request. Raises UsageError for anything else."""
-    expected = urlsplit(server.rstrip("/"))
-    given = urlsplit(url if "://" in url else f"https://{url}")
-    wanted = r"/([^/]+)/([^/]+)/(?:issues|pull)/([1-9]\d{0,9})/?"
-    match = re.fullmatch(wanted, given.path.removeprefix(expected.path))
-    if given.netloc.lower() != expected.netloc.lower() or match is None:
-        shown = given._replace(netloc=given.netloc.rpartition("@")[2]).geturl()  # never with a password
-        raise UsageError(
-            f"{shown} is not the URL of an issue: it should look like {server}/OWNER/REPOSITORY/issues/7"
-            + ("" if given.netloc == expected.netloc else " (another server is named by GITHUB_SERVER_URL)")
-        )
+
+def issue_named(typed: str, server: str) -> tuple[Repo, int]:
+    """Repository and number that a URL of an issue or a pull request, or OWNER/REPO#7, names.
+
+    Raises UsageError for anything else; it says what was typed, but never a password in it.
+    """
     try:
-        return Repo(owner=match[1], name=match[2]), int(match[3])
-    except ValueError as exc:
-        raise UsageError(f"{url} does not name a repository of {server}") from exc
+        expected, given = urlsplit(server.rstrip("/")), urlsplit(typed if "://" in typed else f"//{typed}")
+        here = given.netloc.lower() == expected.netloc.lower()
+        named = PLACE.fullmatch(given.path.removeprefix(expected.path)) if here else SHORT.fullmatch(typed)
+        if named is not None:
+            return Repo(owner=named[1], name=named[2]), int(named[3])
+        elsewhere = "://" in typed and not here
+        typed = given._replace(netloc=given.netloc.rpartition("@")[2]).geturl().removeprefix("//")
+    except ValueError:  # no URL that can be read, or no name that a repository can have
+        elsewhere, typed = False, typed.rpartition("@")[2]
+    raise UsageError(
+        f"{typed!r} is not an issue: give its URL, such as {server.rstrip('/')}/OWNER/REPO/issues/7, or OWNER/REPO#7"
+        + (" (another server is named by GITHUB_SERVER_URL)" if elsewhere else "")
+    )
 
 
 def run_name(about: str) -> JobId:

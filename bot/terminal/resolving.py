@@ -10,7 +10,7 @@ from bot.terminal.exits import ASKED, DELIVERED, ERROR, NOTHING, REFUSED, UNPROV
 from bot.terminal.lines import outcome_json, plain, print_json, tests_table
 from bot.terminal.live import telling
 from bot.terminal.local_files import absolute, check_writable, read_issue, write_patch
-from bot.terminal.names import issue_url, run_name, safe
+from bot.terminal.names import issue_named, run_name, safe
 from bot.terminal.naming import named
 from bot.terminal.unfinished import unfinished
 from resolver.domain import Asked, Commented, Delivered, Issue, Job, Outcome, Refused, Repo, VerdictKind
@@ -21,20 +21,20 @@ from resolver.settings import Settings
 
 
 async def resolved(options: argparse.Namespace, settings: Settings) -> int:
-    """Work on what the command line names: an issue's URL, a path, or a run to go on with; the exit code."""
+    """Work on what the command line names: an issue, a path, or a run to go on with; the exit code."""
     if options.answer and not options.run:
         raise UsageError("--answer belongs to --continue RUN: it answers the question that this run asked")
     if options.run:
         return await _go_on(options, settings)
     if options.url:
         if options.repo or options.issue or options.out:
-            raise UsageError("give an issue URL, or --repo with --issue, not both")
-        repo, number = issue_url(options.url, settings.github_server_url)
+            raise UsageError("give an issue's URL, or --repo with --issue, not both")
+        repo, number = issue_named(options.url, settings.github_server_url)
         job = Job(id=run_name(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None)
         return await _from_forge(job, options, settings, Trajectory())
     if not options.repo or not options.issue:
         raise UsageError(
-            "give an issue URL, or --repo PATH with --issue FILE (see patchwright resolve --help)"
+            "give an issue's URL, or --repo PATH with --issue FILE (see patchwright resolve --help)"
         )
     path = absolute(options.repo)
     if options.out:

@@ -37,13 +37,19 @@ async def refused(scene: Scene, *arguments: str, code: int = 2) -> str:
 
 
 @pytest.mark.parametrize(
-    "url",
-    ["https://github.com/acme/calc/issues/1", "nonsense", "{server}/acme/calc",
-     "{server}/acme/calc/pulls/1", "{server}/acme/calc/issues/0"],
+    ("typed", "shown"),
+    [("foo", ""), ("acme/calc", ""), ("acme/calc#0", ""), ("a b/calc#1", ""), ("https://[foo", ""),
+     ("https://me:hunter2@github.com/acme/calc/issues/1", "https://github.com/acme/calc/issues/1"),
+     ("{server}/acme/calc", ""), ("{server}/acme/calc/pulls/1", ""), ("{server}/acme/calc/issues/0", "")],
 )  # fmt: skip
-async def test_what_is_no_issue_of_this_forge_is_refused(scene: Scene, url: str) -> None:
-    sentence = await refused(scene, "resolve", url.format(server=scene.world.server_url))
-    assert "is not the URL of an issue: it should look like" in sentence
+async def test_what_is_no_issue_of_this_forge_is_refused(scene: Scene, typed: str, shown: str) -> None:
+    server = scene.world.server_url
+    typed = typed.format(server=server)
+    sentence = await refused(scene, "resolve", typed)
+    assert (
+        f"'{shown or typed}' is not an issue: give its URL, such as {server}/OWNER/REPO/issues/7" in sentence
+    )
+    assert ("GITHUB_SERVER_URL" in sentence) == ("github.com" in typed)
 
 
 @pytest.mark.parametrize("out", [".", "nowhere/fix.diff"])
@@ -148,7 +154,7 @@ async def test_a_base_image_that_is_not_there_is_named(scene: Scene, repository:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("resolve",), "give an issue URL, or --repo PATH with --issue FILE"),
+        (("resolve",), "give an issue's URL, or --repo PATH with --issue FILE"),
         (("resolve", "--repo", "/nowhere", "--issue", "{issue}"), "/nowhere"),
         (("resolve", "--repo", "{repository}", "--issue", "/nowhere.md"), "/nowhere.md cannot be read"),
         (("resolve", "--continue", "no-such-run"), "no-such-run"),

@@ -56,14 +56,14 @@ async def test_an_enterprise_server_is_the_only_github_that_is_asked(scene: Scen
 async def test_an_issue_of_another_server_is_refused_with_the_setting_that_names_it(scene: Scene) -> None:
     code, _, error = await scene.command("resolve", "https://github.com/acme/calc/issues/1")
     assert code == 2
-    assert f"it should look like {scene.world.server_url}/OWNER/REPOSITORY/issues/7" in error
+    assert f"give its URL, such as {scene.world.server_url}/OWNER/REPO/issues/7" in error
     assert "GITHUB_SERVER_URL" in error
 
 
 async def test_a_run_reads_the_same_at_the_terminal_in_a_file_and_in_the_pull_request(scene: Scene) -> None:
     # Complaint 15: a log that a person can read.
     await scene.will(*MENDED)
-    code, out, error = await scene.command("resolve", f"{scene.world.server_url}/acme/calc/issues/1")
+    code, out, error = await scene.command("resolve", "acme/calc#1")
     assert code == 0, error
     (run,) = scene.runs
     code, _, told = await scene.command("view", run, "--out", "run.html")
