@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from demo.dialects import DIALECTS, Dialect, Made, prompt
 from demo.loopback import Loopback
-from demo.world.asgi import Message, Receive, Send, fields, respond, whole_body
+from demo.world.asgi import HungUp, Message, Receive, Send, fields, respond, whole_body
 from resolver import prose
 from resolver.render import result
 from runtime.frozen import Frozen
@@ -156,7 +156,10 @@ class Endpoint:
         await self._loopback.stop()
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
-        body = await whole_body(receive)
+        try:
+            body = await whole_body(receive)
+        except HungUp:
+            return
         given = fields(scope)
         key = given.get("x-api-key") or (given.get("authorization") or "").removeprefix("Bearer ")
         fault = await self._answer(scope["method"], scope["path"], key, body)

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from bot.page import shown
 from bot.page.kit import Kit
+from bot.page.people import People
 from bot.page.shown import Refusal
 from bot.page.web import (
     STATUS,
@@ -28,11 +29,14 @@ from bot.page.web import (
     set_cookie,
 )
 from bot.redis.sessions import LOGIN_SECONDS, SESSION_SECONDS, Person, Session
-from resolver.errors import Unauthorized
+from resolver.errors import ForgeError, Unauthorized
 
 WRONG_SECONDS = 1.0  # that an answer to a wrong token takes
 MOST_WRONG = 10  # of them at a time
 CALLBACK = "/login/callback"
+REVOKE_SECONDS = (
+    2.0  # that a log-out waits for GitHub; what it does not hear of ends by itself after eight hours
+)
 BEGUN_A_SECOND, BEGUN_AT_ONCE = (
     5.0,
     50,
@@ -139,9 +143,21 @@ async def out(request: Request, kit: Kit, session: Session) -> Response:
     """Log out."""
     await own_form(request, session)
     await kit.sessions.leave(request.cookies[cookie_name("session", request, kit)])
+    if kit.people is not None and session.token:
+        await _revoke(kit.people, session)
     answer = redirect(kit, "/login")
     drop_cookie(answer, "session", request, kit)
     return answer
+
+
+async def _revoke(people: People, session: Session) -> None:
+    """Whoever leaves is not kept waiting by a GitHub that does not answer."""
+    try:
+        async with asyncio.timeout(REVOKE_SECONDS):
+            await people.revoke(session.token)
+    except (TimeoutError, ForgeError) as exc:
+        why = str(exc) or "no answer in time"
+        log.warning("token was not revoked", extra={"login": session.person.login, "error": why})
 
 
 def routes() -> list[Route]:

@@ -1,5 +1,6 @@
 """What GitHub says of the people who log in through the App: who they are, and what they may read and write."""
 
+import base64
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -100,6 +101,16 @@ class People:
             return "none"
         return "write" if _read(_Repository, answer).permissions.push else "read"
 
+    async def revoke(self, token: str) -> None:
+        """It is good no more.
+
+        Source: docs.github.com/rest/apps/oauth-applications#delete-an-app-token
+        """
+        us = base64.b64encode(f"{self._place.client_id}:{self._place.client_secret}".encode()).decode()
+        headers = {"authorization": f"Basic {us}", "accept": "application/vnd.github+json"}
+        url = f"{self._place.api_url}/applications/{self._place.client_id}/token"
+        await self._ask("DELETE", url, headers, json={"access_token": token})
+
     async def close(self) -> None:
         await self._http.aclose()
 
@@ -108,11 +119,16 @@ class People:
         return await self._ask("GET", f"{self._place.api_url}/{path}", headers)
 
     async def _ask(
-        self, method: str, url: str, headers: Mapping[str, str], data: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        data: Mapping[str, str] | None = None,
+        json: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         what = f"{method} {url.partition('?')[0]}"
         try:
-            request = self._http.build_request(method, url, headers=dict(headers), data=data)
+            request = self._http.build_request(method, url, headers=dict(headers), data=data, json=json)
             # A repository that was renamed is elsewhere; our secret goes nowhere but where it was meant to go.
             answer = await self._http.send(request, stream=True, follow_redirects=method == "GET")
             try:

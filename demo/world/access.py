@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import jwt
 
+from demo.world.registered import Client
 from demo.world.state import ROLES, App, Repository, Role, State, Token
 
 LONGEST_JWT = 600  # seconds; GitHub refuses a later expiry
@@ -30,13 +31,15 @@ class Need:
     permission: str = field(default="issues")
 
 
-def whoever(authorization: str | None, state: State) -> Token | App | None:
-    """The token or app that a request speaks for; None without credentials. Raises Refusal 401."""
+def whoever(authorization: str | None, state: State) -> Token | App | Client | None:
+    """The token, app or app's client that a request speaks for; None without credentials. Raises Refusal 401."""
     if not authorization:
         return None
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "basic":
-        value = _password(value)
+        name, value = _basic(value)
+        if (client := state.clients.get(name)) is not None and client.secret == value:
+            return client
     if value.count(".") == 2:
         return _app(value, state)
     token = state.tokens.get(value)
@@ -45,9 +48,9 @@ def whoever(authorization: str | None, state: State) -> Token | App | None:
     return token
 
 
-def visible(actor: Token | App | None, repo: Repository | None) -> Repository:
+def visible(actor: Token | App | Client | None, repo: Repository | None) -> Repository:
     """The repository, if there is one that the actor may see. Raises Refusal 404 either way."""
-    if repo is None or isinstance(actor, App):
+    if repo is None or isinstance(actor, App | Client):
         raise Refusal(404, "Not Found")
     if repo.private:
         if actor is None or (actor.repositories is not None and repo.id not in actor.repositories):
@@ -57,7 +60,7 @@ def visible(actor: Token | App | None, repo: Repository | None) -> Repository:
     return repo
 
 
-def allow(actor: Token | App | None, repo: Repository, need: Need) -> Token:
+def allow(actor: Token | App | Client | None, repo: Repository, need: Need) -> Token:
     """The token, if it may do what is needed. Raises Refusal 401 or 403."""
     if not isinstance(actor, Token):
         raise Refusal(401, "Requires authentication")
@@ -71,9 +74,11 @@ def allow(actor: Token | App | None, repo: Repository, need: Need) -> Token:
     return actor
 
 
-def _password(basic: str) -> str:
+def _basic(encoded: str) -> tuple[str, str]:
+    """Name and password."""
     try:
-        return base64.b64decode(basic).decode().partition(":")[2]
+        name, _, password = base64.b64decode(encoded).decode().partition(":")
+        return name, password
     except (binascii.Error, UnicodeDecodeError) as exc:
         raise Refusal(401, "Bad credentials") from exc
 

@@ -13,6 +13,7 @@ from demo.world.access import Refusal, whoever
 from demo.world.call import Answer, Call, News, Request
 from demo.world.contract import Contract
 from demo.world.operations import OPERATIONS, Handler
+from demo.world.registered import Client
 from demo.world.shapes import Json, Shapes
 from demo.world.state import App, State, Token
 from demo.world.told import Delivery
@@ -63,7 +64,7 @@ class Write(NamedTuple):
     """Of the user or bot that the token belongs to; empty without a good token."""
 
 
-def login(actor: Token | App | None) -> str:
+def login(actor: Token | App | Client | None) -> str:
     return actor.user.login if isinstance(actor, Token) else ""
 
 

@@ -15,6 +15,10 @@ def fields(scope: Message) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+class HungUp(Exception):
+    """Whoever asked is gone: nothing is done."""
+
+
 async def respond(send: Send, status: int, headers: Mapping[str, str], body: bytes) -> None:
     """A whole answer at once."""
     lines = {"content-length": str(len(body)), **headers}
@@ -24,10 +28,12 @@ async def respond(send: Send, status: int, headers: Mapping[str, str], body: byt
 
 
 async def whole_body(receive: Receive) -> bytes:
-    """All of a request's body."""
+    """All of a request's body. Raises HungUp when its sender goes before that."""
     body, more = b"", True
     while more:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            raise HungUp
         body += message.get("body", b"")
         more = message.get("more_body", False)
     return body

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from demo.world.access import Need, Refusal, allow, visible
+from demo.world.registered import Client
 from demo.world.shapes import Json, Shapes
 from demo.world.state import App, Comment, Issue, Pull, Repository, State, Token, User
 from demo.world.told import Delivery
@@ -53,7 +54,7 @@ class Call:
     state: State
     shapes: Shapes
     request: Request
-    actor: Token | App | None
+    actor: Token | App | Client | None
     path: Mapping[str, str]
     """The parameters in it."""
     body: Json

@@ -9,10 +9,14 @@ import html
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, urlencode
 
+from demo.world.access import Refusal
+from demo.world.call import Answer, Call
+from demo.world.operations import operation
+from demo.world.registered import Client as Client
 from demo.world.state import App, State, Token, User
 
 AUTHORIZE, ACCESS_TOKEN = "/login/oauth/authorize", "/login/oauth/access_token"
@@ -23,19 +27,6 @@ Reply = tuple[int, dict[str, str], bytes]
 
 CONSENT = """<!doctype html><html lang="en"><title>Authorize</title><main><h1>Authorize {app}</h1>
 <form method="post"><button>Authorize {app} as {login}</button></form></main></html>"""
-
-
-@dataclass(eq=False)
-class Client:
-    """What an App shows when people log in through it."""
-
-    app: App
-    callback: str
-    """Where people are sent back to; any address below it will do."""
-    id: str
-    secret: str = field(repr=False)
-    known_to: set[int] = field(default_factory=set)
-    """Ids of people who have once authorized it: they are not asked again."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +43,6 @@ class OAuth:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._clients: dict[str, Client] = {}
         self._codes: dict[str, _Code] = {}
         self.sits_here: User | None = None
         """Who is logged in to the stand-in in every browser."""
@@ -60,7 +50,7 @@ class OAuth:
     def client(self, app: App, callback: str) -> Client:
         """The App as one that people can log in through."""
         made = Client(app, callback, f"Iv23{secrets.token_hex(8)}", secrets.token_hex(20))
-        self._clients[made.id] = made
+        self._state.clients[made.id] = made
         return made
 
     def respond(self, method: str, path: str, query: Mapping[str, str], body: bytes, accept: str) -> Reply:
@@ -76,7 +66,7 @@ class OAuth:
         return 404, {"content-type": "text/plain"}, b"Not Found"
 
     def _authorize(self, query: Mapping[str, str], *, agreed: bool) -> Reply:
-        client = self._clients.get(query.get("client_id", ""))
+        client = self._state.clients.get(query.get("client_id", ""))
         if client is None or self.sits_here is None:
             return 404, {"content-type": "text/plain"}, b"Not Found"
         redirect = query.get("redirect_uri", client.callback)
@@ -100,7 +90,7 @@ class OAuth:
 
     def _exchanged(self, given: Mapping[str, str]) -> dict[str, str | int]:
         """A token for a code, once; else GitHub's error, which it says with status 200 too."""
-        client = self._clients.get(given.get("client_id", ""))
+        client = self._state.clients.get(given.get("client_id", ""))
         if client is None or not secrets.compare_digest(client.secret, given.get("client_secret", "")):
             return {"error": "incorrect_client_credentials"}
         code = self._codes.pop(given.get("code", ""), None)
@@ -111,14 +101,28 @@ class OAuth:
         digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
         if code.challenge and base64.urlsafe_b64encode(digest).decode().rstrip("=") != code.challenge:
             return {"error": "bad_verification_code"}
-        token = self._token(client.app, code.user)
+        token = self._token(client, code.user)
         lives = round(TOKEN_LIVES.total_seconds())
         return {"access_token": token.value, "token_type": "bearer", "scope": "", "expires_in": lives}
 
-    def _token(self, app: App, user: User) -> Token:
+    def _token(self, client: Client, user: User) -> Token:
         """One that reads what this person may see, private repositories only where the app is installed."""
-        installed = [place for place in self._state.installations if place.app is app]
+        installed = [place for place in self._state.installations if place.app is client.app]
         ids = frozenset(repo.id for place in installed for repo in place.repositories)
-        made = Token(f"ghu_{secrets.token_hex(18)}", user, datetime.now(UTC) + TOKEN_LIVES, ids)
+        made = Token(
+            f"ghu_{secrets.token_hex(18)}", user, datetime.now(UTC) + TOKEN_LIVES, ids, client=client
+        )
         self._state.tokens[made.value] = made
         return made
+
+
+@operation("DELETE", "/applications/{client_id}/token")
+def revoke(call: Call) -> Answer:
+    """An App takes back what a person's log-in gave it."""
+    if not isinstance(call.actor, Client) or call.actor.id != call.path["client_id"]:
+        raise Refusal(401, "Requires authentication")
+    token = call.state.tokens.get(str(call.body.get("access_token")))
+    if token is None or token.client is not call.actor:
+        raise Refusal(422, "Validation Failed")
+    token.expires = datetime.now(UTC)
+    return Answer(None, 204)

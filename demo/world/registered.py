@@ -25,6 +25,19 @@ class App:
     """Where people are sent who have installed it; "": nowhere."""
 
 
+@dataclass(eq=False)
+class Client:
+    """What an App shows when people log in through it."""
+
+    app: App
+    callback: str
+    """Where people are sent back to; any address below it will do."""
+    id: str
+    secret: str = field(repr=False)
+    known_to: set[int] = field(default_factory=set)
+    """Ids of people who have once authorized it: they are not asked again."""
+
+
 @dataclass(frozen=True)
 class Made:
     """An App of whose secrets nobody was told yet."""

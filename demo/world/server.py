@@ -1,6 +1,7 @@
 """One HTTP server on loopback for API and git, with faults to order."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from demo.loopback import Loopback
 from demo.world.api import Api
 from demo.world.apps import AppPages
-from demo.world.asgi import Message, Receive, Send, fields, nowhere, respond, whole_body
+from demo.world.asgi import HungUp, Message, Receive, Send, fields, nowhere, respond, whole_body
 from demo.world.call import Request
 from demo.world.git import GitServer
 from demo.world.oauth import OAuth
@@ -65,6 +66,10 @@ class Server:
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
         self.clients.add(tuple(scope["client"]))
+        with contextlib.suppress(HungUp):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
         match self._fault(scope["method"], scope["path"]):
             case Fault(kind="lost request"):
                 await self._loopback.hang_up(scope, at_once=True)

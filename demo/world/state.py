@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from demo.world.bare import Bare
 from demo.world.checked import Check, CommitStatus
 from demo.world.registered import App as App
-from demo.world.registered import Made
+from demo.world.registered import Client, Made
 from demo.world.told import Delivery, Happening, Hook
 
 Role = Literal["admin", "maintain", "write", "triage", "read", "none"]
@@ -244,6 +244,8 @@ class Token:
     """Ids that an installation token is good for; None: whatever its user may see."""
     permissions: Mapping[str, str] | None = None
     """Of an installation token; None: whatever its user's role allows."""
+    client: Client | None = None
+    """Through which its user has logged in."""
 
 
 @dataclass
@@ -255,6 +257,7 @@ class State:
     repositories: list[Repository] = field(default_factory=list)
     apps: list[App] = field(default_factory=list)
     installations: list[Installation] = field(default_factory=list)
+    clients: dict[str, Client] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     deliveries: list[Delivery] = field(default_factory=list)
     """Every attempt at every hook, in order."""

@@ -118,3 +118,26 @@ async def test_a_persons_token_sees_private_repositories_where_both_the_person_a
         ("reader", "sample"),
         ("stranger", "sample"),
     ]
+
+
+async def test_only_the_app_that_a_token_was_given_to_can_end_it(
+    world: World, login: Client, client: Api
+) -> None:
+    world.sit_down("reader")
+    (code,) = (await authorized(world, login))["code"]
+    token = (await exchanged(world, login, code))["access_token"]
+    other = world.client(world.app("another"), BACK)
+    seen = []
+    async with client(world) as api:
+        for of, secret, given in (
+            (login, "wrong", token),
+            (other, other.secret, token),
+            (login, login.secret, world.token("reader")),
+            (login, login.secret, token),
+        ):
+            path = f"/applications/{of.id}/token"
+            answer = await api.request("DELETE", path, auth=(of.id, secret), json={"access_token": given})
+            seen.append(answer.status_code)
+            working = (await api.get("/user", headers={"authorization": f"Bearer {token}"})).status_code
+            assert working == (401 if seen[-1] == 204 else 200)
+    assert seen == [401, 422, 422, 204]

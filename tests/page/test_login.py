@@ -1,6 +1,8 @@
 """Logging in: by GitHub, with the operator's token, and everything that looks like it."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -120,6 +122,59 @@ async def test_logging_out_ends_it_whatever_the_browser_keeps(room: Room) -> Non
     kept = room.browser()
     kept.cookies.set("patchwright-session", cookie)
     assert (await kept.get("/")).status_code == 303
+
+
+async def log_out(room: Room, browser: httpx.AsyncClient) -> httpx.Response:
+    sessions = Sessions(room.redis)
+    session = await sessions.find(browser.cookies["patchwright-session"])
+    await sessions.close()
+    assert session is not None
+    return await browser.post("/logout", data={"csrf": session.csrf})
+
+
+async def works(room: Room, token: str) -> bool:
+    async with httpx.AsyncClient(base_url=room.world.api_url, trust_env=False) as github:
+        answer = await github.get("/user", headers={"authorization": f"Bearer {token}"})
+    return answer.status_code == 200
+
+
+async def test_logging_out_ends_the_token_that_github_gave_and_no_other(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser, elsewhere = await room.person("maintainer"), await room.person("maintainer")
+    first, second = [value for value in room.world.tokens if value.startswith("ghu_")]
+    assert await works(room, first)
+    assert (await log_out(room, browser)).status_code == 303
+    assert (await works(room, first), await works(room, second)) == (False, True)
+    assert (await elsewhere.get("/")).status_code == 200
+    assert (await log_out(room, await room.operator())).status_code == 303  # who has none
+    assert "revoked" not in caplog.text
+
+
+async def test_logging_out_waits_for_no_github_that_is_down_or_silent(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = threading.Event()
+    faults: list[Callable[[], None]] = [
+        lambda: room.world.refuse_next("DELETE", "/token", status=503),
+        lambda: room.world.lose_next_request("DELETE", "/token"),
+        lambda: room.world.before_next(
+            "DELETE", "/token", answers.wait
+        ),  # it answers when they are logged out
+    ]
+    try:
+        for fault in faults:
+            browser = await room.person("maintainer")
+            fault()
+            caplog.clear()
+            answer = await log_out(room, browser)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+            assert (await browser.get("/")).status_code == 303
+            (told,) = [one for one in caplog.records if one.getMessage() == "token was not revoked"]
+            assert (told.levelname, vars(told)["login"]) == ("WARNING", "maintainer")
+            assert not any(token in str(vars(told)) for token in room.world.tokens)
+    finally:
+        answers.set()
 
 
 async def test_an_expired_log_in_is_asked_again_and_a_button_says_so(room: Room) -> None:
