@@ -21,12 +21,12 @@ TREE_LINES = 80
 HIDDEN = re.compile(r"\.(?!/)")
 
 
-def tree(paths: Sequence[str], characters: int = TREE_CHARACTERS, lines: int = TREE_LINES) -> str:
+def tree(paths: Sequence[str]) -> str:
     """The repository's files for a first look, a directory a line: their names, or how many where they do not fit.
 
     Hidden directories are counted; then those with the longest lists lose their names first. Where there are too
-    many directories, those below the second level count as part of the one there, and what is over `lines` is left
-    out, and said.
+    many directories, those below the second level count as part of the one there, and what is over `TREE_LINES`
+    is left out, and said.
     """
     named: dict[str, list[str]] = {"./": []}
     for path in map(_one_line, paths):
@@ -37,16 +37,19 @@ def tree(paths: Sequence[str], characters: int = TREE_CHARACTERS, lines: int = T
         for where, names in named.items()
         if names
     }
-    left = sum(map(len, rows.values())) - characters
+    left = sum(map(len, rows.values())) - TREE_CHARACTERS
     for where in sorted(rows, key=lambda where: len(rows[where]), reverse=True):
         if left <= 0:
             break
         counted = _counted(where, len(named[where]))
         left -= max(0, len(rows[where]) - len(counted))
         rows[where] = min(rows[where], counted, key=len)
-    shown = list(rows.values()) if left <= 0 and len(rows) <= lines else _by_two_levels(named)
-    if len(shown) > lines:
-        shown = [*shown[:lines], f"... and {len(shown) - lines} more entries: list them with `git ls-files`"]
+    shown = list(rows.values()) if left <= 0 and len(rows) <= TREE_LINES else _by_two_levels(named)
+    if len(shown) > TREE_LINES:
+        shown = [
+            *shown[:TREE_LINES],
+            f"... and {len(shown) - TREE_LINES} more entries: list them with `git ls-files`",
+        ]
     return "\n".join(shown)
 
 

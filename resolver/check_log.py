@@ -40,7 +40,6 @@ class Excerpt:
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._lost = False  # whether the rest of a line that is too long is passed over
         self._count = 0
         self._recent: deque[_Line] = deque(maxlen=CONTEXT)
         self._blocks: list[list[_Line]] = []

@@ -40,14 +40,6 @@ class Condenser(Protocol):
 
 
 @dataclass(frozen=True)
-class Untouched:
-    """Leaves every conversation as it is."""
-
-    async def condense(self, trajectory: Trajectory, goal: int) -> Shorter:
-        return ()
-
-
-@dataclass(frozen=True)
 class Masking:
     """Puts one line in the place of each large result, but those of the `keep` latest replies."""
 

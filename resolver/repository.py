@@ -59,7 +59,6 @@ class Workspace:
         git_dir: Path,
         base: str,
         base_branch: str | None,
-        dirty: bool,
         rules: "Workspace | None" = None,
     ) -> None:
         self.git_dir = git_dir
@@ -68,8 +67,6 @@ class Workspace:
         """Full commit id."""
         self.base_branch = base_branch
         """None when the base was given as a commit id."""
-        self.dirty = dirty
-        """Whether the local repository has changes that are not committed, and so not part of this."""
         self._made: tuple[Patch, str] | None = None
         """The patch of which the tree was asked for last, and that tree."""
         self.rules = rules or self
@@ -176,7 +173,7 @@ class Workspace:
 
     def at_commit(self, commit: str) -> "Workspace":
         """The same repository with another base, which has to be in it; the same rules hold."""
-        return Workspace(self.git_dir, commit, self.base_branch, dirty=False, rules=self.rules)
+        return Workspace(self.git_dir, commit, self.base_branch, rules=self.rules)
 
     async def commit(
         self,
@@ -242,10 +239,6 @@ class Workspace:
             )
             for facts, path in rows
         )
-
-    async def part(self, patch: Patch, paths: tuple[str, ...]) -> Patch:
-        """The patch, as far as it is about these paths."""
-        return Patch(base=self.base, diff=await self._difference(await self.tree(patch), *paths))
 
     async def without(self, patch: Patch, paths: frozenset[str]) -> Patch:
         """The patch, but these paths (as `changes` shows them) are as they are at base."""

@@ -226,13 +226,13 @@ def from_machine(environ: Mapping[str, str]) -> dict[str, str]:
     return values
 
 
-def from_toml(path: Path, model: type[Frozen] = Settings) -> dict[str, Any]:
+def from_toml(path: Path) -> dict[str, Any]:
     """The settings that a TOML file names. Raises SettingsError for bad TOML or an unknown key."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise SettingsError(f"{path} cannot be read: {exc}. Mend or remove the file.") from exc
-    return parse_toml(text, str(path), model)
+    return parse_toml(text, str(path), Settings)
 
 
 def parse_toml(text: str, where: str, model: type[Frozen]) -> dict[str, Any]:

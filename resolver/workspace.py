@@ -47,8 +47,8 @@ class Workspaces:
                 if rules is not None:
                     named, other = await self._refresh(mirror, url, rules, credentials)
                     await _fetch(place, mirror, other, name="rules")
-                    beside = Workspace(git_dir=place, base=other, base_branch=named, dirty=False)
-            yield Workspace(git_dir=place, base=commit, base_branch=branch, dirty=False, rules=beside)
+                    beside = Workspace(git_dir=place, base=other, base_branch=named)
+            yield Workspace(git_dir=place, base=commit, base_branch=branch, rules=beside)
 
     async def fetch(
         self, workspace: Workspace, url: str, commit: str, credentials: Credentials | None
@@ -115,8 +115,7 @@ class Workspaces:
                 raise WorkspaceError(f"{path} has no {ref!r}: {exc}") from exc
             base = await resolved(place, "refs/heads/base")
             branch = source.branch if ref == "HEAD" else None if _is_commit_id(ref) else ref
-            dirty = await _is_dirty(place, base, source)
-            yield Workspace(git_dir=place, base=base, base_branch=branch, dirty=dirty)
+            yield Workspace(git_dir=place, base=base, base_branch=branch)
 
     @contextlib.contextmanager
     def _temporary(self) -> Iterator[Path]:
@@ -142,8 +141,6 @@ class Workspaces:
 class _Source(Frozen):
     """A repository on this disk."""
 
-    work_tree: Path | None
-    """None: it is bare."""
     git_dir: Path
     branch: str | None
     """None: HEAD is detached."""
@@ -162,7 +159,6 @@ def _inspect(path: Path) -> _Source:
             except ValueError:  # the branch that HEAD names is not born yet
                 empty = True
             return _Source(
-                work_tree=Path(repo.working_tree_dir) if repo.working_tree_dir and not repo.bare else None,
                 git_dir=Path(repo.git_dir).absolute(),
                 branch=None if repo.head.is_detached else repo.head.reference.name,
                 empty=empty,
@@ -173,35 +169,6 @@ def _inspect(path: Path) -> _Source:
         raise RepositoryUnusable(
             f"{path} is not a git repository: name the directory that holds its .git."
         ) from exc
-
-
-async def _is_dirty(git_dir: Path, base: str, source: _Source) -> bool:
-    """Whether the work tree or the index of `source` differs from base.
-
-    Asked with the configuration of our own repository: that of `source` may name programs to run.
-    """
-    if source.work_tree is None:
-        return False
-    await run_git("update-ref", "--no-deref", "HEAD", base, git_dir=git_dir)
-    index = git_dir / "status-index"
-    for copied in (True, False):  # a copy knows which files are unchanged; not every index can be copied
-        if copied and (source.git_dir / "index").is_file():
-            await asyncio.to_thread(shutil.copyfile, source.git_dir / "index", index)
-        else:
-            index.unlink(missing_ok=True)
-            await run_git("read-tree", base, git_dir=git_dir, environment={"GIT_INDEX_FILE": str(index)})
-        try:
-            changed = await run_git(
-                *("--work-tree", str(source.work_tree), "status", "--porcelain", "-z", "--no-renames"),
-                *("--untracked-files=normal", "--ignore-submodules=all"),
-                git_dir=git_dir,
-                settings={"core.bare": "false", "core.excludesFile": str(source.git_dir / "info/exclude")},
-                environment={"GIT_INDEX_FILE": str(index)},
-            )
-        except GitFailed:
-            continue
-        return bool(changed)
-    return True
 
 
 async def _bare(place: Path) -> None:

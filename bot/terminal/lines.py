@@ -5,7 +5,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import Any
 
 from bot.terminal.ink import COLOURLESS, Ink
 from resolver.actions import Action, Plan
@@ -223,9 +223,9 @@ def outcome_json(
     }
 
 
-def print_json(value: dict[str, Any], to: TextIO | None = None) -> None:
+def print_json(value: dict[str, Any]) -> None:
     """One JSON object and nothing else."""
-    (to or sys.stdout).write(json.dumps(value, ensure_ascii=True) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
 
 
 def tests_table(verdict: Verdict) -> str:

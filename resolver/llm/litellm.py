@@ -99,11 +99,6 @@ def provider_of(name: str) -> str:
         return ""
 
 
-def calls_functions(name: str) -> bool:
-    """Whether the model takes tools as such; yes where litellm does not know the model."""
-    return not _facts(name) or bool(_litellm().supports_function_calling(name))
-
-
 def _facts(name: str) -> Mapping[str, Any]:
     """What litellm's own table says about a model; empty where it does not know it."""
     table = _litellm().model_cost

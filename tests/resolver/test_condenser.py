@@ -18,7 +18,6 @@ from resolver.condenser import (
     Room,
     Shorter,
     Summarizing,
-    Untouched,
     extended,
     room_in,
     size,
@@ -229,10 +228,6 @@ def test_the_next_is_asked_only_while_it_is_too_long() -> None:
         for e in done(InTurn((Masking(), Listing())), before, goal=enough - 1)
         if isinstance(e, Condensed)
     ] == [False, True]
-
-
-def test_nothing_is_done_by_the_one_that_does_nothing() -> None:
-    assert relieved(Room(Untouched(), most=1), run(10)).entries == run(10).entries
 
 
 # --- when ---------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def on(repository: Repository, branch: str, **files: str) -> str:
 
 
 def at(repository: Repository, commit: str) -> Workspace:
-    return Workspace(repository.path / ".git", commit, None, dirty=False)
+    return Workspace(repository.path / ".git", commit, None)
 
 
 async def test_two_changes_of_different_files_become_a_commit_with_two_parents(repository) -> None:
@@ -98,6 +98,6 @@ async def test_neither_side_decides_how_git_merges(repository, tmp_path) -> None
         git_dir=bare,
         protocols="file",
     )
-    merged = await merge(Workspace(bare, head, None, dirty=False), base)
+    merged = await merge(Workspace(bare, head, None), base)
     assert merged is not None and merged.conflicts == ("calc.py",)
     assert not ran.exists()

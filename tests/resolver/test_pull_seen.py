@@ -29,8 +29,8 @@ def repository(tmp_path: Path) -> Repository:
 
 def at(repository: Repository, head: str) -> Workspace:
     git_dir, base = repository.path / ".git", repository.git("rev-parse", "main")
-    rules = Workspace(git_dir, base, "main", dirty=False)
-    return Workspace(git_dir, head, None, dirty=False, rules=rules)
+    rules = Workspace(git_dir, base, "main")
+    return Workspace(git_dir, head, None, rules=rules)
 
 
 async def told(pull: PullRequest, workspace: Workspace, command: str = "", merged: bool = False) -> str:

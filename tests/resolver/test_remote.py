@@ -52,7 +52,7 @@ async def test_a_clone_is_the_branch_as_it_is_now(world, repo, workspaces: Works
     for content in ("x = 1\n", "x = 2\n"):  # the second time through the mirror that is there
         head = repo.commit("main", {"a.py": content})
         async with workspaces.clone(url_of(world), "main", token_of(world)) as workspace:
-            assert (workspace.base, workspace.base_branch, workspace.dirty) == (head, "main", False)
+            assert (workspace.base, workspace.base_branch) == (head, "main")
             assert await workspace.read("a.py") == content
     async with workspaces.clone(url_of(world), "HEAD", token_of(world)) as workspace:
         assert (workspace.base, workspace.base_branch) == (head, "main")

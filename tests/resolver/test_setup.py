@@ -191,12 +191,12 @@ async def test_somebodys_proposal_brings_its_manifests_but_no_word_on_how_they_a
 
     async with workspaces.local(repository.path) as workspace:
         rules = workspace.at_commit(base)
-        proposed = Workspace(workspace.git_dir, head, None, dirty=False, rules=rules)
-        again = Workspace(workspace.git_dir, other, None, dirty=False, rules=rules)
+        proposed = Workspace(workspace.git_dir, head, None, rules=rules)
+        again = Workspace(workspace.git_dir, other, None, rules=rules)
         one, two = await find_setup(proposed, RepoConfig()), await find_setup(again, RepoConfig())
         assert commands_of(one) == [f"bash {SCRIPT}"]
         assert one == two
-        none = Workspace(workspace.git_dir, head, None, dirty=False, rules=workspace.at_commit(begun))
+        none = Workspace(workspace.git_dir, head, None, rules=workspace.at_commit(begun))
         assert commands_of(await find_setup(none, RepoConfig())) == [f"{INSTALL} -r requirements.txt"]
         sandboxes = Deriving(tmp_path / "boxes", dict(os.environ))
         made = await with_dependencies(

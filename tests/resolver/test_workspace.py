@@ -41,7 +41,7 @@ async def test_a_local_repository_is_taken_as_committed(
 ) -> None:
     base = repository.commit({"a.py": "x = 1\n", "sub/b.bin": b"\xff\x00"})
     async with workspaces.local(repository.path) as workspace:
-        assert (workspace.base, workspace.base_branch, workspace.dirty) == (base, "main", False)
+        assert (workspace.base, workspace.base_branch) == (base, "main")
         assert await workspace.files() == ("a.py", "sub/b.bin")
         assert await workspace.read("a.py") == "x = 1\n"
         assert await workspace.read("a.py", limit=3) == "x ="
@@ -53,14 +53,14 @@ async def test_a_local_repository_is_taken_as_committed(
 
 
 @pytest.mark.parametrize("change", ["echo >>a.py", "touch new", "git rm -q a.py", "touch new; git add new"])
-async def test_what_is_not_committed_is_left_out_and_said(workspaces, repository, change: str) -> None:
+async def test_what_is_not_committed_is_left_out(workspaces, repository, change: str) -> None:
     repository.commit({"a.py": "x = 1\n", ".gitignore": "*.log\n", "b.log": ""})
     repository.write("ignored.log", "")
     subprocess.run(change, shell=True, cwd=repository.path, env=GIT, check=True)  # noqa: S602
     before = repository.git("status", "--porcelain")
     async with workspaces.local(repository.path) as workspace:
-        assert workspace.dirty
         assert await workspace.read("a.py") == "x = 1\n"
+        assert "new" not in await workspace.files()
     assert repository.git("status", "--porcelain") == before
 
 
@@ -316,7 +316,6 @@ async def test_a_repository_s_configuration_starts_nothing(workspaces, repositor
 
     sandboxes = LocalSandboxes(tmp_path / "sandboxes", HOST)
     async with workspaces.local(repository.path) as workspace:
-        assert workspace.dirty
         patch = await changed(workspace, sandboxes, {"a.py": "x = 3\n"})
         await workspace.commit(patch, "m", author=AUTHOR)
         await workspace.changes(patch)
@@ -334,7 +333,7 @@ async def test_variables_of_an_outer_git_are_not_heeded(tmp_path, repository, mo
     monkeypatch.setenv("GIT_INDEX_FILE", str(other.path / ".git/index"))
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'core.bare'='false'")
     async with Workspaces(tmp_path / "cache").local(repository.path) as workspace:
-        assert (workspace.base, workspace.dirty, await workspace.files()) == (base, False, ("a.py",))
+        assert (workspace.base, await workspace.files()) == (base, ("a.py",))
 
 
 async def test_a_git_that_is_stopped_leaves_no_process(tmp_path, repository, monkeypatch) -> None:

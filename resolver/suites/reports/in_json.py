@@ -173,7 +173,6 @@ class _GoEvent(Lenient):
     Package: str = ""
     Test: str = ""
     Output: str = ""
-    ImportPath: str = ""
 
 
 def go(content: bytes, root: str) -> Report:
