@@ -1,10 +1,14 @@
 """How Redis is reached, how long it is waited for, and what its errors mean."""
 
+import asyncio
+import builtins
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 from redis import Redis as BlockingRedis
 from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
@@ -18,9 +22,8 @@ ANSWER_SECONDS = 5.0  # GitHub gives up on a delivery after 10
 def redis_pool(url: str) -> ConnectionPool:
     """Connections to a Redis (`redis://`, `rediss://` or `unix://`). Raises SettingsError for what is no such URL."""
     try:
-        return ConnectionPool.from_url(
+        pool = ConnectionPool.from_url(
             url,
-            socket_timeout=ANSWER_SECONDS,
             socket_connect_timeout=ANSWER_SECONDS,
             # After a restart of Redis every pooled connection fails once.
             retry=Retry(NoBackoff(), 1),
@@ -28,6 +31,33 @@ def redis_pool(url: str) -> ConnectionPool:
         )
     except ValueError as exc:
         raise SettingsError(f"REDIS_URL is not a redis://, rediss:// or unix:// URL: {exc}.") from exc
+    pool.connection_class = type("Heeding", (_Heeding, pool.connection_class), {})
+    return pool
+
+
+class _Heeding(AbstractConnection):
+    """A connection that heeds being cancelled.
+
+    With a `socket_timeout`, redis-py waits for each write by `asyncio.wait_for`, which before Python 3.12 forgets a
+    cancellation that comes with the result: every fifth, where a task asks again and again. So the limit is ours.
+    """
+
+    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        async with _limited("written to"):
+            await super().send_packed_command(*args, **options)
+
+    async def read_response(self, *args: Any, **options: Any) -> Any:
+        async with _limited("read from"):
+            return await super().read_response(*args, **options)
+
+
+@contextlib.asynccontextmanager
+async def _limited(what: str) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            yield
+    except builtins.TimeoutError as exc:
+        raise TimeoutError(f"Redis could not be {what} within {ANSWER_SECONDS:g} s") from exc
 
 
 def redis_client(url: str) -> Redis:
