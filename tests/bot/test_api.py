@@ -10,9 +10,10 @@ import pytest
 from bot.api import MOST_BYTES, JobsApi
 from bot.errors import QueueDown
 from bot.glance import Glance, of_job
-from bot.jobs import InlineQueue, Record
+from bot.jobs import Record
 from bot.webhooks.receiver import Receiver
 from resolver.domain import JobId, RunId
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, Handlers, settled, working
 
 TOKEN = "an operator's own token"

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from bot.desk import Desk, is_under_way
 from bot.github.forge import GitHubForge
 from bot.github.rest import Pace, TokenAccess
-from bot.jobs import Answered, Cancelled, InlineQueue
+from bot.jobs import Answered, Cancelled
 from bot.mail import Mail
 from bot.queued import HoldsHere, Waiting
 from bot.webhooks.delivery import read
@@ -18,6 +18,7 @@ from bot.webhooks.triggers import Triggers, wish_for
 from demo.world import Comment, Delivery, Issue, Repository, World
 from resolver.domain import Job, Refused
 from resolver.events import Entry, Told, Trajectory
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import Handlers, settled, working
 from tests.resolver.seen_runs import started
 

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from bot.desk import Desk, Mute
 from bot.embedded import embedded_redis
-from bot.jobs import Cancelled, InlineQueue, Queue
+from bot.jobs import Cancelled, Queue
 from bot.redis.queue import ArqQueue
 from bot.webhooks.delivery import Delivery, read
 from bot.webhooks.triggers import Triggers, job_for
 from resolver.domain import Job, Repo, User
 from resolver.forge import Permission
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, Handlers, working
 
 What = Literal["label", "unlabel", "work", "retry", "stop", "close", "reopen", "edit"]

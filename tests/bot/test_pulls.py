@@ -10,7 +10,7 @@ from bot.desk import Desk
 from bot.embedded import embedded_redis
 from bot.github.forge import GitHubForge
 from bot.github.rest import Rest
-from bot.jobs import Cancelled, InlineQueue
+from bot.jobs import Cancelled
 from bot.lifecycle import Lifecycle
 from bot.pulls import OurPulls
 from bot.reconcile.reconcile import Reconcile
@@ -19,6 +19,7 @@ from bot.redis.lookout import Lookout
 from bot.webhooks.delivery import read
 from bot.webhooks.triggers import Triggers
 from demo.world import Delivery, Issue, Pull, Repository, World
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import Handlers, settled, working
 from tests.bot.reconcile.lookouts import AT_ONCE, QUICK, access
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.jobs import Again, Cancelled, Failed, InlineQueue
+from bot.jobs import Again, Cancelled, Failed
 from bot.observe.faults import fault_of
 from bot.worker import TAKEN_SECONDS, Worker
 from resolver.agent import begin
@@ -25,6 +25,7 @@ from resolver.errors import (
 )
 from resolver.log import FileLogs
 from runtime.errors import EngineUnavailable, SandboxLost
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, job, settled, working
 from tests.resolver.agents import Box, Deaf, agent
 

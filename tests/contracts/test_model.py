@@ -29,13 +29,13 @@ from resolver.llm.fallback import Fallback
 from resolver.llm.litellm import LitellmModel
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, Model, Reply, System, ToolCall
 from resolver.llm.patient import Patient
-from resolver.llm.recorded import Recorded
 from resolver.llm.router import by_pictures
-from resolver.llm.scripted import Scripted
 from resolver.llm.textual import Textual
 from resolver.llm.written_calls import write
 from resolver.tools.talk import talk_tools
 from runtime.frozen import Frozen
+from tests.resolver.recorded import Recorded
+from tests.resolver.scripted import Scripted
 
 KEY = "sk-test-0123456789"
 TOOLS = [tool.spec for tool in talk_tools()]

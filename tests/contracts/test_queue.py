@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from bot.embedded import embedded_redis
-from bot.jobs import Again, Answered, Cancelled, Failed, InlineQueue, Queue, Record, Result, Stop, stop_heard
+from bot.jobs import Again, Answered, Cancelled, Failed, Queue, Record, Result, Stop, stop_heard
 from bot.redis.queue import ArqQueue
 from resolver.domain import Job, JobId, Repo
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, Handlers, job, settled, working
 
 NOON, SECOND = datetime(2026, 11, 20, 12, tzinfo=UTC), timedelta(seconds=1)

@@ -10,7 +10,6 @@ from resolver.agent import Agent, begin
 from resolver.domain import Patch
 from resolver.events import Observed, Trajectory, Usage
 from resolver.llm.model import Model, Reply, ToolCall
-from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog
 from resolver.rules import Limits
 from resolver.tools.sandboxed import sandbox_tools
@@ -18,6 +17,7 @@ from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
 from runtime.actions import CreateFile, RunShell, SandboxAction, ViewFile
 from runtime.observations import Edited, Failed, Observation, Ran, Viewed
+from tests.resolver.scripted import Line, Scripted
 
 FINISH = Finish(cause="a", change="b", checked="c")
 

@@ -13,7 +13,6 @@ from resolver.agent import Agent, begin
 from resolver.domain import RunId
 from resolver.events import Decided, Observed
 from resolver.llm.model import FromUser, Message, Reply, System, ToolSpec
-from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog, FileLogs, Log
 from resolver.rules import Limits
 from resolver.skills import Skill
@@ -27,6 +26,7 @@ from runtime.egress import Visit
 from runtime.observations import Failed
 from runtime.sandbox import Sandbox
 from tests.resolver.agents import Box
+from tests.resolver.scripted import Line, Scripted
 
 RUN = RunId("job-7")
 FINISH = Finish(cause="a", change="b", checked="c")

@@ -11,7 +11,6 @@ from resolver.agent import Agent, begin
 from resolver.domain import Patch, RunId
 from resolver.events import Decided, Observed, Usage
 from resolver.llm.model import Reply
-from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog, FileLogs
 from resolver.rules import Limits
 from resolver.tools.delegate import Browsing
@@ -19,6 +18,7 @@ from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
 from runtime.actions import SandboxAction, UseBrowser
 from runtime.observations import Failed, Observation, Page, Tab
+from tests.resolver.scripted import Line, Scripted
 
 BLANK = Page(
     url="about:blank",

@@ -21,11 +21,11 @@ from resolver.events import (
     Usage,
 )
 from resolver.llm.model import FromTool, FromUser, Reply, ToolCall
-from resolver.llm.scripted import Scripted
 from resolver.log import FileLog, FileLogs
 from resolver.rules import Limits
 from runtime.actions import RunShell, ViewFile
 from tests.resolver.agents import FINISH, Box, Deaf, agent, create, kinds, patch, work
+from tests.resolver.scripted import Scripted
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from resolver.domain import RunId
 from resolver.errors import ContextOverflow, ModelError
 from resolver.events import Condensed, Consulted, Ended, Usage
 from resolver.llm.model import Reply
-from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog, FileLogs
 from resolver.rules import Limits
 from tests.resolver.agents import FINISH, Box, agent, create, work
+from tests.resolver.scripted import Line, Scripted
 
 TOO_LONG = ContextOverflow("Too long.")
 LOOKED = tuple(create(f"{n}") for n in range(12))

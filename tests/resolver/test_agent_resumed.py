@@ -17,12 +17,12 @@ from resolver.events import (
     Usage,
 )
 from resolver.llm.model import FromModel, FromTool, FromUser, Reply, ToolCall
-from resolver.llm.scripted import Scripted, call
 from resolver.log import FileLog, FileLogs
 from runtime.actions import RunShell, SandboxAction
 from runtime.errors import SandboxLost
 from runtime.observations import Failed
 from tests.resolver.agents import FINISH, Box, agent, create, kinds, lost_in, patch, work
+from tests.resolver.scripted import Scripted, call
 
 
 @pytest.fixture

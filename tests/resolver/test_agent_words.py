@@ -8,11 +8,11 @@ from resolver.actions import Ask, Finish, Plan, PlanItem
 from resolver.agent import begin
 from resolver.events import Ended, Observed, Told
 from resolver.gate import missing
-from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog
 from runtime.actions import RunShell, ViewFile
 from runtime.observations import Failed, Noted
 from tests.resolver.agents import FINISH, Box, agent, create
+from tests.resolver.scripted import Line, Scripted
 
 ASK = Ask(question="Which of the two?")
 

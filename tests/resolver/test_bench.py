@@ -10,7 +10,6 @@ from resolver.bench import REBUILDS, Bench, at_bench
 from resolver.domain import Issue, Job, Repo, RunId, User
 from resolver.events import Observed, Started, Told
 from resolver.kit import Kit
-from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLogs
 from resolver.resolve import resolve_path
 from resolver.secrets import Secrets
@@ -24,6 +23,7 @@ from runtime.sandbox import Sandbox
 from tests.resolver.agents import FINISH, lost_in
 from tests.resolver.proofs import BUG, TESTS
 from tests.resolver.repositories import HOST, Repository
+from tests.resolver.scripted import Line, Scripted
 
 FIX = ReplaceText(path="calc.py", old="a - b", new="a + b")
 

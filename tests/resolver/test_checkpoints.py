@@ -9,7 +9,6 @@ import pytest
 from resolver.agent import Agent, begin
 from resolver.domain import Patch, RunId
 from resolver.events import Checkpointed
-from resolver.llm.scripted import Line, Scripted
 from resolver.log import FileLog, FileLogs
 from resolver.rules import Limits
 from resolver.tools.sandboxed import sandbox_tools
@@ -21,6 +20,7 @@ from runtime.actions import RunShell
 from runtime.sandbox import Sandboxes
 from tests.resolver.agents import FINISH, Box, create, patch
 from tests.resolver.repositories import Repository
+from tests.resolver.scripted import Line, Scripted
 
 MAPS = """python3 -c '
 import mmap, os, time

@@ -36,10 +36,10 @@ from resolver.events import (
     Usage,
 )
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, Reply
-from resolver.llm.scripted import Scripted
 from resolver.render import messages
 from runtime.actions import RunPython, RunShell, ViewFile
 from runtime.observations import Edited, Failed, Picture, Ran, RanPython
+from tests.resolver.scripted import Scripted
 from tests.resolver.test_render import assert_paired, decided, logs, seen, trajectory
 
 NOTES = Reply(

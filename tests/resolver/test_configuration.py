@@ -13,7 +13,6 @@ from resolver.configuration import LEFT_OUT, configured, own_version, record
 from resolver.domain import JobId
 from resolver.kit import Kit
 from resolver.llm.router import Models
-from resolver.llm.scripted import Scripted
 from resolver.log import FileLogs
 from resolver.replay import replay
 from resolver.secrets import Secrets
@@ -23,6 +22,7 @@ from resolver.viewer import view
 from resolver.workspace import Workspaces
 from runtime.local import LocalSandboxes
 from tests.resolver.repositories import HOST
+from tests.resolver.scripted import Scripted
 from tests.resolver.seen_runs import RUN, run_of, started, whole_run
 
 CANARY = "canary4711canary"

@@ -13,7 +13,6 @@ from resolver.deliver import Attempt
 from resolver.domain import Issue, Job, JobId, Repo, RunId, User
 from resolver.events import Decided, Ended, Entry, Judged, Observed, Told, Trajectory
 from resolver.kit import Kit
-from resolver.llm.scripted import Scripted
 from resolver.log import FileLogs
 from resolver.resolve import resolve_path
 from resolver.secrets import Secrets
@@ -22,6 +21,7 @@ from runtime.actions import ReplaceText, RunShell
 from tests.resolver.agents import FINISH
 from tests.resolver.proofs import BUG, TESTS
 from tests.resolver.repositories import HOST, Repository
+from tests.resolver.scripted import Scripted
 
 JOB = Job(id=JobId("run"), repo=Repo(owner="local", name="calc"), number=1, requester=None)
 ISSUE = Issue(

@@ -14,9 +14,9 @@ from resolver.llm.litellm import LitellmModel
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, Reply, System
 from resolver.llm.patient import Patient
 from resolver.llm.router import Models, by_pictures
-from resolver.llm.scripted import Line, Scripted
 from resolver.tools.talk import talk_tools
 from tests.contracts.test_model import thinks
+from tests.resolver.scripted import Line, Scripted
 from tests.resolver.test_pictures import PIXEL
 
 BRIEF: tuple[Message, ...] = (System(text="You mend."), FromUser(text="Issue 7"))

@@ -6,7 +6,7 @@ from resolver.errors import ModelError, ModelRefused
 from resolver.events import Usage
 from resolver.llm.model import Reply
 from resolver.llm.patient import Patient
-from resolver.llm.scripted import Line, Scripted
+from tests.resolver.scripted import Line, Scripted
 
 REPLY = Reply(text="hello", calls=(), usage=Usage(model="m"))
 

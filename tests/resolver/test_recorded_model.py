@@ -15,12 +15,12 @@ from resolver.domain import RunId
 from resolver.events import Decided
 from resolver.llm.litellm import LitellmModel
 from resolver.llm.model import FromModel, FromUser, Message, Model, System
-from resolver.llm.recorded import Recorded, keeping
-from resolver.llm.scripted import Scripted
 from resolver.log import FileLogs
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
 from tests.resolver.agents import Box, agent
+from tests.resolver.recorded import Recorded, keeping
+from tests.resolver.scripted import Scripted
 from tests.resolver.test_pictures import PIXEL
 
 KEPT = Path(__file__).parent.parent / "golden/recorded"

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from resolver.agent import begin
 from resolver.events import Decided, Entry, Event, Prompted, Told, Trajectory
 from resolver.llm.model import FromUser, System
-from resolver.llm.scripted import Scripted
 from resolver.log import FileLog
 from resolver.render import Conversation, messages
 from resolver.replay import Fingerprints, fingerprint, messages_at, replay
 from runtime.actions import RunShell, ViewFile
 from runtime.observations import Picture
 from tests.resolver.agents import FINISH, Box, agent, create
+from tests.resolver.scripted import Scripted
 from tests.resolver.test_condenser import condensed_logs
 from tests.resolver.test_render import trajectory as logged
 

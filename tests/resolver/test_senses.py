@@ -16,12 +16,12 @@ from resolver.events import Ended, Usage
 from resolver.llm.hearing import LitellmHearing
 from resolver.llm.litellm import LitellmModel
 from resolver.llm.model import Model, Reply
-from resolver.llm.scripted import Scripted
 from resolver.senses import ASKS, PICTURE, REFUSALS, Seeing, Senses
 from runtime.actions import Interrupt, Provide, RunPython, SandboxAction, ViewFile
 from runtime.local import LocalSandboxes
 from runtime.observations import Failed, Noted, Observation, RanPython, Viewed, Wanted
 from runtime.sandbox import Sandbox
+from tests.resolver.scripted import Scripted
 from tests.runtime import papers
 
 KEY = "sk-test-0123456789"

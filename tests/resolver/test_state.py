@@ -15,7 +15,6 @@ from resolver.domain import RunId
 from resolver.errors import SettingsError
 from resolver.events import Usage
 from resolver.llm.model import FromTool, Message, Model, Reply, ToolSpec
-from resolver.llm.scripted import Scripted, call, turn_of
 from resolver.log import FileLog, FileLogs
 from resolver.replay import as_sent
 from resolver.rules import Limits
@@ -26,6 +25,7 @@ from resolver.tools.tool import Tools, parameters
 from runtime.actions import RunShell
 from runtime.frozen import Frozen
 from tests.resolver.agents import FINISH, Box, agent, create, kinds
+from tests.resolver.scripted import Scripted, call, turn_of
 
 
 @pytest.fixture

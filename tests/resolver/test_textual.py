@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from demo.model import Endpoint, Turn
 from resolver.events import Usage
 from resolver.llm.model import FromModel, FromTool, FromUser, Reply, System, ToolCall, ToolSpec
-from resolver.llm.scripted import Scripted
 from resolver.llm.textual import Textual, as_text
 from resolver.llm.written_calls import read, write
+from tests.resolver.scripted import Scripted
 from tests.resolver.test_pictures import PIXEL
 from tests.resolver.test_reasoning import model
 

@@ -13,7 +13,7 @@ import pytest
 
 from bot import compose
 from bot.github.rest import Pace
-from bot.jobs import Cancelled, Failed, InlineQueue, Result
+from bot.jobs import Cancelled, Failed, Result
 from bot.progress import apologize, commenting
 from bot.worker import Worker
 from demo.model import Fault, Turn
@@ -26,6 +26,7 @@ from resolver.resolve import resolve
 from runtime.actions import CreateFile, RunShell
 from runtime.errors import EngineUnavailable
 from runtime.sandbox import Sandbox, Sandboxes
+from tests.bot.inline_queue import InlineQueue
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, Scene, written
 from tests.stories.minds import says

@@ -13,7 +13,6 @@ from bot.ci.watch import FIRST_PAUSE, LONGEST_WAIT, CiWatch
 from bot.desk import Desk, Mute
 from bot.github.forge import GitHubForge
 from bot.github.rest import AppAccess, Pace
-from bot.jobs import InlineQueue
 from bot.webhooks.delivery import Checked, Ignored, read
 from bot.webhooks.triggers import Triggers
 from demo.world import Delivery, Pull, Repository, World
@@ -21,6 +20,7 @@ from demo.world.checked import Check
 from demo.world.state import APP_PERMISSIONS
 from resolver.checks import Check as Found
 from resolver.domain import JobId, PullRequest, Repo
+from tests.bot.inline_queue import InlineQueue
 
 READING = {**APP_PERMISSIONS, "checks": "write", "actions": "read", "statuses": "read"}
 SAMPLE = Repo(owner="acme", name="sample")

@@ -11,7 +11,7 @@ from bot.embedded import embedded_redis
 from bot.errors import NotGranted
 from bot.github.forge import GitHubForge
 from bot.github.grants import AppGrants, granted
-from bot.jobs import Cancelled, InlineQueue
+from bot.jobs import Cancelled
 from bot.lifecycle import Lifecycle
 from bot.redis.client import redis_client
 from bot.redis.lookout import Lookout
@@ -19,6 +19,7 @@ from bot.webhooks.delivery import Reach
 from demo.world import App, Installation, Issue, Repository, World
 from resolver.domain import Job, Outcome, Refused, Repo
 from resolver.errors import Forbidden
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import job
 from tests.bot.reconcile.lookouts import QUICK, access, with_token
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from bot.desk import Desk, Mute
-from bot.jobs import InlineQueue
 from bot.observe.logs import MOST_TEXT, LogLine, about, listen
 from bot.redis.inbox import Inbox, Letter
 from bot.webhooks.intake import Intake
 from bot.webhooks.triggers import Triggers
 from resolver.secrets import MaskingFilter, Secrets
 from resolver.server_settings import ServerSettings
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, job
 
 SECRET = "sk-secret-123456"

@@ -13,11 +13,11 @@ import pytest
 from bot.terminal.ink import cells
 from resolver.agent import begin
 from resolver.events import Entry, Trajectory
-from resolver.llm.scripted import Scripted
 from resolver.log import FileLog
 from runtime.actions import RunShell
 from tests.bot.screens import a_screen
 from tests.resolver.agents import FINISH, Box, agent
+from tests.resolver.scripted import Scripted
 from tests.resolver.seen_runs import CHILD, RUN, child_run, ran, run_of, started, step, whole_run
 
 

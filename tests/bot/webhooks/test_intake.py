@@ -9,12 +9,12 @@ import pytest
 
 from bot.desk import Desk, Mute
 from bot.embedded import embedded_redis
-from bot.jobs import InlineQueue
 from bot.redis.inbox import Inbox, Letter
 from bot.redis.queue import ArqQueue
 from bot.webhooks.intake import Intake
 from bot.webhooks.triggers import Triggers
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER, signed
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import Handlers, settled, working
 
 pytestmark = pytest.mark.redis

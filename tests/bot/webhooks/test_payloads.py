@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from bot.desk import Desk, Mute
 from bot.embedded import embedded_redis
 from bot.http import Server, listening, url_of
-from bot.jobs import InlineQueue
 from bot.redis.inbox import Inbox
 from bot.redis.queue import ArqQueue
 from bot.webhooks.delivery import EVENTS, Unreadable, read
@@ -40,6 +39,7 @@ from tests.bot.deliveries import (
     SENDER,
     signed,
 )
+from tests.bot.inline_queue import InlineQueue
 from tests.runners.conftest import NPM, skip_without
 
 EXAMPLES = NPM / "@octokit" / "webhooks-examples"

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from resolver.llm.model import FromModel, Message, Model, Reply, ToolSpec
-from resolver.llm.scripted import Scripted
 from runtime.frozen import Frozen
+from tests.resolver.scripted import Scripted
 
 CONTEXT = 3  # lines around each difference that are shown
 MESSAGES: TypeAdapter[tuple[Message, ...]] = TypeAdapter(tuple[Message, ...])
