@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from bot.ci.watch import CiWatch, Eyes
@@ -31,7 +31,7 @@ from resolver.settings import Settings
 Watch = Callable[[Desk, str], Coroutine[Any, Any, None]]
 """Brings to a desk what no delivery told, in the name of this worker, until it is cancelled."""
 
-ASKED_TO_END, AGAIN_SECONDS = 10, 2.0  # how often a task is cancelled, and how long apart
+END_SECONDS = 30.0  # for what runs to be put away; the server gives a worker 40
 READY = "patchwright works"
 """Begins the line that says that jobs are taken."""
 
@@ -90,24 +90,16 @@ async def work(
             announce(f"{READY} as {name}")
             await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await _end(tasks)
+            for task in tasks:
+                task.cancel()
+            # Once: a second word would cut short what a job does at its end, and its containers would be left.
+            await asyncio.wait(tasks, timeout=END_SECONDS)
             for store in (desk, queue, inbox, presence, holds):
                 await store.close()
     for task in tasks:
         if task.done() and not task.cancelled():
             task.result()  # a fault of ours: let it be seen
     return told.result()
-
-
-async def _end(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel them until they have ended: a client of Redis may swallow a cancellation while Redis dies as well."""
-    left = set(tasks)
-    for _ in range(ASKED_TO_END):
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=AGAIN_SECONDS)
-        if not left:
-            return
 
 
 def _telling(handler: Handler, ended: Callable[[JobId, Result], Awaitable[None]] | None) -> Handler:

@@ -278,7 +278,7 @@ class ArqQueue:
     async def _attend(self, record: Record, task: asyncio.Task[Result | Again]) -> Stop | None:
         """Keeps the leases while the job runs; ends by cancelling it when it is not to go on."""
         job, lease = record.job, round(self._lease_seconds * 1000)
-        while not task.done():  # a client of Redis may swallow our own cancellation while Redis dies
+        while not task.done():
             try:
                 async with self._redis.pipeline(transaction=False) as pipe:
                     pipe.get(unwanted_of(job.id))

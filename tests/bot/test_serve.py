@@ -14,11 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
+from bot.embedded import embedded_redis
+from bot.redis.queue import ArqQueue
 from bot.serve import serve
 from bot.work import work
 from resolver.errors import SettingsError
 from resolver.settings import Settings
 from tests.bot.deliveries import LABELED, SECRET, signed
+from tests.bot.jobs import job
 
 pytestmark = pytest.mark.redis
 
@@ -51,6 +54,28 @@ if (data / "broken").exists():
 (data / "pid").write_text(str(os.getpid()))
 settings = Settings(data=data, redis_url=os.environ["REDIS_URL"])
 asyncio.run(work(settings, resolve, apologize, sole=True))
+"""
+
+PUTTING_AWAY = """
+import asyncio, os, sys
+from pathlib import Path
+from bot.work import work
+from resolver.settings import Settings
+
+data = Path(sys.argv[1])
+
+async def resolve(job):
+    (data / "begun").write_text(job.id + "\\n")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(2.5)
+        (data / "put away").touch()
+
+async def apologize(job, error):
+    raise AssertionError(error)
+
+asyncio.run(work(Settings(data=data, redis_url=os.environ["REDIS_URL"]), resolve, apologize))
 """
 
 SERVER = """
@@ -140,6 +165,23 @@ async def test_a_server_stopped_in_mid_job_goes_on_when_it_is_started_again(
         await asyncio.sleep(1.0)
     assert (short_tmp / "begun").read_text().splitlines() == [job, job]
     assert (short_tmp / "ended").read_text().splitlines() == [job]
+
+
+async def test_a_worker_that_is_told_to_go_gives_its_job_time_to_be_put_away(short_tmp: Path) -> None:
+    async with embedded_redis(short_tmp) as url:
+        queue = ArqQueue(url)
+        await queue.put(job())
+        command = (sys.executable, "-c", PUTTING_AWAY, str(short_tmp))
+        worker = await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT, env={**os.environ, "REDIS_URL": url}, stdout=subprocess.DEVNULL
+        )
+        await written(short_tmp / "begun", 1)
+        worker.terminate()
+        assert await worker.wait() == 0
+        assert (short_tmp / "put away").exists()
+        left = await queue.state(job().id)
+        assert left is not None and (left.state, left.tries) == ("queued", 0)
+        await queue.close()
 
 
 async def gone(pid: int) -> None:
