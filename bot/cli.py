@@ -194,9 +194,7 @@ def _view(commands: Commands) -> None:
         "pictures, cost. Secrets are masked. Prints the file's path.\n\n"
         "  patchwright view last",
     )
-    command.add_argument(
-        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
-    )
+    _of_a_run(command)
     command.add_argument(
         "--out", metavar="FILE", help="write it here (default: view.html beside the run's log)"
     )
@@ -216,13 +214,17 @@ def _export(commands: Commands) -> None:
         "Print the events of a run, and of the agents that it asked, as JSON lines. Secrets are masked.\n\n"
         "  patchwright export last --out run.jsonl",
     )
-    command.add_argument(
-        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
-    )
+    _of_a_run(command)
     command.add_argument("--out", metavar="FILE", help="write them here (default: standard output)")
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
     command.add_argument(
         "--json", action="store_true", help="print an error that ends it as one JSON object too"
+    )
+
+
+def _of_a_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
     )
 
 
@@ -241,12 +243,9 @@ def _replay(commands: Commands) -> None:
         "  patchwright replay last --step 4",
         DIFFERENT,
     )
-    command.add_argument(
-        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
-    )
+    _of_a_run(command)
     command.add_argument("--step", type=int, metavar="N", help="print the prompt of the model's Nth reply")
-    command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
-    command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    _reading(command)
 
 
 def _probe(commands: Commands) -> None:
@@ -263,8 +262,7 @@ def _probe(commands: Commands) -> None:
     command.add_argument(
         "--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint"
     )
-    command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
-    command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    _reading(command)
 
 
 def _doctor(commands: Commands) -> None:

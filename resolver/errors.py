@@ -79,16 +79,20 @@ class NotFound(ForgeError):
 class ModelError(ResolverError):
     """The model gave no usable reply."""
 
+    retryable = True
+
     def __init__(
         self,
         message: str,
         *,
-        retryable: bool = True,
+        retryable: bool | None = None,
         retry_after: float | None = None,
         usage: "Usage | None" = None,
     ) -> None:
+        """`retryable`: None: as failures of the kind are."""
         super().__init__(message)
-        self.retryable = retryable
+        if retryable is not None:
+            self.retryable = retryable
         self.retry_after = retry_after
         """Seconds that the provider asks us to wait; None: it named none."""
         self.usage = usage
@@ -109,8 +113,7 @@ class ModelBusy(ModelError):
 class ModelRefused(ModelError):
     """The provider refuses the key, the model's name or the account."""
 
-    def __init__(self, message: str, *, usage: "Usage | None" = None) -> None:
-        super().__init__(message, retryable=False, usage=usage)
+    retryable = False
 
 
 class QuotaSpent(ModelRefused):
@@ -120,15 +123,13 @@ class QuotaSpent(ModelRefused):
 class ContentFiltered(ModelError):
     """The provider's filter refuses the prompt, or holds back the reply."""
 
-    def __init__(self, message: str, *, usage: "Usage | None" = None) -> None:
-        super().__init__(message, retryable=False, usage=usage)
+    retryable = False
 
 
 class ContextOverflow(ModelError):
     """The prompt is longer than the model takes."""
 
-    def __init__(self, message: str, *, usage: "Usage | None" = None) -> None:
-        super().__init__(message, retryable=False, usage=usage)
+    retryable = False
 
 
 class SettingsError(ResolverError):

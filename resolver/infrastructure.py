@@ -5,7 +5,6 @@ only those other things changed.
 """
 
 import configparser
-import json
 import re
 import tomllib
 from pathlib import PurePosixPath
@@ -13,6 +12,7 @@ from typing import Any
 
 from resolver.domain import Patch
 from resolver.proof_files import comes_before_the_runner, decides_how_tests_run
+from resolver.suites.part import as_json
 from resolver.suites.suite import Suite
 from resolver.workspace import ABSENT, Change, Workspace
 
@@ -71,7 +71,7 @@ async def _started_by(
 
 
 def _test_scripts(package: str | None) -> tuple[str, ...]:
-    scripts = _json(package).get("scripts")
+    scripts = as_json(package).get("scripts")
     if not isinstance(scripts, dict):
         return ()
     return tuple(str(text) for name, text in scripts.items() if "test" in str(name))
@@ -108,16 +108,8 @@ def _of_setup_cfg(text: str) -> dict[str, Any] | None:
 
 
 def _of_package(text: str) -> dict[str, Any] | None:
-    read = _json(text)
+    read = as_json(text)
     return {key: value for key, value in read.items() if key not in _OF_PACKAGE} if read else None
-
-
-def _json(text: str | None) -> dict[str, Any]:
-    try:
-        read = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return {}
-    return read if isinstance(read, dict) else {}
 
 
 _PARTS = {"pyproject.toml": _of_pyproject, "setup.cfg": _of_setup_cfg, "package.json": _of_package}

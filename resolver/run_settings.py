@@ -1,11 +1,10 @@
 """What an operator says about runs: their limits, their proof, and what the agent has at hand. Part of `Settings`."""
 
-import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr
 
 from resolver.tools.mcp_server import McpServer
 from runtime.frozen import Frozen
@@ -69,13 +68,3 @@ class RunSettings(Frozen):
     templates: Path | None = None
     """A directory of texts that take the place of ours of the same names in `templates/`, such as
     `prompts/system.md.j2` or `replies/pull_body.md.j2`."""
-
-    @field_validator("risk_analyzers", mode="before")
-    @classmethod
-    def _analyzers_by_commas(cls, names: object) -> object:
-        return tuple(names.replace(",", " ").split()) if isinstance(names, str) else names
-
-    @field_validator("mcp_servers", mode="before")
-    @classmethod
-    def _servers_from_json(cls, servers: object) -> object:
-        return json.loads(servers) if isinstance(servers, str) else servers

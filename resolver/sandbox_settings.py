@@ -1,6 +1,5 @@
 """What an operator says about sandboxes: their kind, their limits, and what they reach. Part of `Settings`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -61,17 +60,7 @@ class SandboxSettings(Frozen):
     @field_validator("plugins", mode="before")
     @classmethod
     def _named(cls, plugins: object) -> object:
-        return () if plugins == "none" else cls._by_spaces(plugins)
-
-    @field_validator("allow_hosts", "allow_addresses", mode="before")
-    @classmethod
-    def _by_spaces(cls, names: object) -> object:
-        return tuple(names.replace(",", " ").split()) if isinstance(names, str) else names
-
-    @field_validator("images", mode="before")
-    @classmethod
-    def _images_from_json(cls, images: object) -> object:
-        return json.loads(images) if isinstance(images, str) else images
+        return () if plugins == ("none",) else plugins
 
     @field_validator("allow_hosts")
     @classmethod
@@ -92,10 +81,3 @@ class SandboxSettings(Frozen):
         if proxy is not None:
             Upstream.of(proxy.get_secret_value())
         return proxy
-
-    @field_validator("ca_bundle")
-    @classmethod
-    def _readable_bundle(cls, path: Path | None) -> Path | None:
-        if path is not None and not path.is_file():
-            raise ValueError(f"there is no file {path}")
-        return path

@@ -88,8 +88,3 @@ class ServerSettings(Frozen):
     """MiB of memory that this machine must have left, else no sandbox is started and the job is tried again."""
     free_disk_mb: int = Field(default=1024, ge=0)
     """MiB that the Docker engine's disk must have left, else the same. An engine on another machine is not asked."""
-
-    @field_validator("repositories", "only_repositories", mode="before")
-    @classmethod
-    def _by_commas(cls, names: object) -> object:
-        return tuple(names.replace(",", " ").split()) if isinstance(names, str) else names

@@ -7,9 +7,10 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+import pydantic_core
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
 from resolver.branches import checked, is_branch_name
 from resolver.errors import SettingsError
@@ -68,17 +69,21 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     """Patterns of paths that are otherwise left to maintainers, such as `.github/workflows/*`; GitHub wants a
     permission of its own for those."""
 
-    @field_validator("allow_paths", mode="before")
+    @field_validator("*", mode="before")
     @classmethod
-    def _paths_by_commas(cls, paths: object) -> object:
-        return tuple(paths.replace(",", " ").split()) if isinstance(paths, str) else paths
+    def _in_words(cls, value: object, info: ValidationInfo) -> object:
+        """The environment and the command line know texts alone: a list is words there, and a table JSON."""
+        kind = get_origin(cls.model_fields[info.field_name or ""].annotation)
+        if not isinstance(value, str) or kind not in (tuple, dict):
+            return value
+        return tuple(value.replace(",", " ").split()) if kind is tuple else pydantic_core.from_json(value)
 
     @field_validator("branch")
     @classmethod
     def _names_branches(cls, template: str) -> str:
         return checked(template)
 
-    @field_validator("private_key_file")
+    @field_validator("private_key_file", "ca_bundle")
     @classmethod
     def _readable(cls, path: Path | None) -> Path | None:
         if path is not None and not path.is_file():

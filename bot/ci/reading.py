@@ -53,7 +53,6 @@ class _Runs(Answer):
 class _Suite(Answer):
     id: int
     status: str | None = None
-    conclusion: str | None = None
     app: AppAnswer | None = None
 
 

@@ -3,8 +3,7 @@
 from decimal import Decimal
 from typing import Literal
 
-import pydantic_core
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr
 
 from runtime.frozen import Frozen
 
@@ -62,13 +61,3 @@ class ModelSettings(Frozen):
     ends. An endpoint that never answers is given up after this time."""
     model_prices: dict[str, Price] = Field(default_factory=dict)
     """Dollars per million tokens by the name of the model, for those whose price nobody else knows."""
-
-    @field_validator("model_fallbacks", "model_choices", "model_hears", mode="before")
-    @classmethod
-    def _fallbacks_by_commas(cls, names: object) -> object:
-        return tuple(names.replace(",", " ").split()) if isinstance(names, str) else names
-
-    @field_validator("model_prices", mode="before")
-    @classmethod
-    def _prices_from_json(cls, prices: object) -> object:
-        return pydantic_core.from_json(prices) if isinstance(prices, str) else prices
