@@ -24,7 +24,7 @@ from bot.github.checks import Checks
 from bot.github.comments import Comments, clipped
 from bot.github.graphql import GraphQL
 from bot.github.publishing import Publishing
-from bot.github.rest import AppAccess, Pace, Rest, TokenAccess, path_of
+from bot.github.rest import ATTEMPTS, AppAccess, Pace, Rest, TokenAccess, path_of
 from bot.github.reviews import Reviews
 from bot.github.threads import Threads, as_pull_request, is_by
 from bot.pacing import Line
@@ -76,8 +76,7 @@ class GitHubForge:
         self._server_url = server_url.rstrip("/")
         self._graphql = GraphQL(self._rest, graphql_url)
         self._attachments = Attachments(self._server_url, ca_bundle)
-        self._attempts = (pace or Pace()).attempts
-        self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle, self._attempts)
+        self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle)
         self._reviews = Reviews(self._rest, self._graphql, self._ourselves, self._made)
         self._threads = Threads(self._rest, self._reviews, self._ourselves)
         self._findings = Findings(self._rest, api_url, ca_bundle, self._ourselves)
@@ -219,7 +218,7 @@ class GitHubForge:
             await self._rest.patch(PullAnswer, repo, *place, str(pull.number), body=change)
         if pull.draft != proposal.draft:
             await self._set_draft(repo, pull, proposal.draft)
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             seen = await self._rest.get(PullAnswer, repo, *place, str(pull.number))
             if seen.head.sha == proposal.head_sha:
                 break
@@ -242,14 +241,14 @@ class GitHubForge:
 
     async def _made(self, make: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]) -> T:
         """What `make` made. A lost answer is looked up; it is made again only if there is nothing."""
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await make()
             except (Unanswered, Rejected) as exc:
                 # Rejected too: what was made by a request before whose answer was lost is in the way.
                 if (found := await find()) is not None:
                     return found
-                if isinstance(exc, Rejected) or attempt == self._attempts:
+                if isinstance(exc, Rejected) or attempt == ATTEMPTS:
                     raise
             await asyncio.sleep(self._rest.pause(attempt))
         raise AssertionError("the last attempt returns or raises")

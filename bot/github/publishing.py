@@ -8,7 +8,8 @@ from bot.errors import Unanswered
 from bot.github.answers import CommitAnswer, CommittedAnswer, ComparisonAnswer, RefAnswer
 from bot.github.commit import Made, Plain, plain, read
 from bot.github.graphql import GraphQL
-from bot.github.rest import Rest, path_of
+from bot.github.rest import ATTEMPTS, Rest, path_of
+from resolver.checks import run_of
 from resolver.delivery_prose import by_git
 from resolver.domain import Repo
 from resolver.errors import (
@@ -31,14 +32,11 @@ COMMIT = """mutation Commit($input: CreateCommitOnBranchInput!) {
 class Publishing:
     """Puts commits on branches, each once, whatever is lost on the way."""
 
-    def __init__(
-        self, rest: Rest, graphql: GraphQL, server_url: str, ca_bundle: Path | None, attempts: int
-    ) -> None:
+    def __init__(self, rest: Rest, graphql: GraphQL, server_url: str, ca_bundle: Path | None) -> None:
         self._rest = rest
         self._graphql = graphql
         self._server_url = server_url
         self._ca_bundle = ca_bundle
-        self._attempts = attempts
 
     def clone_url(self, repo: Repo) -> str:
         # Not the one that the API names: our token goes there.
@@ -126,14 +124,14 @@ class Publishing:
     async def _begin(self, repo: Repo, branch: str, parent: str) -> None:
         """The branch, at the commit that ours goes on. Raises ForgeError."""
         body = {"ref": f"refs/heads/{branch}", "sha": parent}
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 await self._rest.post(RefAnswer, repo, *path_of(repo), "git", "refs", body=body)
                 return
             except ForgeError as exc:
                 if await self.tip(repo, branch) == parent:
                     return  # its answer was lost, or that of an earlier try
-                if not isinstance(exc, Unanswered) or attempt == self._attempts:
+                if not isinstance(exc, Unanswered) or attempt == ATTEMPTS:
                     raise
             await asyncio.sleep(self._rest.pause(attempt))
 
@@ -154,7 +152,7 @@ class Publishing:
                 },
             }
         }
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 done = await self._graphql.ask(CommittedAnswer, repo, COMMIT, variables, again=False)
                 return done.commit.oid
@@ -166,7 +164,7 @@ class Publishing:
                         return tip
                     raise BranchMoved(f"{branch} of {repo} is at {tip[:12]}, which is not ours") from exc
                 # A branch that was just made is not seen by all of GitHub at once.
-                if attempt == self._attempts:
+                if attempt == ATTEMPTS:
                     raise Unanswered(str(exc)) from exc
             await asyncio.sleep(self._rest.pause(attempt))
         raise AssertionError("the last attempt returns or raises")
@@ -197,7 +195,7 @@ class Publishing:
 
     async def _settled(self, repo: Repo, branch: str, wanted: str, before: str | None) -> str | None:
         """The branch's tip once it is not the one `before` any more: what was written is shown a moment later."""
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             if (now := await self.tip(repo, branch)) == wanted or now not in (None, before):
                 break
             await asyncio.sleep(self._rest.pause(attempt))
@@ -221,7 +219,8 @@ class Publishing:
         verified = seen.verification.verified
         if not verified and not note:
             note = by_git("unsigned", seen.verification.reason)
-        return Published(sha=sha, verified=verified, note="" if verified else note)
+        earlier = run_of(seen.message) != run_of(made.body)
+        return Published(sha=sha, verified=verified, note="" if verified else note, earlier=earlier)
 
     async def _read(self, repo: Repo, sha: str) -> CommitAnswer:
         return await self._rest.get(CommitAnswer, repo, *path_of(repo), "git", "commits", sha)

@@ -29,6 +29,7 @@ PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
 OPTIONAL = (("checks", "read"), ("checks", "write"), ("actions", "read"), ("statuses", "read"))
 FRESH = timedelta(minutes=15)  # a token must last through a clone or push; GitHub's live an hour
 A_MINUTE = timedelta(minutes=1)
+ATTEMPTS = 4  # how often a request is made that gets no answer
 PER_PAGE = 100  # GitHub's most
 MOST_PAGES = 100
 
@@ -57,8 +58,6 @@ class Pace:
 
     between_writes: float = 1.0
     """Seconds, at least."""
-    attempts: int = 4
-    """How often a request is made that gets no answer."""
     first_pause: float = 0.5
     """Seconds before the second attempt; doubled each time, with jitter."""
     longest_wait: float = 60.0
@@ -256,16 +255,16 @@ class Rest:
 
     async def _patient(self, who: Who, request: Request, *, again: bool = True) -> httpx.Response:
         """The answer. `again=False`: it is asked again only when it was surely not carried out."""
-        for attempt in range(1, self._pace.attempts + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._in_our_name(who, request)
             except RateLimited as exc:
                 wait = (exc.until - datetime.now(UTC)).total_seconds()
                 patient = urgency_now() is not Urgency.PROGRESS
-                if attempt == self._pace.attempts or wait > self._pace.longest_wait or not patient:
+                if attempt == ATTEMPTS or wait > self._pace.longest_wait or not patient:
                     raise
             except Unanswered:
-                if attempt == self._pace.attempts or not again:
+                if attempt == ATTEMPTS or not again:
                     raise
                 wait = self.pause(attempt)
             await asyncio.sleep(max(wait, 0.0))
