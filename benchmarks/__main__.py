@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
-LONG = ("deliveries", "kills", "many", "reaction")
+LONG = ("deliveries", "kills", "many", "reaction", "server_section")
 NOT_MEASURES = ("__init__", "__main__", "endpoint", "killer", "measure")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import log
+from benchmarks import log, server_section
 from benchmarks.__main__ import NOT_MEASURES
 
 MODULES = sorted(
@@ -26,3 +26,12 @@ def test_writing_and_reading_a_log_is_held_against_the_papers_figures() -> None:
     assert {"log_append", "log_append_p95", "log_replay", "log_recovery", "log_size"} < set(results)
     assert all(result.value > 0 and result.peers for result in results.values())
     assert len(log.events()) >= 358
+
+
+def test_the_server_section_is_typed_as_the_readme_has_it() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    typed = server_section.commands(readme)
+    assert typed.splitlines()[-1] == ".venv/bin/patchwright serve"
+    assert f"```sh\n{typed}```" in readme
+    with pytest.raises(RuntimeError, match="no commands"):
+        server_section.commands(readme.replace("### On a server", "### Elsewhere"))
