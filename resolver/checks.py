@@ -33,6 +33,12 @@ class Check(Frozen):
     """Its page on the forge."""
 
 
+def run_of(message: str) -> str | None:
+    """Id of the run of ours that a commit's message names; None: it names none."""
+    named = re.search(rf"^{RUN}: (\S+)$", message, re.MULTILINE)
+    return named[1] if named else None
+
+
 class Pushed(Frozen):
     """A commit on a pull request."""
 

@@ -126,7 +126,10 @@ async def deliver(
         ),
         draft=verdict.kind != "fixed",
     )
+    held = False
     try:
+        if kept.published.earlier:
+            held = await forge.find_pull(job.repo, kept.name) is not None
         pull = await forge.propose(proposal)
     except ForgeError as exc:
         if exc.retryable or isinstance(exc, Unauthorized):
@@ -134,7 +137,7 @@ async def deliver(
         reason = delivery_prose.unproposed("refused", str(exc))
         return await decline(job, reason, kept, verdict, story, forge)
     check_delivered(pull, kept.published.sha)
-    await tell(job, forge, prose.delivered(pull, verdict, story))
+    await tell(job, forge, prose.delivered(pull, verdict, story, held=held))
     await show_finding(job, pull.head_sha, verdict, story, forge)
     return Delivered(
         url=pull.url,

@@ -42,6 +42,8 @@ class Published(Frozen):
     """Whether the forge shows it as signed."""
     note: str = ""
     """Why it is not, in a sentence; empty: it is."""
+    earlier: bool = False
+    """Whether another run, or somebody else, had made the very same change there before."""
 
 
 class Meanwhile(Frozen):

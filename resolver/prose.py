@@ -255,9 +255,9 @@ def working() -> str:
     return reply("working.md.j2")
 
 
-def delivered(pull: PullRequest, verdict: Verdict, story: Summary) -> str:
-    """The status comment once a pull request is open."""
-    return reply("delivered.md.j2", pull=pull, verdict=verdict, story=story)
+def delivered(pull: PullRequest, verdict: Verdict, story: Summary, *, held: bool = False) -> str:
+    """The status comment once a pull request is open; `held`: it was, with this very change."""
+    return reply("delivered.md.j2", pull=pull, verdict=verdict, story=story, held=held)
 
 
 def declined(reason: str, branch: str | None, verdict: Verdict, story: Summary, attached: str = "") -> str:

@@ -140,6 +140,7 @@ class CommitAnswer(Answer):
     """What `git/commits/{sha}` says of a commit."""
 
     sha: str
+    message: str
     tree: CommitPointer
     parents: tuple[CommitPointer, ...]
     verification: "Verification"
