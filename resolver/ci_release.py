@@ -35,10 +35,8 @@ async def run_ci(job: Job, pull: PullRequest, facts: RepoFacts, kit: Kit, forge:
         sha = await _commit(job, pull, facts, kit, forge)
     except BranchMoved:
         return await _said(job, forge, "moved", pull)
-    except Unauthorized:
-        raise
     except (ForgeError, WorkspaceError) as exc:
-        if exc.retryable:
+        if exc.retryable or isinstance(exc, Unauthorized):
             raise
         return await _said(job, forge, "refused", pull, str(exc))
     return await _said(job, forge, "started", pull, sha)

@@ -51,10 +51,8 @@ async def publish_or_attach(
     for branch in branches:
         try:
             return OnBranch(branch, await forge.publish(repo, git_dir, commit, branch, parent))
-        except Unauthorized:
-            raise
         except (ForgeError, WorkspaceError) as exc:
-            if exc.retryable:
+            if exc.retryable or isinstance(exc, Unauthorized):
                 raise
             why = str(exc)
             logger.warning("branch refused", extra={"branch": branch, "error": why})

@@ -150,9 +150,9 @@ class Browser:
         if downloads is not None:
             await downloads.close()
         if window is not None and not window.gone:
-            await _within(_CLOSE_SECONDS, window.context.close)
+            await _ended(window.context.close)
         if driver is not None:
-            await _within(_CLOSE_SECONDS, driver.stop)
+            await _ended(driver.stop)
         for pid in self._drivers:
             processes.kill([pid, *processes.descendants(pid)])
         self._drivers.clear()
@@ -331,9 +331,9 @@ def _fence() -> Iterator[None]:
         raise NoAnswer(error.message) from error
 
 
-async def _within(seconds: float, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _ended(end: Callable[[], Coroutine[Any, Any, None]]) -> None:
     with contextlib.suppress(NoAnswer, TimeoutError), _fence():
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(_CLOSE_SECONDS):
             await end()
 
 

@@ -162,22 +162,16 @@ def report(run: RunId, trajectory: Trajectory) -> Reported:
 
 def together(reports: Sequence[Reported]) -> Reported:
     """Several reports as the one answer of a call: what they cost is their sum, but they took their time at once."""
-    spent = [each.spent for each in reports]
+    spent = Spent(seconds=max(each.spent.seconds for each in reports))
+    for each in reports:
+        spent = spent.plus(each.spent, steps=each.spent.steps, unpriced=each.spent.unpriced)
     answered = any(each.status == "answered" for each in reports)
     said = [f"{number}. {each.status}: {each.text}" for number, each in enumerate(reports, start=1)]
     return Reported(
         run=reports[0].run,
         status="answered" if answered else "unfinished",
         text="\n\n".join(said),
-        spent=Spent(
-            usd=sum((each.usd for each in spent), start=Spent().usd),
-            unpriced=any(each.unpriced for each in spent),
-            prompt_tokens=sum(each.prompt_tokens for each in spent),
-            cached_tokens=sum(each.cached_tokens for each in spent),
-            completion_tokens=sum(each.completion_tokens for each in spent),
-            steps=sum(each.steps for each in spent),
-            seconds=max(each.seconds for each in spent),
-        ),
+        spent=spent,
         parts=tuple(reports),
     )
 
