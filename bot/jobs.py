@@ -140,6 +140,9 @@ class Queue(Protocol):
     async def cancel(self, job: JobId, why: Why = "asked") -> bool:
         """Stop the job within seconds, or never begin it; False: it is unknown or has ended."""
 
+    async def is_wanted(self, job: JobId) -> bool:
+        """Whether a job that runs is to go on: from its stop to its end it puts its work away."""
+
     async def state(self, job: JobId) -> Record | None:
         """What became of it; None: never heard of."""
 

@@ -52,14 +52,15 @@ class Mail:
             done = does and record.tries == 0 and said.is_done_by(job)
             if said.id == job.id or not (done or is_message(record, job)):
                 continue
-            if said.id in told:
-                await self._queue.settle(said, Answered(run=job.id))
-            elif (permission := await self._permission(said)) not in MAY_TRIGGER:
+            known = said.id in told
+            if not known and (permission := await self._permission(said)) not in MAY_TRIGGER:
                 refusal = prose.refusal("permission", said)
                 if permission != "none":  # else they cannot see it
                     await self._forge.say(said.repo, said.number, said.id, prose.refused(refusal))
                 await self._queue.settle(said, Refused(explanation=refusal))
-            elif done:
+            elif not await self._queue.is_wanted(job.id):
+                return ()  # what is said behind a stop is for the next run
+            elif known or done:
                 await self._queue.settle(said, Answered(run=job.id))
             else:
                 text = prose.message(said, quote(said.command, COMMENT_LIMIT))

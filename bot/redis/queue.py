@@ -110,6 +110,10 @@ class ArqQueue:
                 await self._redis.zadd(QUEUE, {job: int(time.time() * 1000)}, xx=True)
             return True
 
+    async def is_wanted(self, job: JobId) -> bool:
+        with redis_errors():
+            return not await self._redis.exists(unwanted_of(job))
+
     async def settle(self, job: Job, result: Result) -> None:
         with redis_errors():
             await self._records.write((await self.state(job.id) or Record(job=job)).after(result))

@@ -85,6 +85,10 @@ class InlineQueue:
             stop(self._running[job], Stop(why=why))
         return True
 
+    async def is_wanted(self, job: JobId) -> bool:
+        known = self._records.get(job)
+        return job not in self._unwanted and (known is None or known.state != "ended")
+
     async def state(self, job: JobId) -> Record | None:
         return self._records.get(job)
 

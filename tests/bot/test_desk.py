@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from bot.desk import Desk, is_under_way
 from bot.github.forge import GitHubForge
 from bot.github.rest import Pace, TokenAccess
-from bot.jobs import Answered, Cancelled
+from bot.jobs import Again, Answered, Cancelled, Result
 from bot.mail import Mail
 from bot.queued import HoldsHere, Waiting
 from bot.webhooks.delivery import read
@@ -19,7 +19,7 @@ from demo.world import Comment, Delivery, Issue, Repository, World
 from resolver.domain import Job, Refused
 from resolver.events import Entry, Told, Trajectory
 from tests.bot.inline_queue import InlineQueue
-from tests.bot.jobs import Handlers, settled, working
+from tests.bot.jobs import DONE, Handlers, settled, working
 from tests.resolver.seen_runs import started
 
 QUICK = Pace(between_writes=0, first_pause=0.01, longest_wait=2, timeout=5)
@@ -262,6 +262,31 @@ async def test_a_label_behind_a_mention_is_answered_by_its_run_and_nothing_more_
         await settled(room.queue, run.id)
     assert handler.begun == {run.id: 1}
     assert room.answers == []
+
+
+@pytest.mark.parametrize("label", [True, False], ids=["label", "mention"])
+async def test_what_is_asked_for_behind_a_stop_is_not_read_by_the_run_that_is_ending(
+    room: Room, *, label: bool
+) -> None:
+    mail, begun, ended = Mail(room.queue, room.forge), asyncio.Queue[Job](), asyncio.Event()
+
+    async def handler(job: Job, tries: int) -> Result | Again:
+        await begun.put(job)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ended.wait()  # it puts its work away
+        return DONE
+
+    async with working(room.queue, handler):
+        run = await room.asked("@agent mend it")
+        assert await begun.get() == run
+        await room.asked("@agent stop")
+        again = await (room.labelled() if label else room.asked("@agent mend it otherwise"))
+        assert await mail.news(run, at_work(room, run)) == ()
+        ended.set()
+        async with asyncio.timeout(20):
+            assert (await begun.get()).id == again.id
 
 
 @pytest.mark.parametrize("said", ["@agent plan this", "@agent explain this"])

@@ -84,6 +84,30 @@ async def test_a_running_job_that_is_cancelled_ends_within_seconds(queue: Queue,
     assert record == Record(job=job(), state="ended", tries=1, result=Cancelled())
 
 
+async def test_a_job_that_was_stopped_is_not_wanted_while_it_puts_its_work_away(queue: Queue) -> None:
+    running, stopping, put_away = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handler(job: Job, tries: int) -> Result | Again:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopping.set()
+            await put_away.wait()
+        return DONE
+
+    await queue.put(job())
+    async with working(queue, handler):
+        await running.wait()
+        assert await queue.is_wanted(job().id)
+        await queue.cancel(job().id)
+        assert not await queue.is_wanted(job().id)
+        await stopping.wait()
+        assert not await queue.is_wanted(job().id)
+        put_away.set()
+        await settled(queue, job().id)
+
+
 async def test_what_nobody_knows_cannot_be_cancelled(queue: Queue) -> None:
     assert await queue.cancel(JobId("never-heard-of-1-0")) is False
 
