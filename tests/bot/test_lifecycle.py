@@ -10,8 +10,8 @@ from bot.webhooks.delivery import read
 from demo.world import Delivery
 from resolver.domain import JobId
 from tests.bot.jobs import Handlers, settled, working
-from tests.bot.test_desk import Room
-from tests.bot.test_desk import room as room  # the fixture
+from tests.bot.rooms import Room
+from tests.bot.rooms import room as room  # the fixture
 
 AWAY = "I did not start on this: the label was taken away before I began. Put it on again if I should."
 CLOSED = "I did not start on this: this was closed before I began. Reopen it and ask me again if I should."

@@ -9,8 +9,8 @@ from bot.webhooks.triggers import job_for
 from demo.world import Comment, Issue
 from resolver.domain import Issue as Seen
 from resolver.domain import Job, PullRequest
-from tests.bot.test_desk import Room
-from tests.bot.test_desk import room as room  # the fixture
+from tests.bot.rooms import Room
+from tests.bot.rooms import room as room  # the fixture
 
 
 @pytest.fixture

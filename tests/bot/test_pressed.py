@@ -11,11 +11,9 @@ from bot.redis.inbox import Letter
 from bot.webhooks.delivery import EVENTS
 from bot.webhooks.intake import Intake
 from resolver.domain import JobId, Refused, Repo, User
-from tests.bot import test_desk
 from tests.bot.jobs import Handlers, settled, working
-from tests.bot.test_desk import Room
-
-room = test_desk.room
+from tests.bot.rooms import Room
+from tests.bot.rooms import room as room  # the fixture
 
 
 def button(room: Room, verb: Literal["stop", "retry"], by: str | None, name: str = "press-1") -> Pressed:
