@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -28,9 +28,10 @@ class _Known:
 class Gate:
     """What is known of people's access, for minutes."""
 
-    def __init__(self, people: People | None) -> None:
-        """None: there is the operator alone."""
+    def __init__(self, people: People | None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`people` None: there is the operator alone. `clock` tells seconds."""
         self._people = people
+        self._clock = clock
         self._known: dict[tuple[int, str], _Known] = {}
 
     async def level(self, session: Session, repository: str, *, fresh: bool = False) -> Level:
@@ -42,7 +43,7 @@ class Gate:
             return "write"
         name = repository.lower()
         known = self._known.get((session.person.id, name))
-        if known is not None and not fresh and known.until > time.monotonic():
+        if known is not None and not fresh and known.until > self._clock():
             return known.level
         if self._people is None or (repo := _repo(repository)) is None:
             return "none"
@@ -50,18 +51,21 @@ class Gate:
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         lasts = REFUSED_SECONDS if level == "none" else KNOWN_SECONDS
-        self._known[session.person.id, name] = _Known(level, time.monotonic() + lasts)
+        self._known[session.person.id, name] = _Known(level, self._clock() + lasts)
         return level
 
     async def readable(self, session: Session, repositories: Collection[str]) -> frozenset[str]:
-        """Which of these they may read; of those that are not known yet, the first 40 are asked about.
+        """Which of these they may read, by what GitHub said just now or minutes ago.
+
+        Forty are asked about at most: those that were never asked about, then those where that is the longest ago.
 
         Raises Unauthorized and ForgeError.
         """
         if session.person.id is None:
             return frozenset(repositories)
-        person, now = session.person.id, time.monotonic()
-        unknown = [name for name in repositories if not self._is_known(person, name, now)]
+        person = session.person.id
+        unknown = [name for name in repositories if self._known_level(person, name) is None]
+        unknown.sort(key=lambda name: self._until(person, name))
         waiting = asyncio.Semaphore(AT_ONCE)
 
         async def ask(name: str) -> None:
@@ -76,20 +80,23 @@ class Gate:
             raise Unauthorized("the log-in is good no more") from several
         except* ForgeError as several:
             raise ForgeError("GitHub does not say who may read what") from several
-        return frozenset(name for name in repositories if self._reads(person, name))
+        return frozenset(
+            name for name in repositories if self._known_level(person, name) not in (None, "none")
+        )
 
     def left(self, session: Session, repositories: Collection[str]) -> int:
         """How many of these were not asked about yet."""
-        now, person = time.monotonic(), session.person.id
-        return 0 if person is None else sum(not self._is_known(person, name, now) for name in repositories)
+        person = session.person.id
+        return 0 if person is None else sum(self._known_level(person, name) is None for name in repositories)
 
-    def _is_known(self, person: int, name: str, now: float) -> bool:
+    def _until(self, person: int, name: str) -> float:
         known = self._known.get((person, name.lower()))
-        return known is not None and known.until > now
+        return known.until if known else float("-inf")
 
-    def _reads(self, person: int, name: str) -> bool:
+    def _known_level(self, person: int, name: str) -> Level | None:
+        """What GitHub said of it not too long ago; None: it has to be asked."""
         known = self._known.get((person, name.lower()))
-        return known is not None and known.level != "none"
+        return known.level if known is not None and known.until > self._clock() else None
 
 
 def _repo(name: str) -> Repo | None:

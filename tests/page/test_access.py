@@ -6,9 +6,11 @@ import httpx
 import pytest
 
 from bot.glance import Glance
-from bot.page.gate import MOST_ASKED
+from bot.page.gate import KNOWN_SECONDS, MOST_ASKED, Gate
+from bot.page.people import People, Place
 from bot.pressed import EVENT, Pressed
 from bot.redis.inbox import Letter
+from bot.redis.sessions import Person, Session
 from resolver.domain import JobId, Repo, User
 from tests.page.conftest import Room
 from tests.resolver.seen_runs import started, whole_run
@@ -220,3 +222,23 @@ async def test_what_was_not_asked_about_yet_is_said(room: Room) -> None:
     first = await browser.get("/login/github", follow_redirects=True)
     first = await browser.post(str(first.url), follow_redirects=True)
     assert "GitHub was not asked yet about 5 more repositories" in first.text
+
+
+async def test_who_has_lost_their_access_sees_nothing_more_when_minutes_have_passed(room: Room) -> None:
+    """However many repositories there are: what was not asked about again is not shown."""
+    names = [f"acme/r{number}" for number in range(MOST_ASKED + 5)]
+    repositories = [room.world.repository(name, permissions={"reader": "read"}, private=True) for name in names]
+    room.world.install(room.login.app, *repositories)
+    passed = 0.0
+    reader = Person(login="reader", id=room.world.user("reader").id)
+    session = Session(reader, room.world.token("reader"), csrf="", expires=float("inf"))
+    people = People(Place(room.world.server_url, room.world.api_url, "id", "secret"))
+    gate = Gate(people, lambda: passed)
+    await gate.readable(session, names)
+    assert await gate.readable(session, names) == set(names)
+    for repository in repositories:
+        room.world.permit(repository, "reader", "none")
+    for _ in range(3):
+        passed += KNOWN_SECONDS + 1
+        assert await gate.readable(session, names) == set()
+    await people.close()
