@@ -27,7 +27,9 @@ class ThreadAnswer(Frozen):
     """The answer to one review thread."""
 
     thread: int = Field(ge=1, le=1_000, description="Its number in the first message.")
-    done: bool = Field(description="Whether what it asks for is done now.")
+    done: bool = Field(
+        description="Whether what it asks for is done now. A question that is only answered: false."
+    )
     text: str = Field(
         min_length=1,
         max_length=2_000,
@@ -38,8 +40,8 @@ class ThreadAnswer(Frozen):
 class Finish(Frozen):
     """End the work and give an account of it. Call it alone, once the failing behaviour is gone and tests ran.
 
-    The program takes the diff of the work tree, runs the repository's tests on it in a clean sandbox, and opens
-    the pull request: do not commit, push or clean up for it. Files in the scratch directory are not part of it.
+    The program takes the diff of the work tree, runs the repository's tests on it in a clean sandbox, and puts it
+    into a pull request: do not commit, push or clean up for it. Files in the scratch directory are not part of it.
     """
 
     kind: Literal["finish"] = "finish"

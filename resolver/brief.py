@@ -18,15 +18,16 @@ COMMENT_LIMIT = 4_000  # characters of one comment
 COMMENTS = 20  # the latest ones
 TREE_CHARACTERS = 3_000
 TREE_LINES = 80
+SHARING = 3  # directories that share a line, at least
 HIDDEN = re.compile(r"\.(?!/)")
 
 
 def tree(paths: Sequence[str]) -> str:
     """The repository's files for a first look, a directory a line: their names, or how many where they do not fit.
 
-    Hidden directories are counted; then those with the longest lists lose their names first. Where there are too
-    many directories, those below the second level count as part of the one there, and what is over `TREE_LINES`
-    is left out, and said.
+    Hidden directories are counted; then those with the longest lists lose their names first, and those of one
+    directory that have none left share a line. Where there are too many directories, those below the second level
+    count as part of the one there, and what is over `TREE_LINES` is left out, and said.
     """
     named: dict[str, list[str]] = {"./": []}
     for path in map(_one_line, paths):
@@ -44,13 +45,34 @@ def tree(paths: Sequence[str]) -> str:
         counted = _counted(where, len(named[where]))
         left -= max(0, len(rows[where]) - len(counted))
         rows[where] = min(rows[where], counted, key=len)
-    shown = list(rows.values()) if left <= 0 and len(rows) <= TREE_LINES else _by_two_levels(named)
+    rows = _together(rows, named)
+    fits = sum(map(len, rows.values())) <= TREE_CHARACTERS and len(rows) <= TREE_LINES
+    shown = list(rows.values()) if fits else _by_two_levels(named)
     if len(shown) > TREE_LINES:
         shown = [
             *shown[:TREE_LINES],
             f"... and {len(shown) - TREE_LINES} more entries: list them with `git ls-files`",
         ]
     return "\n".join(shown)
+
+
+def _together(rows: Mapping[str, str], named: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The rows, with one in the place of those of a directory's directories that only say how many files there are."""
+    together: dict[str, list[str]] = {}
+    for where, row in rows.items():
+        above = where.rstrip("/").rpartition("/")[0]
+        if above and row == _counted(where, len(named[where])):
+            together.setdefault(f"{above}/", []).append(where)
+    merged = dict(rows)
+    for above, below in together.items():
+        if len(below) >= SHARING:
+            names = " ".join(where.removeprefix(above) for where in below)
+            merged[below[0]] = (
+                f"{_counted(above, sum(len(named[where]) for where in below))[:-1]} in {names})"
+            )
+            for where in below[1:]:
+                del merged[where]
+    return merged
 
 
 def _by_two_levels(named: Mapping[str, Sequence[str]]) -> list[str]:
@@ -78,6 +100,8 @@ class Brief(Frozen):
     thread: Thread
     title: Quoted
     body: Quoted
+    retold: bool
+    """Whether its text holds an account, left out there, that `pull` tells from the log."""
     comments: tuple[tuple[Comment, Quoted], ...]
     earlier: int
     """Comments left out because there are later ones."""
@@ -127,12 +151,14 @@ def brief(
     pull: PullSeen | None = None,
 ) -> Brief:
     """Everything the agent is told before its first step."""
+    body = pull.without_account(thread.body) if pull else thread.body
     return Brief(
         task=task,
         who=who,
         thread=thread,
         title=quote(thread.title, 300),
-        body=quote(thread.body, BODY_LIMIT),
+        body=quote(body, BODY_LIMIT),
+        retold=body != thread.body,
         comments=tuple(
             (comment, quote(comment.body, COMMENT_LIMIT)) for comment in thread.comments[-COMMENTS:]
         ),

@@ -12,7 +12,7 @@ from resolver.agent import Agent
 from resolver.bench import Bench
 from resolver.circumstances import Connected
 from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
-from resolver.domain import Job, Patch
+from resolver.domain import Job, Patch, PullRequest
 from resolver.events import Call, Consulted, Told, Usage
 from resolver.gate import missing
 from resolver.in_time import InTime, left
@@ -75,7 +75,8 @@ async def outfit(
     news: Callable[[], Awaitable[tuple[Told, ...]]],
 ) -> AsyncIterator[Outfit]:
     """The agent of a run, as long as the context lasts. `readable`: it may read the skills."""
-    now = task(log.trajectory)
+    now, started = task(log.trajectory), log.trajectory.started
+    reviewed = started is not None and isinstance(started.thread, PullRequest)
     lent, allowed, plugins = kit.lent(job.repo), limits(kit.settings), sandboxes.plugins
     seeing = Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log, allowed))
     sandbox = Masked(InTime(seeing, lambda: left(log.trajectory, kit.settings.timeout)), kit.secrets)
@@ -127,7 +128,7 @@ async def outfit(
             *(browsing.tools() if "browser" in plugins else ()),
             *(investigating.tools() if kit.settings.delegate_steps else ()),
             *(skill_tools(skills) if readable else ()),
-            *(report_tools() if now == "explain" else talk_tools()),
+            *(report_tools() if now == "explain" else talk_tools(reviewed=reviewed)),
         )
         if is_of_a_plan(log.trajectory):
             ours = until_go(ours, planning=now == "plan")

@@ -28,6 +28,8 @@ EARLIER = 3  # runs
 RUNS_READ = 10
 ANSWERS = re.compile(r"^Fixes #(\d{1,9})$", re.MULTILINE)
 """How the body of a pull request of ours names its issue."""
+ACCOUNT = re.compile(r"^### What was wrong$.*?(?=^Fixes #\d+\s*\Z|\Z)", re.MULTILINE | re.DOTALL)
+"""What the body of a pull request of ours says of the work, from the account to the list of steps."""
 
 
 class ThreadSeen(Frozen):
@@ -86,6 +88,11 @@ class PullSeen(Frozen):
     """Where the base branch was merged in; the agent has to put together what is in conflict."""
     failing: Failing | None = None
     """What checks find of it, where that is what is to be mended."""
+
+    def without_account(self, body: str) -> str:
+        """Its text without what the run that opened it wrote there of its work, where `earlier` tells that."""
+        told = any(run.opened and run.cause for run in self.earlier)
+        return ACCOUNT.sub("", body, count=1) if told else body
 
 
 async def pull_seen(

@@ -56,7 +56,9 @@ def find(part: Part) -> Suite | None:
             )
     if "package.json" in part.texts and (tests := part.named(BY_NODE)):
         return part.suite(
-            "node --test", "node", f"Nothing is configured, and {quoted(tests)} can be run by node itself."
+            "node --test",
+            "node",
+            f"No test command is configured, and {quoted(tests)} can be run by node itself.",
         )
     return None
 

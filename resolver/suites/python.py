@@ -40,12 +40,12 @@ def find(part: Part) -> Suite | None:
         if start is not None:
             command = f"{source}python3 -m unittest{f' discover -s {shlex.quote(start)}' if start else ''}"
             return part.suite(
-                command, "unittest", f"Nothing is configured, and {quoted(tests)} use unittest."
+                command, "unittest", f"No test command is configured, and {quoted(tests)} use unittest."
             )
     return part.suite(
         f"{source}python3 -m pytest",
         "pytest",
-        f"Nothing is configured, and {quoted(tests)} can be run by pytest.",
+        f"No test command is configured, and {quoted(tests)} can be run by pytest.",
     )
 
 

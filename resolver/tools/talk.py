@@ -6,13 +6,24 @@ from resolver.tools.tool import ActionTool, Tool
 from runtime.observations import Noted
 
 
-def talk_tools() -> tuple[Tool, ...]:
-    """Think, plan, ask and finish. That the last two end the run is the agent's doing, not the tool's."""
+def talk_tools(*, reviewed: bool = True) -> tuple[Tool, ...]:
+    """Think, plan, ask and finish. That the last two end the run is the agent's doing, not the tool's.
+
+    `reviewed`: the work is on a pull request, whose review threads are answered; else nothing is said of them.
+    """
+    finish = ActionTool(Finish, _finish)
+    if not reviewed:
+        properties = {
+            key: field for key, field in finish.spec.parameters["properties"].items() if key != "answers"
+        }
+        finish.spec = finish.spec.model_copy(
+            update={"parameters": finish.spec.parameters | {"properties": properties}}
+        )
     return (
         ActionTool(Think, _note),
         ActionTool(Plan, _plan),
         ActionTool(Ask, _ask),
-        ActionTool(Finish, _finish),
+        finish,
     )
 
 

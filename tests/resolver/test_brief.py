@@ -119,6 +119,17 @@ def test_the_longest_lists_of_a_large_tree_become_counts() -> None:
     assert shown == "./  README.md\ndata/  (500 files)\nsrc/pkg/  a.py, b.py"
 
 
+def test_the_directories_of_one_that_became_counts_share_a_line() -> None:
+    cases = [f"tests/cases/{name}/{n}.json" for name in ("array", "bool", "table") for n in range(500)]
+    shown = tree([*cases, "tests/cases/key/a.json", "tests/one/a.py", "data/0.json"])
+    assert shown.splitlines() == [
+        "tests/cases/  (1500 files in array/ bool/ table/)",
+        "tests/cases/key/  a.json",
+        "tests/one/  a.py",
+        "data/  0.json",
+    ]
+
+
 def test_a_tree_of_too_many_directories_is_told_by_the_upper_two_levels() -> None:
     shown = tree(
         [f"src/pkg/d{n}/m.py" for n in range(200)] + [f"top{n}/x" for n in range(100)] + ["README.md"]

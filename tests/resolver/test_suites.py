@@ -33,7 +33,7 @@ def test_test_files_are_run_by_pytest() -> None:
     assert likely({"tests/test_a.py": "def test(): pass", "b_test.py": ""}) == (
         "python3 -m pytest",
         "pytest",
-        "Nothing is configured, and b_test.py and 1 more can be run by pytest.",
+        "No test command is configured, and b_test.py and 1 more can be run by pytest.",
     )
 
 
@@ -147,7 +147,7 @@ def test_a_workflow_s_simple_command_is_taken_and_its_file_and_step_are_named() 
 )
 def test_what_is_more_than_a_test_command_is_not_taken_from_a_workflow(line: str) -> None:
     tree = {".github/workflows/ci.yml": WORKFLOW % line, "tests/test_a.py": "def test(): pass"}
-    assert likely(tree)[2].startswith("Nothing is configured")
+    assert likely(tree)[2].startswith("No test command is configured")
 
 
 def test_a_workflow_s_working_directory_is_where_its_command_runs() -> None:

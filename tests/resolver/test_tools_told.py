@@ -43,3 +43,9 @@ def test_it_says_how_far_the_browser_reaches(network: Network, reach: str) -> No
 def test_on_somebodys_own_machine_the_browser_is_for_pages_served_there() -> None:
     said = prose.system("/w", "/s", "local", "open", ("browser",))
     assert "reaches only what you serve here yourself" in said and "public" not in said
+
+
+def test_on_a_pull_request_it_says_by_what_the_tests_judge_there() -> None:
+    of_issue, of_pull = (prose.system("/w", "/s", "docker", reviewed=reviewed) for reviewed in (False, True))
+    assert "at least one test that fails on the starting code passes with the patch" in of_issue
+    assert "at least one test" not in of_pull and "None that passed before may fail." in of_pull

@@ -16,7 +16,7 @@ async def test_pytest_is_found_by_the_names_of_test_files(proven) -> None:
     async with proven({"calc.py": BUG, "tests/test_calc.py": TESTS, "pkg/more_test.py": ""}) as proof:
         suite = (await find_suites(proof.workspace, RepoConfig())).likely
     assert suite is not None and (suite.command, suite.report) == ("python3 -m pytest", "pytest")
-    assert suite.why == "Nothing is configured, and pkg/more_test.py and 1 more can be run by pytest."
+    assert suite.why == "No test command is configured, and pkg/more_test.py and 1 more can be run by pytest."
 
 
 async def test_code_below_src_is_made_importable(proven) -> None:
@@ -25,7 +25,9 @@ async def test_code_below_src_is_made_importable(proven) -> None:
         assert suite is not None
         run = await proof.run(suite)
     assert (run.command, run.problem, run.passed) == ("PYTHONPATH=src python3 -m pytest", None, 2)
-    assert run.why == suite.why == "Nothing is configured, and tests/test_calc.py can be run by pytest."
+    assert (
+        run.why == suite.why == "No test command is configured, and tests/test_calc.py can be run by pytest."
+    )
 
 
 async def test_a_repository_without_tests_has_no_suite(proven) -> None:

@@ -226,6 +226,13 @@ async def test_work_that_was_handed_over_before_a_crash_is_not_handed_over_again
     assert scene.repo.branches == ("main", "topic")
 
 
+def finish_takes(scene: Scene) -> dict[str, object]:
+    """The arguments of `finish`, as the model is told of them."""
+    tools = {tool["function"]["name"]: tool["function"] for tool in scene.endpoint.requests[0]["tools"]}
+    taken: dict[str, object] = tools["finish"]["parameters"]["properties"]
+    return taken
+
+
 async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(untested: Scene) -> None:
     scene = untested
     account = DONE.model_copy(update={"cause": "The sign was wrong in add()."})
@@ -234,6 +241,7 @@ async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(
     )
     first = scene.job()
     assert isinstance(await scene.resolve(first), Delivered)
+    assert set(finish_takes(scene)) == {"cause", "change", "checked"}
     pull = scene.pull
     review = scene.world.reviewed(
         pull, ("calc.py", 2, "Put the larger one first."), by="maintainer", body="@agent"
@@ -244,8 +252,12 @@ async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(
     outcome = await scene.resolve(job)
     assert isinstance(outcome, Delivered) and outcome.number == pull.number
     text = brief(scene)
+    assert set(finish_takes(scene)) == {"cause", "change", "checked", "answers"}
     assert "A run of this program opened this pull request. Its tests said: untested." in text
-    assert "> The sign was wrong in add()." in text
+    assert text.count("The sign was wrong in add().") == text.count("> The sign was wrong in add().") == 1
+    assert "\nAn earlier run of this program opened it, from `patchwright/issue-1` into `main`:\n" in text
+    assert "> Fixes #1\n(Left out of it: that run's account, which is told below.)\n" in text
+    assert "How the agent got there" in pull.body and "How the agent got there" not in text
     assert scene.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
     assert len(scene.repo.pulls) == 1
     again = scene.world.reviewed(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")

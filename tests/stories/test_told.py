@@ -134,5 +134,5 @@ async def test_tests_that_take_long_at_base_are_told_when_they_have_ended(
     assert isinstance(await scene.resolve(), Delivered)
     assert "still being run on the untouched code" in first_message(scene).text
     (told,) = [e.text for e in scene.trajectory() if isinstance(e, Told) and e.source == "baseline"]
-    assert told.startswith("The repository's tests have ended on the untouched code")
+    assert told.startswith("The repository's tests have ended; you need not run them")
     assert "On the untouched code: " in told and "passed" in told
