@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from resolver.domain import Patch
@@ -10,6 +9,7 @@ from resolver.workspace import Workspace
 from runtime.actions import Execute
 from runtime.observations import Executed
 from runtime.sandbox import Sandbox, Sandboxes
+from tests.plain_python import PROGRAMS
 
 GIT = {
     "PATH": os.environ["PATH"],
@@ -23,7 +23,7 @@ GIT = {
 }
 
 # The interpreter that runs these tests has pytest; the system's may not.
-HOST = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+HOST = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
 
 
 class Repository:

@@ -17,6 +17,7 @@ from demo.dialects import Dialect
 from demo.model import Endpoint, Fault
 from demo.world import Issue, Repository, World
 from tests.bot.terminal.test_probing import FIT, UNFIT
+from tests.plain_python import PROGRAMS
 from tests.stories.conftest import CODE, KEY, MENDED, TESTS
 
 LONGEST = 120.0  # seconds that anything is waited for
@@ -146,12 +147,13 @@ async def fresh(short_tmp: Path) -> AsyncIterator[Fresh]:
         issue = world.issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
         world.sit_down("maintainer")
         environment = {
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(short_tmp),
             "PATCHWRIGHT_DATA": str(short_tmp / "data"),
             "PATCHWRIGHT_SANDBOX": "local",
             "PATCHWRIGHT_PLUGINS": "none",
             "PATCHWRIGHT_REFUSE_RISK": "never",  # the scripts leave traces outside of the work tree
+            "PATCHWRIGHT_BETWEEN_WRITES": "0",  # the stand-in has no rate limits
             "PYTHONPATH": str(Path.cwd()),
             "GITHUB_API_URL": world.api_url,
             "GITHUB_GRAPHQL_URL": world.graphql_url,

@@ -27,6 +27,7 @@ from resolver.forge import Masked
 from resolver.log import FileLogs
 from resolver.resolve import resolve
 from runtime.actions import ReplaceText, RunShell
+from tests.plain_python import PROGRAMS
 from tests.runtime.kept_layers import remove_layers_of
 from tests.stories.parcels import Depot
 
@@ -190,12 +191,13 @@ async def sources() -> AsyncIterator[list[str]]:
 def environment_of(world: World, app: App, data: Path) -> dict[str, str]:
     """What a server is told that acts as this App, without Docker."""
     return {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(data),
         "PATCHWRIGHT_DATA": str(data),
         "PATCHWRIGHT_SANDBOX": "local",
         "PATCHWRIGHT_PLUGINS": "none",
         "PATCHWRIGHT_REFUSE_RISK": "never",  # the scripts leave traces outside of the work tree
+        "PATCHWRIGHT_BETWEEN_WRITES": "0",  # the stand-in has no rate limits
         "PATCHWRIGHT_MODEL": "openai/scripted",
         "PATCHWRIGHT_MODEL_API_KEY": KEY,
         "PATCHWRIGHT_APP_ID": str(app.id),
