@@ -120,6 +120,7 @@ async def test_a_name_that_reads_otherwise_than_it_is_is_refused(judged, reposit
     )
 
 
+@pytest.mark.slow
 async def test_five_thousand_files_are_too_many(judged, repository: Repository) -> None:
     for number in range(5000):
         repository.write(f"many/{number}.txt", f"{number}\n")

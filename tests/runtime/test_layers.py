@@ -180,6 +180,7 @@ async def test_a_build_that_fails_says_why_and_where_its_log_is(engine: Engine, 
     assert "Step 2/2" in log.read_text()
 
 
+@pytest.mark.slow
 async def test_a_layer_that_another_process_has_removed_is_made_again(engine: Engine, layer: Layer) -> None:
     sandboxes = DockerSandboxes(SandboxSpec(image=BASE, memory_mb=256), ca_bundle=USED_CA)
     _, image = await sandboxes.prepare()

@@ -68,7 +68,10 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
     assert not any(one in said for one in (KEY, secret, app.private_key_pem.splitlines()[1]))
 
 
-@pytest.mark.parametrize(("size", "dark"), [(WIDE, False), (NARROW, True)], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("size", "dark"),
+    [pytest.param(WIDE, False, marks=pytest.mark.slow, id="light"), pytest.param(NARROW, True, id="dark")],
+)
 async def test_axe_finds_nothing_in_any_step_and_nothing_is_wider_than_a_phone(
     fresh: Fresh, judge: Judge, size: tuple[int, int], dark: bool
 ) -> None:

@@ -101,6 +101,7 @@ async def test_why_the_first_job_broke_off_is_told_by_the_second(workflow: Workf
     assert "The model's provider does not let me go on." in workflow.scene.comments[0]
 
 
+@pytest.mark.slow
 async def test_a_cancelled_first_job_leaves_its_work_for_a_branch(workflow: Workflow) -> None:
     scene = workflow.scene
 

@@ -110,7 +110,7 @@ async def test_a_secret_that_the_model_knows_is_masked_in_all_that_is_published(
         assert spelling not in published
 
 
-@pytest.mark.parametrize("content", ["key = {}\n", "\0binary {}\n"])
+@pytest.mark.parametrize("content", ["key = {}\n", pytest.param("\0binary {}\n", marks=pytest.mark.slow)])
 async def test_a_patch_with_a_secret_in_it_is_not_pushed(scene: Scene, content: str) -> None:
     scene.environment |= {
         "PATCHWRIGHT_MODEL_API_KEY": "sk-canary-known-4711",

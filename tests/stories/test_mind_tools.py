@@ -77,6 +77,7 @@ async def test_an_mcp_server_of_the_settings_and_a_tool_of_another_package_are_u
     assert 'numbers_add {"a": 2, "b": 3}' in body
 
 
+@pytest.mark.slow
 async def test_an_mcp_server_that_the_host_calls_is_named_with_the_hosts_of_the_run(scene: Scene) -> None:
     async with by_http() as near:
         servers = {

@@ -96,6 +96,7 @@ async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
     assert traces.read_text() == "hanging\nhanging\n"
 
 
+@pytest.mark.slow
 async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     scene: Scene, repository: Path, tmp_path: Path
 ) -> None:
