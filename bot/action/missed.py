@@ -20,8 +20,7 @@ async def missed(github: GitHubForge, repo: Repo, rules: Triggers, grace: timede
     `grace`: how long a workflow may be at work before it answers. Raises ForgeError.
     """
     now = datetime.now(UTC)
-    us = await github.identity(repo)
-    looking = Looking(github.rest, (repo,), us.login if us else None)
+    looking = Looking(github.rest, github.identity, (repo,))
     for place in await looking.places():
         if str(place.repo).lower() != str(repo).lower():
             continue

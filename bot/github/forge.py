@@ -1,7 +1,6 @@
 """`Forge` on GitHub. Every effect is looked up before it is made, and again when its answer was lost."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -10,19 +9,17 @@ from typing import Self, TypeVar
 from bot.ci.reading import Findings
 from bot.errors import Rejected, Unanswered
 from bot.github.answers import (
-    Account,
-    AppAnswer,
     BranchAnswer,
     DraftAnswer,
     IssueAnswer,
     PullAnswer,
     RepositoryAnswer,
-    Viewer,
 )
 from bot.github.attachments import Attachments, is_attachment
 from bot.github.checks import Checks
 from bot.github.comments import Comments, clipped
 from bot.github.graphql import GraphQL
+from bot.github.identity import Identity
 from bot.github.publishing import Publishing
 from bot.github.rest import ATTEMPTS, AppAccess, Pace, Rest, TokenAccess, path_of
 from bot.github.reviews import Reviews
@@ -39,7 +36,7 @@ from resolver.domain import (
     Thread,
     User,
 )
-from resolver.errors import Forbidden, NotFound
+from resolver.errors import NotFound
 from resolver.finding import Finding
 from resolver.forge import MAX_BODY, Meanwhile, Permission, Published, RepoFacts
 
@@ -48,7 +45,6 @@ T = TypeVar("T")
 MOST_PULLS = 300  # open ones of a repository that are looked at for ours
 MAX_TITLE = 256  # characters; GitHub answers 422 to a longer one
 
-WHO = "query Who { viewer { login } }"
 TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
   convertPullRequestToDraft(input: $input) { pullRequest { isDraft } }
 }"""
@@ -75,12 +71,12 @@ class GitHubForge:
         self._rest = Rest(access, api_url, ca_bundle, pace or Pace(), line)
         self._server_url = server_url.rstrip("/")
         self._graphql = GraphQL(self._rest, graphql_url)
+        self._ourselves = Identity(self._rest, self._graphql)
         self._attachments = Attachments(self._server_url, ca_bundle)
         self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle)
         self._reviews = Reviews(self._rest, self._graphql, self._ourselves, self._made)
         self._threads = Threads(self._rest, self._reviews, self._ourselves)
         self._findings = Findings(self._rest, api_url, ca_bundle, self._ourselves)
-        self._us: Account | None = None
         self._checks = Checks(self._rest, self._made)
         self._comments = Comments(self._rest, self._threads, self._ourselves, self._made)
 
@@ -183,7 +179,7 @@ class GitHubForge:
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
         said = await self._comments.say(repo, number, tag, body)
-        self._us = self._us or said.user
+        self._ourselves.learn(said.user)
         return said.html_url
 
     async def publish(
@@ -265,20 +261,3 @@ class GitHubForge:
         found = await self._rest.get(list[PullAnswer], repo, *path_of(repo), "pulls", **query)
         # GitHub answers a head that it does not understand with every pull request there is.
         return next((pull for pull in found if pull.head.ref == branch and pull.same_repository), None)
-
-    async def _ourselves(self, repo: Repo) -> Account | None:
-        """The account that our comments are by; None while nobody could tell."""
-        if self._us is None:
-            try:
-                if self._rest.is_app:
-                    login = f"{(await self._rest.get_as_app(AppAnswer, 'app')).slug}[bot]"
-                    self._us = await self._rest.get(Account, repo, "users", login)
-                else:
-                    self._us = await self._rest.get(Account, repo, "user")
-            except Forbidden:
-                with contextlib.suppress(Forbidden, NotFound):
-                    # An installation's token, a workflow's own (of the App `github-actions`) among them, may not ask
-                    # for its user. Source: github.com/release-plz/action/pull/85
-                    viewer = await self._graphql.ask(Viewer, repo, WHO, {})
-                    self._us = await self._rest.get(Account, repo, "users", viewer.login)
-        return self._us

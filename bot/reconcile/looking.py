@@ -1,17 +1,17 @@
 """What GitHub itself knows of labels, comments and reviews, told as the deliveries that should have told of it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from bot.github.answers import GHOST, Account, Answer, AppAnswer, RepositoryAnswer
+from bot.github.answers import GHOST, Account, Answer, RepositoryAnswer
 from bot.github.rest import FRESH, PER_PAGE, Rest
 from bot.webhooks.delivery import Closed, CommentMade, Labelled, ReviewSaid, Sender, Unlabelled, Written
 from bot.webhooks.payloads import ThroughApp
 from bot.webhooks.triggers import OWN_TAG, is_label
-from resolver.domain import Credentials, Job, Repo
+from resolver.domain import Credentials, Job, Repo, User
 from resolver.errors import NotFound, Unauthorized
 
 READING = {"issues": "read", "pull_requests": "read"}
@@ -21,6 +21,8 @@ MOMENT = timedelta(
 )  # an inline comment is dated when it is drafted, and changed when it is published
 
 Told: TypeAlias = Labelled | CommentMade | ReviewSaid
+Us: TypeAlias = Callable[[Repo], Awaitable[Account | User | None]]
+"""Says who we are; None while nobody could tell."""
 
 
 class Place(NamedTuple):
@@ -128,8 +130,8 @@ class OfInstallation(Answer):
 class Looking:
     """Looks with the rights of the App, or with a token at the repositories that an operator names."""
 
-    def __init__(self, rest: Rest, repositories: Sequence[Repo] = (), us: str | None = None) -> None:
-        """`us`: the login that our comments are by, where the token may not ask for it."""
+    def __init__(self, rest: Rest, us: Us, repositories: Sequence[Repo] = ()) -> None:
+        """`us`: the account that our comments are by."""
         self._rest = rest
         self._repositories = repositories
         self._places: tuple[Place, ...] = ()
@@ -270,13 +272,13 @@ class Looking:
     async def _said(
         self, place: Place, since: datetime, threads: dict[int, ThreadAnswer], seen: Seen
     ) -> None:
-        us = await self._ourselves(place)
+        us = await self._us(place.repo)
         query = {"since": _stamp(since), "sort": "updated", "direction": "asc"}
         for said in await self._rest.get_all(
             SaidAnswer, place.token, *place.path, "issues", "comments", **query
         ):
             body, number = said.body or "", _number(said.issue_url)
-            if said.user is not None and said.user.login == us and body.startswith(OWN_TAG):
+            if us and said.user and said.user.id == us.id and body.startswith(OWN_TAG):
                 tag, _, text = body.removeprefix(OWN_TAG).partition(" -->")
                 seen.ours[unquote(tag)] = text.strip()
             if number not in threads or said.updated_at != said.created_at:
@@ -319,15 +321,6 @@ class Looking:
             if number in pulls and at is not None and said.updated_at <= at + MOMENT:
                 told = _review(place, pulls[number], review_id, said.id, said.body, said.user, at)
                 seen.happened.append(Happened(told, at))
-
-    async def _ourselves(self, place: Place) -> str:
-        """The login that our comments are by."""
-        if self._us is None:
-            if self._rest.is_app:
-                self._us = f"{(await self._rest.get_as_app(AppAnswer, 'app')).slug}[bot]"
-            else:
-                self._us = (await self._rest.get(Account, place.repo, "user")).login
-        return self._us
 
 
 def _review(

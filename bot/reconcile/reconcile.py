@@ -15,7 +15,7 @@ from bot.desk import Desk
 from bot.errors import QueueDown
 from bot.github.rest import Rest
 from bot.pulls import closed_pulls
-from bot.reconcile.looking import Happened, Looking, Place
+from bot.reconcile.looking import Happened, Looking, Place, Us
 from bot.reconcile.redelivery import FIRST_WAIT, MOST_AT_ONCE, Redelivery, webhooks
 from bot.redis.lookout import Lookout
 from resolver.domain import Repo
@@ -63,6 +63,7 @@ class Reconcile:
     def __init__(
         self,
         rest: Rest,
+        us: Us,
         lookout: Lookout,
         desk: Desk,
         name: str,
@@ -83,7 +84,7 @@ class Reconcile:
         self._rhythm = rhythm or Rhythm()
         self._clock = clock
         self._redelivers = redelivers
-        self._looking = Looking(rest, repositories)
+        self._looking = Looking(rest, us, repositories)
         self._known: dict[int, _Known] = {}
         self._webhooks: list[Redelivery] | None = None
         self._next: datetime | None = None

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from pydantic import ValidationError
 
 from bot.desk import Desk
+from bot.github.graphql import GraphQL
+from bot.github.identity import Identity
 from bot.github.rest import AppAccess, Pace, Rest, TokenAccess
 from bot.pacing import Line
 from bot.reconcile.reconcile import POLLING, Reconcile, Rhythm
@@ -38,12 +40,14 @@ async def watching(
         log.info("no repositories to look at: what a delivery does not tell is lost")
     pace = pace or Pace(between_writes=settings.between_writes)
     rest = Rest(access, settings.github_api_url, settings.ca_bundle, pace, line)
+    us = Identity(rest, GraphQL(rest, settings.github_graphql_url))
     lookout = Lookout(check(settings))
     rhythm = rhythm or (POLLING if settings.poll else Rhythm())
 
     async def watch(desk: Desk, name: str) -> None:
         reconcile = Reconcile(
             rest,
+            us,
             lookout,
             desk,
             name,

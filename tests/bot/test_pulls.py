@@ -9,6 +9,8 @@ import pytest
 from bot.desk import Desk
 from bot.embedded import embedded_redis
 from bot.github.forge import GitHubForge
+from bot.github.graphql import GraphQL
+from bot.github.identity import Identity
 from bot.github.rest import Rest
 from bot.jobs import Cancelled
 from bot.lifecycle import Lifecycle
@@ -68,7 +70,11 @@ class Shop:
     def looker(self, name: str) -> Reconcile:
         clock = self.world.now
         return Reconcile(
-            self.rest, self.lookout, self.desk, name, rhythm=AT_ONCE, clock=clock, redelivers=False
+            *(self.rest, Identity(self.rest, GraphQL(self.rest, self.world.graphql_url))),
+            *(self.lookout, self.desk, name),
+            rhythm=AT_ONCE,
+            clock=clock,
+            redelivers=False,
         )
 
     async def counts(self) -> dict[str, float]:

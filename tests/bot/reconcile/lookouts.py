@@ -11,6 +11,8 @@ from pydantic import SecretStr
 
 from bot.desk import Desk, Mute
 from bot.embedded import embedded_redis
+from bot.github.graphql import GraphQL
+from bot.github.identity import Identity
 from bot.github.rest import AppAccess, Pace, Rest, TokenAccess
 from bot.reconcile.reconcile import Reconcile, Rhythm
 from bot.redis.client import redis_client
@@ -40,12 +42,14 @@ class Place:
     queue: ArqQueue
     rules: Triggers
     rest: Rest
+    us: Identity
     lookout: Lookout
     desk: Desk
 
     def looker(self, rhythm: Rhythm = AT_ONCE, *, name: str = "one", redelivers: bool = False) -> Reconcile:
         return Reconcile(
             self.rest,
+            self.us,
             self.lookout,
             self.desk,
             name,
@@ -89,7 +93,8 @@ async def a_place(directory: Path) -> AsyncIterator[Place]:
         try:
             rules = Triggers(app_id=str(app.id))
             desk = Desk(queue, rules, Mute())
-            yield Place(world, repo, app, url, queue, rules, rest, lookout, desk)
+            us = Identity(rest, GraphQL(rest, world.graphql_url))
+            yield Place(world, repo, app, url, queue, rules, rest, us, lookout, desk)
         finally:
             await rest.aclose()
             await queue.close()

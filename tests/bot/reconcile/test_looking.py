@@ -1,12 +1,17 @@
 """What GitHub shows of labels, comments and reviews is told as its deliveries would have told it, and no more."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
+from bot.github.graphql import GraphQL
+from bot.github.identity import Identity
+from bot.github.rest import Rest, TokenAccess
 from bot.reconcile.looking import Looking
 from bot.reconcile.redelivery import AppWebhook, Attempt, Redelivery
 from bot.webhooks.delivery import Closed, CommentMade, Delivery, Labelled, ReviewSaid, read
@@ -14,7 +19,7 @@ from demo.world import Delivery as Sent
 from demo.world import World
 from resolver.domain import Repo
 from resolver.errors import Forbidden, Unauthorized
-from tests.bot.reconcile.lookouts import SAMPLE, Place, a_place, with_token
+from tests.bot.reconcile.lookouts import QUICK, SAMPLE, Place, a_place, with_token
 
 pytestmark = pytest.mark.redis
 
@@ -40,7 +45,7 @@ async def told(place: Place, looking: Looking) -> list[Labelled | CommentMade | 
 
 async def test_what_we_look_with_may_only_read(place: Place) -> None:
     thread = place.world.issue(place.repo, title="T", body="B", by="stranger")
-    (repo,) = await Looking(place.rest).places()
+    (repo,) = await Looking(place.rest, place.us).places()
     path = (*repo.path, "issues", str(thread.number), "comments")
     assert await place.rest.get_all(dict[str, object], repo.token, *path) == []
     with pytest.raises(Forbidden):
@@ -52,7 +57,7 @@ async def test_threads_beyond_the_first_page_are_seen(place: Place) -> None:
         thread = place.world.issue(place.repo, title=f"{number}", body="B", by="stranger")
         if number % 20 == 0:
             place.world.labelled(thread, LABEL, by="maintainer")
-    found = await told(place, Looking(place.rest))
+    found = await told(place, Looking(place.rest, place.us))
     assert [one.number for one in found] == [1, 21, 41, 61, 81, 101]
     assert all(isinstance(one, Labelled) and one.sender.login == "maintainer" for one in found)
 
@@ -66,7 +71,7 @@ async def test_an_inline_comment_that_was_edited_later_tells_nothing(place: Plac
     (edited,) = [one for thread in pull.review_threads for one in thread.comments if one.review is late]
     place.world.pass_time(minutes=5)
     place.world.edit(pull, edited, "@agent why 3?")
-    found = [one for one in await told(place, Looking(place.rest)) if isinstance(one, ReviewSaid)]
+    found = [one for one in await told(place, Looking(place.rest, place.us)) if isinstance(one, ReviewSaid)]
     assert [(one.body, one.inline is None) for one in found] == [
         ("First.", True),
         ("Why 3?", False),
@@ -80,21 +85,37 @@ async def test_a_deleted_account_and_a_removed_label_are_no_trouble(place: Place
     world.labelled(thread, LABEL, by="somebody")
     world.said(thread, "@agent go", by="somebody")
     world.leave("somebody")
-    found = await told(place, Looking(place.rest))
+    found = await told(place, Looking(place.rest, place.us))
     assert [one.sender.login for one in found] == ["ghost", "ghost"]
     await world.unlabel(thread, LABEL, by="maintainer")
-    assert [type(one) for one in await told(place, Looking(place.rest))] == [CommentMade]
+    assert [type(one) for one in await told(place, Looking(place.rest, place.us))] == [CommentMade]
 
 
 async def test_a_token_looks_where_it_is_told_to(place: Place) -> None:
     rest = with_token(place.world, "maintainer")
     other = place.world.repository("acme/other", {"x": "y"})
-    (seen,) = await Looking(rest, [SAMPLE]).places()
+    (seen,) = await Looking(rest, place.us, [SAMPLE]).places()
     assert (seen.repo, seen.id, seen.installation) == (SAMPLE, place.repo.id, None)
-    both = await Looking(rest, [SAMPLE, Repo(owner="acme", name="other")]).places()
+    both = await Looking(rest, place.us, [SAMPLE, Repo(owner="acme", name="other")]).places()
     assert [one.id for one in both] == [place.repo.id, other.id]
-    assert await Looking(rest).places() == ()
+    assert await Looking(rest, place.us).places() == ()
     await rest.aclose()
+
+
+async def test_an_installations_token_that_is_given_as_a_plain_one_knows_its_own_comments(
+    place: Place,
+) -> None:
+    given = TokenAccess(SecretStr((await place.rest.credentials(SAMPLE)).token))
+    thread = place.world.issue(place.repo, title="T", body="B", by="stranger")
+    place.world.said(thread, "<!-- patchwright:ours -->\nDone.", by="patchwright[bot]")
+    place.world.said(thread, "<!-- patchwright:forged -->\nDone.", by="stranger")
+    async with contextlib.aclosing(Rest(given, place.world.api_url, None, QUICK)) as rest:
+        with pytest.raises(Forbidden):  # by the way that a person's token takes
+            await rest.get(dict[str, object], SAMPLE, "user")
+        looking = Looking(rest, Identity(rest, GraphQL(rest, place.world.graphql_url)), [SAMPLE])
+        (seen,) = await looking.places()
+        found = await looking.look(seen, place.world.now() - timedelta(days=3), "", LABEL)
+    assert found is not None and found.ours == {"ours": "Done."}
 
 
 async def test_a_rate_limit_is_waited_out(place: Place) -> None:
@@ -140,7 +161,7 @@ async def test_a_new_worker_knows_what_the_last_one_has_read(place: Place) -> No
 
 
 async def test_a_token_that_was_revoked_is_minted_anew(place: Place) -> None:
-    looking = Looking(place.rest)
+    looking = Looking(place.rest, place.us)
     await told(place, looking)
     place.world.expire_tokens()
     with pytest.raises(Unauthorized):
@@ -161,8 +182,8 @@ async def test_what_has_ended_while_its_job_waits_is_told_as_its_delivery_would_
     world.close(closed)
     ended = await world.unlabel(away, LABEL, by="maintainer")
     del place.repo.threads[moved.number]
-    (repo,) = await Looking(place.rest).places()
-    told = await Looking(place.rest).ended(repo, await place.desk.at_work(SAMPLE))
+    (repo,) = await Looking(place.rest, place.us).places()
+    told = await Looking(place.rest, place.us).ended(repo, await place.desk.at_work(SAMPLE))
     by_number = {one.number: one for one in told}
     assert by_number.keys() == {closed.number, moved.number, away.number}
     first, second = by_number[closed.number], by_number[moved.number]
