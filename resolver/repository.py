@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from resolver.domain import Patch
 from resolver.errors import WorkspaceError
@@ -49,6 +50,16 @@ class Found(Frozen):
     """As git writes it: 100644, 100755, 120000 (symbolic link)."""
     id: str
     """Of its content; equal ids are equal contents."""
+
+
+class _Row(NamedTuple):
+    """A path at which two trees differ; modes and ids as git writes them."""
+
+    old_mode: str
+    mode: str
+    old_id: str
+    id: str
+    path: bytes
 
 
 class Workspace:
@@ -219,39 +230,28 @@ class Workspace:
 
     async def changes(self, patch: Patch) -> tuple[Change, ...]:
         """What the patch does, path by path, as git understands it. Raises WorkspaceError."""
-        tree = await self.tree(patch)
-        raw = await run_git(
-            *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, tree), git_dir=self.git_dir
-        )
-        fields = raw.split(b"\0")
-        pairs = zip(fields[::2], fields[1::2], strict=False)
-        rows = [(facts.decode().lstrip(":").split(), path) for facts, path in pairs]
-        sizes = await self._sizes([facts[side] for facts, _ in rows for side in (2, 3)])
-        links = {facts[3]: await self._blob(facts[3]) for facts, _ in rows if facts[1] == SYMLINK}
+        rows = await self._differing(await self.tree(patch))
+        sizes = await self._sizes([id for row in rows for id in (row.old_id, row.id)])
+        links = {row.id: await self._blob(row.id) for row in rows if row.mode == SYMLINK}
         return tuple(
             Change(
-                path=shown(path),
-                mode=facts[1],
-                old_mode=facts[0],
-                size=sizes.get(facts[3], 0),
-                old_size=sizes.get(facts[2], 0),
-                link=shown(links[facts[3]][:MAX_LINK]) if facts[3] in links else None,
+                path=shown(row.path),
+                mode=row.mode,
+                old_mode=row.old_mode,
+                size=sizes.get(row.id, 0),
+                old_size=sizes.get(row.old_id, 0),
+                link=shown(links[row.id][:MAX_LINK]) if row.id in links else None,
             )
-            for facts, path in rows
+            for row in rows
         )
 
     async def without(self, patch: Patch, paths: frozenset[str]) -> Patch:
         """The patch, but these paths (as `changes` shows them) are as they are at base."""
         changed = await self.tree(patch)
-        raw = await run_git(
-            *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, changed), git_dir=self.git_dir
-        )
-        fields = raw.split(b"\0")
         undone = b"".join(
-            b"%b %b\t%b\0" % (old_mode.lstrip(b":"), old_id, path)
-            for facts, path in zip(fields[::2], fields[1::2], strict=False)
-            for old_mode, _, old_id, _, _ in [facts.split()]
-            if shown(path) in paths
+            f"{row.old_mode} {row.old_id}\t".encode() + row.path + b"\0"
+            for row in await self._differing(changed)
+            if shown(row.path) in paths
         )
         with tempfile.TemporaryDirectory(prefix="index-", dir=self.git_dir) as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
@@ -280,22 +280,26 @@ class Workspace:
 
     async def written(self, patch: Patch) -> dict[str, tuple[bytes, bytes]]:
         """The files that the patch adds or changes: their contents at base (empty if new) and with it, by path."""
-        tree = await self.tree(patch)
+        rows = await self._differing(await self.tree(patch))
+        found = await self._blobs(await self._sizes([id for row in rows for id in (row.old_id, row.id)]))
+        return {
+            shown(row.path): (found[row.old_id] if row.old_mode.startswith("100") else b"", found[row.id])
+            for row in rows
+            if row.mode.startswith("100")
+        }
+
+    async def _differing(self, tree: str) -> list["_Row"]:
+        """Where a tree is another than base, sorted as git does."""
         raw = await run_git(
             *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, tree), git_dir=self.git_dir
         )
         fields = raw.split(b"\0")
-        rows = [
-            (*facts.decode().lstrip(":").split()[:4], shown(path))
-            for facts, path in zip(fields[::2], fields[1::2], strict=False)
+        pairs = zip(fields[::2], fields[1::2], strict=False)
+        return [
+            _Row(old_mode, mode, old_id, id, path)
+            for facts, path in pairs
+            for old_mode, mode, old_id, id, _ in [facts.decode().lstrip(":").split()]
         ]
-        sizes = await self._sizes([id for _, _, *ids, _ in rows for id in ids])
-        found = await self._blobs(sizes)
-        return {
-            path: (found[old] if old_mode.startswith("100") else b"", found[new])
-            for old_mode, mode, old, new, path in rows
-            if mode.startswith("100")
-        }
 
     async def _blobs(self, sizes: dict[str, int]) -> dict[str, bytes]:
         """The contents by their ids, given how large they are: a few programs for any number of them."""

@@ -5,7 +5,6 @@ import logging
 import re
 import shlex
 import time
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from resolver.errors import ResolverError
 from resolver.pytest_plugins import CONFIGURATIONS, plugins_wanted
 from resolver.settings import RepoConfig
 from resolver.suites.find import find_suites
+from resolver.suites.part import as_toml, table
 from resolver.workspace import Workspace
 from runtime.actions import MAX_SECONDS, Execute, WriteBytes
 from runtime.egress import Visit
@@ -126,13 +126,13 @@ async def _python(workspace: Workspace, files: frozenset[str], prefix: str) -> l
         return [Step(command=f"{get}; {sync}", needs="python3")]
     wanted = [f"-r {path}" for path in sorted(files) if REQUIREMENTS.fullmatch(path)]
     project = (
-        _toml(await workspace.read(f"{prefix}pyproject.toml", READ)) if "pyproject.toml" in files else {}
+        as_toml(await workspace.read(f"{prefix}pyproject.toml", READ)) if "pyproject.toml" in files else {}
     )
-    if names := [name for name in FOR_TESTS if name in _table(project, "dependency-groups")]:
+    if names := [name for name in FOR_TESTS if name in table(project, "dependency-groups")]:
         wanted += [f"--group {name}" for name in names]
     wanted += _before_groups(project)
     if "setup.py" in files or _needs_installing(project):
-        extras = [name for name in FOR_TESTS if name in _table(project, "project", "optional-dependencies")]
+        extras = [name for name in FOR_TESTS if name in table(project, "project", "optional-dependencies")]
         if "project" not in project:
             extras = list(FOR_TESTS[:3])  # in setup.py or setup.cfg; pip only warns of one that is not there
         wanted.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
@@ -154,15 +154,15 @@ def _before_groups(pyproject: dict[str, Any]) -> list[str]:
 
     Source: docs.astral.sh/uv/concepts/projects/dependencies, "Legacy dev-dependencies".
     """
-    listed = _table(pyproject, "tool", "uv").get("dev-dependencies")
+    listed = table(pyproject, "tool", "uv").get("dev-dependencies")
     return [shlex.quote(each) for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _needs_installing(pyproject: dict[str, Any]) -> bool:
     """Whether the project depends on anything, or makes something when it is installed."""
-    project = _table(pyproject, "project")
+    project = table(pyproject, "project")
     telling = ("dependencies", "optional-dependencies", "dynamic", "scripts", "entry-points")
-    return any(project.get(key) for key in telling) or "poetry" in _table(pyproject, "tool")
+    return any(project.get(key) for key in telling) or "poetry" in table(pyproject, "tool")
 
 
 def _others(files: frozenset[str]) -> Iterator[Step]:
@@ -191,20 +191,6 @@ def _others(files: frozenset[str]) -> Iterator[Step]:
         yield Step(command=command, needs="java" if "gradlew" in files else "gradle")
     if "Gemfile" in files:
         yield Step(command="bundle install --quiet", needs="bundle")
-
-
-def _toml(text: str | None) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text or "")
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return {}
-
-
-def _table(values: dict[str, Any], *keys: str) -> dict[str, Any]:
-    found: Any = values
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 # --- running it -------------------------------------------------------------------------------------------------

@@ -145,24 +145,23 @@ def lay_out(
         above = -1 if not document else elements.get(read[document], -1)
         if document and above < 0:
             continue
-        place = _place(content, screen, contents.get(document)) if document else _main(content, screen)
+        place = (
+            _place(content, screen, contents.get(document)) if document else _within(content, screen, screen)
+        )
         if document and place is not None and (box := layout.box[above]) is not None:
             place = place._replace(window=place.window.within(box))
         _add(layout, content, above, place, wanted, elements)
     return layout
 
 
-def _main(document: Mapping[str, Any], screen: Box) -> Place:
-    scale = _scale(document, screen.right - screen.left)
-    left, top = float(document.get("scrollOffsetX") or 0), float(document.get("scrollOffsetY") or 0)
-    return Place(-left * scale, -top * scale, scale, screen)
-
-
 def _place(document: Mapping[str, Any], screen: Box, quad: Sequence[float] | None) -> Place | None:
     if quad is None or len(quad) != 8:
         return None
     across, down = quad[0::2], quad[1::2]
-    window = Box(min(across), min(down), max(across), max(down))
+    return _within(document, Box(min(across), min(down), max(across), max(down)), screen)
+
+
+def _within(document: Mapping[str, Any], window: Box, screen: Box) -> Place:
     scale = _scale(document, window.right - window.left)
     left, top = float(document.get("scrollOffsetX") or 0), float(document.get("scrollOffsetY") or 0)
     return Place(window.left - left * scale, window.top - top * scale, scale, window.within(screen))

@@ -19,6 +19,7 @@ import h11
 
 from bot.gate.rules import Ask, Judgement, Kind, is_ours, judge, streams
 from resolver.errors import SettingsError
+from runtime.forward import join
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +231,7 @@ class _Visit:
                     early, _ = self._near.trailing_data
                     self._writer.write(first)
                     writer.write(early)
-                    await _both_ways(self._reader, self._writer, reader, writer)
+                    await join((self._reader, self._writer), (reader, writer))
                     return
                 case h11.InformationalResponse():
                     continue
@@ -249,27 +250,3 @@ class _Visit:
                 case _:
                     return
             await self._writer.drain()
-
-
-async def _both_ways(
-    near: asyncio.StreamReader,
-    back: asyncio.StreamWriter,
-    far: asyncio.StreamReader,
-    on: asyncio.StreamWriter,
-) -> None:
-    """Carry bytes between two connections until both have said all."""
-
-    async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while piece := await source.read(PIECE):
-                target.write(piece)
-                await target.drain()
-            if target.can_write_eof():
-                target.write_eof()
-
-    inward = asyncio.create_task(carry(near, on))
-    try:
-        await carry(far, back)  # when the program has said all, nobody reads what it is told
-    finally:
-        inward.cancel()
-        await asyncio.gather(inward, return_exceptions=True)
