@@ -97,8 +97,19 @@ class Desk:
         return tuple(one.job for one in await self._queue.everywhere() if one.job.repo == repo)
 
     async def press(self, pressed: Pressed) -> JobId | None:
-        """Do what a button of the page asks for, as if a comment did; else as `take`."""
-        return await self._do(pressed.wish(), found=False)
+        """Do what a button of a run's page asks for, as if a comment did, but for that run alone; else as `take`."""
+        wish = pressed.wish()
+        if pressed.verb == "retry":
+            return await self._do(wish, found=False)
+        if not await self._may(wish.job):
+            await self._refuse(wish.job, prose.refusal("permission", wish.job))
+            return None
+        record = await self._queue.state(pressed.run)
+        if record is not None and record.state != "ended":
+            await self._lifecycle.say_dropped((record,), "asked")
+            await self._queue.cancel(pressed.run, "asked")
+        await self._queue.settle(wish.job, Answered())
+        return None
 
     async def _do(self, wish: Wish, *, found: bool) -> JobId | None:
         if wish.asked.verb == "stop":

@@ -15,7 +15,7 @@ from resolver.deliver import tell
 from resolver.domain import Asked, Job, JobId, PullRequest, Refused, Thread
 from resolver.errors import LogError
 from resolver.events import Settled, Told, Trajectory
-from resolver.forge import MAY_TRIGGER, Forge, RepoFacts
+from resolver.forge import Forge, RepoFacts, may_trigger
 from resolver.log import Log, Logs
 from resolver.planning import is_question, proposed, task
 from resolver.quotation import quote
@@ -41,7 +41,7 @@ async def admit(
         return Refused(explanation=prose.refusal("archived" if facts.archived else "locked", job))
     if not thread.open:
         return Refused(explanation=prose.refusal("closed_pull" if is_pull else "closed", job))
-    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
+    if not await may_trigger(job, forge):
         return Refused(explanation=prose.refusal("permission", job))
     if facts.empty and job.requester is not None:  # the operator hears it from the clone
         return Refused(explanation=prose.refusal("empty", job))
@@ -80,17 +80,29 @@ async def _sees(job: Job, facts: RepoFacts, forge: Forge) -> bool:
 
 
 async def meant(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> Job:
-    """The job with all that is asked for: `retry` asks for what the last run of the thread was asked, from scratch."""
+    """The job with all that is asked for: `retry` asks for what an earlier run was asked there, from scratch."""
     if job.asked.verb != "retry":
         return job
     if trajectory.started:
         return job.model_copy(update={"command": trajectory.started.job.command})
+    before = await _before(job, thread, logs)
+    if before is None:
+        return job
+    chosen = job.asked.options.over(before.options).written
+    return job.model_copy(update={"command": f"{chosen} {before.text}".strip() or job.command})
+
+
+async def _before(job: Job, thread: Thread, logs: Logs) -> Request | None:
+    """What the run was asked that a `retry` means."""
+    if job.again is not None:
+        with contextlib.suppress(LogError):  # of another machine, or removed
+            named = (await asyncio.to_thread(logs.read, job.again)).started
+            if named is not None and (named.job.number, named.job.repo) == (job.number, job.repo):
+                return named.job.asked
     async for _, _, work in _runs(job, thread, logs):
         if work.started is not None:
-            before = work.started.job.asked
-            chosen = job.asked.options.over(before.options).written
-            return job.model_copy(update={"command": f"{chosen} {before.text}".strip() or job.command})
-    return job
+            return work.started.job.asked
+    return None
 
 
 async def waiting(

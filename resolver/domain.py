@@ -63,6 +63,8 @@ class Job(Frozen):
     """Commit of ours on which checks failed, which is the trigger; else empty. Then nobody on the forge has asked."""
     label: str | None = None
     """The label that was put on; None: somebody's words are the trigger."""
+    again: RunId | None = None
+    """The run that a `retry` means; None: the last one of the thread."""
     pinned: Pinned | None = None
     """What its thread said then: who may not write changes it in vain from there on. None: nobody has told."""
 

@@ -1,6 +1,7 @@
 """The list of runs, a run, its events as they come, and the two buttons."""
 
 import logging
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -30,6 +31,7 @@ EVENTS = "text/event-stream"
 MOST_WATCHERS = 500  # browsers that are told of runs at a time
 AGAIN_MS = 2_000  # after which a browser whose connection broke asks again
 LOOK_SECONDS = 60.0  # how often it is looked whether a watcher may still see the run
+_ONCE = re.compile("[0-9a-f]{12}")  # what a page's buttons bring, so that a second press of them is the same
 
 
 @page
@@ -56,6 +58,7 @@ async def one(request: Request, kit: Kit, session: Session) -> Response:
         may_stop=level == "write" and not view.over,
         may_retry=level == "write" and view.over,
         told="stop" if told == "stop" else "retry" if told == "retry" else None,
+        once=secrets.token_hex(6),
         at=datetime.now(UTC),
     )
     return HTMLResponse(page)
@@ -127,21 +130,24 @@ async def press(request: Request, kit: Kit, session: Session) -> Response:
     verb = request.path_params["verb"]
     if verb not in get_args(Told):
         raise Refused("not_found")
-    await own_form(request, session)
+    form = await own_form(request, session)
     glance, level = await _seen(request, kit, session, fresh=True)
     if level != "write":
         raise Refused("not_yours")
-    pressed = _pressed(verb, glance, session)
+    if not _ONCE.fullmatch(once := form.get("once", "")):
+        raise Refused("unclear")
+    pressed = _pressed(verb, glance, session, once)
     log.info("button pressed", extra={"job": glance.run, "verb": verb, "login": session.person.login})
     await kit.inbox.put(f"button-{pressed.id}", EVENT, pressed.model_dump_json().encode())
     return redirect(kit, f"/runs/{quote(glance.run, safe='')}?told={verb}")
 
 
-def _pressed(verb: Literal["stop", "retry"], glance: Glance, session: Session) -> Pressed:
+def _pressed(verb: Literal["stop", "retry"], glance: Glance, session: Session, once: str) -> Pressed:
     owner, _, name = glance.repository.partition("/")
     person = session.person
     return Pressed(
-        id=JobId(f"{glance.run[:120]}-{verb}-{secrets.token_hex(6)}"),
+        id=JobId(f"{glance.run[:120]}-{verb}-{once}"),
+        run=glance.run,
         verb=verb,
         repo=Repo(owner=owner, name=name),
         number=glance.number,

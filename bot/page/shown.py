@@ -76,8 +76,10 @@ def run(
     may_stop: bool,
     may_retry: bool,
     told: Told | None,
+    once: str,
     at: datetime,
 ) -> str:
+    """`once`: what its buttons bring, so that a second press of them is the same."""
     return render(
         "run",
         around,
@@ -91,6 +93,7 @@ def run(
         may_stop=may_stop,
         may_retry=may_retry,
         told=told,
+        once=once,
         at=at,
     )
 

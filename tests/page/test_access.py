@@ -32,11 +32,17 @@ def csrf_of(page: str) -> str:
     return found[1]
 
 
+def once_of(page: str) -> str:
+    found = re.search(r'name="once" value="([0-9a-f]{12})"', page)
+    assert found is not None
+    return found[1]
+
+
 async def pressed(
-    browser: httpx.AsyncClient, verb: str, run: str = RUN, csrf: str | None = None
+    browser: httpx.AsyncClient, verb: str, run: str = RUN, csrf: str | None = None, once: str = "0" * 12
 ) -> httpx.Response:
     csrf = csrf_of((await browser.get("/")).text) if csrf is None else csrf
-    return await browser.post(f"/runs/{run}/{verb}", data={"csrf": csrf})
+    return await browser.post(f"/runs/{run}/{verb}", data={"csrf": csrf, "once": once})
 
 
 @pytest.fixture
@@ -109,6 +115,23 @@ async def test_who_may_write_has_a_button_that_takes_the_road_of_a_comment(room:
     assert found.by == User(id=maintainer.id, login="maintainer")
 
 
+async def test_a_button_that_is_pressed_twice_asks_for_one_run(room: Room) -> None:
+    await room.ran(RUN, *whole_run())
+    browser = await room.person("maintainer")
+    page, another = [(await browser.get(f"/runs/{RUN}")).text for _ in range(2)]
+    for shown in (page, page, another):
+        assert (await pressed(browser, "retry", once=once_of(shown))).status_code == 303
+    ids = [Pressed.model_validate_json(letter.body).id for letter in await letters(room)]
+    assert (ids[0] == ids[-1], len(set(ids))) == (False, 2)  # who loads the page anew may mean another one
+
+
+@pytest.mark.parametrize("once", ["", "x" * 12, "0" * 11, "0" * 13, "../../../../"])
+async def test_a_press_without_its_pages_mark_is_refused(room: Room, once: str) -> None:
+    await room.ran(RUN, *whole_run())
+    answer = await pressed(await room.operator(), "retry", once=once)
+    assert (answer.status_code, await letters(room)) == (400, [])
+
+
 async def test_an_ended_run_can_be_tried_again_by_the_operator_for_whom_nobody_is_asked(room: Room) -> None:
     await room.ran(RUN, *whole_run())
     browser = await room.operator()
@@ -153,7 +176,8 @@ async def test_a_forged_press_is_refused_and_reaches_nobody(room: Room) -> None:
         answer = await pressed(browser, "stop", csrf=forged)
         assert (answer.status_code, "Not from this page" in answer.text) == (403, True)
     for headers in ({"origin": "https://evil.test"}, {"sec-fetch-site": "same-site"}, {"origin": "null"}):
-        answer = await browser.post(f"/runs/{RUN}/stop", data={"csrf": mine}, headers=headers)
+        form = {"csrf": mine, "once": "0" * 12}
+        answer = await browser.post(f"/runs/{RUN}/stop", data=form, headers=headers)
         assert answer.status_code == 403
     assert (await browser.get(f"/runs/{RUN}/stop")).status_code == 405
     assert (await pressed(browser, "delete")).status_code == 404
@@ -227,7 +251,9 @@ async def test_what_was_not_asked_about_yet_is_said(room: Room) -> None:
 async def test_who_has_lost_their_access_sees_nothing_more_when_minutes_have_passed(room: Room) -> None:
     """However many repositories there are: what was not asked about again is not shown."""
     names = [f"acme/r{number}" for number in range(MOST_ASKED + 5)]
-    repositories = [room.world.repository(name, permissions={"reader": "read"}, private=True) for name in names]
+    repositories = [
+        room.world.repository(name, permissions={"reader": "read"}, private=True) for name in names
+    ]
     room.world.install(room.login.app, *repositories)
     passed = 0.0
     reader = Person(login="reader", id=room.world.user("reader").id)

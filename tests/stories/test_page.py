@@ -17,9 +17,9 @@ OPERATOR = "operator-token-of-a-story"
 
 async def press(browser: httpx.AsyncClient, run: str, verb: str) -> None:
     page = (await browser.get(f"/runs/{run}")).text
-    (csrf,) = set(re.findall(r'name="csrf" value="(\w+)"', page))
+    hidden = dict(re.findall(r'name="(csrf|once)" value="(\w+)"', page))
     assert f'action="/runs/{run}/{verb}"' in page
-    answer = await browser.post(f"/runs/{run}/{verb}", data={"csrf": csrf})
+    answer = await browser.post(f"/runs/{run}/{verb}", data=hidden)
     assert answer.status_code == 303
 
 
