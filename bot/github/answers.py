@@ -62,7 +62,7 @@ class CommentAnswer(Answer):
     html_url: str
     body: str | None = None
     user: Account | None
-    created_at: str = ""
+    created_at: datetime
     updated_at: datetime | None = None
 
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from bot.github.answers import GHOST, Account, CommentAnswer, IssueAnswer, PermissionAnswer, PullAnswer
 from bot.github.rest import Rest, path_of
-from bot.github.reviews import MARK, Ourselves, Reviews
+from bot.github.reviews import MARK, Ourselves, Reviews, stood
 from resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
 from resolver.errors import ForgeError, NotFound
 from resolver.forge import MAY_TRIGGER, Permission
@@ -46,13 +46,13 @@ class Threads:
             reviewed = await self._reviews.read(repo, job.number)
             trusted = await self._trusted(repo, [*authors, *reviewed.authors])
             found = as_pull_request(pull, trusted=_id(pull.user) in trusted, locked=issue.locked)
-            seen = [one for one in said if _holds(one, job, trusted)]
+            seen = [one for one in said if stood(one.updated_at, one.user, job, trusted)]
             return reviewed.told(job, pinned(found, job), seen, trusted, tuple(map(_tag, ours)))
         trusted = await self._trusted(repo, authors)
         comments = tuple(
             Comment(author=_user(one.user), body=one.body or "", trusted=_id(one.user) in trusted)
             for one in said
-            if _holds(one, job, trusted)
+            if stood(one.updated_at, one.user, job, trusted)
         )
         made = Issue(
             number=issue.number,
@@ -106,12 +106,6 @@ class Threads:
         return frozenset(
             found for found in await asyncio.gather(*map(ask, people.values())) if found is not None
         )
-
-
-def _holds(comment: CommentAnswer, job: Job, trusted: frozenset[int]) -> bool:
-    """Whether it was there, as it is, when the job was asked for, or is by somebody who may write."""
-    at = comment.updated_at
-    return job.pinned is None or at is None or at <= job.pinned.at or _id(comment.user) in trusted
 
 
 def pinned(thread: T, job: Job) -> T:

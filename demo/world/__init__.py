@@ -259,7 +259,7 @@ class World:
         """A comment that no hook is told of: one from before."""
         return self._state.comment(thread, body, self.user(by))
 
-    def edit(self, thread: Issue, comment: Comment, body: str) -> None:
+    def edit(self, thread: Issue, comment: Comment | Review, body: str) -> None:
         """Its author writes something else in its place. No hook is told."""
         self._state.edit(thread, comment, body)
 

@@ -152,11 +152,28 @@ def _pull(call: Call, pull: Pull) -> Json:
     def threads(_: object, **window: Any) -> Json:
         return _page([_thread(call, thread) for thread in pull.review_threads], **window)
 
+    def reviews(_: object, **window: Any) -> Json:
+        return _page([_review(review) for review in pull.reviews], **window)
+
     return {
         "id": node_id("PullRequest", pull.id),
         "isDraft": pull.draft,
         "number": pull.number,
         "reviewThreads": threads,
+        "reviews": reviews,
+    }
+
+
+def _review(review: Review) -> Json:
+    return {
+        "id": node_id("PullRequestReview", review.id),
+        "databaseId": review.id,
+        "fullDatabaseId": str(review.id),
+        "body": review.body,
+        "author": None if review.author.gone else _actor(review.author),
+        "createdAt": review.submitted,
+        "submittedAt": review.submitted,
+        "lastEditedAt": review.updated if review.updated != review.submitted else None,
     }
 
 
@@ -186,11 +203,10 @@ def _comment(call: Call, thread: ReviewThread, comment: Inline) -> Json:
         "diffHunk": thread.hunk,
         "author": None if author.gone else _actor(author),
         "viewerDidAuthor": author is asks.user,
-        "pullRequestReview": {
-            "databaseId": comment.review.id,
-            "fullDatabaseId": str(comment.review.id),
-            "id": node_id("PullRequestReview", comment.review.id),
-        },
+        "createdAt": comment.created,
+        "publishedAt": comment.created,
+        "lastEditedAt": comment.updated if comment.updated != comment.created else None,
+        "pullRequestReview": _review(comment.review),
         "url": inline_shape(call.shapes, thread, comment)["html_url"],
     }
 

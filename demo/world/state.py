@@ -101,6 +101,7 @@ class Review:
     sha: str
     """Head at that time."""
     submitted: str
+    updated: str
 
 
 @dataclass(eq=False, kw_only=True)
@@ -331,8 +332,9 @@ class State:
     def review(self, pull: Pull, body: str, author: User, verdict: ReviewState = "commented") -> Review:
         now = self.stamp()
         made = Review(
-            id=self.next_id(), author=author, body=body, state=verdict, sha=pull.head.sha, submitted=now
-        )
+            id=self.next_id(), author=author, body=body, state=verdict, sha=pull.head.sha, submitted=now,
+            updated=now,
+        )  # fmt: skip
         pull.reviews.append(made)
         pull.updated = now
         return made
@@ -354,7 +356,7 @@ class State:
         thread.updated = now
         return made
 
-    def edit(self, thread: Issue, comment: Comment, body: str) -> None:
+    def edit(self, thread: Issue, comment: Comment | Review, body: str) -> None:
         comment.body = body
         comment.updated = thread.updated = self.stamp()
 
