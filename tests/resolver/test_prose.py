@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from resolver import prose, wording
+from resolver import follow_up_prose, prose, wording
 from resolver.actions import Finish
 from resolver.brief import brief
 from resolver.domain import Issue, Opinion, Spent, SuiteRun, User, Verdict
 from resolver.errors import SettingsError
 from resolver.summary import Step, Summary
 from resolver.texts import use_templates
+from tests.resolver.pull_requests import pull
 
 
 @pytest.mark.parametrize(
@@ -217,3 +218,28 @@ def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
         "it: It misses floats, says @\u200bteam.",
     ):
         assert expected in body
+
+
+@pytest.mark.parametrize(
+    ("verdict", "begins"),
+    [
+        (Verdict(kind="unproven", reason="Tests alone."), "**Nothing breaks:** no test that passed before"),
+        (
+            Verdict(kind="unproven", reason="Less is tested.", missing=("t::a",)),
+            "**Unproven:** Less is tested.",
+        ),
+        (Verdict(kind="untested", reason="No tests."), "**Untested:** no test run could be had"),
+    ],
+)
+def test_below_a_pull_request_a_change_that_no_test_shows_is_not_spoken_ill_of(
+    verdict: Verdict, begins: str
+) -> None:
+    """Not every remark wants a test, nor does what a formatter finds."""
+    story = Summary(
+        account=None, ending="", steps=(), spent=Spent(steps=0, seconds=0), model="m", sandbox="local"
+    )
+    said = follow_up_prose.followed_up(
+        pull(), None, verdict, story, on_head=False, instead="No.", moved=False, told=(), unresolved=False,
+        notes=(), left_out=(), left_open=(), merge=None,
+    )  # fmt: skip
+    assert f"\n\n{begins}" in said
