@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bot.embedded import embedded_redis
 from bot.glance import Glance, of_log
 from bot.indexing import ARCHIVE, glances, indexing, keep_whole, settled
 from bot.jobs import Answered, Failed
@@ -26,12 +25,6 @@ from tests.resolver.seen_runs import whole_run
 pytestmark = pytest.mark.redis
 
 RUN = job("acme-sample-7-0000000000aa")
-
-
-@pytest.fixture
-async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
-        yield url
 
 
 @pytest.fixture

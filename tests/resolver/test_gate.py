@@ -1,28 +1,21 @@
 """What a run that wants to finish has not done yet, over logs and diffs."""
 
 import time
-from datetime import UTC, datetime
 
 import pytest
 
 from resolver.actions import Action, Finish, Plan, PlanItem, Result
 from resolver.domain import Issue, Job, JobId, Patch, Repo, User
 from resolver.events import (
-    Call,
     Checkpointed,
-    Decided,
-    Entry,
-    Event,
-    Observed,
     Started,
     Told,
-    Trajectory,
-    Usage,
 )
 from resolver.gate import missing, points, ran_tests, reproduced, was_sent_back
 from resolver.leftovers import leftovers
 from runtime.actions import RunPython, RunShell
 from runtime.observations import Failed, Ran, RanPython
+from tests.resolver.trajectories import run
 
 MENDED = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
 EDIT = Checkpointed(patch=Patch(base="b" * 40, diff=MENDED))
@@ -30,20 +23,6 @@ NOT_REPRODUCED = (
     "Nothing that was run failed before the last edit, so nothing shows that the failure was reproduced."
 )
 NOT_TESTED = "The repository's tests were not run after the last edit."
-
-
-def run(*exchanges: tuple[Action, Result] | Event) -> Trajectory:
-    events: list[Event] = []
-    for number, each in enumerate(exchanges):
-        if not isinstance(each, tuple):
-            events.append(each)
-            continue
-        action, result = each
-        call = Call(id=f"c{number}", action=action)
-        events.append(Decided(thought="", calls=(call,), usage=Usage(model="m")))
-        events.append(Observed(call=call.id, observation=result))
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    return Trajectory(tuple(Entry(seq=n, at=at, event=event) for n, event in enumerate(events)))
 
 
 def shell(command: str, code: int | None = 0) -> tuple[Action, Result]:

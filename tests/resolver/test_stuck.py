@@ -1,31 +1,16 @@
 """Runs that go in circles, over logs."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from resolver.actions import Action, Malformed, Result
-from resolver.events import Call, Decided, Entry, Event, Observed, Told, Trajectory, Usage
+from resolver.events import Told
 from resolver.stuck import ERRORS, NUDGES, ROUNDS, SAME, ending, nudge
 from runtime.actions import RunShell, SendInput, ViewFile
 from runtime.observations import Failed, Ran, RanPython, Viewed
+from tests.resolver.trajectories import run
 
 NUDGE = Told(text="You go in circles.", source="nudge")
 BRIEF = Told(text="Issue 7", source="brief")
-
-
-def run(*exchanges: tuple[Action, Result] | Event) -> Trajectory:
-    events: list[Event] = []
-    for number, each in enumerate(exchanges):
-        if not isinstance(each, tuple):
-            events.append(each)
-            continue
-        action, result = each
-        call = Call(id=f"c{number}", action=action)
-        events.append(Decided(thought="", calls=(call,), usage=Usage(model="m")))
-        events.append(Observed(call=call.id, observation=result))
-    at = datetime(2026, 1, 1, tzinfo=UTC)
-    return Trajectory(tuple(Entry(seq=n, at=at, event=event) for n, event in enumerate(events)))
 
 
 def shell(command: str, output: str = "x", code: int = 0, seconds: float = 0.1) -> tuple[Action, Result]:

@@ -6,13 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from bot.embedded import embedded_redis
 from bot.errors import ArchiveDown
 from bot.observe.archive import Archive, Archivist, Kept
 from bot.redis.client import redis_client
@@ -25,12 +24,6 @@ from tests.bot.terminal.test_runs import patchwright
 from tests.resolver.seen_runs import started
 
 RUN = RunId("acme-7")
-
-
-@pytest.fixture
-async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

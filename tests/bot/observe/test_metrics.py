@@ -1,13 +1,10 @@
 """What can be scraped of a server: by Prometheus' own parser, as Prometheus would read it."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.embedded import embedded_redis
 from bot.jobs import Failed
 from bot.observe.account import account_of
 from bot.observe.faults import FAULTS
@@ -24,12 +21,6 @@ pytestmark = pytest.mark.redis
 SPENT = Spent(usd="0.25", prompt_tokens=1000, completion_tokens=50, steps=4, seconds=95.0)
 USED = {("prompt", "openai/a model"): 1000, ("completion", "openai/a model"): 50}
 NOTHING = Figures(deliveries={}, counts={}, inbox=0, jobs={}, oldest_seconds=0, workers=0)
-
-
-@pytest.fixture
-async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
-        yield url
 
 
 def scraped(figures: Figures) -> dict[tuple[str, ...], float]:

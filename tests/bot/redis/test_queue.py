@@ -29,12 +29,6 @@ HOUR = 3600
 
 
 @pytest.fixture
-async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
-        yield url
-
-
-@pytest.fixture
 async def queue(url: str) -> AsyncIterator[ArqQueue]:
     queue = ArqQueue(url, sole=True)
     yield queue

@@ -1,6 +1,5 @@
 """A run that one worker began goes on in another, on another disk; and whoever was thought dead writes no more."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from resolver.log import FileLogs
 pytestmark = pytest.mark.redis
 
 RUN = RunId("o-r-7")
-
-
-@pytest.fixture
-async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
-        yield url
 
 
 def told(text: str) -> Told:

@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from bot.desk import Desk, Mute
-from bot.embedded import embedded_redis
 from bot.redis.inbox import Inbox, Letter
 from bot.redis.queue import ArqQueue
 from bot.webhooks.intake import Intake
@@ -18,19 +16,6 @@ from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import Handlers, settled, working
 
 pytestmark = pytest.mark.redis
-
-
-@pytest.fixture
-async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
-        yield url
-
-
-@pytest.fixture
-async def inbox(url: str) -> AsyncIterator[Inbox]:
-    made = Inbox(url)
-    yield made
-    await made.close()
 
 
 @asynccontextmanager

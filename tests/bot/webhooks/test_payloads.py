@@ -6,7 +6,6 @@ import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.desk import Desk, Mute
-from bot.embedded import embedded_redis
 from bot.http import Server, listening, url_of
 from bot.redis.inbox import Inbox
 from bot.redis.queue import ArqQueue
@@ -90,19 +88,6 @@ async def waiting(url: str) -> list[Job]:
     jobs = [one.job for one in await queue.everywhere()]
     await queue.close()
     return jobs
-
-
-@pytest.fixture
-async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
-        yield url
-
-
-@pytest.fixture
-async def inbox(url: str) -> AsyncIterator[Inbox]:
-    made = Inbox(url)
-    yield made
-    await made.close()
 
 
 @pytest.mark.redis
