@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import re
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from runtime.actions import RunShell
 from runtime.reaper import RUN
 from tests.runtime.engines import Relay
 from tests.stories.conftest import MENDED, Scene
-from tests.stories.workers import delivered, is_told, labelled, receiving, run_in, worker_of, working
+from tests.stories.workers import TwoWorkers, delivered, is_told, labelled, receiving, run_in, working
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -67,55 +66,36 @@ async def test_redis_wiped_in_mid_run_ends_neither_what_runs_nor_what_waits(
 async def test_a_worker_that_is_told_to_go_in_mid_run_leaves_it_to_another(
     scene: Scene, tmp_path: Path
 ) -> None:
-    disks = [tmp_path / "one", tmp_path / "two"]
-    workers: list[asyncio.subprocess.Process] = []
-    sent: list[int] = []
+    two = TwoWorkers(scene, tmp_path)
 
     def leave(turn: int, body: object) -> None:
-        if turn == 2 and not sent:
-            sent.append(worker_of(disks))
-            os.kill(workers[sent[0]].pid, signal.SIGTERM)
+        if turn == 2:
+            two.strike(signal.SIGTERM)
 
     await scene.will(*MENDED, on_request=leave)
-    async with (
-        embedded_redis(scene.data / "shared") as url,
-        working(scene, url, disks[0]) as one,
-        working(scene, url, disks[1]) as two,
-    ):
-        workers += [one, two]
+    async with two.working() as url:
         await labelled(scene, url)
         await delivered(scene, url)
         async with asyncio.timeout(30):
-            assert await workers[sent[0]].wait() == 0
+            assert await two.processes[two.struck[0]].wait() == 0
     assert (len(scene.repo.pulls), len(scene.comments)) == (1, 1)
-    heir = disks[1 - sent[0]]
-    assert told(heir).count("resume") == 1
+    assert told(two.disks[two.heir]).count("resume") == 1
 
 
 async def test_a_worker_that_was_only_asleep_finds_its_run_taken_and_keeps_quiet(
     scene: Scene, tmp_path: Path
 ) -> None:
-    disks = [tmp_path / "one", tmp_path / "two"]
-    workers: list[asyncio.subprocess.Process] = []
-    asleep: list[int] = []
+    two = TwoWorkers(scene, tmp_path)
     woken = asyncio.Event()
 
     async def sleep(turn: int, body: object) -> None:
-        if turn == 2 and not asleep:
-            asleep.append(worker_of(disks))
-            os.kill(workers[asleep[0]].pid, signal.SIGSTOP)
-        elif turn == 2 and not woken.is_set():  # the other one has gone on
+        if turn == 2 and not two.strike(signal.SIGSTOP) and not woken.is_set():  # the other one has gone on
             woken.set()
-            os.kill(workers[asleep[0]].pid, signal.SIGCONT)
+            two.send(signal.SIGCONT)
             await asyncio.sleep(10)  # time to find out, and to do wrong
 
     await scene.will(*MENDED, on_request=sleep)
-    async with (
-        embedded_redis(scene.data / "shared") as url,
-        working(scene, url, disks[0]) as one,
-        working(scene, url, disks[1]) as two,
-    ):
-        workers += [one, two]
+    async with two.working() as url:
         await labelled(scene, url)
         async with asyncio.timeout(150):
             await woken.wait()
@@ -126,7 +106,7 @@ async def test_a_worker_that_was_only_asleep_finds_its_run_taken_and_keeps_quiet
                 await asyncio.sleep(0.1)
         await asyncio.sleep(5)
         queue = ArqQueue(url)
-        record = await queue.state(JobId(run_in(disks[0]) or ""))
+        record = await queue.state(JobId(run_in(two.disks[0]) or ""))
         await queue.close()
     assert not [words for words in said if not is_under_way(words)]
     assert (len(scene.repo.pulls), len(scene.comments)) == (1, 1) and is_told(scene)

@@ -1,7 +1,5 @@
 """`patchwright work` alone does what a receiver has stored in the Redis that they share, and what another left."""
 
-import asyncio
-import os
 import signal
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from resolver.domain import JobId
 from resolver.events import Ended, Settled, Told
 from resolver.log import FileLogs
 from tests.stories.conftest import CODE, MENDED, Scene
-from tests.stories.workers import delivered, labelled, run_in, worker_of, working
+from tests.stories.workers import TwoWorkers, delivered, labelled, run_in, working
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -29,37 +27,29 @@ async def test_a_worker_on_another_disk_does_what_a_receiver_has_stored(scene: S
 async def test_a_run_whose_worker_is_killed_is_finished_by_another_on_another_disk(
     scene: Scene, tmp_path: Path
 ) -> None:
-    disks = [tmp_path / "one", tmp_path / "two"]
-    workers: list[asyncio.subprocess.Process] = []
-    killed: list[int] = []
+    two = TwoWorkers(scene, tmp_path)
 
     def kill(turn: int, body: object) -> None:
-        """Whoever has begun the run, while the model thinks of its third reply."""
-        if turn == 2 and not killed:
-            killed.append(worker_of(disks))
-            os.kill(workers[killed[0]].pid, signal.SIGKILL)
+        """While the model thinks of its third reply."""
+        if turn == 2:
+            two.strike(signal.SIGKILL)
 
     await scene.will(*MENDED, on_request=kill)
-    async with (
-        embedded_redis(scene.data / "shared") as url,
-        working(scene, url, disks[0]) as one,
-        working(scene, url, disks[1]) as two,
-    ):
-        workers += [one, two]
+    async with two.working() as url:
         await labelled(scene, url)
         await delivered(scene, url)
-    victim = killed[0]
-    heir = 1 - victim
-    assert (workers[victim].returncode, workers[heir].returncode) == (-signal.SIGKILL, 0)
+    victim, heir = two.struck[0], two.heir
+    codes = (two.processes[victim].returncode, two.processes[heir].returncode)
+    assert codes == (-signal.SIGKILL, 0)
     assert len(scene.comments) == 1
     assert not scene.pull.draft
     assert scene.repo.branches == ("main", "patchwright/issue-1")
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
 
-    run = run_in(disks[heir])
-    assert run is not None and run == run_in(disks[victim])
-    begun = FileLogs(disks[victim] / "runs").read(JobId(run)).entries
-    whole = FileLogs(disks[heir] / "runs").read(JobId(run))
+    run = run_in(two.disks[heir])
+    assert run is not None and run == run_in(two.disks[victim])
+    begun = FileLogs(two.disks[victim] / "runs").read(JobId(run)).entries
+    whole = FileLogs(two.disks[heir] / "runs").read(JobId(run))
     assert whole.entries[: len(begun)] == begun
     assert not any(isinstance(entry.event, Ended) for entry in begun)
     assert [event.source for event in whole if isinstance(event, Told)].count("resume") == 1

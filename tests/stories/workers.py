@@ -1,6 +1,8 @@
 """`patchwright work` as processes of their own, and a receiver that stores what they do."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -8,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
+from bot.embedded import embedded_redis
 from bot.http import Server, listening, url_of
 from bot.redis.client import redis_client
 from bot.redis.inbox import Inbox
@@ -36,6 +39,45 @@ async def working(
         if worker.returncode is None:
             worker.terminate()
         await worker.communicate()
+
+
+class TwoWorkers:
+    """Each has a disk of its own, and they share a Redis; whichever does the run is sent a signal in its middle."""
+
+    def __init__(self, scene: Scene, place: Path) -> None:
+        self._scene = scene
+        self.disks = (place / "one", place / "two")
+        self.processes: list[asyncio.subprocess.Process] = []
+        self.struck: list[int] = []
+        """Which of them was sent a signal; empty before."""
+
+    def strike(self, number: signal.Signals) -> bool:
+        """Send it to the one that has made the run's steps, unless one was struck before: then False."""
+        if self.struck:
+            return False
+        self.struck.append(worker_of(self.disks))
+        self.send(number)
+        return True
+
+    def send(self, number: signal.Signals) -> None:
+        """To the one that was struck."""
+        os.kill(self.processes[self.struck[0]].pid, number)
+
+    @property
+    def heir(self) -> int:
+        """The other one."""
+        return 1 - self.struck[0]
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[str]:
+        """Both, with the URL of their Redis."""
+        async with (
+            embedded_redis(self._scene.data / "shared") as url,
+            working(self._scene, url, self.disks[0]) as one,
+            working(self._scene, url, self.disks[1]) as two,
+        ):
+            self.processes += [one, two]
+            yield url
 
 
 @asynccontextmanager
