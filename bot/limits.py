@@ -12,7 +12,7 @@ from bot.words import not_listed, over_limit
 from bot.worker import Resolve
 from resolver import prose
 from resolver.domain import Job, JobId, Outcome, Refused, Spent
-from resolver.forge import MAY_TRIGGER, Forge
+from resolver.forge import Forge, may_trigger
 from resolver.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ def limited(
             standing = standing.model_copy(update={"by_user": 0})
         begun = (await on(job)).steps > 0
         explanation = None if begun else unlisted(job, settings) or over(standing, settings)
-        if explanation is not None and await _may_ask(job, forge):
+        # A stranger hears of no limits: they are refused as one, by `resolve`, before any work.
+        if explanation is not None and await may_trigger(job, forge):
             with writing(Urgency.ACKNOWLEDGEMENT):
                 await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
             outcome: Outcome = Refused(explanation=explanation)
@@ -51,11 +52,6 @@ def limited(
         return outcome
 
     return within
-
-
-async def _may_ask(job: Job, forge: Forge) -> bool:
-    """Whether they may hear of limits; a stranger is refused as one, by `resolve`, before any work."""
-    return job.requester is None or await forge.permission(job.repo, job.requester) in MAY_TRIGGER
 
 
 def unlisted(job: Job, settings: Settings) -> str | None:

@@ -22,7 +22,7 @@ from resolver.domain import (
 from resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
 from resolver.events import Ended, Trajectory
 from resolver.finding import show_finding
-from resolver.forge import MAY_TRIGGER, Forge
+from resolver.forge import Forge, may_trigger
 from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
 from resolver.places import linked
 from resolver.planning import is_question, proposed, reported
@@ -156,7 +156,7 @@ async def undelivered(
 
     The requester may not any more, the agent has a question or a plan, or it was asked for no more than an answer.
     """
-    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
+    if not await may_trigger(job, forge):
         # Asked again: it may have been taken away while we worked.
         explanation = prose.refusal("permission", job)
         await forge.say(job.repo, job.number, job.id, prose.refused(explanation))

@@ -134,6 +134,11 @@ class Forge(Protocol):
         """Say what we found of a commit, once for each job; its URL, empty where our token may not."""
 
 
+async def may_trigger(job: Job, forge: Forge) -> bool:
+    """Whether whoever asked for it may have it done, as of now; the operator always may. Raises ForgeError."""
+    return job.requester is None or await forge.permission(job.repo, job.requester) in MAY_TRIGGER
+
+
 class _Wrapped:
     """Passes everything on; a wrapper overrides what it changes."""
 

@@ -6,7 +6,7 @@ index of a bare repository of ours, where git runs no hooks and no filters and w
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -106,10 +106,9 @@ class Workspace:
 
     async def find(self, pattern: re.Pattern[str]) -> tuple[Found, ...]:
         """The files and symbolic links at base whose whole path matches, sorted as git does."""
-        listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
-        rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-        named = ((facts, shown(name)) for facts, _, name in rows)
-        matching = ((facts.decode().split(), path) for facts, path in named if pattern.fullmatch(path))
+        matching = (
+            (facts.decode().split(), path) for facts, path in await self._listed() if pattern.fullmatch(path)
+        )
         return tuple(
             Found(path=path, mode=mode, id=id) for (mode, _, id), path in matching if mode != GITLINK
         )
@@ -135,10 +134,13 @@ class Workspace:
         if not paths:
             return {}
         wanted = frozenset(paths)
+        return {path: facts.split()[2].decode() for facts, path in await self._listed() if path in wanted}
+
+    async def _listed(self) -> Iterator[tuple[bytes, str]]:
+        """What git says of each path at base, and the path, sorted as git does."""
         listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
         rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-        found = {shown(name): facts.split()[2].decode() for facts, _, name in rows}
-        return {path: id for path, id in found.items() if path in wanted}
+        return ((facts, shown(name)) for facts, _, name in rows)
 
     async def send(self, sandbox: Sandbox, patch: Patch | None = None) -> None:
         """Put the tree at base, with the patch, into the sandbox's empty work tree, with git history.

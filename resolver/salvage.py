@@ -10,7 +10,7 @@ from resolver.deliver import AUTHOR, leaks, tell
 from resolver.domain import Job, Patch, PullRequest
 from resolver.errors import LogError, ResolverError
 from resolver.events import Trajectory
-from resolver.forge import MAY_TRIGGER, Forge
+from resolver.forge import Forge, may_trigger
 from resolver.keeping import OnBranch, publish_or_attach, run_directory
 from resolver.kit import Kit
 from resolver.policy import bounds, check, permitted
@@ -51,7 +51,7 @@ async def salvage(job: Job, why: str, kit: Kit, forge: Forge, *, lasting: bool =
     if trajectory.started is None:
         await tell(job, forge, prose.failed(why, run))
         return
-    if job.requester is not None and await forge.permission(job.repo, job.requester) not in MAY_TRIGGER:
+    if not await may_trigger(job, forge):
         await tell(job, forge, prose.refused(prose.refusal("permission", job)))
         return
     kept = await _kept(job, trajectory, kit, forge)

@@ -55,7 +55,7 @@ def spending(trajectory: Trajectory) -> Spending | None:
                 count += usage.prompt_tokens + usage.completion_tokens
             case Observed(observation=Reported(spent=spent)):
                 usd += spent.usd
-                count += spent.prompt_tokens + spent.completion_tokens
+                count += spent.tokens
             case Condensed():
                 shortened.append(len(dollars))
             case _:

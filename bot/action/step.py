@@ -133,7 +133,7 @@ def counted(spent: Spent) -> dict[str, str]:
     """The outputs that say what a run cost; "" is a price that is not known."""
     return {
         "cost-usd": "" if spent.unpriced else str(spent.usd),
-        "tokens": str(spent.prompt_tokens + spent.completion_tokens),
+        "tokens": str(spent.tokens),
     }
 
 

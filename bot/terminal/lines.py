@@ -215,7 +215,7 @@ def outcome_json(
         "newly_passing": list(verdict.newly_passing) if verdict else [],
         "newly_failing": list(verdict.newly_failing) if verdict else [],
         "cost_usd": None if spent.unpriced else float(spent.usd),
-        "tokens": spent.prompt_tokens + spent.completion_tokens,
+        "tokens": spent.tokens,
         "steps": spent.steps,
         "seconds": round(spent.seconds, 1),
         "run": run,
