@@ -6,13 +6,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import docker
 import docker.errors
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from demo.world import World
 
 BASE_IMAGE = "debian:bookworm-slim"
 AUTHORITY = Path(__file__).with_name("authority.pem")  # nobody has its key
@@ -168,6 +172,15 @@ def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """
     if not any(map(request.node.get_closest_marker, ("slow", "llm"))):
         monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
+
+
+@pytest.fixture
+async def world() -> AsyncIterator["World"]:
+    """The stand-in for GitHub, with nothing in it."""
+    from demo.world import World  # most tests need none of it
+
+    async with World() as world:
+        yield world
 
 
 @pytest.fixture

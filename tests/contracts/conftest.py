@@ -112,12 +112,6 @@ async def remote(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterat
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
 def repo(world: World) -> Repository:
     return world.repository(
         "acme/sample",

@@ -18,12 +18,6 @@ QUICK = Pace(between_writes=0, first_pause=0.01, timeout=10)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
 def repo(world: World) -> Repository:
     roles = {"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"}
     return world.repository("acme/sample", {"README.md": "Sample\n"}, permissions=roles)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """A world with one repository, and how to ask it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -8,12 +8,6 @@ import pytest
 from demo.world import Repository, World
 
 Client = Callable[..., httpx.AsyncClient]
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
 
 
 @pytest.fixture

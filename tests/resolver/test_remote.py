@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ from resolver.workspace import Workspaces, push
 from tests.resolver.repositories import changed
 
 AUTHOR = ("Ada", "ada@example.org")
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
 
 
 @pytest.fixture

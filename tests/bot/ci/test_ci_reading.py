@@ -20,12 +20,6 @@ READING = {**APP_PERMISSIONS, "checks": "write", "actions": "read", "statuses": 
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
 def repo(world: World) -> Repository:
     return world.repository("acme/sample", {"a.txt": "a\n"}, private=True)
 

@@ -31,12 +31,6 @@ def png(width: int = 2, height: int = 1) -> bytes:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
 async def forge(world: World) -> AsyncIterator[GitHubForge]:
     urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
     access = TokenAccess(SecretStr(world.token("patchwright")))

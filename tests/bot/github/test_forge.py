@@ -23,12 +23,6 @@ QUICK = Pace(between_writes=0, first_pause=0.01, longest_wait=2, timeout=5)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
 def repo(world: World) -> Repository:
     return world.repository("acme/sample", {"a.txt": "a\n"}, permissions={"patchwright": "write"})
 

@@ -18,12 +18,6 @@ REQUEST = "query Q($id: ID!) { node(id: $id) { id } }"
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
 async def graphql(world: World) -> AsyncIterator[GraphQL]:
     access = TokenAccess(SecretStr(world.token("patchwright")))
     rest = Rest(access, world.api_url, None, Pace(between_writes=0, first_pause=0.01, timeout=5))

@@ -31,12 +31,6 @@ Open = Callable[..., GitHubForge]
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as world:
-        yield world
-
-
-@pytest.fixture
 def repo(world: World) -> Repository:
     return world.repository("acme/sample", {"a.txt": "a\n"})
 
