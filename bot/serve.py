@@ -91,7 +91,7 @@ async def serve(
             try:
                 await asyncio.wait((serving, keeping, waiting, told), return_when=asyncio.FIRST_COMPLETED)
                 if ready.is_set():
-                    announce(_greeting(settings, url_of(opened)))
+                    announce(_greeting(settings, url_of(opened), has_page=page is not None))
                     await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if page is not None:
@@ -106,10 +106,11 @@ async def serve(
         return told.result()
 
 
-def _greeting(settings: Settings, url: str) -> str:
-    if settings.webhook_secret is None:
-        return f"patchwright looks at GitHub again and again; its own pages are at {url}"
-    return f"patchwright listens on {url}/webhook"
+def _greeting(settings: Settings, url: str, *, has_page: bool) -> str:
+    if settings.webhook_secret is not None:
+        return f"patchwright listens on {url}/webhook"
+    runs = f"its page is at {url}" if has_page else f"with PATCHWRIGHT_OPERATOR_TOKEN it has a page at {url}"
+    return f"patchwright looks at GitHub again and again; {runs}"
 
 
 @contextlib.asynccontextmanager

@@ -2,8 +2,9 @@
 
 import re
 from decimal import Decimal
+from ipaddress import ip_address
 from typing import Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -27,7 +28,7 @@ class ServerSettings(Frozen):
     """A Redis of yours. None: embedded, with its data below `data`."""
     public_url: str | None = None
     """Where people reach the server, such as `https://patchwright.example.com`: comments, pull requests and check runs
-    link to the page of their run there."""
+    link to the page of their run there. With `poll`, an address that only this machine reaches is linked nowhere."""
     workflow_url: str | None = None
     """The workflow run to link to in its place. None: set by the Action."""
 
@@ -73,9 +74,13 @@ class ServerSettings(Frozen):
     your own without rate limits."""
 
     def page_of(self, run: str) -> str | None:
-        """Where people look at this run; None: nowhere."""
-        own = f"{self.public_url}/runs/{quote(run, safe='')}" if self.public_url else None
-        return self.workflow_url or own
+        """Where people look at this run; None: nowhere, or only on the machine where the server is.
+
+        What is written on a GitHub that cannot reach us must not lead its readers to their own machine.
+        """
+        if self.workflow_url or self.public_url is None or (self.poll and is_loopback(self.public_url)):
+            return self.workflow_url
+        return f"{self.public_url}/runs/{quote(run, safe='')}"
 
     @field_validator("public_url", "workflow_url")
     @classmethod
@@ -88,3 +93,12 @@ class ServerSettings(Frozen):
     """MiB of memory that this machine must have left, else no sandbox is started and the job is tried again."""
     free_disk_mb: int = Field(default=1024, ge=0)
     """MiB that the Docker engine's disk must have left, else the same. An engine on another machine is not asked."""
+
+
+def is_loopback(url: str) -> bool:
+    """Whether nobody but this machine gets there."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -133,8 +133,9 @@ def _capped(trajectory: Trajectory) -> Decimal | None:
 
 
 def _page(run: JobId, under: Configured | None) -> str | None:
-    places = {name: under.settings.get(name) if under else None for name in ("public_url", "workflow_url")}
-    return ServerSettings.model_validate(places).page_of(run)
+    places = ("public_url", "workflow_url", "poll")
+    known = {name: under.settings[name] for name in places if name in under.settings} if under else {}
+    return ServerSettings.model_validate(known).page_of(run)
 
 
 def _browsed(asked: Delegated, report: Reported | None) -> Browsed:

@@ -14,7 +14,7 @@ from bot.errors import QueueDown
 from bot.page import login, runs, shown
 from bot.page.kit import Kit
 from bot.page.shown import Refusal
-from bot.page.web import STATUS, Refused, around, base_of, turn_away
+from bot.page.web import STATUS, Refused, around, base_of, kit_of, redirect, turn_away
 from resolver.errors import ForgeError
 
 HEADERS = {
@@ -41,6 +41,8 @@ def site(kit: Kit, more: Sequence[BaseRoute] = ()) -> ASGIApp:
             *runs.routes(),
             *login.routes(),
             Route("/static/{name}", _static, methods=["GET"]),
+            # Where GitHub sends everybody who installs the App, long after it was set up.
+            Route("/welcome", _lead, methods=["GET"]),
             *more,
         ],
         exception_handlers={
@@ -53,6 +55,10 @@ def site(kit: Kit, more: Sequence[BaseRoute] = ()) -> ASGIApp:
     app.state.kit = kit
     app.state.watchers = set[object]()
     return _Guarded(app, kit)
+
+
+async def _lead(request: Request) -> Response:
+    return redirect(kit_of(request), "/")
 
 
 async def _static(request: Request) -> Response:

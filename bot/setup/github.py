@@ -75,25 +75,24 @@ class _Converted(Answer):
     webhook_secret: str | None = None
 
 
-def manifest(base: str, public_url: str | None, *, webhook: bool) -> dict[str, object]:
+def manifest(base: str, public_url: str, *, webhook: bool) -> dict[str, object]:
     """What our App is to be. `base`: where this browser reaches us; `webhook`: GitHub does, at `public_url`.
 
     Source: docs.github.com/apps/sharing-github-apps/registering-a-github-app-from-a-manifest
     """
-    home = public_url or base
     made: dict[str, object] = {
         # GitHub wants a name that nobody else has; on its page another can be written.
         "name": f"patchwright-{secrets.token_hex(3)}",
-        "url": home,
+        "url": public_url,
         "description": "Label an issue, get a tested pull request.",
         "public": False,
         "redirect_url": f"{base}/setup/made",
         "setup_url": f"{base}/welcome",
-        "callback_urls": [f"{home}/login/callback"],
+        "callback_urls": [f"{public_url}/login/callback"],
         "default_permissions": PERMISSIONS,
     }
     if webhook:
-        made["hook_attributes"] = {"url": f"{home}/webhook", "active": True}
+        made["hook_attributes"] = {"url": f"{public_url}/webhook", "active": True}
         made["default_events"] = sorted(EVENTS_ASKED)
     return made
 
@@ -104,7 +103,7 @@ def form_address(place: Place, organization: str, state: str) -> str:
     return f"{place.github_server_url}{whose}/settings/apps/new?state={quote(state, safe='')}"
 
 
-async def convert(code: str, place: Place, public_url: str | None, ca_bundle: Path | None) -> OwnApp:
+async def convert(code: str, place: Place, public_url: str, ca_bundle: Path | None) -> OwnApp:
     """The App that the code is worth, once.
 
     Raises NotFound when the code is not known, used or older than an hour, and ForgeError when no answer is usable.

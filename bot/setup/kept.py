@@ -41,7 +41,7 @@ class OwnApp(Frozen):
     """None: it has no webhook, and we look at GitHub again and again."""
     place: Place
     public_url: str | None
-    """Where people, and GitHub, reach the server. None: nowhere that others could use."""
+    """Where people reach the server, if only from its own machine, and GitHub with a webhook. None: not known."""
 
     @property
     def installing(self) -> str:

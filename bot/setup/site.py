@@ -22,8 +22,9 @@ from bot.setup.code import LASTS, Code, Visitor
 from bot.setup.github import convert, form_address, manifest
 from bot.setup.kept import ChosenModel, Kept, OwnApp, check_room, keep
 from bot.setup.shown import Problem, Trouble
-from bot.setup.wish import ADDRESS, Wish, is_loopback, wish
+from bot.setup.wish import ADDRESS, Wish, wish
 from resolver.errors import Forbidden, ForgeError, NotFound
+from resolver.server_settings import is_loopback
 from resolver.settings import Settings
 
 log = logging.getLogger(__name__)

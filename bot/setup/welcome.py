@@ -54,9 +54,9 @@ class Welcome:
         self._as_app = AsApp(str(app.id), app.private_key, app.place.github_api_url, settings.ca_bundle)
 
     async def page(self, request: Request) -> Response:
-        """What is done and what is not; for others there is no such page."""
+        """What is done and what is not; others, whom GitHub sends here when they install the App, see the runs."""
         if not self._visitor.knows(request.cookies.get(COOKIE, "")):
-            return Response("There is nothing here.\n", 404, media_type="text/plain")
+            return RedirectResponse(f"{self._base(request)}/", 303)
         if request.query_params:  # GitHub adds what was installed
             return RedirectResponse(f"{self._base(request)}{PATH}", 303)
         steps = await self._installed(), await self._heard(), await self._worked(), await self._first()

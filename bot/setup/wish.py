@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from bot.setup.kept import Place, place_of
 from resolver.settings import Settings
@@ -19,8 +17,8 @@ class Wish(Frozen):
     place: Place
     organization: str
     """"": it is the person's own."""
-    public_url: str | None
-    """Where people reach us, and GitHub with a webhook. None: nowhere that others could use."""
+    public_url: str
+    """Where people reach us, if only from this machine, and GitHub with a webhook."""
     webhook: bool
 
 
@@ -34,19 +32,9 @@ def wish(said: Mapping[str, str], settings: Settings, origin: str) -> Wish | Non
     return Wish(
         place=_known(settings) if server == settings.github_server_url.rstrip("/") else place_of(server),
         organization=organization,
-        # What is written on GitHub must not lead its readers to their own machine.
-        public_url=public if webhook or not is_loopback(public) else None,
+        public_url=public,
         webhook=webhook,
     )
-
-
-def is_loopback(url: str) -> bool:
-    """Whether nobody but this machine gets there."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _known(settings: Settings) -> Place:

@@ -126,14 +126,16 @@ def test_each_github_has_its_addresses() -> None:
 
 def test_what_is_written_on_github_leads_nobody_to_their_own_machine(tmp_path: Path) -> None:
     here, there = "http://localhost:8000", "http://bot.intra:8000"
-    public = {
-        (origin, reach): made and made.public_url
-        for origin in (here, there)
-        for reach in ("poll", "webhook")
-        if (made := wish({"reach": reach}, Settings(data=tmp_path), origin))
-    }
-    assert public == {
-        (here, "poll"): None, (here, "webhook"): here, (there, "poll"): there, (there, "webhook"): there,
+    pages = {}
+    for origin in (here, there):
+        for reach in ("poll", "webhook"):
+            made = wish({"reach": reach}, Settings(data=tmp_path), origin)
+            assert made is not None and made.public_url == origin  # people there log in to the page
+            found = Settings(data=tmp_path, public_url=made.public_url, poll=not made.webhook)
+            pages[origin, reach] = found.page_of("a")
+    assert pages == {
+        (here, "poll"): None, (here, "webhook"): f"{here}/runs/a",
+        (there, "poll"): f"{there}/runs/a", (there, "webhook"): f"{there}/runs/a",
     }  # fmt: skip
 
 

@@ -211,9 +211,17 @@ async def test_behind_a_firewall_the_app_has_no_webhook_and_the_server_looks(fre
         await until(lambda: "patchwright looks at GitHub again and again" in "".join(fresh.lines))
         page = (await http.get("/welcome")).text
         assert "This server looks at GitHub every 30 s." in page
-        assert (await http.get("/welcome", headers={"cookie": ""})).status_code == 404
+        stranger = await http.get("/welcome", headers={"cookie": ""})
+        assert (stranger.status_code, stranger.headers["location"]) == (303, "/")
     async with fresh.serving_again() as lines:  # a restart asks nothing
-        assert lines[0].startswith("patchwright looks at GitHub again and again")
+        said = "patchwright looks at GitHub again and again; its page is at "
+        assert lines[0].startswith(said)
+        url = lines[0].removeprefix(said).strip()
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as browser:
+            entrance = await browser.get("/", follow_redirects=True)
+            assert (entrance.status_code, "Log in with GitHub" in entrance.text) == (200, True)
+            installed = await browser.get("/welcome?installation_id=1&setup_action=install")
+            assert (installed.status_code, installed.headers["location"]) == (303, "/")
 
 
 async def test_an_organization_owns_the_app_that_is_made_for_it(fresh: Fresh) -> None:

@@ -19,7 +19,8 @@ async def test_a_server_that_polls_mends_what_was_labelled_before_it_began(scene
     try:
         async with asyncio.timeout(60):
             line = (await process.stdout.readline()).decode()
-        assert line.startswith("patchwright looks at GitHub again and again; its own pages are at http://")
+        begins = "patchwright looks at GitHub again and again; with PATCHWRIGHT_OPERATOR_TOKEN it has a page at http:"
+        assert line.startswith(begins)
         await scene.settled()
     finally:
         process.terminate()
