@@ -103,6 +103,10 @@ class Bare:
         """Full id of the branch's tip, None if there is no such branch."""
         return self.resolve(f"refs/heads/{branch}")
 
+    def meant(self, ref: str) -> str | None:
+        """Full id of the commit that GitHub takes this for: a branch first, then a tag, or an id."""
+        return self.sha(ref.removeprefix("refs/").removeprefix("heads/")) or self.resolve(ref)
+
     def resolve(self, revision: str) -> str | None:
         """Full id of the commit that a revision names, None if it names none."""
         try:

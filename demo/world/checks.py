@@ -48,8 +48,7 @@ def checks(call: Call) -> Answer:
     may = call.actor.permissions if isinstance(call.actor, Token) else None
     if repo.private and may is not None and "checks" not in may:
         raise Refusal(403, "Resource not accessible by integration")
-    name = call.path["ref"]
-    sha = found(repo.bare.sha(name.removeprefix("heads/")) or repo.bare.resolve(name))
+    sha = found(repo.bare.meant(call.path["ref"]))
     shown = [one for one in reversed(repo.checks) if one.sha == sha]
     if "check_name" in query:
         shown = [one for one in shown if one.name == query["check_name"]]

@@ -131,8 +131,8 @@ def _may_read(call: Call, permission: str) -> None:
 def suites(call: Call) -> Answer:
     """One for all that a program says of a commit."""
     _may_read(call, "checks")
-    repo, name = call.repo, call.path["ref"]
-    sha = found(repo.bare.sha(name.removeprefix("heads/")) or repo.bare.resolve(name))
+    repo = call.repo
+    sha = found(repo.bare.meant(call.path["ref"]))
     by: dict[int, list[Check]] = {}
     for one in repo.checks:
         if one.sha == sha:
@@ -167,8 +167,8 @@ def _suite(call: Call, repo: Repository, sha: str, checks: list[Check]) -> Json:
 @operation("GET", f"{R}/commits/{{ref}}/status")
 def statuses(call: Call) -> Answer:
     _may_read(call, "statuses")
-    repo, name = call.repo, call.path["ref"]
-    sha = found(repo.bare.sha(name.removeprefix("heads/")) or repo.bare.resolve(name))
+    repo = call.repo
+    sha = found(repo.bare.meant(call.path["ref"]))
     latest = {one.context: one for one in repo.statuses if one.sha == sha}
     url = f"{call.shapes.place(repo)}/commits/{sha}/status"
     shown = [

@@ -71,7 +71,7 @@ def git_commit(call: Call) -> Answer:
 def compare(call: Call) -> Answer:
     repo = call.repo
     ends = call.path["basehead"].split("...")
-    base, head = (found(repo.bare.sha(end) or repo.bare.resolve(end)) for end in ends)
+    base, head = (found(repo.bare.meant(end)) for end in ends)
     if not repo.bare.related(base, head):
         raise Refusal(404, f"No common ancestor between {ends[0]} and {ends[1]}.")
     ahead, behind = repo.bare.count(base, head), repo.bare.count(head, base)

@@ -151,7 +151,7 @@ def branch(call: Call) -> Answer:
 @operation("GET", f"{R}/commits/{{ref}}")
 def commit(call: Call) -> Answer:
     repo, name = call.repo, call.path["ref"]
-    sha = repo.bare.sha(name.removeprefix("heads/")) or repo.bare.resolve(name)
+    sha = repo.bare.meant(name)
     if sha is None:
         raise Refusal(422, f"No commit found for SHA: {name}")
     return Answer(call.shapes.commit(repo, sha))
@@ -161,7 +161,7 @@ def commit(call: Call) -> Answer:
 def contents(call: Call) -> Answer:
     repo = call.repo
     wanted = call.query.get("ref", repo.default_branch)
-    sha = found(repo.bare.sha(wanted.removeprefix("refs/heads/")) or repo.bare.resolve(wanted))
+    sha = found(repo.bare.meant(wanted))
     content = found(repo.bare.read(sha, call.path["path"]))
     if "raw" in call.request.accept:
         return Answer(content.decode(errors="replace"))

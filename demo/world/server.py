@@ -105,12 +105,13 @@ class Server:
 
     async def _dispatch(self, scope: Message, receive: Receive, send: Send) -> None:
         path = urlsplit(scope["raw_path"].decode()).path
+        query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
         if path.startswith(f"{API}/") or path == GRAPHQL:
             headers = fields(scope)
             request = Request(
                 scope["method"],
                 path.removeprefix(API) if path != GRAPHQL else "/graphql",
-                dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True)),
+                query,
                 headers.get("authorization"),
                 headers.get("accept", ""),
                 await whole_body(receive),
@@ -119,13 +120,11 @@ class Server:
             await respond(send, *await self.api.respond(request))
             return
         if path.startswith("/login/oauth/"):
-            query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
             accept = fields(scope).get("accept", "")
             body = await whole_body(receive)
             await respond(send, *self.oauth.respond(scope["method"], path, query, body, accept))
             return
         if self.apps.has(path):
-            query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
             await respond(send, *self.apps.respond(scope["method"], path, query, await whole_body(receive)))
             return
         if path in self.attached:
