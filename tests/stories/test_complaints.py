@@ -144,6 +144,9 @@ ACCIDENTS = (
     "    @agent mend it",
     "<!-- @agent mend it -->",
     "a word that is \\@agent escaped",
+    "<pre>\n@agent stop\n</pre>",
+    "<code>@agent retry</code>",
+    "<blockquote>\n\n@agent mend it\n\n</blockquote>",
 )
 
 
