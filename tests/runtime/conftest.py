@@ -1,15 +1,21 @@
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
+import pytest_asyncio
 
 from runtime.docker import DockerSandboxes
 from runtime.engine import Progress
 from runtime.plugins import Plugin
 from runtime.proxy import Egress
 from runtime.sandbox import SandboxSpec
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+    from tests.runtime.looking import Eyes
 
 CA_BUNDLE = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
 
@@ -42,3 +48,20 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
         )
 
     return make
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator["Browser"]:
+    """One for all tests of a file."""
+    from tests.runtime.looking import chromium  # most files look at no page
+
+    async with chromium() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def seer(browser: "Browser") -> AsyncIterator["Eyes"]:
+    from tests.runtime.looking import eyes
+
+    async with eyes(browser) as opened:
+        yield opened

@@ -1,30 +1,15 @@
 """Marks on screenshots: the label at a box says the bid by which the tree names that very element."""
 
 import io
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from PIL import Image
-from playwright.async_api import Browser
 
 from runtime.marks import COLOURS, LABEL_PIXELS, MOST_BYTES, Rect, Screenshot, label, place_labels, ratio
 from runtime.page import Seen
 from tests.runtime.looking import LOOKS, Eyes, bid_of, chromium, eyes
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as started:
-        yield started
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def seer(browser: Browser) -> AsyncIterator[Eyes]:
-    async with eyes(browser) as opened:
-        yield opened
 
 
 def picture(seen: Seen) -> Image.Image:

@@ -2,30 +2,16 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser
 
 from runtime.page import Bids, find
-from tests.runtime.looking import LOOKS, Eyes, bid_of, chromium, eyes
+from tests.runtime.looking import LOOKS, Eyes, bid_of, eyes
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 ORDER = (LOOKS / "order.html").read_text()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as started:
-        yield started
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def seer(browser: Browser) -> AsyncIterator[Eyes]:
-    async with eyes(browser) as opened:
-        yield opened
 
 
 async def test_a_page_is_told_as_its_gold_text(seer: Eyes) -> None:

@@ -1,31 +1,18 @@
 """Pages that mean harm, or do what no page should: a look stays bounded, true and on one line each."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, Dialog
 
 from runtime.observations import Look
 from runtime.page import look_at
 from runtime.page_text import Words
-from tests.runtime.looking import Eyes, chromium, eyes
+from tests.runtime.looking import Eyes, eyes
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with chromium() as started:
-        yield started
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def seer(browser: Browser) -> AsyncIterator[Eyes]:
-    async with eyes(browser) as opened:
-        yield opened
 
 
 async def test_a_page_cannot_fake_a_line_nor_hide_words_in_one(seer: Eyes) -> None:
