@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from demo.world import Issue
+from demo.world import Issue, Pull
 from tests.stories.town import Town, a_town, conversation, until
 
 pytestmark = [
@@ -44,35 +44,44 @@ def scene(*seen: str, logged: str = "") -> Callable[[Callable[[Town, str], Await
     return keep
 
 
+async def labelled(town: Town, thread: Issue, by: str) -> Issue:
+    await town.world.label(thread, "fix-me", by=by)
+    return thread
+
+
+async def asked(town: Town, thread: Issue, said: str, by: str) -> Issue:
+    await town.world.comment(thread, said, by=by)
+    return thread
+
+
+def contributed(town: Town, name: str) -> Pull:
+    """A pull request of somebody else's."""
+    repo = town.repository(name)
+    repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
+    return town.world.pull(repo, "topic", by="contributor")
+
+
 # --- who may not --------------------------------------------------------------------------------------------
 
 
 @scene("triager labels it fix-me", NO_WRITE.format("triager"))
 async def a_triagers_label(town: Town, name: str) -> Issue:
-    issue = town.issue(name)
-    await town.world.label(issue, "fix-me", by="triager")
-    return issue
+    return await labelled(town, town.issue(name), by="triager")
 
 
 @scene("member: @agent mend it", NO_WRITE.format("member"))
 async def a_member_without_write(town: Town, name: str) -> Issue:
-    issue = town.issue(name)
-    await town.world.comment(issue, "@agent mend it", by="member")
-    return issue
+    return await asked(town, town.issue(name), "@agent mend it", by="member")
 
 
 @scene("outsider: @agent mend it", NO_WRITE.format("outsider"))
 async def an_outsiders_comment(town: Town, name: str) -> Issue:
-    issue = town.issue(name)
-    await town.world.comment(issue, "@agent mend it", by="outsider")
-    return issue
+    return await asked(town, town.issue(name), "@agent mend it", by="outsider")
 
 
 @scene("outsider: @agent stop", NO_WRITE.format("outsider"))
 async def an_outsiders_stop(town: Town, name: str) -> Issue:
-    issue = town.issue(name)
-    await town.world.comment(issue, "@agent stop", by="outsider")
-    return issue
+    return await asked(town, town.issue(name), "@agent stop", by="outsider")
 
 
 @scene("leaver labels it fix-me", NO_WRITE.format("leaver"))
@@ -84,22 +93,17 @@ async def who_may_no_more_when_it_begins(town: Town, name: str) -> Issue:
         f"/{name}/collaborators/leaver/permission",
         lambda: town.world.permit(issue.repo, "leaver", "none"),
     )
-    await town.world.label(issue, "fix-me", by="leaver")
-    return issue
+    return await labelled(town, issue, by="leaver")
 
 
 @scene("leaver labels it fix-me", logged="leaver may not write to this repository")
 async def who_cannot_see_it_any_more(town: Town, name: str) -> Issue:
-    issue = town.issue(name, private=True)
-    await town.world.label(issue, "fix-me", by="leaver")
-    return issue
+    return await labelled(town, town.issue(name, private=True), by="leaver")
 
 
 @scene("member: @agent mend it", NO_WRITE.format("member"))
 async def who_sees_it_but_may_not(town: Town, name: str) -> Issue:
-    issue = town.issue(name, private=True)
-    await town.world.comment(issue, "@agent mend it", by="member")
-    return issue
+    return await asked(town, town.issue(name, private=True), "@agent mend it", by="member")
 
 
 # --- where nothing can be done ------------------------------------------------------------------------------
@@ -112,8 +116,7 @@ async def who_sees_it_but_may_not(town: Town, name: str) -> Issue:
 async def a_closed_issue(town: Town, name: str) -> Issue:
     issue = town.issue(name)
     town.world.close(issue)
-    await town.world.label(issue, "fix-me", by="maintainer")
-    return issue
+    return await labelled(town, issue, by="maintainer")
 
 
 @scene(
@@ -121,12 +124,9 @@ async def a_closed_issue(town: Town, name: str) -> Issue:
     "patchwright[bot]: I did not start on this: the pull request is closed. Reopen it and ask me again.",
 )
 async def a_closed_pull_request(town: Town, name: str) -> Issue:
-    repo = town.repository(name)
-    repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
-    pull = town.world.pull(repo, "topic", by="contributor")
+    pull = contributed(town, name)
     town.world.close(pull)
-    await town.world.comment(pull, "@agent rebase", by="maintainer")
-    return pull
+    return await asked(town, pull, "@agent rebase", by="maintainer")
 
 
 @scene(
@@ -135,27 +135,22 @@ async def a_closed_pull_request(town: Town, name: str) -> Issue:
     "Write in a review or a comment what I should change, and mention me.",
 )
 async def a_pull_request_where_nothing_is_asked(town: Town, name: str) -> Issue:
-    repo = town.repository(name)
-    repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
-    pull = town.world.pull(repo, "topic", by="contributor")
-    await town.world.label(pull, "fix-me", by="maintainer")
-    return pull
+    pull = contributed(town, name)
+    return await labelled(town, pull, by="maintainer")
 
 
 @scene("maintainer labels it fix-me", logged="this conversation is locked")
 async def a_locked_issue(town: Town, name: str) -> Issue:
     issue = town.issue(name)
     town.world.lock(issue)
-    await town.world.label(issue, "fix-me", by="maintainer")
-    return issue
+    return await labelled(town, issue, by="maintainer")
 
 
 @scene("maintainer labels it fix-me", logged="this repository is archived")
 async def an_archived_repository(town: Town, name: str) -> Issue:
     issue = town.issue(name)
     issue.repo.archived = True
-    await town.world.label(issue, "fix-me", by="maintainer")
-    return issue
+    return await labelled(town, issue, by="maintainer")
 
 
 @scene(
@@ -163,9 +158,7 @@ async def an_archived_repository(town: Town, name: str) -> Issue:
     "patchwright[bot]: I did not start on this: this repository has no commit yet. Push one and ask me again.",
 )
 async def an_empty_repository(town: Town, name: str) -> Issue:
-    issue = town.issue(name, files={})
-    await town.world.label(issue, "fix-me", by="maintainer")
-    return issue
+    return await labelled(town, town.issue(name, files={}), by="maintainer")
 
 
 @scene(
@@ -174,17 +167,14 @@ async def an_empty_repository(town: Town, name: str) -> Issue:
     "ask me again.",
 )
 async def a_branch_that_is_not_there(town: Town, name: str) -> Issue:
-    issue = town.issue(name)
-    await town.world.comment(issue, "@agent base=nope mend it", by="maintainer")
-    return issue
+    return await asked(town, town.issue(name), "@agent base=nope mend it", by="maintainer")
 
 
 @scene("maintainer labels it fix-me", logged="it was deleted or moved, or I may not see it")
 async def an_issue_that_is_deleted_meanwhile(town: Town, name: str) -> Issue:
     issue = town.issue(name)
     issue.deleted = True
-    await town.world.label(issue, "fix-me", by="maintainer")
-    return issue
+    return await labelled(town, issue, by="maintainer")
 
 
 @scene(logged="it was deleted or moved, or I may not see it")
@@ -203,9 +193,7 @@ async def an_issue_that_is_moved_meanwhile(town: Town, name: str) -> Issue:
     "that I work for (setting `only_repositories`).",
 )
 async def a_repository_that_is_not_listed(town: Town, name: str) -> Issue:
-    issue = town.issue("elsewhere/calc")
-    await town.world.label(issue, "fix-me", by="maintainer")
-    return issue
+    return await labelled(town, town.issue("elsewhere/calc"), by="maintainer")
 
 
 # --- all of them together -----------------------------------------------------------------------------------
