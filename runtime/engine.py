@@ -167,16 +167,25 @@ class Engine:
 
         lines: list[str] = []
         modes = ("default", "host") if network else ("none",)
+        why = ""
         for mode in modes:
             lines.append(f"== {what}, network {mode}")
             tell(lines[-1])
-            error = await _in_thread(partial(self._build, files, tags, mode, arguments or {}, lines, tell))
-            if error is None:
-                return
+            build = partial(self._build, files, tags, mode, arguments or {}, lines, tell)
+            try:
+                if await _in_thread(build) is None:
+                    return
+            except (EngineFull, EngineStopped):
+                raise
+            except EngineUnavailable as refused:  # a gate lets no build into the host's network
+                if not why:
+                    raise
+                raise ImageUnavailable(why + keep(logs, lines)) from refused
+            why = explain(what, lines[-TOLD:])
             # An engine whose bridge leads nowhere (no iptables, a network in a VM) may still reach the
             # package index from the host's own network. Only the bundle's build ever sees that network.
             if mode == modes[-1] or not any(sign in "\n".join(lines[-TOLD:]).lower() for sign in _NO_NETWORK):
-                raise ImageUnavailable(explain(what, lines[-TOLD:]) + keep(logs, lines))
+                raise ImageUnavailable(why + keep(logs, lines))
 
     async def create(self, name: str, **config: Any) -> str:
         """Create a container, in place of one of that name if that is ours. Its id."""
