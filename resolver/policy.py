@@ -14,6 +14,7 @@ from pydantic import Field
 from resolver.domain import Patch
 from resolver.noteworthy import in_text
 from resolver.proof_files import decides_how_tests_run, is_test
+from resolver.quotation import drawn, is_drawn
 from resolver.settings import Settings
 from resolver.workspace import ABSENT, GITLINK, SYMLINK, Change, Workspace
 from runtime.frozen import Frozen
@@ -151,7 +152,7 @@ def _objection(change: Change, bounds: Bounds) -> str | None:
     """Why this change may not be proposed; None: it may."""
     path = change.path
     known = f"/{path}".casefold()
-    if change.old_mode == ABSENT and any(unicodedata.category(letter)[0] == "C" for letter in path):
+    if change.old_mode == ABSENT and (drawn(path) != path or any(map(_is_no_letter, path))):
         return f"The name of {_printable(path)} holds characters that cannot be seen."
     if GITLINK in (change.mode, change.old_mode):
         return f"{path} is a submodule: it takes in code that this pull request would not show."
@@ -191,10 +192,12 @@ def _leaves(path: str, link: str) -> bool:
 
 
 def _printable(text: str) -> str:
-    hidden = (
-        letter if unicodedata.category(letter)[0] != "C" else f"\\u{ord(letter):04x}" for letter in text
-    )
-    return "".join(hidden)[:200]
+    shown = (f"\\u{ord(one):04x}" if _is_no_letter(one) or not is_drawn(one) else one for one in text)
+    return "".join(shown)[:200]
+
+
+def _is_no_letter(char: str) -> bool:
+    return unicodedata.category(char)[0] == "C"
 
 
 def _bounded(sentences: list[str]) -> tuple[str, ...]:

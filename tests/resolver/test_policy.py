@@ -113,10 +113,13 @@ async def test_a_workflow_is_not_deleted_either(repository: Repository, workspac
     assert contents.refused == (".github/workflows/ci.yml is left to maintainers: it runs in CI.",)
 
 
-async def test_a_name_that_reads_otherwise_than_it_is_is_refused(judged, repository: Repository) -> None:
-    repository.write("safe\u202eyp.exe", "")
+@pytest.mark.parametrize("letter", ["\u202e", "\u3164", "\ufe01"], ids=ascii)
+async def test_a_name_that_reads_otherwise_than_it_is_is_refused(
+    judged, repository: Repository, letter: str
+) -> None:
+    repository.write(f"safe{letter}yp.exe", "")
     assert (await judged()).refused == (
-        "The name of safe\\u202eyp.exe holds characters that cannot be seen.",
+        f"The name of safe\\u{ord(letter):04x}yp.exe holds characters that cannot be seen.",
     )
 
 
