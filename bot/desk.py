@@ -16,7 +16,7 @@ from bot.webhooks.triggers import Triggers, Wish, names_of, wish_for
 from bot.words import helped, queued, stopped
 from resolver import planning_prose, prose
 from resolver.domain import Job, JobId, Refused, Repo, User
-from resolver.errors import ForgeError
+from resolver.errors import Forbidden, ForgeError, NotFound
 from resolver.forge import MAY_TRIGGER, Permission
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,10 @@ class Desk:
         if await self._permission(job) == "none":  # they cannot see it, wherever not everybody can
             log.warning("refused without a word", extra={"job": job.id})
             return
-        await self._speaker.say(job.repo, job.number, job.id, text)
+        try:
+            await self._speaker.say(job.repo, job.number, job.id, text)
+        except (Forbidden, NotFound) as exc:  # it is locked, or gone altogether: no later time is better
+            log.warning("answered without a word", extra={"job": job.id, "reason": str(exc)})
 
     async def _may(self, job: Job) -> bool:
         return await self._permission(job) in MAY_TRIGGER

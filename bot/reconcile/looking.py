@@ -1,6 +1,6 @@
 """What GitHub itself knows of labels, comments and reviews, told as the deliveries that should have told of it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from bot.github.answers import GHOST, Account, Answer, RepositoryAnswer
 from bot.github.rest import FRESH, PER_PAGE, Rest
+from bot.reconcile.apart import Apart
 from bot.webhooks.delivery import Closed, CommentMade, Labelled, ReviewSaid, Sender, Unlabelled, Written
 from bot.webhooks.payloads import ThroughApp
 from bot.webhooks.triggers import OWN_TAG, is_label
@@ -142,26 +143,38 @@ class Looking:
         """The repositories to look at, listed again every ten minutes. Raises ForgeError."""
         now = datetime.now(UTC)
         if self._listed is None or now - self._listed > PLACES:
-            self._places = tuple([place async for place in self._reachable()])
-            self._listed = now
+            apart = Apart()
+            self._places = tuple(await (self._installed(apart) if self._rest.is_app else self._named(apart)))
+            self._listed = None if apart.again else now
         return self._places
 
-    async def _reachable(self) -> AsyncIterator[Place]:
-        if not self._rest.is_app:
-            for repo in self._repositories:
+    async def _named(self, apart: Apart) -> list[Place]:
+        found = []
+        for repo in self._repositories:
+            with apart.each(str(repo)):
                 token = await self._rest.credentials(repo)
                 seen = await self._rest.get(RepositoryAnswer, repo, "repos", repo.owner, repo.name)
-                yield Place(repo, seen.id, None, token)
-            return
+                found.append(Place(repo, seen.id, None, token))
+        return found
+
+    async def _installed(self, apart: Apart) -> list[Place]:
+        found = []
         for home in await self._rest.get_all(HomeAnswer, None, "app", "installations"):
-            if home.suspended_at is not None:
-                continue
-            token = await self._token(home.id)
-            async for page in self._rest.pages(Reachable, token, "installation", "repositories"):
-                for one in page.repositories:
-                    if not one.archived:
-                        owner, _, name = one.full_name.partition("/")
-                        yield Place(Repo(owner=owner, name=name), one.id, home.id, token)
+            if home.suspended_at is None:
+                with apart.each(f"installation {home.id}"):
+                    found += await self._of(home.id)
+        return found
+
+    async def _of(self, installation: int) -> list[Place]:
+        token = await self._token(installation)
+        pages = self._rest.pages(Reachable, token, "installation", "repositories")
+        return [
+            Place(Repo(owner=owner, name=name), one.id, installation, token)
+            async for page in pages
+            for one in page.repositories
+            if not one.archived
+            for owner, _, name in [one.full_name.partition("/")]
+        ]
 
     async def _token(self, installation: int) -> Credentials:
         """One that may read all of the installation's repositories, for longer than a list of them is good."""

@@ -7,7 +7,7 @@ once, whichever way it comes.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,9 +15,11 @@ from bot.desk import Desk
 from bot.errors import QueueDown
 from bot.github.rest import Rest
 from bot.pulls import closed_pulls
+from bot.reconcile.apart import Apart
 from bot.reconcile.looking import Happened, Looking, Place, Us
-from bot.reconcile.redelivery import FIRST_WAIT, MOST_AT_ONCE, Redelivery, webhooks
+from bot.reconcile.redelivery import FIRST_WAIT, Redelivery, Webhooks
 from bot.redis.lookout import Lookout
+from bot.webhooks.delivery import Closed, Unlabelled
 from resolver.domain import Repo
 from resolver.errors import ForgeError, RateLimited
 
@@ -79,14 +81,19 @@ class Reconcile:
         self._lookout = lookout
         self._desk = desk
         self._name = name
-        self._repositories = repositories
-        self._webhook_url = webhook_url
         self._rhythm = rhythm or Rhythm()
         self._clock = clock
         self._redelivers = redelivers
         self._looking = Looking(rest, us, repositories)
         self._known: dict[int, _Known] = {}
-        self._webhooks: list[Redelivery] | None = None
+        self._webhooks = Webhooks(
+            rest,
+            repositories,
+            webhook_url,
+            lambda one: Redelivery(
+                rest, one, memory=lookout, clock=clock, first_wait=self._rhythm.first_wait
+            ),
+        )
         self._next: datetime | None = None
         """When all repositories are looked at again; None: now."""
         self._more = False
@@ -125,12 +132,8 @@ class Reconcile:
     async def look(self) -> None:
         """Find again what was missed. Raises QueueDown and ForgeError."""
         if self._redelivers:
-            try:
-                await self._ask_again()
-            except RateLimited:
-                raise
-            except ForgeError as exc:  # what it would have brought is found below
-                log.warning("deliveries not asked for", extra={"reason": str(exc)})
+            self._more = False
+            self._more = await self._webhooks.ask_again(self._clock())
         seen = await self._lookout.seen()
         if not seen.get(""):  # Redis is new, or was wiped
             self._known, self._next = {}, None
@@ -139,61 +142,58 @@ class Reconcile:
         if self._next is not None and now < self._next:
             return
         self._next, again = None, now + timedelta(seconds=self._rhythm.all)
-        for place in await self._looking.places():
+        apart, limited = Apart(), dict[int | None, RateLimited]()
+        places = await self._looking.places()
+        for place in places:
             if not await self._lookout.is_mine(self._name):
                 return
+            if place.installation in limited:
+                continue
             try:
-                again = min(again, await self._look_at(place, seen.get(str(place.repo))) or again)
-                if self._desk.checks is not None:
-                    await self._desk.checks.look_over(place.repo, place.id, place.installation)
-            except ForgeError as exc:
-                if exc.retryable:
-                    raise
-                log.warning("not looked at", extra={"repo": str(place.repo), "reason": str(exc)})
+                with apart.each(str(place.repo)):
+                    again = min(again, await self._look_at(place, seen.get(str(place.repo))) or again)
+                    if self._desk.checks is not None:
+                        await self._desk.checks.look_over(place.repo, place.id, place.installation)
+            except RateLimited as exc:  # each installation has a limit of its own
+                log.warning("left out", extra={"place": str(place.repo), "reason": str(exc)})
+                limited[place.installation] = exc
+        if limited and limited.keys() == {place.installation for place in places}:
+            raise min(limited.values(), key=lambda one: one.until)
         await self._lookout.see("", now)
-        self._next = again
-
-    async def _ask_again(self) -> None:
-        if self._webhooks is None:
-            found = await webhooks(self._rest, self._repositories, self._webhook_url)
-            self._webhooks = [
-                Redelivery(
-                    self._rest,
-                    one,
-                    memory=self._lookout,
-                    clock=self._clock,
-                    first_wait=self._rhythm.first_wait,
-                )
-                for one in found
-            ]
-        self._more = False
-        for webhook in self._webhooks:
-            self._more |= await webhook.ask_again() == MOST_AT_ONCE
+        self._next = None if apart.again else again
 
     async def _look_at(self, place: Place, stored: datetime | None) -> datetime | None:
-        """When there is to be looked again, because something is left to its delivery; None: nothing is."""
-        now, grace = self._clock(), timedelta(seconds=self._rhythm.grace)
+        """When there is to be looked again, because something is left; None: nothing is."""
+        now, grace, apart = self._clock(), timedelta(seconds=self._rhythm.grace), Apart()
         first = max(stored or now - FIRST, now - FIRST)
         known = self._known.setdefault(place.id, _Known(first, first))
-        for gone in await self._looking.ended(place, await self._desk.at_work(place.repo)):
-            await self._desk.take(gone)
+        await self._end(await self._looking.ended(place, await self._desk.at_work(place.repo)), Apart())
         if closed := await closed_pulls(self._rest, place, known.closed_since, known.closed_etag):
-            for gone in closed.told:
-                await self._desk.take(gone)
-            known.closed_since, known.closed_etag = closed.until, closed.etag
+            await self._end(closed.told, apart)
+            if not apart.again:
+                known.closed_since, known.closed_etag = closed.until, closed.etag
         seen = await self._looking.look(place, known.since, known.etag, self._desk.rules.label)
         if seen is None:
-            return None
+            return now if apart.again else None
         # The delivery of what is young may be on its way; without a grace nothing is.
         young = {one.at for one in seen.happened if grace and now - one.at < grace}
+        met = Apart()
         for one in sorted(seen.happened, key=lambda one: one.at):
             if one.at not in young:
-                await self._recover(one, seen.ours)
-        until = known.since if young else max(known.since, seen.until - OVERLAP)
-        known.etag = seen.etag if until == known.since and not young else ""
+                with met.each(f"{place.repo}#{one.told.number}"):
+                    await self._recover(one, seen.ours)
+        until = known.since if young or met.again else max(known.since, seen.until - OVERLAP)
+        known.etag = seen.etag if until == known.since and not young and not met.again else ""
         known.since = until
         await self._lookout.see(str(place.repo), until)
+        if apart.again or met.again:
+            return now
         return min(young) + grace if young else None
+
+    async def _end(self, gone: Iterable[Closed | Unlabelled], apart: Apart) -> None:
+        for one in gone:
+            with apart.each(f"{one.repo}#{one.number}"):
+                await self._desk.take(one)
 
     async def _recover(self, one: Happened, ours: dict[str, str]) -> None:
         """Have done what this asks for, unless it is known here, or GitHub shows that it was dealt with."""

@@ -13,14 +13,16 @@ from typing import Protocol
 from pydantic import Field
 
 from bot.github.answers import Answer
-from bot.github.rest import Rest, Who
+from bot.github.rest import Rest, Who, path_of
+from bot.reconcile.apart import Apart
 from bot.webhooks.delivery import EVENTS
 from resolver.domain import Repo
-from resolver.errors import Forbidden, ForgeError, NotFound
+from resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
 
 KEPT = timedelta(days=3)
+LISTED = timedelta(minutes=10)  # how long a list of webhooks is good
 OVERLAP = timedelta(seconds=15)  # an attempt is listed when it ends, up to 10 s after the time that it bears
 MOST_ASKED = 8  # times that one delivery is asked for
 FIRST_WAIT = timedelta(minutes=1)  # after an attempt in vain; doubled each time
@@ -106,21 +108,6 @@ class HookConfig(Answer):
     url: str | None = None
 
 
-async def webhooks(rest: Rest, repositories: Sequence[Repo], url: str | None) -> list[Webhook]:
-    """The App's own, or those of the repositories that call this address. Raises ForgeError."""
-    if rest.is_app:
-        return [AppWebhook()]
-    found: list[Webhook] = []
-    for repo in repositories if url else ():
-        try:
-            hooks = await rest.get_all(HookAnswer, repo, "repos", repo.owner, repo.name, "hooks")
-        except (Forbidden, NotFound) as exc:
-            log.warning("webhooks not shown", extra={"repo": str(repo), "reason": str(exc)})
-            continue
-        found += [RepositoryWebhook(repo, hook.id) for hook in hooks if hook.config.url == url]
-    return found
-
-
 class Redelivery:
     """What became of the deliveries of one webhook."""
 
@@ -138,7 +125,7 @@ class Redelivery:
         self._clock = clock
         self._first_wait = first_wait
         self._memory = memory
-        self._name = "/".join(webhook.path)
+        self.name = "/".join(webhook.path)
         self._ledger = Ledger()
 
     async def ask_again(self) -> int:
@@ -147,13 +134,13 @@ class Redelivery:
         Raises ForgeError and QueueDown.
         """
         if self._memory is not None:
-            known = await self._memory.recall(self._name)
+            known = await self._memory.recall(self.name)
             self._ledger = Ledger.model_validate_json(known) if known else Ledger()
         try:
             return await self._ask(await self._read())
         finally:
             if self._memory is not None:
-                await self._memory.remember(self._name, self._ledger.model_dump_json())
+                await self._memory.remember(self.name, self._ledger.model_dump_json())
 
     async def _ask(self, failed: dict[str, Failed]) -> int:
         now = self._clock()
@@ -214,3 +201,45 @@ def _noted(known: Failed | None, attempt: Attempt) -> Failed:
         attempts=attempts,
         asked=max(known.asked, len(attempts) - 1),
     )
+
+
+class Webhooks:
+    """Those of ours: the App's own, or those of repositories that call our address."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        repositories: Sequence[Repo],
+        url: str | None,
+        redelivery: Callable[[Webhook], Redelivery],
+    ) -> None:
+        self._rest = rest
+        self._repositories = repositories
+        self._url = url
+        self._redelivery = redelivery
+        self._found: list[Redelivery] = []
+        self._until: datetime | None = None
+        """When they are listed again; None: now."""
+
+    async def ask_again(self, now: datetime) -> bool:
+        """As Redelivery does, for each; whether something is left. Raises RateLimited and QueueDown."""
+        if self._until is None or now > self._until:
+            apart = Apart()
+            self._found = [self._redelivery(one) for one in await self.listed(apart)]
+            self._until = None if apart.again else now + LISTED
+        apart, left = Apart(), False
+        for one in self._found:
+            with apart.each(one.name):
+                left |= await one.ask_again() == MOST_AT_ONCE
+        return left
+
+    async def listed(self, apart: Apart) -> list[Webhook]:
+        """Raises RateLimited."""
+        if self._rest.is_app:
+            return [AppWebhook()]
+        found: list[Webhook] = []
+        for repo in self._repositories if self._url else ():
+            with apart.each(f"webhooks of {repo}"):  # who may not see them looks without
+                hooks = await self._rest.get_all(HookAnswer, repo, *path_of(repo), "hooks")
+                found += [RepositoryWebhook(repo, hook.id) for hook in hooks if hook.config.url == self._url]
+        return found

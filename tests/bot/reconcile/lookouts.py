@@ -9,8 +9,9 @@ from typing import cast
 
 from pydantic import SecretStr
 
-from bot.desk import Desk, Mute
+from bot.desk import Desk
 from bot.embedded import embedded_redis
+from bot.github.forge import GitHubForge
 from bot.github.graphql import GraphQL
 from bot.github.identity import Identity
 from bot.github.rest import AppAccess, Pace, Rest, TokenAccess
@@ -89,13 +90,17 @@ async def a_place(directory: Path) -> AsyncIterator[Place]:
         world.install(app, repo)
         world.hook(NOBODY, "s3cret")
         rest = Rest(access(app), world.api_url, None, QUICK)
+        urls = {name: getattr(world, name) for name in ("api_url", "graphql_url", "server_url")}
+        forge = GitHubForge(access(app), **urls, pace=QUICK)
         queue, lookout = ArqQueue(url), Lookout(url)
         try:
             rules = Triggers(app_id=str(app.id))
-            desk = Desk(queue, rules, Mute())
+            desk = Desk(queue, rules, forge)
             us = Identity(rest, GraphQL(rest, world.graphql_url))
             yield Place(world, repo, app, url, queue, rules, rest, us, lookout, desk)
         finally:
+            await desk.close()
+            await forge.aclose()
             await rest.aclose()
             await queue.close()
             await lookout.close()
