@@ -14,6 +14,7 @@ from bot.glance import Glance
 from bot.jobs import Queue, Record
 from bot.terminal.names import run_name
 from bot.webhooks.receiver import Receive, Scope, Send
+from resolver import planning_prose
 from resolver.domain import Job, JobId, Repo, RunId
 from resolver.log import is_name
 from runtime.frozen import Frozen
@@ -131,12 +132,23 @@ class JobsApi:
         about = f"{asked.repository.owner}-{asked.repository.name}-{asked.number}"
         name = JobId(asked.id) if asked.id else run_name(about)
         job = Job(id=name, repo=asked.repository, number=asked.number, requester=None, command=asked.command)
+        if problem := _no_work(job):
+            raise Answer(422, {"error": f"command: {problem}"})
         fresh = await self._queue.put(job)
         known = None if fresh else await self._queue.state(name)
         if known is not None and known.job != job:
             raise Answer(409, {"error": "Another job has this id."})
         log.info("job asked for by the api", extra={"job": name, "fresh": fresh})
         return Answer(202 if fresh else 200, {"id": name})
+
+
+def _no_work(job: Job) -> str:
+    """Why no run can do what this asks for; empty: one can."""
+    if job.asked.verb == "stop":
+        return "A job is stopped by DELETE /jobs/ID."
+    if job.asked.verb == "help":
+        return "There is nobody here to be helped; docs/commands.md says what can be asked for."
+    return planning_prose.unclear(job.asked.unclear) if job.asked.unclear else ""
 
 
 async def _body(receive: Receive) -> bytes:

@@ -152,6 +152,29 @@ async def test_what_cannot_be_asked_for_is_said_in_a_sentence(
     assert queue.known == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("stop", "command: A job is stopped by DELETE /jobs/ID."),
+        ("Stop, please!", "command: A job is stopped by DELETE /jobs/ID."),
+        ("help", "command: There is nobody here to be helped; docs/commands.md says what can be asked for."),
+        (
+            "retyr",
+            "command: `retyr` is no command of mine. Did you mean `retry`? If it is something to be done, "
+            "say it in a few words more.",
+        ),
+        ("budget=lots mend it", "command: `budget=lots` is no number of dollars: write for example `budget=1.50`."),
+    ],
+)
+async def test_a_command_that_begins_no_work_begins_no_run(
+    http: httpx.AsyncClient, queue: InlineQueue, command: str, words: str
+) -> None:
+    answer = await http.post("/jobs", json=ASKED | {"command": command})
+    assert (answer.status_code, answer.json()) == (422, {"error": words})
+    assert queue.known == frozenset()
+    assert (await http.post("/jobs", json=ASKED | {"command": "stop using tabs"})).status_code == 202
+
+
 async def test_a_body_that_is_too_large_or_a_wrong_verb_is_refused(http: httpx.AsyncClient) -> None:
     assert (await http.post("/jobs", content=b" " * (MOST_BYTES + 1))).status_code == 413
     assert (await http.get("/jobs")).status_code == 405
