@@ -47,6 +47,7 @@ LIMIT = 900.0  # seconds for each thing that is waited for
 THROUGH_A_CLOSED_NETWORK = (
     "PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", "SSL_CERT_FILE", "PIP_CERT", "PIP_INDEX_URL",
 )  # fmt: skip
+BRIDGE, SUBNET, GATEWAY = "patchwright0", "172.31.250.0/24", "172.31.250.1/24"
 TRIED = Turn("", calls=(WrittenCall(name="report_number", arguments={"number": NUMBER}),))
 
 
@@ -122,13 +123,48 @@ class Typed:
 
 
 @contextlib.contextmanager
+def bridge() -> Iterator[str]:
+    """A network of the second engine's own, with a way out.
+
+    Not `--bridge none`: that removes the first engine's docker0. Nor the second engine's own rules: they would
+    replace the first one's.
+    """
+    rules = (
+        ["-t", "nat", "{}", "POSTROUTING", "-s", SUBNET, "!", "-o", BRIDGE, "-j", "MASQUERADE"],
+        ["{}", "FORWARD", "-i", BRIDGE, "-j", "ACCEPT"],
+        ["{}", "FORWARD", "-o", BRIDGE, "-j", "ACCEPT"],
+    )
+
+    def ruled(verb: str) -> None:
+        for rule in rules:
+            subprocess.run(["iptables", *(part.format(verb) for part in rule)], check=True)
+
+    subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
+    try:
+        subprocess.run(["ip", "addr", "add", GATEWAY, "dev", BRIDGE], check=True)
+        subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
+        ruled("-I")
+        try:
+            yield BRIDGE
+        finally:
+            ruled("-D")
+    finally:
+        subprocess.run(["ip", "link", "del", BRIDGE], check=True)
+
+
+@contextlib.contextmanager
 def bare_engine(place: Path) -> Iterator[str]:
     """The address of a Docker engine that has the base image alone, beside the machine's own."""
+    with bridge() as network:
+        yield from _engine(place, network)
+
+
+def _engine(place: Path, network: str) -> Iterator[str]:
     address, log = f"unix://{place}/engine.sock", place / "engine.log"
     with log.open("wb") as output:
         engine = subprocess.Popen(
             ["dockerd", "--host", address, "--data-root", place / "data", "--exec-root", place / "exec",
-             "--pidfile", place / "pid", "--bridge", "none", "--iptables=false", "--ip6tables=false"],
+             "--pidfile", place / "pid", "--bridge", network, "--iptables=false", "--ip6tables=false"],
             stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
     try:
