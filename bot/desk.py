@@ -35,7 +35,7 @@ class Mute:
     """Where there is no forge to speak on: work is queued, and nobody may command."""
 
     async def permission(self, repo: Repo, user: User) -> Permission:
-        return "none"
+        raise Forbidden("there is no forge to ask")
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
         return ""
@@ -120,10 +120,24 @@ class Desk:
             may = await self._may(wish.job)
             slip = planning_prose.unclear(wish.asked.unclear)
             await self._refuse(wish.job, slip if may else prose.refusal("permission", wish.job))
-        elif await self._queue.put(wish.job, asked=wish.at):
-            self._notice(wish)
-            self._beside(self._waiting.tell(wish.job))
-            return wish.job.id
+        else:
+            return await self._line_up(wish)
+        return None
+
+    async def _line_up(self, wish: Wish) -> JobId | None:
+        job = wish.job
+        try:
+            may = await self._may(job)
+        except ForgeError as exc:  # no reason to lose it: it is asked again when its turn comes
+            log.warning("permission not asked", extra={"job": job.id, "reason": str(exc)})
+            may = None
+        if may is False and await self._queue.state(job.id) is None:
+            await self._refuse(job, prose.refusal("permission", job))
+        elif await self._queue.put(job, asked=wish.at):
+            if may:
+                self._notice(wish)
+            self._beside(self._waiting.tell(job))
+            return job.id
         return None
 
     async def _stop(self, wish: Wish, *, found: bool) -> None:
@@ -170,8 +184,7 @@ class Desk:
         async def react() -> None:
             try:
                 async with asyncio.timeout(NOTICE_SECONDS):
-                    if await self._may(wish.job):
-                        await self._speaker.notice(wish.job.repo, wish.place)
+                    await self._speaker.notice(wish.job.repo, wish.place)
             except (ForgeError, TimeoutError) as exc:
                 log.warning("not noticed", extra={"job": wish.job.id, "reason": str(exc)})
 

@@ -35,6 +35,38 @@ async def test_what_a_stranger_asks_for_is_not_looked_at(room: Room) -> None:
     assert room.issue.comments[-1].reactions == []
 
 
+async def test_what_a_stranger_asks_for_is_refused_at_once_and_takes_no_place_in_the_queue(
+    room: Room,
+) -> None:
+    asking = await room.says("@agent do it", by="stranger")
+    for _ in range(2):
+        job = await room.hears(asking)
+    (answer,) = room.answers
+    assert answer.startswith("I did not start on this: stranger may not write to this repository")
+    assert await room.queue.everywhere() == ()
+    record = await room.queue.state(job.id)
+    assert record is not None and isinstance(record.result, Refused)
+
+
+async def test_a_right_that_goes_away_ends_nothing_that_waits_when_its_delivery_comes_again(
+    room: Room,
+) -> None:
+    asking = await room.says("@agent do it", by="member")
+    room.world.permit(room.repo, "member", "write")
+    job = await room.hears(asking)
+    room.world.permit(room.repo, "member", "read")
+    await room.hears(asking)
+    record = await room.queue.state(job.id)
+    assert record is not None and record.state == "queued"  # it is asked again when its turn comes
+
+
+async def test_what_cannot_be_asked_about_its_author_waits_for_its_turn(room: Room) -> None:
+    room.world.refuse_next("GET", "/permission", status=400, times=50)
+    job = await room.asked("@agent do it")
+    record = await room.queue.state(job.id)
+    assert record is not None and record.state == "queued"
+
+
 async def test_help_is_answered_once_and_is_no_job(room: Room) -> None:
     asking = await room.says("@agent help", by="stranger")
     for _ in range(3):
@@ -146,13 +178,12 @@ async def test_what_waits_for_a_worker_says_how_much_is_before_it(room: Room) ->
     assert said.startswith("This is queued, 2 ahead: I am busy with other work.")
 
 
-async def test_words_to_a_run_and_a_strangers_are_not_said_to_wait(room: Room) -> None:
+async def test_words_to_a_run_are_not_said_to_wait(room: Room) -> None:
     handler = Handlers()
     async with working(room.queue, handler):
         await room.labelled()
         await handler.running.wait()
         await room.asked("@agent mind the tests")
-        await room.asked("@agent plan", by="stranger")
         await room.asked("@agent explain")
         await room.answered("This is queued")
         await asyncio.sleep(0.5)

@@ -61,7 +61,9 @@ async def test_who_may_not_write_takes_back_what_they_asked_for_and_nothing_else
     labelled = await room.labelled()
     await told(room, await room.world.unlabel(room.issue, "fix-me", by="triager"))
     assert (await record(room, labelled.id)).state == "queued"
+    room.world.permit(room.repo, "triager", "write")
     own = await room.hears(await room.world.label(room.issue, "fix-me", by="triager"))
+    room.world.permit(room.repo, "triager", "triage")
     await told(room, await room.world.unlabel(room.issue, "fix-me", by="triager"))
     assert (await record(room, labelled.id)).state == "queued"
     assert (await record(room, own.id)).result == Cancelled(why="unlabelled")

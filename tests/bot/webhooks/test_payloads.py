@@ -223,6 +223,9 @@ async def test_a_delivery_that_we_have_a_fault_with_ends_no_reader_and_stays(
 ) -> None:
     class Broken(Mute):
         async def permission(self, repo: Repo, user: User) -> Permission:
+            return "write"
+
+        async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
             raise ZeroDivisionError
 
     queue = ArqQueue(url)
