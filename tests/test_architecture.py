@@ -25,7 +25,7 @@ LATE = {"demo": frozenset({"bot/commandline.py"})}
 FENCES = {
     "PIL": {"runtime/marks.py"},
     "argcomplete": {"bot/terminal/completion.py"},
-    "arq": {"bot/redis/queue.py"},
+    "arq": {"bot/redis/queue.py", "bot/redis/taking.py"},
     "av": {"runtime/frames.py"},
     "defusedxml": {"resolver/testreport.py", "runtime/office.py"},
     "docker": {"runtime/engine.py"},

@@ -16,7 +16,6 @@ from typing import Any
 import arq
 from arq.connections import ArqRedis
 from arq.constants import in_progress_key_prefix
-from arq.worker import Worker as ArqWorker
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
@@ -40,6 +39,7 @@ from bot.jobs import (
 )
 from bot.redis.client import answers, redis_errors, redis_pool
 from bot.redis.records import Records, unwanted_of
+from bot.redis.taking import PAUSED, Later, Taker, wake
 from resolver.domain import Job, JobId, Repo
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ LEASE_SECONDS = 30.0  # a worker that shows no life for so long has lost its job
 BUSY_SECONDS = 2.0  # until a job looks again whether its issue is free
 AHEAD = timedelta(days=-1)  # arq does the longest due first
 POLL_SECONDS = 0.2  # how often arq looks for work
+UNREADABLE_SECONDS = 60.0  # until a job is tried again that another version of ours has put
 PAUSE_SECONDS = 1.0  # after a Redis error, before the worker goes on
 
 # arq's own limits would end a job behind our back (after 300 s, 5 tries, 24 h in the queue), so they are out
@@ -89,11 +90,9 @@ class ArqQueue:
                 if any(asked < datetime.fromisoformat(stop.decode()) for stop in stops):
                     return False
             fresh = await self._records.begin(record)
-            known = None if fresh else await self.state(job.id)
-            if fresh or (known and known.state != "ended"):
-                await self._enqueue(
-                    known or record
-                )  # also when known: whoever stored it may have died before this line
+            known = record if fresh else await self._unended(job)
+            if known:  # also when it is not fresh: whoever stored it may have died before this line
+                await self._enqueue(known)
             return fresh
 
     async def cancel(self, job: JobId, why: Why = "asked") -> bool:
@@ -107,7 +106,9 @@ class ArqQueue:
                     known.after(Cancelled(why=why)), keep_unwanted=True
                 )  # it may just have begun
             elif known.state == "queued":  # between two tries: its next one, now, puts its work away
-                await self._redis.zadd(QUEUE, {job: int(time.time() * 1000)}, xx=True)
+                rank = time.time() + (AHEAD.total_seconds() if known.urgent else 0)
+                await self._redis.zadd(QUEUE, {job: int(rank * 1000)}, xx=True)
+                await wake(self._redis, job)
             return True
 
     async def is_wanted(self, job: JobId) -> bool:
@@ -144,13 +145,18 @@ class ArqQueue:
             return await self._records.read(job)
 
     async def waiting(self) -> tuple[dict[str, int], float]:
-        """Jobs that have not ended by their state, and how many seconds the next one waits for a worker."""
+        """Jobs that have not ended by their state, and how many seconds one of them has waited for a worker alone."""
+        now, ages = time.time(), [0.0]
         with redis_errors():
-            states = Counter[str](one.state for one in await self._records.unended())
-            first = await self._redis.zrange(QUEUE, 0, 0, withscores=True)
-        due = first[0][1] / 1000 if first else time.time()
-        ahead = -AHEAD.total_seconds() if due < time.time() + AHEAD.total_seconds() / 2 else 0.0
-        return dict(states), max(0.0, time.time() - due - ahead)
+            known = {one.job.id: one for one in await self._records.unended()}
+            due = await self._redis.zrangebyscore(QUEUE, "-inf", now * 1000, withscores=True)
+            ranked = [(known[JobId(name.decode())], at / 1000) for name, at in due if name.decode() in known]
+            has = await self._redis.mget([in_progress_key_prefix + one.job.id for one, _ in ranked] or ["-"])
+            turns = await self._redis.mget([_turn(one.job) for one, _ in ranked] or ["-"])
+        for (one, at), held, turn in zip(ranked, has, turns, strict=False):
+            if held is None and turn is None:
+                ages.append(now - at + (AHEAD.total_seconds() if one.urgent else 0))
+        return dict(Counter[str](one.state for one in known.values())), max(ages)
 
     async def healthy(self) -> bool:
         return await answers(self._redis)
@@ -181,17 +187,18 @@ class ArqQueue:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def worker(self, handler: Handler) -> ArqWorker:
+    def worker(self, handler: Handler) -> Taker:
         """arq's share of `work`, with its limits out of the way."""
 
         async def resolve(ctx: dict[Any, Any], text: str) -> None:
             try:
-                await self._perform(handler, Job.model_validate_json(text))
-            except (RedisError, OSError, QueueDown) as exc:
-                raise arq.Retry(defer=PAUSE_SECONDS) from exc  # else arq would take the job out of its queue
+                await self._take(handler, text)
+            except Later as later:
+                worker.pauses[ctx.get("job_id", "")] = later.seconds
+                raise
 
         logging.getLogger("arq.worker").setLevel(logging.WARNING)  # it prints a job's arguments: foreign text
-        worker = ArqWorker(
+        worker = Taker(
             functions=[arq.func(resolve, name=FUNCTION)],
             redis_pool=self._redis,
             queue_name=QUEUE,
@@ -210,9 +217,18 @@ class ArqQueue:
         worker.in_progress_timeout_s = self._lease_seconds
         return worker
 
+    async def _take(self, handler: Handler, text: str) -> None:
+        try:
+            await self._perform(handler, Job.model_validate_json(text))
+        except (RedisError, OSError, QueueDown) as exc:
+            raise Later(PAUSE_SECONDS) from exc  # else arq would take the job out of its queue
+        except ValidationError as exc:
+            log.error("a job of another version is left to it", extra={"faults": exc.error_count()})
+            raise Later(UNREADABLE_SECONDS) from exc
+
     async def _perform(self, handler: Handler, job: Job) -> None:
         if job.id in self._running:  # its lease ran out while Redis was away; it goes on here all the same
-            raise arq.Retry(defer=self._lease_seconds)
+            raise Later(self._lease_seconds)
         self._running.add(job.id)
         try:
             await self._begin(handler, job)
@@ -220,13 +236,13 @@ class ArqQueue:
             self._running.discard(job.id)
 
     async def _begin(self, handler: Handler, job: Job) -> None:
-        if await self._is_over(job):
+        if await self._unended(job) is None:
             return
         if not await self._has_turn(job):  # two at once on one issue would push to one branch
-            raise arq.Retry(defer=BUSY_SECONDS)
-        known = await self.state(job.id)
-        if known is None or known.state == "ended":  # by the run that had the turn until now
-            await self._pass_turn(Record(job=job) if known is None else known)
+            raise Later(BUSY_SECONDS)
+        known = await self._unended(job)
+        if known is None:  # ended by the run that had the turn until now
+            await self._pass_turn(await self.state(job.id) or Record(job=job))
             return
         record = known.begun()
         await self._records.write(record)
@@ -250,7 +266,8 @@ class ArqQueue:
         result = Cancelled(why=stop.why) if stop and task.cancelled() else ending(job.id, task)
         await self._patiently(lambda: self._come_to(record, result))
         if isinstance(result, Again):
-            raise arq.Retry(defer=result.seconds)
+            pause = timedelta(seconds=result.seconds)
+            raise Later(result.seconds, pause + AHEAD if record.urgent else pause)
 
     async def _come_to(self, record: Record, result: Result | Again) -> None:
         """Store what this try came to, if it is ours to tell."""
@@ -262,9 +279,12 @@ class ArqQueue:
         known = await self.state(record.job.id)
         return known is None or known.tries <= record.tries
 
-    async def _is_over(self, job: Job) -> bool:
+    async def _unended(self, job: Job) -> Record | None:
+        """What is known of it; None: it has ended, or was never put."""
         known = await self.state(job.id)
-        return known is None or known.state == "ended"
+        if known is None and await self._records.is_open(job.id):
+            return Record(job=job)  # another version of ours knows more, and did not end it
+        return None if known is None or known.state == "ended" else known
 
     async def _has_turn(self, job: Job) -> bool:
         """Whether this is the one job that may run on its issue or pull request now."""
@@ -286,7 +306,7 @@ class ArqQueue:
             try:
                 async with self._redis.pipeline(transaction=False) as pipe:
                     pipe.get(unwanted_of(job.id))
-                    pipe.pexpire(in_progress_key_prefix + job.id, lease)
+                    pipe.set(in_progress_key_prefix + job.id, b"1", px=lease, xx=True)
                     pipe.set(_turn(job), job.id, px=lease)
                     unwanted, held, _ = await pipe.execute()
                 if not held:  # Redis was wiped, or away for long
@@ -310,16 +330,17 @@ class ArqQueue:
     async def _free(self) -> None:
         """Nobody else can be running these: what a killed worker left begins at once."""
         for job in await self._records.open():
-            await self._redis.delete(in_progress_key_prefix + job)
+            if await self._redis.get(in_progress_key_prefix + job) != PAUSED:
+                await self._redis.delete(in_progress_key_prefix + job)
 
     async def _mend(self) -> None:
         """Every job that has not ended is in arq's queue, whatever was lost on the way."""
         for job in await self._records.open():
             known = await self.state(job)
-            if known is None or known.state == "ended":
-                await self._records.drop(job)
-            else:
+            if known is not None and known.state != "ended":
                 await self._enqueue(known)
+            elif known is not None or not await self._records.is_stored(job):
+                await self._records.drop(job)
 
     async def _enqueue(self, record: Record) -> None:
         """Nothing happens when it is there already."""

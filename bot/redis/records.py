@@ -32,12 +32,15 @@ class Records:
 
     async def read(self, job: JobId) -> Record | None:
         """None: never heard of, or not to be read."""
-        stored = await self._redis.get(record_of(job))
-        try:
-            return None if stored is None else Record.model_validate_json(stored)
-        except ValidationError as exc:  # of another version of ours
-            log.error("a job's record is unreadable", extra={"job": job, "faults": exc.error_count()})
-            return None
+        return _read(job, await self._redis.get(record_of(job)))
+
+    async def is_open(self, job: JobId) -> bool:
+        """Whether it was put and has not ended, though nobody here may be able to read more of it."""
+        return bool(await cast("Awaitable[int]", self._redis.sismember(OPEN, job)))
+
+    async def is_stored(self, job: JobId) -> bool:
+        """Whether there is a record of it, to be read or not."""
+        return bool(await self._redis.exists(record_of(job)))
 
     async def write(self, record: Record, *, keep_unwanted: bool = False) -> None:
         """Store what is known now. `keep_unwanted`: whoever runs the job is still to be told that it has ended."""
@@ -71,8 +74,16 @@ class Records:
         """What is stored of those that have not ended."""
         names = await self.open()
         stored = await self._redis.mget([record_of(name) for name in names]) if names else []
-        known = [Record.model_validate_json(text) for text in stored if text]
-        return [one for one in known if one.state != "ended"]
+        known = (_read(name, text) for name, text in zip(names, stored, strict=True))
+        return [one for one in known if one and one.state != "ended"]
+
+
+def _read(job: JobId, stored: bytes | None) -> Record | None:
+    try:
+        return None if stored is None else Record.model_validate_json(stored)
+    except ValidationError as exc:  # of another version of ours
+        log.error("a job's record is unreadable", extra={"job": job, "faults": exc.error_count()})
+        return None
 
 
 def record_of(job: JobId) -> str:

@@ -270,18 +270,6 @@ async def test_a_receiver_that_died_half_way_is_made_good_by_the_redelivery(
         assert (await settled(queue, job().id)).result == DONE
 
 
-async def test_a_record_that_cannot_be_read_stops_nobody(queue: ArqQueue, handler: Handlers) -> None:
-    handler.go.set()
-    broken = job("acme-sample-9-000000000003")
-    await queue.put(broken)
-    await queue._redis.set(f"patchwright:job:{broken.id}", b'{"state": "from another version"}')
-    await queue.put(job())
-    async with working(queue, handler):
-        await settled(queue, job().id)
-    assert await queue.state(broken.id) is None
-    assert handler.begun == {job().id: 1}
-
-
 async def test_a_job_cancelled_in_the_moment_it_begins_is_cancelled(
     queue: ArqQueue, handler: Handlers
 ) -> None:

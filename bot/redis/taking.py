@@ -1,0 +1,65 @@
+"""How a worker takes jobs from arq's queue: not those that somebody has, and none before its pause is over."""
+
+from datetime import timedelta
+from typing import Any, cast
+
+import arq
+from arq.constants import in_progress_key_prefix
+from arq.worker import Worker as ArqWorker
+
+PAUSED = b"paused"
+"""What says that nobody has a job, but nobody is to begin it yet."""
+EVERY = 1_000_000  # arq's choice, 100, would be used up by what runs elsewhere
+
+_UNLESS_HAD = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
+
+
+class Later(arq.Retry):
+    """The job is to be begun after a pause. arq would put it behind all others; here it keeps its rank."""
+
+    def __init__(self, seconds: float, rank: timedelta | None = None) -> None:
+        """`rank`: what it has from now on, as for `enqueue_job`; None: what it had."""
+        super().__init__(defer=rank)
+        self.seconds = seconds
+
+
+class Taker(ArqWorker):
+    """arq's worker, which would ask for each job by itself whether somebody has it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, queue_read_limit=EVERY)
+        self.pauses: dict[str, float] = {}
+        """Seconds, of those that are just being given back."""
+
+    async def start_jobs(self, job_ids: list[bytes]) -> None:
+        keys = [in_progress_key_prefix.encode() + job for job in job_ids]
+        had = await self.pool.mget(keys) if keys else []
+        await super().start_jobs([job for job, by in zip(job_ids, had, strict=True) if by is None])
+
+    async def finish_job(
+        self,
+        job_id: str,
+        finish: bool,
+        result_data: bytes | None,
+        result_timeout_s: float | None,
+        keep_result_forever: bool,
+        incr_score: int | None,
+        keep_in_progress: float | None,
+    ) -> None:
+        if pause := self.pauses.pop(job_id, 0):
+            await self.pool.set(in_progress_key_prefix + job_id, PAUSED, px=round(pause * 1000))
+            keep_in_progress = pause
+        await super().finish_job(
+            job_id,
+            finish,
+            result_data,
+            result_timeout_s,
+            keep_result_forever,
+            incr_score,
+            keep_in_progress,
+        )
+
+
+async def wake(redis: arq.ArqRedis, job: str) -> None:
+    """End its pause, if it has one; whoever runs it keeps it."""
+    await cast("Any", redis.eval(_UNLESS_HAD, 1, in_progress_key_prefix + job, PAUSED.decode()))
