@@ -58,7 +58,7 @@ def _asked(request: Request, back_to: str, why: Refusal | None) -> Response:
 
 
 class ByToken:
-    """The operator shows the token; whoever guesses waits."""
+    """The operator shows the token; whoever guesses waits, and keeps nobody out who knows it."""
 
     def __init__(self) -> None:
         self._wrong = 0
@@ -66,10 +66,10 @@ class ByToken:
     async def enter(self, request: Request) -> Response:
         kit, said = kit_of(request), await form(request)
         back_to = inside(said.get("back_to", "/"))
-        if self._wrong >= MOST_WRONG:
-            raise Refused("too_often")
         token = said.get("token", "").strip().encode()
         if not kit.operator_token or not hmac.compare_digest(token, kit.operator_token.encode()):
+            if self._wrong >= MOST_WRONG:
+                raise Refused("too_often")
             self._wrong += 1
             try:
                 await asyncio.sleep(WRONG_SECONDS)

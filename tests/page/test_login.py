@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from bot.page.login import MOST_WRONG
 from bot.page.web import inside
 from bot.redis.client import redis_client
 from bot.redis.sessions import Person, Sessions
@@ -98,6 +99,28 @@ async def test_a_wrong_token_opens_nothing(room: Room) -> None:
     for answer in await asyncio.gather(*(browser.post("/login", data={"token": token}) for token in tokens)):
         assert (answer.status_code, "That is not the operator" in answer.text) == (401, True)
     assert (await browser.get("/")).status_code == 303
+
+
+async def test_guesses_however_many_do_not_keep_the_operator_out(room: Room) -> None:
+    guessing = True
+
+    seen: list[int] = []
+
+    async def guess() -> None:
+        browser = room.browser()
+        while guessing:
+            seen.append((await browser.post("/login", data={"token": "wrong"})).status_code)
+
+    async with asyncio.TaskGroup() as guesses, asyncio.timeout(60):
+        for _ in range(MOST_WRONG + 1):
+            guesses.create_task(guess())
+        while 429 not in seen:  # so many are refused at once
+            await asyncio.sleep(0.01)
+        try:
+            assert (await (await room.operator()).get("/")).status_code == 200
+        finally:
+            guessing = False
+    assert set(seen) == {401, 429}
 
 
 async def test_another_sites_form_logs_nobody_in_or_out(room: Room) -> None:
