@@ -11,6 +11,7 @@ from bot.redis.ledger import Ledger, Standing
 from bot.words import not_listed, over_limit
 from bot.worker import Resolve
 from resolver import prose
+from resolver.deliver import tell
 from resolver.domain import Job, JobId, Outcome, Refused, Spent
 from resolver.forge import Forge, may_trigger
 from resolver.settings import Settings
@@ -38,7 +39,7 @@ def limited(
         # A stranger hears of no limits: they are refused as one, by `resolve`, before any work.
         if explanation is not None and await may_trigger(job, forge):
             with writing(Urgency.ACKNOWLEDGEMENT):
-                await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
+                await tell(job, forge, prose.refused(explanation))
             outcome: Outcome = Refused(explanation=explanation)
         else:
             try:

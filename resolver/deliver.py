@@ -157,10 +157,7 @@ async def undelivered(
     The requester may not any more, the agent has a question or a plan, or it was asked for no more than an answer.
     """
     if not await may_trigger(job, forge):
-        # Asked again: it may have been taken away while we worked.
-        explanation = prose.refusal("permission", job)
-        await forge.say(job.repo, job.number, job.id, prose.refused(explanation))
-        return Refused(explanation=explanation)
+        return await withdraw(job, trajectory, forge)
     story, plan = summarize(trajectory), proposed(trajectory)
     assert trajectory.started is not None
     if ending.reason == "asked":
@@ -174,6 +171,13 @@ async def undelivered(
         reason = "The question is answered." if answer else ending.detail
         return Commented(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
     return None
+
+
+async def withdraw(job: Job, trajectory: Trajectory, forge: Forge) -> Refused:
+    """Say that nothing is published, because whoever asked may not write any more."""
+    explanation = prose.refusal("withdrawn", job)
+    await tell(job, forge, prose.withdrawn(explanation, summarize(trajectory)))
+    return Refused(explanation=explanation)
 
 
 async def committed(

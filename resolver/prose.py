@@ -327,6 +327,11 @@ def refused(explanation: str) -> str:
     return reply("refused.md.j2", explanation=explanation)
 
 
+def withdrawn(explanation: str, story: Summary) -> str:
+    """The answer where whoever asked may not have it done any more, although the work was done."""
+    return reply("withdrawn.md.j2", explanation=explanation, story=story)
+
+
 def failed(sentence: str, run: str) -> str:
     """The comment when the machine, the forge or the model failed us."""
     return reply("failed.md.j2", sentence=sentence, run=run)
@@ -334,6 +339,7 @@ def failed(sentence: str, run: str) -> str:
 
 Refusing = Literal[
     "permission",
+    "withdrawn",
     "closed",
     "closed_pull",
     "locked",

@@ -6,7 +6,7 @@ import logging
 from resolver import prose, salvage_prose
 from resolver.branches import branch_names
 from resolver.ci_hold import ci_for
-from resolver.deliver import AUTHOR, leaks, tell
+from resolver.deliver import AUTHOR, leaks, tell, withdraw
 from resolver.domain import Job, Patch, PullRequest
 from resolver.errors import LogError, ResolverError
 from resolver.events import Trajectory
@@ -52,7 +52,7 @@ async def salvage(job: Job, why: str, kit: Kit, forge: Forge, *, lasting: bool =
         await tell(job, forge, prose.failed(why, run))
         return
     if not await may_trigger(job, forge):
-        await tell(job, forge, prose.refused(prose.refusal("permission", job)))
+        await withdraw(job, trajectory, forge)
         return
     kept = await _kept(job, trajectory, kit, forge)
     story, mention = summarize(trajectory), kit.settings.mention

@@ -10,6 +10,7 @@ from bot.embedded import embedded_redis
 from bot.limits import limited
 from bot.redis.ledger import Ledger
 from resolver.domain import Job, JobId, Outcome, Refused, Spent, User
+from resolver.errors import Forbidden
 from resolver.forge import Permission
 from resolver.settings import Settings
 from tests.bot.jobs import DONE, job
@@ -31,11 +32,14 @@ class Said:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.strangers: set[int] = set()
+        self.locked = False
 
     async def permission(self, repo: object, user: User) -> Permission:
         return "read" if user.id in self.strangers else "write"
 
     async def say(self, repo: object, number: int, tag: str, body: str) -> str:
+        if self.locked:
+            raise Forbidden("the conversation is locked")
         self.words.append(body)
         return "url"
 
@@ -61,6 +65,16 @@ class Asked:
 
 def named(number: int, **but: object) -> Job:
     return job(f"acme-sample-{number}-00000000000{number}", number=number, **but)
+
+
+async def test_who_cannot_be_told_in_a_locked_thread_is_refused_all_the_same(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    asked = Asked(ledger, Settings(data=tmp_path, user_runs_per_day=1))
+    assert await asked.ask(named(1)) == DONE
+    asked.said.locked = True
+    assert isinstance(await asked.ask(named(2)), Refused)
+    assert (asked.said.words, len(asked.done)) == ([], 1)
 
 
 async def test_a_person_may_ask_so_often_in_a_day_and_is_told_when_it_is_enough(

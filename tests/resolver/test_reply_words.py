@@ -19,6 +19,8 @@ SHORTEST = 16  # characters of a stretch of words that is looked for
 REFUSALS: dict[prose.Refusing, str] = {
     "permission": "maintainer may not write to this repository. Somebody who may can put the label on, or ask me in a "
     "comment.",
+    "withdrawn": "maintainer may not write to this repository any more. Somebody who may can put the label on, or ask "
+    "me in a comment.",
     "closed": "the issue is closed. Reopen it and ask me again.",
     "closed_pull": "the pull request is closed. Reopen it and ask me again.",
     "locked": "this conversation is locked, and I could not report here. Unlock it and ask me again.",

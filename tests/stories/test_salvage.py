@@ -85,12 +85,13 @@ async def service(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def broke_off(scene: Scene, *turns: Turn) -> str:
-    """What the thread reads of a run whose provider refuses the account after these turns."""
+async def broke_off(scene: Scene, *turns: Turn, before: Callable[[], None] = lambda: None) -> str:
+    """What the thread reads of a run whose provider refuses the account after these turns; `before`: happens first."""
     left = [NO_CREDIT]
 
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == len(turns) and left:
+            before()
             endpoint.fail(left.pop())
 
     endpoint = await says(scene, *turns, Turn("Done.", DONE), on_request=refuse)
@@ -123,6 +124,19 @@ async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to
     )
     assert far.startswith("It got this far: 1 step of `openai/scripted` · cost unknown")
     assert scene.repo.pulls == ()
+
+
+async def test_a_run_that_breaks_off_for_somebody_who_may_not_write_any_more_says_what_it_cost(
+    hooked: Scene,
+) -> None:
+    def revoke() -> None:
+        hooked.world.permit(hooked.repo, "maintainer", "read")
+
+    told = await broke_off(hooked, Turn("Mend.", FIX), before=revoke)
+    said, bill = told.strip().split("\n\n")
+    assert said.startswith("I worked on this, and publish nothing of it: maintainer may not write")
+    assert bill.startswith("1 step of `openai/scripted` · cost unknown")
+    assert hooked.repo.branches == ("main",)
 
 
 @pytest.mark.slow

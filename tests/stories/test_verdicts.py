@@ -160,15 +160,27 @@ async def test_who_may_not_write_gets_an_answer_and_nothing_else(scene: Scene) -
     assert [write.method for write in scene.world.writes] == ["POST"]
 
 
+@pytest.mark.parametrize("locked", [False, True])
 async def test_a_permission_taken_away_in_mid_run_is_noticed_before_anything_is_published(
-    scene: Scene,
+    scene: Scene, *, locked: bool
 ) -> None:
     def revoke(turn: int, body: object) -> None:
         scene.world.permit(scene.repo, "maintainer", "read")
+        if locked:
+            scene.world.lock(scene.issue)
 
     await scene.will(*MENDED, on_request=revoke)
-    assert isinstance(await scene.resolve(), Refused)
+    why = (
+        "maintainer may not write to this repository any more. Somebody who may can put the label on, "
+        "or ask me in a comment."
+    )
+    assert await scene.resolve() == Refused(explanation=why)
     assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
+    (comment,) = scene.comments
+    if not locked:  # else nobody could be told
+        said, bill = comment.strip().split("\n\n")
+        assert said == f"I worked on this, and publish nothing of it: {why}"
+        assert "steps of `openai/scripted` · " in bill
 
 
 async def test_a_closed_issue_is_not_worked_on(scene: Scene) -> None:
