@@ -24,7 +24,8 @@ def main(names: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    RESULTS.unlink(missing_ok=True)
+    if not names:  # those that are named come beside what was measured before
+        RESULTS.unlink(missing_ok=True)
     failed = []
     for name in names or [name for name in found if name not in LONG]:
         print(f"{name} ...", file=sys.stderr, flush=True)

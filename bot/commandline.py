@@ -224,7 +224,12 @@ async def demo(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace, directory: Path | None = Path()) -> Settings:
     overrides = {key: getattr(options, key, None) for key in (*SHARED, "poll") if key != "config"}
     config = Path(options.config) if options.config else None
-    return compose.read_settings(overrides, compose.environment(), config, directory and directory.resolve())
+    found = compose.read_settings(overrides, compose.environment(), config, directory and directory.resolve())
+    if found.templates is not None:  # pages and run files are made of them too, not only what a run says
+        from resolver.texts import use_templates
+
+        use_templates(found.templates)
+    return found
 
 
 def _to_stderr(line: str) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import secrets
 import shlex
+import shutil
 import socket
 import sys
 import time
@@ -88,9 +89,15 @@ async def demo(
     if not as_json:
         say(
             f"Done in {time.monotonic() - began:.0f} s. Every step is in {data / 'runs' / run / 'events.jsonl'}\n"
-            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data))} patchwright view {run}"
+            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data))} {_program()} view {run}"
         )
     return 0
+
+
+def _program() -> str:
+    """What to type for our commands, from any directory: a checkout's own is not on the PATH."""
+    own = Path(sys.executable).with_name("patchwright")
+    return "patchwright" if shutil.which("patchwright") or not own.is_file() else shlex.quote(str(own))
 
 
 def settle(

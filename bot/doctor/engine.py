@@ -5,11 +5,12 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from bot.doctor.examine import Check, Finding, failed, ok, warning
 from resolver.settings import Settings
-from runtime import lease
+from runtime import headroom, lease
 from runtime.confinement import dropped, host_config, ineffective, user
 from runtime.engine import Engine
 from runtime.image import BASE, REPOSITORY
@@ -51,7 +52,8 @@ async def engine(settings: Settings, url: str | None) -> list[Finding]:
         info = await reached.info()
         base = await reached.image(settings.image)
         layers = await reached.images(REPOSITORY, f"{BASE}={settings.image}")
-        return [*_itself(info), *_images(settings, base, layers), await _limits(settings, reached, base)]
+        room = _room(settings, Path(info["DockerRootDir"])) if reached.is_here else []
+        return [*_itself(info), *room, *_images(settings, base, layers), await _limits(settings, reached, base)]
     finally:
         await reached.close()
 
@@ -69,6 +71,18 @@ def _itself(info: Mapping[str, Any]) -> list[Finding]:
         mend = "Delegate the cgroup controllers to it: docs.docker.com/engine/security/rootless."
         found.append(failed("engine limits", f"it cannot limit {', '.join(lacking)}", mend))
     return found
+
+
+def _room(settings: Settings, storage: Path) -> list[Finding]:
+    """What is left on the engine's disk, which a run asks before it starts a sandbox."""
+    left = headroom.disk(storage)
+    if left is None:  # the engine runs in a VM, or we in a container
+        return []
+    seen = f"{left:,} MiB left at {storage}"
+    if left < settings.free_disk_mb:
+        mend = "Make room there (docker system df): no sandbox is started where less than free_disk_mb is left."
+        return [failed("engine disk", seen, mend)]
+    return [ok("engine disk", seen)]
 
 
 def _images(settings: Settings, base: Image | None, layers: list[Image]) -> list[Finding]:

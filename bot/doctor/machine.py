@@ -52,7 +52,7 @@ def disk(settings: Settings) -> list[Finding]:
     seen = f"{_size(left)} left at {there}"
     if left < settings.free_disk_mb:
         return [
-            failed("disk", seen, "Make room: no sandbox is started where less than free_disk_mb is left.")
+            failed("disk", seen, "Make room: the logs of runs and their clones are written there.")
         ]
     if left < ROOMY_MB:
         return [warning("disk", seen, f"{_size(ROOMY_MB)} do for several runs and their images.")]

@@ -16,7 +16,7 @@ Label an issue, get a tested pull request. What to do first:
   patchwright serve                                  a server that works on labelled issues
   patchwright doctor                                 what the server still lacks
 
-The others need a model and its key, such as
+`serve` asks for a model in your browser; `resolve` needs one and its key, such as
   export PATCHWRIGHT_MODEL=anthropic/claude-sonnet-4-5 ANTHROPIC_API_KEY=...
 
 All commands: patchwright --help. One of them, with examples: patchwright COMMAND --help

@@ -112,6 +112,17 @@ def test_a_run_is_shown_as_a_file_that_only_its_owner_reads(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def test_a_run_is_shown_on_a_page_of_ones_own(tmp_path: Path) -> None:
+    kept(tmp_path, RUN, whole_run())
+    own = tmp_path / "texts" / "viewer"
+    own.mkdir(parents=True)
+    (own / "style.css.j2").write_text("body { color: rebeccapurple }")
+    (tmp_path / "patchwright.toml").write_text(f'templates = "{own.parent}"\n')
+    told = patchwright(tmp_path, "view", RUN, "--config", str(tmp_path / "patchwright.toml"))
+    assert told.returncode == 0, told.stderr
+    assert "rebeccapurple" in (tmp_path / "runs" / RUN / "view.html").read_text()
+
+
 def test_a_run_is_exported_with_those_that_it_asked(tmp_path: Path) -> None:
     kept(tmp_path, RUN, whole_run())
     kept(tmp_path, CHILD, child_run())
