@@ -1,6 +1,7 @@
 """What a delivery leads to: read, and done. It may be read twice, and leads to one job all the same."""
 
 import asyncio
+import functools
 import logging
 
 from pydantic import ValidationError
@@ -17,6 +18,7 @@ from resolver.errors import ForgeError
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0  # after Redis did not answer
+MOST_AT_ONCE = 64  # deliveries that are dealt with side by side
 DEAL_SECONDS = 15.0  # for one delivery; it is read again later
 
 
@@ -31,22 +33,28 @@ class Intake:
 
     async def run(self) -> None:
         """Deal with deliveries until cancelled."""
-        while True:
-            try:
-                letters = await self._inbox.take(self._name)
+        under_way: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                try:
+                    letters = await self._inbox.take(self._name)
+                except QueueDown as exc:
+                    log.warning("the inbox is interrupted", extra={"reason": str(exc)})
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    continue
                 # Side by side: a command waits for the forge, and nobody else is to wait with it.
-                ends = await asyncio.gather(*map(self._finish, letters), return_exceptions=True)
-                for letter, error in zip(letters, ends, strict=True):
-                    if isinstance(error, QueueDown):
-                        raise error
-                    if error is not None:
-                        # A fault of ours. The letter stays for a version of us without it; nobody waits for that.
-                        log.error(
-                            "delivery broke its reader", extra={"delivery": letter.guid}, exc_info=error
-                        )
-            except QueueDown as exc:
-                log.warning("the inbox is interrupted", extra={"reason": str(exc)})
-                await asyncio.sleep(PAUSE_SECONDS)
+                for letter in letters:
+                    task = asyncio.create_task(self._finish(letter))
+                    under_way.add(task)
+                    task.add_done_callback(under_way.discard)
+                    task.add_done_callback(functools.partial(_tell, letter))
+                while len(under_way) >= MOST_AT_ONCE:
+                    await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            while under_way:  # again and again: what a client of Redis is told once, it may not hear
+                for task in under_way:
+                    task.cancel()
+                await asyncio.wait(under_way, timeout=PAUSE_SECONDS)
 
     async def _finish(self, letter: Letter) -> None:
         try:
@@ -74,3 +82,14 @@ class Intake:
             return
         if fresh:
             log.info("job queued", extra={"delivery": letter.guid, "job": fresh})
+
+
+def _tell(letter: Letter, task: asyncio.Task[None]) -> None:
+    """Log what has gone wrong; the letter stays."""
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    if isinstance(error, QueueDown):
+        log.warning("delivery interrupted", extra={"delivery": letter.guid, "reason": str(error)})
+        return
+    # A fault of ours, for a version of us without it; nobody waits for that.
+    log.error("delivery broke its reader", extra={"delivery": letter.guid}, exc_info=error)

@@ -9,8 +9,10 @@ import pytest
 from bot.desk import Desk, Mute
 from bot.redis.inbox import Inbox, Letter
 from bot.redis.queue import ArqQueue
-from bot.webhooks.intake import Intake
+from bot.webhooks.intake import DEAL_SECONDS, Intake
 from bot.webhooks.triggers import Triggers
+from resolver.domain import Repo, User
+from resolver.forge import Permission
 from tests.bot.deliveries import COMMENTED, ISSUE, LABELED, SENDER, signed
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import Handlers, settled, working
@@ -93,3 +95,34 @@ async def test_what_a_dead_reader_took_is_taken_over(url: str) -> None:
         await emptied(inbox)
     assert len(queue.known) == 1
     await inbox.close()
+
+
+class Hanging(Mute):
+    """A forge whose first answer waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def permission(self, repo: Repo, user: User) -> Permission:
+        if not self.asked.is_set():
+            self.asked.set()
+            await self.go.wait()
+        return "write"
+
+
+async def test_a_delivery_whose_forge_hangs_keeps_no_later_one_waiting(inbox: Inbox) -> None:
+    queue, forge = InlineQueue(), Hanging()
+    intake = asyncio.create_task(Intake(inbox, Desk(queue, Triggers(), forge), "one").run())
+    asks = COMMENTED | {"sender": SENDER}
+    await put(inbox, "issue_comment", asks | {"comment": COMMENTED["comment"] | {"body": "@agent stop"}})
+    async with asyncio.timeout(20):
+        await forge.asked.wait()
+    await put(inbox, "issues", LABELED, "g-2")
+    async with asyncio.timeout(DEAL_SECONDS / 2):
+        while not queue.known:
+            await asyncio.sleep(0.02)
+    forge.go.set()
+    await emptied(inbox)
+    intake.cancel()
+    await asyncio.gather(intake, return_exceptions=True)
