@@ -11,8 +11,10 @@ import logging
 
 from bot.errors import QueueDown
 from bot.jobs import Answered, Queue, Record
+from bot.pacing import Urgency, writing
 from resolver import prose
 from resolver.brief import COMMENT_LIMIT
+from resolver.deliver import tell
 from resolver.domain import Issue, Job, Refused
 from resolver.errors import ForgeError
 from resolver.events import Told, Trajectory
@@ -54,10 +56,7 @@ class Mail:
                 continue
             known = said.id in told
             if not known and (permission := await self._permission(said)) not in MAY_TRIGGER:
-                refusal = prose.refusal("permission", said)
-                if permission != "none":  # else they cannot see it
-                    await self._forge.say(said.repo, said.number, said.id, prose.refused(refusal))
-                await self._queue.settle(said, Refused(explanation=refusal))
+                await self._refuse(said, permission)
             elif not await self._queue.is_wanted(job.id):
                 return ()  # what is said behind a stop is for the next run
             elif known or done:
@@ -67,8 +66,17 @@ class Mail:
                 news.append(Told(text=text, source="comment", by=said.id))
         return tuple(news)
 
+    async def _refuse(self, said: Job, permission: Permission) -> None:
+        refusal = prose.refusal("permission", said)
+        if permission != "none":  # else they cannot see it
+            with writing(Urgency.ACKNOWLEDGEMENT):
+                await tell(said, self._forge, prose.refused(refusal))
+        await self._queue.settle(said, Refused(explanation=refusal))
+
     async def _permission(self, said: Job) -> Permission:
-        return await self._forge.permission(said.repo, said.requester) if said.requester else "none"
+        if said.requester is None:  # the operator
+            return "admin"
+        return await self._forge.permission(said.repo, said.requester)
 
 
 def has_heard(run: Job, record: Record) -> bool:

@@ -12,6 +12,7 @@ from bot.mail import Mail
 from resolver.domain import Job, Refused
 from resolver.events import Entry, Told, Trajectory
 from tests.bot.jobs import DONE, Handlers, settled, working
+from tests.bot.reconcile.lookouts import access
 from tests.bot.rooms import HERE, QUICK, Room
 from tests.bot.rooms import room as room  # the fixture
 from tests.resolver.seen_runs import started
@@ -131,13 +132,47 @@ async def test_a_strangers_label_behind_a_mention_is_refused_and_a_stop_ends_a_w
     assert room.answers == [refusal]
 
 
+async def said_by_a_writer_of_before(room: Room, words: str, *, by: str) -> Job:
+    """What waits in the queue, although its author may not write any more."""
+    room.world.permit(room.repo, by, "write")
+    job = await room.asked(words, by=by)
+    room.world.permit(room.repo, by, "read")
+    return job
+
+
+async def test_a_refusal_that_cannot_be_said_keeps_nobody_elses_words_from_the_run(room: Room) -> None:
+    run = await room.labelled()
+    stranger = await said_by_a_writer_of_before(room, "@agent spam", by="stranger")
+    await room.asked("@agent mind the tests")
+    room.world.lock(room.issue)
+    app = room.world.app()  # which a lock keeps out
+    room.world.install(app, room.repo)
+    urls = {"api_url": room.world.api_url, "graphql_url": room.world.graphql_url}
+    async with GitHubForge(access(app), **urls, pace=QUICK) as forge:
+        (told,) = await Mail(room.queue, forge).news(run, Trajectory())
+    assert "> mind the tests" in told.text
+    record = await room.queue.state(stranger.id)
+    assert record is not None and isinstance(record.result, Refused)
+    assert room.answers == []
+
+
+async def test_what_the_operators_program_asks_for_is_told_to_the_run_that_goes_on(room: Room) -> None:
+    run = await room.labelled()
+    asked = run.model_copy(
+        update={"id": "nightly-7", "requester": None, "command": "mind zero", "label": None, "pinned": None}
+    )
+    assert await room.queue.put(asked)
+    (told,) = await Mail(room.queue, room.forge).news(run, Trajectory())
+    assert told.by == "nightly-7" and "> mind zero" in told.text
+
+
 async def test_what_is_no_writers_comment_is_not_told_to_a_run(room: Room) -> None:
     handler, mail = Handlers(), Mail(room.queue, room.forge)
     async with working(room.queue, handler):
         run = await room.labelled()
         await handler.running.wait()
         again = await room.asked("@agent retry")
-        stranger = await room.asked("@agent rm -rf /", by="stranger")
+        stranger = await said_by_a_writer_of_before(room, "@agent rm -rf /", by="stranger")
         assert await mail.news(run, Trajectory()) == ()
         record = await room.queue.state(stranger.id)
         assert record is not None and isinstance(record.result, Refused)
