@@ -5,6 +5,8 @@ import hmac
 import logging
 import secrets
 import time
+from collections.abc import Mapping
+from http import HTTPStatus
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -13,9 +15,8 @@ from starlette.routing import Route
 from bot.page import shown
 from bot.page.kit import Kit
 from bot.page.people import People
-from bot.page.shown import Refusal
+from bot.page.shown import Snag
 from bot.page.web import (
-    STATUS,
     Refused,
     around,
     cookie_name,
@@ -28,7 +29,7 @@ from bot.page.web import (
     redirect,
     set_cookie,
 )
-from bot.redis.sessions import LOGIN_SECONDS, SESSION_SECONDS, Person, Session
+from bot.redis.sessions import COOKIE_SECONDS, LOGIN_SECONDS, Person, Session
 from resolver.errors import ForgeError, Unauthorized
 
 WRONG_SECONDS = 1.0  # that an answer to a wrong token takes
@@ -42,15 +43,26 @@ BEGUN_A_SECOND, BEGUN_AT_ONCE = (
     50,
 )  # log-ins by GitHub: anybody can begin one, and each takes room in Redis
 
+MOST_ERROR = 60  # characters of GitHub's error in the log; its own have fewer
+
+STATUS: Mapping[Snag, HTTPStatus] = {
+    "cancelled": HTTPStatus.BAD_REQUEST,
+    "ended": HTTPStatus.OK,  # they were led to where they can log in, and the page is that
+    "misfit": HTTPStatus.BAD_REQUEST,
+    "refused": HTTPStatus.BAD_REQUEST,
+    "wrong_token": HTTPStatus.UNAUTHORIZED,
+}
+
 log = logging.getLogger(__name__)
 
 
 async def asked(request: Request) -> Response:
     """Where one can log in."""
-    return _asked(request, inside(request.query_params.get("back_to", "/")), None)
+    why: Snag | None = "ended" if request.query_params.get("why") == "ended" else None
+    return _asked(request, inside(request.query_params.get("back_to", "/")), why)
 
 
-def _asked(request: Request, back_to: str, why: Refusal | None) -> Response:
+def _asked(request: Request, back_to: str, why: Snag | None) -> Response:
     kit = kit_of(request)
     ways = {"github": kit.people is not None, "operator": bool(kit.operator_token)}
     said = shown.login(around(request), back_to, **ways, why=why)
@@ -108,24 +120,36 @@ class ToGitHub:
 
 
 async def from_github(request: Request) -> Response:
-    """GitHub has sent the browser back, with a code that is good once."""
+    """GitHub has sent the browser back, with a code that is good once, or with an error.
+
+    Source: docs.github.com/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-authorization-request-errors
+    """
     kit = kit_of(request)
     if kit.people is None:
         raise Refused("not_found")
     browser = request.cookies.get(cookie_name("login", request, kit), "")
     back_to = await kit.sessions.came_back(browser, request.query_params.get("state", ""))
     if back_to is None or not browser:
-        return _asked(request, "/", "login_refused")
+        return _asked(request, "/", "misfit")
+    if error := request.query_params.get("error"):
+        return _asked(request, back_to, _snag(error))
     try:
         token = await kit.people.token(
             request.query_params.get("code", ""), browser, f"{kit.public_url}{CALLBACK}"
         )
         person = await kit.people.person(token)
     except Unauthorized:
-        return _asked(request, back_to, "login_refused")
+        return _asked(request, back_to, "misfit")
     answer = await _enter(request, kit, person, token, back_to)
     drop_cookie(answer, "login", request, kit)
     return answer
+
+
+def _snag(error: str) -> Snag:
+    if error == "access_denied":
+        return "cancelled"
+    log.warning("GitHub refused a log-in", extra={"error": error[:MOST_ERROR]})
+    return "refused"
 
 
 async def _enter(request: Request, kit: Kit, person: Person, token: str, back_to: str) -> Response:
@@ -134,7 +158,7 @@ async def _enter(request: Request, kit: Kit, person: Person, token: str, back_to
         await kit.sessions.leave(before)
     answer = redirect(kit, back_to)
     log.info("logged in", extra={"login": person.login, "user": person.id})
-    set_cookie(answer, "session", await kit.sessions.open(person, token), SESSION_SECONDS, request, kit)
+    set_cookie(answer, "session", await kit.sessions.open(person, token), COOKIE_SECONDS, request, kit)
     return answer
 
 

@@ -18,9 +18,11 @@ from resolver import texts, wording
 from resolver.exhibits import inert
 
 Refusal = Literal[
-    "crowded", "forge", "forged", "log_in", "login_refused", "method", "not_found", "not_yours", "redis",
-    "too_large", "too_often", "unclear", "watched_enough", "wrong_token",
+    "crowded", "forge", "forged", "log_in", "method", "not_found", "not_yours", "redis", "too_large", "too_often",
+    "unclear", "watched_enough",
 ]  # fmt: skip
+Snag = Literal["cancelled", "ended", "misfit", "refused", "wrong_token"]
+"""Why somebody is asked to log in once more."""
 Told = Literal["stop", "retry"]
 
 STATIC = {
@@ -98,7 +100,7 @@ def run(
     )
 
 
-def login(around: Around, back_to: str, *, github: bool, operator: bool, why: Refusal | None) -> str:
+def login(around: Around, back_to: str, *, github: bool, operator: bool, why: Snag | None) -> str:
     return render("login", around, back_to=back_to, github=github, operator=operator, why=why)
 
 

@@ -30,7 +30,6 @@ STATUS: Mapping[Refusal, HTTPStatus] = {
     "forge": HTTPStatus.BAD_GATEWAY,
     "forged": HTTPStatus.FORBIDDEN,
     "log_in": HTTPStatus.UNAUTHORIZED,
-    "login_refused": HTTPStatus.BAD_REQUEST,
     "method": HTTPStatus.METHOD_NOT_ALLOWED,
     "not_found": HTTPStatus.NOT_FOUND,
     "not_yours": HTTPStatus.FORBIDDEN,
@@ -39,7 +38,6 @@ STATUS: Mapping[Refusal, HTTPStatus] = {
     "too_often": HTTPStatus.TOO_MANY_REQUESTS,
     "unclear": HTTPStatus.BAD_REQUEST,
     "watched_enough": HTTPStatus.SERVICE_UNAVAILABLE,
-    "wrong_token": HTTPStatus.UNAUTHORIZED,
 }
 
 
@@ -97,18 +95,20 @@ def page(inside: Page) -> Endpoint:
     @wraps(inside)
     async def endpoint(request: Request) -> Response:
         kit = kit_of(request)
-        session = await kit.sessions.find(request.cookies.get(cookie_name("session", request, kit), ""))
+        cookie = request.cookies.get(cookie_name("session", request, kit), "")
+        session = await kit.sessions.find(cookie)
         if session is None:
             if request.method in ("GET", "HEAD") and "text/event-stream" not in request.headers.get(
                 "accept", ""
             ):
-                return redirect(kit, f"/login?back_to={quote(_wanted(request, kit), safe='')}")
+                ended = "&why=ended" if cookie else ""
+                return redirect(kit, f"/login?back_to={quote(_wanted(request, kit), safe='')}{ended}")
             raise Refused("log_in")
         request.state.session = session
         try:
             return await inside(request, kit, session)
         except Unauthorized:  # GitHub knows them no more
-            await kit.sessions.leave(request.cookies[cookie_name("session", request, kit)])
+            await kit.sessions.leave(cookie)
             raise Refused("log_in") from None
 
     return endpoint

@@ -19,6 +19,7 @@ from bot.redis.client import redis_client, redis_errors
 from runtime.frozen import Frozen
 
 SESSION_SECONDS = 8 * 3600  # GitHub's tokens for people who log in through an App live no longer
+COOKIE_SECONDS = 30 * 86_400  # longer than a session: whoever brings it later is told that theirs has ended
 LOGIN_SECONDS = 600  # GitHub's codes live no longer
 NONCE = 12  # bytes, as AES-GCM has it
 

@@ -11,7 +11,7 @@ import pytest
 from bot.page.login import MOST_WRONG
 from bot.page.web import inside
 from bot.redis.client import redis_client
-from bot.redis.sessions import Person, Sessions
+from bot.redis.sessions import SESSION_SECONDS, Person, Sessions
 from tests.page.conftest import OPERATOR, Room
 
 pytestmark = pytest.mark.redis
@@ -65,6 +65,26 @@ async def test_a_code_that_github_does_not_take_logs_nobody_in(room: Room) -> No
     answer = await browser.get("/login/callback", params={"code": "made-up", "state": state})
     assert (answer.status_code, "Begin again" in answer.text) == (400, True)
     assert (await browser.get("/")).status_code == 303
+
+
+async def test_whoever_cancels_at_github_reads_that_and_may_begin_again(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = room.browser()
+    for error, sentence, told in (
+        ("access_denied", "You have not let GitHub tell who you are", False),
+        ("application_suspended", "GitHub has refused this log-in", True),
+    ):
+        there = await browser.get("/login/github", params={"back_to": RUN})
+        state = parse_qs(urlsplit(there.headers["location"]).query)["state"][0]
+        caplog.clear()
+        # Source: docs.github.com, "Troubleshooting authorization request errors"
+        answer = await browser.get("/login/callback", params={"error": error, "state": state})
+        assert (error, answer.status_code, sentence in answer.text) == (error, 400, True)
+        assert "/login/github?back_to=%2Fruns%2Facme-calc-1-x" in answer.text
+        assert (error in str([vars(one) for one in caplog.records if one.levelname == "WARNING"])) == told
+        again = await browser.get("/login/callback", params={"error": error, "state": state})
+        assert "fits no log-in" in again.text  # a link that somebody sends says nothing of the visitor
 
 
 async def test_when_github_is_down_nobody_is_logged_in_and_that_is_said(room: Room) -> None:
@@ -208,11 +228,28 @@ async def test_an_expired_log_in_is_asked_again_and_a_button_says_so(room: Room)
     async with httpx.AsyncClient(trust_env=False) as wait, asyncio.timeout(60):  # until Redis has let it go
         while (await browser.get("/")).status_code == 200:
             await wait.get(f"{room.url}/healthz")
-    assert (await browser.get("/")).headers["location"] == "/login?back_to=%2F"
+    led = (await browser.get("/")).headers["location"]
+    assert led == "/login?back_to=%2F&why=ended"
+    asked = await browser.get(led)
+    assert (asked.status_code, "Your log-in has ended" in asked.text) == (200, True)
+    strange = await browser.get("/login?why=wrong_token")
+    assert (strange.status_code, 'role="alert"' in strange.text) == (200, False)
     pressed = await browser.post(f"{RUN}/stop", data={"csrf": "x"})
     assert (pressed.status_code, "Your log-in has ended" in pressed.text) == (401, True)
     watched = await browser.get(f"{RUN}/events", headers={"accept": "text/event-stream"})
     assert watched.status_code == 401
+
+
+async def test_a_browser_keeps_its_cookie_longer_than_the_log_in_so_that_its_end_can_be_told(
+    room: Room,
+) -> None:
+    answer = await room.browser().post("/login", data={"token": OPERATOR})
+    (cookie,) = answer.headers.get_list("set-cookie")
+    (seconds,) = [part.removeprefix("Max-Age=") for part in cookie.split("; ") if part.startswith("Max-Age=")]
+    assert int(seconds) > SESSION_SECONDS
+    left = await log_out(room, browser := await room.operator())
+    assert left.headers["location"] == "/login"
+    assert (await browser.get("/")).headers["location"] == "/login?back_to=%2F"  # who left knows it
 
 
 async def test_a_session_is_a_new_one_with_each_log_in(room: Room) -> None:
