@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from bot.ci.watch import CiWatch
-from bot.jobs import Answered, Queue
-from bot.lifecycle import Lifecycle, Talker
+from bot.jobs import Answered, Queue, meant_by
+from bot.lifecycle import Lifecycle, Talker, has_begun
 from bot.pressed import Pressed
 from bot.queued import HoldsHere, Waiting
 from bot.webhooks.delivery import Checked, Closed, Delivery, Reach, Unlabelled
@@ -145,9 +145,17 @@ class Desk:
         if not await self._may(job):
             await self._refuse(job, prose.refusal("permission", job))
             return
-        ended = await self._queue.stop(job.repo, job.number, wish.at or datetime.now(UTC))
-        if ended or found:  # found again where Redis was wiped, it is one of long ago
-            await self._lifecycle.say_dropped(ended, "asked")
+        at = wish.at or datetime.now(UTC)
+        meant = meant_by(await self._queue.open(job.repo, job.number), at, "all")
+        try:
+            await self._lifecycle.say_dropped(
+                meant, "asked"
+            )  # first: what is read again finds it still to be said
+        finally:
+            for one in filter(has_begun, meant):
+                await self._queue.cancel(one.job.id)  # at once, whatever becomes of the words
+        await self._queue.stop(job.repo, job.number, at)
+        if meant or found:  # found again where Redis was wiped, it is one of long ago
             self._notice(wish)  # the comment of each says what became of it
             await self._queue.settle(job, Answered())
         else:

@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from bot.desk import is_under_way
 from bot.jobs import Answered, Cancelled
 from bot.mail import Mail
 from bot.webhooks.delivery import read
 from resolver.domain import Refused
+from resolver.errors import ForgeError
 from resolver.events import Trajectory
 from tests.bot.jobs import Handlers, settled, working
 from tests.bot.rooms import HERE, Room
@@ -113,6 +116,36 @@ async def test_a_stop_before_the_job_has_begun_says_that_it_is_off_the_list(room
     assert record is not None and record.result == Cancelled()
     assert room.answers == ["I did not start on this: I was stopped before I began."]
     assert await room.seen(room.issue.comments[0]) == ["eyes"]
+
+
+def lose_the_next_edit(room: Room) -> None:
+    room.world.refuse_next("PATCH", f"/issues/comments/{room.issue.comments[-1].id}", status=400)
+
+
+async def test_a_stop_that_is_read_again_because_its_word_was_lost_says_what_it_stopped(room: Room) -> None:
+    waiting = await room.labelled()
+    await room.answered("This is queued")
+    lose_the_next_edit(room)
+    stopping = await room.says("@agent stop")
+    with pytest.raises(ForgeError):
+        await room.hears(stopping)
+    await room.hears(stopping)
+    record = await room.queue.state(waiting.id)
+    assert record is not None and record.result == Cancelled()
+    assert room.answers == ["I did not start on this: I was stopped before I began."]
+
+
+async def test_what_runs_is_stopped_at_once_although_what_waits_cannot_be_told(room: Room) -> None:
+    handler = Handlers()
+    async with working(room.queue, handler):
+        running = await room.labelled()
+        await handler.running.wait()
+        await room.asked("@agent plan the rest")
+        await room.answered("This is queued")
+        lose_the_next_edit(room)
+        with pytest.raises(ForgeError):
+            await room.asked("@agent stop")
+        assert (await settled(room.queue, running.id)).result == Cancelled()
 
 
 async def test_a_stop_that_was_asked_for_before_stops_nothing_that_came_after_it(room: Room) -> None:
