@@ -10,6 +10,8 @@ from runtime.seccomp import profile
 
 DOOR = "/run/patchwright"  # the directory of the sandbox's sockets, inside
 OPEN_FILES = 16_384  # of one process; the engine's own default of a million makes some programs close each
+# The server's standard error is open to any command; it must not fill the host's disk.
+LOG = {"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}}
 SHARED_MB = 256  # MiB of /dev/shm at most; Chromium crashes with the engine's 64
 _MIB = 1 << 20
 
@@ -43,8 +45,7 @@ def host_config(spec: SandboxSpec, place: Path | None, *, root: bool = False) ->
         "tmpfs": {SCRATCH: f"rw,exec,nosuid,nodev,mode=1777,size={_scratch_mb(spec)}m"},
         # Read-only: the host listens in it, and nothing in the container can change what it finds.
         "binds": [] if place is None else [f"{place}:{DOOR}:ro"],
-        # The server's standard error is open to any command; it must not fill the host's disk.
-        "log_config": {"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}},
+        "log_config": LOG,
     }
 
 

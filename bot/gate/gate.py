@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 from collections.abc import AsyncIterator
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import h11
 
-from bot.gate.rules import Ask, Judgement, Kind, is_ours, judge, streams
+from bot.gate.confined import is_ours
+from bot.gate.rules import Ask, Judgement, Kind, judge, streams, upgrades
 from resolver.errors import SettingsError
 from runtime.forward import join
 
@@ -27,9 +29,8 @@ PIECE = 1 << 16  # bytes
 MOST_BODY = 1 << 20  # bytes of a body that is judged
 MOST_ANSWER = 8 << 20  # bytes of what the engine says of one container
 SECONDS = 60.0  # for a request to be there whole, a build's files excepted
-HEADERS = {b"host", b"content-type", b"content-length", b"transfer-encoding", b"accept", b"user-agent",
-           b"upgrade", b"connection", b"x-registry-auth", b"x-registry-config"}  # fmt: skip
-"""What of a request's head the engine gets to read."""
+CREDENTIALS = {b"x-registry-auth", b"x-registry-config"}
+"""What of a request's head the engine gets to read as it came."""
 
 
 class Gate:
@@ -72,14 +73,16 @@ class Gate:
     async def engine(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_unix_connection(self._engine)
 
-    async def owns(self, kind: Kind, name: str) -> bool:
-        """Whether this is ours, as the engine has it now."""
-        if kind == "exec":
-            program = await self._look(f"/exec/{name}/json")
-            name = str(program.get("ContainerID", ""))
-        found = await self._look(f"/containers/{name}/json") if name else {}
+    async def ours(self, kind: Kind, name: str) -> str | None:
+        """The full id of this, which stays its own whatever is renamed. None: it is none of ours."""
+        program = await self._look(f"/exec/{name}/json") if kind == "exec" else {}
+        container = str(program.get("ContainerID", "")) if kind == "exec" else name
+        found = await self._look(f"/containers/{container}/json") if container else {}
         config = found.get("Config")
-        return isinstance(config, dict) and is_ours(config.get("Labels"))
+        if not isinstance(config, dict) or not is_ours(config.get("Labels")):
+            return None
+        full = str(program.get("ID") if kind == "exec" else found.get("Id"))
+        return full if re.fullmatch("[0-9a-f]{64}", full) else None
 
     async def _look(self, path: str) -> dict[str, object]:
         reader, writer = await self.engine()
@@ -133,6 +136,16 @@ async def _next(end: h11.Connection, reader: asyncio.StreamReader) -> object:
     return event
 
 
+def _head(ask: Ask, *, upgrade: bool) -> list[tuple[bytes, bytes]]:
+    """What the engine is told of a request, by what was judged and not by what its sender says of it."""
+    ending = [(b"Connection", b"Upgrade"), (b"Upgrade", b"tcp")] if upgrade else [(b"Connection", b"close")]
+    head = [(b"Host", b"engine"), *ending]
+    if streams(ask):
+        return [*head, (b"Content-Type", b"application/x-tar"), (b"Transfer-Encoding", b"chunked")]
+    kind = [(b"Content-Type", b"application/json")] if ask.body else []
+    return [*head, *kind, (b"Content-Length", b"%d" % len(ask.body))]
+
+
 class _Visit:
     """One connection: one request, and its answer."""
 
@@ -156,12 +169,12 @@ class _Visit:
                 return
             ask = ask._replace(body=body)
         judgement = judge(ask)
-        if not judgement.refusal and judgement.owned and not await self._gate.owns(*judgement.owned):
-            await self._say(HTTPStatus.NOT_FOUND, "Patchwright has no such container here")
-        elif judgement.refusal:
+        if judgement.refusal:
             await self._refuse(ask, judgement)
+        elif (owned := await self._gate.ours(*judgement.owned) if judgement.owned else "") is None:
+            await self._say(HTTPStatus.NOT_FOUND, "Patchwright has no such container here")
         else:
-            await self._pass_on(request, ask)
+            await self._pass_on(request, judgement.order(owned))
 
     async def _body(self) -> bytes | None:
         body = b""
@@ -196,15 +209,10 @@ class _Visit:
         reader, writer = await self._gate.engine()
         try:
             far = h11.Connection(h11.CLIENT)
-            upgrades = any(name == b"upgrade" for name, _ in request.headers)
-            kept = [(name, value) for name, value in request.headers if name in HEADERS]
-            if not upgrades:
-                kept = [(name, value) for name, value in kept if name != b"connection"] + [
-                    (b"connection", b"close")
-                ]
-            writer.write(
-                far.send(h11.Request(method=request.method, target=request.target, headers=kept)) or b""
-            )
+            upgrade = upgrades(ask) and any(name == b"upgrade" for name, _ in request.headers)
+            head = [(name, value) for name, value in request.headers if name in CREDENTIALS]
+            head += _head(ask, upgrade=upgrade)
+            writer.write(far.send(h11.Request(method=ask.method, target=ask.target, headers=head)) or b"")
             if streams(ask):
                 while isinstance(event := await _next(self._near, self._reader), h11.Data):
                     writer.write(far.send(h11.Data(data=event.data)) or b"")
@@ -225,7 +233,9 @@ class _Visit:
         while True:
             event = await _next(far, reader)
             match event:
-                case h11.InformationalResponse(status_code=HTTPStatus.SWITCHING_PROTOCOLS):
+                case h11.InformationalResponse(
+                    status_code=HTTPStatus.SWITCHING_PROTOCOLS
+                ):  # h11: if asked for
                     self._writer.write(self._near.send(event) or b"")
                     first, _ = far.trailing_data
                     early, _ = self._near.trailing_data

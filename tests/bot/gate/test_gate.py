@@ -1,11 +1,10 @@
 """The gate before a real engine: what goes through it, and that the same attacks work where there is none."""
 
 import asyncio
-import contextlib
 import json
 import os
+import secrets
 import socket
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +14,14 @@ import pytest
 
 from bot.gate.gate import Gate
 from resolver.errors import SettingsError
+from runtime.confinement import host_config, user
+from runtime.engine import Engine
+from runtime.errors import ImageUnavailable
+from runtime.reaper import OWNER, RUN
+from runtime.sandbox import SandboxSpec
+from tests.bot.gate.engines import ENGINE, IMAGE, raw
 
 pytestmark = pytest.mark.docker
-
-ENGINE = Path("/var/run/docker.sock")
-IMAGE = "debian:bookworm-slim"
-
-
-@pytest.fixture
-async def gate(short_tmp: Path) -> AsyncIterator[Path]:
-    place = short_tmp / "gate" / "engine.sock"
-    async with Gate(ENGINE).listening(place):
-        yield place
-
-
-@pytest.fixture
-def engine() -> Iterator[docker.DockerClient]:
-    client = docker.DockerClient(f"unix://{ENGINE}")
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def neighbour(engine: docker.DockerClient) -> Iterator[Any]:
-    """A container that is none of ours, with a secret in its environment."""
-    made = engine.containers.run(
-        IMAGE, ["sleep", "600"], detach=True, network_mode="none", environment={"SECRET": "of-the-neighbour"}
-    )
-    yield made
-    made.remove(force=True)
 
 
 def through(place: Path) -> docker.DockerClient:
@@ -64,7 +42,44 @@ async def test_what_would_make_a_worker_root_of_the_machine_works_at_the_engine_
         options = {"network_mode": "none", "remove": True, **way}
         await asyncio.to_thread(engine.containers.run, IMAGE, **options)  # raises where it fails
         with pytest.raises(docker.errors.APIError, match="the gate refuses: a container is confined"):
-            await asyncio.to_thread(worker.containers.run, IMAGE, **options)
+            await asyncio.to_thread(worker.containers.run, IMAGE, name="patchwright-gate", **options)
+
+
+async def test_all_that_a_worker_does_with_an_engine_goes_through(gate: Path) -> None:
+    engine, name = await Engine.connect(f"unix://{gate}"), f"patchwright-{secrets.token_hex(4)}"
+    labels = {OWNER: "somebody", RUN: "x"}
+    try:
+        await engine.build("an image", {"Dockerfile": f"FROM {IMAGE}\nLABEL a=b\n".encode()}, [f"{name}:1"])
+        assert [image.tags for image in await engine.images(name, "a=b")] == [(f"{name}:1",)]
+        container = await engine.create(
+            name,
+            image=f"{name}:1",
+            command=["sh", "-c", "echo said; mkdir /opt/x; sleep 600"],
+            healthcheck={"test": ["NONE"]},
+            user=user(root=True),
+            labels=labels,
+            host=host_config(SandboxSpec(), None, root=True),
+        )
+        await engine.start(container)
+        async with asyncio.timeout(60):
+            while "said" not in await engine.logs(container):
+                await asyncio.sleep(0.05)
+        assert await engine.size(container) is not None
+        assert await engine.changed_below(container, "/opt") == "/opt/x"
+        await engine.commit(container, f"{name}:2", {"of": "a test"})
+        assert (kept := await engine.image(f"{name}:2")) is not None
+        assert kept.labels["of"] == "a test"
+        await engine.rename(container, f"{name}-b", labels)
+        assert container in {each.id for each in await engine.containers(OWNER)}
+        await engine.kill(container)
+        await engine.remove(container)
+        assert await engine.inspect(container) is None
+        with pytest.raises(ImageUnavailable):
+            await engine.pull("registry.invalid/nothing:1")
+    finally:
+        await engine.remove(f"{name}-b")
+        assert all([await engine.remove_image(f"{name}:{tag}") for tag in (2, 1)])
+        await engine.close()
 
 
 async def test_containers_of_others_are_as_if_they_were_not_there(
@@ -91,19 +106,6 @@ async def test_containers_of_others_are_as_if_they_were_not_there(
         await asyncio.to_thread(worker.containers)
     neighbour.reload()
     assert neighbour.status == "running"
-
-
-async def raw(place: Path, sent: bytes) -> bytes:
-    """All that is answered to these bytes."""
-    reader, writer = await asyncio.open_unix_connection(place)
-    writer.write(sent)
-    answer = b""
-    with contextlib.suppress(TimeoutError, ConnectionResetError):
-        async with asyncio.timeout(2):
-            while piece := await reader.read(1 << 16):
-                answer += piece
-    writer.close()
-    return answer
 
 
 async def test_a_second_request_behind_an_allowed_one_is_never_read(gate: Path, neighbour: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -9,6 +10,7 @@ from bot.gate.rules import Ask, judge
 from runtime.seccomp import profile
 
 OURS = {"io.patchwright.owner": "somebody"}
+ULIMITS = (("core", 0, 0), ("nofile", 16_384, 16_384), ("fsize", 1 << 30, 1 << 30))
 
 
 def container(host: dict[str, Any] | None = None, **changed: Any) -> bytes:
@@ -18,6 +20,7 @@ def container(host: dict[str, Any] | None = None, **changed: Any) -> bytes:
         "User": "10001:10001",
         "Cmd": ["sleep", "1"],
         "Labels": OURS,
+        "Healthcheck": {"Test": ["NONE"], "Interval": None},
         "HostConfig": {
             "NetworkMode": "none",
             "Init": True,
@@ -29,7 +32,9 @@ def container(host: dict[str, Any] | None = None, **changed: Any) -> bytes:
             "PidsLimit": 100,
             "NanoCpus": 1_000_000_000,
             "ShmSize": 1 << 20,
-            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m"}},
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+            "Tmpfs": {"/tmp": "rw,exec,nosuid,nodev,mode=1777,size=512m"},
+            "Ulimits": [dict(zip(("Name", "Soft", "Hard"), each, strict=True)) for each in ULIMITS],
             **(host or {}),
         },
         **changed,
@@ -49,6 +54,7 @@ ALLOWED = [
     ("POST", "/v1.41/build?t=patchwright-x%3A2&rm=True&buildargs=%7B%7D&networkmode=none", b""),
     ("POST", "/v1.41/commit?container=abc&repo=patchwright-x&tag=1&changes=LABEL+a%3D%22b%22", b"{}"),
     ("GET", '/v1.41/containers/json?filters={"label":["io.patchwright.owner"]}', b""),
+    ("GET", '/v1.41/images/json?all=0&filters={"reference":["patchwright-x"],"label":["a"]}', b""),
     ("GET", '/v1.41/containers/json?size=1&filters={"id":["abc"]}', b""),
     ("POST", CREATE, container()),
     ("POST", CREATE, container({"CapAdd": ["CHOWN", "SETUID"]}, User="0:0")),
@@ -96,6 +102,16 @@ LOOSER = [
     {"RestartPolicy": {"Name": "always"}},
     {"PortBindings": {"80/tcp": [{"HostPort": "80"}]}},
     {"privileged": True},
+    {"Memory": 10**15, "MemorySwap": 10**15},
+    {"PidsLimit": 10**15},
+    {"NanoCpus": 10**18},
+    {"ShmSize": 10**15},
+    {"Tmpfs": {"/tmp": "rw,suid,dev"}},
+    {"LogConfig": {"Type": "json-file", "Config": {"max-size": "900g"}}},
+    {"Init": False},
+    {"Ulimits": []},
+    {"Ulimits": [{"Name": "core", "Soft": -1, "Hard": -1}]},
+    {"Ulimits": [{"Name": "nofile", "Soft": 10**9, "Hard": 10**9}]},
 ]
 REFUSED = [
     ("POST", CREATE, b""),
@@ -110,10 +126,27 @@ REFUSED = [
     # The engine reads names in any case, and of two the last.
     ("POST", CREATE, container()[:-1] + b', "hostconfig": {"Privileged": true}}'),
     ("POST", CREATE, b'{"HostConfig": {}, ' + container()[1:]),
+    # It also folds two letters that are not ASCII: U+017F to s, U+212A to k.
+    ("POST", CREATE, container()[:-1] + ', "Ho\u017ftConfig": null}'.encode()),
+    ("POST", CREATE, container()[:-1] + b', "Ho\\u017ftConfig": null}'),
+    ("POST", CREATE, container({"\u017fecurityOpt": []})),
+    ("POST", CREATE, container({"Pid\u017fLimit": 0})),
+    ("POST", CREATE, container({"Networ\u212aMode": "host"})),
+    ("POST", CREATE, container(Labels={**OURS, "ofelia.job-local.x.command": "id"})),
+    ("POST", CREATE, container(Cmd={"a": "b"})),
+    ("POST", CREATE, container(Healthcheck={"Test": ["CMD", "true"], "Interval": 1})),
+    ("POST", "/v1.41/containers/create?name=3f", container()),
+    ("POST", "/v1.41/containers/create", container()),
+    ("POST", CREATE + "&platform=linux/arm64", container()),
+    ("POST", "/v1.41/containers/abc/rename?name=3f", b""),
+    ("POST", "/v1.41/containers/abc/start?checkpoint=x&checkpoint-dir=/etc", b""),
+    ("POST", "/v1.40/containers/abc/start", b""),
     ("POST", "/v1.23/containers/abc/start", b""),
     ("POST", "/v1.41/containers/abc/start", b'{"Binds": ["/:/host"]}'),
     ("POST", "/v1.41/containers/abc/exec", b'{"Cmd": ["true"], "Privileged": true}'),
     ("POST", "/v1.41/containers/abc/exec", b'{"Cmd": ["true"], "privileged": true, "Privileged": false}'),
+    ("POST", "/v1.41/containers/abc/exec", b'{"Cmd": ["true"], "privileged": true}'),
+    ("POST", "/v1.41/containers/abc/exec", '{"Cmd": ["true"], "Cmd\u017f": 1}'.encode()),
     ("POST", "/v1.41/containers/abc/update", b'{"Memory": 0}'),
     ("PUT", "/v1.41/containers/abc/archive?path=/", b""),
     ("GET", "/v1.41/containers/abc/archive?path=/", b""),
@@ -121,12 +154,26 @@ REFUSED = [
     ("GET", "/v1.41/containers/json?all=1&filters={}", b""),
     ("GET", '/v1.41/containers/json?filters={"label":["other"]}', b""),
     ("GET", '/v1.41/containers/json?filters={"label":["io.patchwright.owner"]}&filters={}', b""),
+    # What is looked at by a name becomes a part of a path.
+    ("GET", '/v1.41/containers/json?filters={"id":["abc/json?x=|."]}', b""),
+    ("GET", '/v1.41/containers/json?filters={"id":["."]}', b""),
+    ("GET", '/v1.41/containers/json?filters={"id":["abc"],"name":["x"]}', b""),
+    ("POST", "/v1.41/commit?container=abc/json%3f&repo=patchwright-x", b"{}"),
+    ("POST", "/v1.41/commit?container=&repo=patchwright-x", b"{}"),
+    ("GET", "/v1.41/images/json", b""),
+    ("GET", '/v1.41/images/json?filters={"reference":["*"]}', b""),
+    ("GET", '/v1.41/images/json?filters={"reference":["patchwright-x","*"]}', b""),
+    ("GET", "/v1.41//containers/json", b""),
+    ("GET", "//[/containers/abc/json", b""),
+    ("GET", "http://x/containers/json", b""),
     ("GET", "/v1.41/images/../containers/json", b""),
     ("GET", "/v1.41/images/%2e%2e/containers/abc/json", b""),
     ("DELETE", "/v1.41/images/debian:bookworm-slim", b""),
     ("DELETE", "/v1.41/images/evil/patchwright-x", b""),
     ("POST", "/v1.41/images/debian:bookworm-slim/tag?repo=debian&tag=mine", b""),
     ("POST", "/v1.41/images/create?fromSrc=http://elsewhere/x.tar&repo=debian", b""),
+    ("POST", "/v1.41/images/create?fromImage=debian&platform=linux/arm64", b""),
+    ("POST", "/v1.41/images/create?fromImage=", b""),
     ("POST", "/v1.41/images/load", b""),
     ("POST", "/v1.41/build?t=debian:bookworm-slim&networkmode=none", b""),
     ("POST", "/v1.41/build?t=patchwright-x&networkmode=host", b""),
@@ -170,3 +217,38 @@ def test_what_is_done_to_a_container_or_a_program_is_done_to_ours() -> None:
     for method, target, body in ALLOWED:
         names_one = "abc" in target
         assert (judge(Ask(method, target, body)).owned is not None) is names_one, target
+
+
+FULL = "0f" * 32
+
+
+def test_what_goes_on_names_what_was_looked_at_by_its_full_id_and_never_by_a_name() -> None:
+    for method, target, body in ALLOWED:
+        judgement = judge(Ask(method, target, body))
+        sent = judgement.order(FULL).target
+        assert "abc" not in sent
+        assert (FULL in sent) is (judgement.owned is not None), sent
+
+
+def test_what_goes_on_has_what_was_judged_and_no_other_name() -> None:
+    asked = container()[:-1] + b', "Domainname": null, "MacAddress": "", "NetworkingConfig": {}}'
+    sent = judge(Ask("POST", CREATE, asked)).order("")
+    assert json.loads(sent.body) == json.loads(container())
+    program = b'{"Container": "other", "Cmd": ["true"], "Privileged": false, "detachKeys": "ctrl-a"}'
+    sent = judge(Ask("POST", "/v1.41/containers/abc/exec", program)).order(FULL)
+    assert sent == Ask("POST", f"/v1.41/containers/{FULL}/exec", b'{"Cmd": ["true"]}')
+    sent = judge(Ask("POST", "/v1.41/exec/abc/start", b'{"Tty": 7, "Other": 1}')).order(FULL)
+    assert json.loads(sent.body) == {"Detach": False, "Tty": False}
+    # A form in a body comes before the query: none goes on.
+    form = b"repo=debian&tag=bookworm-slim"
+    sent = judge(Ask("POST", "/v1.41/images/patchwright-x/tag?repo=patchwright-x", form)).order("")
+    assert sent.body == b""
+
+
+@pytest.mark.parametrize("hidden", ["a;repo=debian", "a%26repo=debian", "a%3brepo=debian", "a#repo=debian"])
+def test_what_another_reader_might_take_for_a_second_name_goes_on_as_one_value(hidden: str) -> None:
+    asked = Ask("POST", f"/v1.41/images/debian/tag?repo=patchwright-x&tag={hidden}")
+    sent = judge(asked).order("").target
+    assert not {";", "#"} & set(sent)
+    (name, _), (tag, value) = parse_qsl(urlsplit(sent).query)
+    assert (name, tag, value[:1], value[2:]) == ("repo", "tag", "a", "repo=debian")
