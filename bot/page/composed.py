@@ -31,7 +31,9 @@ async def opened(
 ) -> AsyncIterator[ASGIApp]:
     """The application, on the Redis of this URL. Raises SettingsError."""
     async with contextlib.AsyncExitStack() as stack:
-        queue, runs, sessions, streams = ArqQueue(url), Runs(url), Sessions(url), Streams(url)
+        operator_token = settings.operator_token.get_secret_value() if settings.operator_token else ""
+        queue, runs, streams = ArqQueue(url), Runs(url), Streams(url)
+        sessions = Sessions(url, operator_token=operator_token)
         inbox, presence, engines = Inbox(url), Presence(url), Engines(url)
         for store in (queue, runs, sessions, streams, inbox, presence, engines):
             stack.push_async_callback(store.close)
@@ -48,7 +50,6 @@ async def opened(
         people = _people(settings)
         if people is not None:
             stack.push_async_callback(people.close)
-        token = settings.operator_token
         kit = Kit(
             runs=runs,
             sessions=sessions,
@@ -59,7 +60,7 @@ async def opened(
             live=live,
             gate=Gate(people),
             people=people,
-            operator_token=token.get_secret_value() if token else "",
+            operator_token=operator_token,
             public_url=settings.public_url or "",
             deliveries=deliveries,
         )

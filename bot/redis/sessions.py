@@ -50,6 +50,8 @@ class _Kept(Frozen):
     token: str
     """Encrypted."""
     expires: float
+    operator: str = ""
+    """Proof of the operator's token with which it began; "": it is not the operator's."""
 
 
 class _Begun(Frozen):
@@ -60,15 +62,24 @@ class _Begun(Frozen):
 class Sessions:
     """Log-ins on a Redis. Every method may raise QueueDown."""
 
-    def __init__(self, url: str, seconds: float = SESSION_SECONDS) -> None:
-        """Raises SettingsError for what is no URL of a Redis."""
+    def __init__(self, url: str, seconds: float = SESSION_SECONDS, *, operator_token: str = "") -> None:
+        """`operator_token`: the operator's sessions are good while it is the same; "": none is.
+
+        Raises SettingsError for what is no URL of a Redis.
+        """
         self._redis = redis_client(url)
         self._seconds = seconds
+        self._operator_token = operator_token
 
     async def open(self, person: Person, token: str = "") -> str:
         """Log them in; the value of their cookie."""
         cookie = secrets.token_urlsafe(32)
-        kept = _Kept(person=person, token=_sealed(cookie, token), expires=time.time() + self._seconds)
+        kept = _Kept(
+            person=person,
+            token=_sealed(cookie, token),
+            expires=time.time() + self._seconds,
+            operator=self._proof(cookie) if person.id is None else "",
+        )
         with redis_errors():
             await self._redis.set(_session(cookie), kept.model_dump_json(), px=round(self._seconds * 1000))
         return cookie
@@ -83,7 +94,18 @@ class Sessions:
             kept = _Kept.model_validate_json(stored or b"")
         except ValidationError:
             return None
+        if kept.person.id is None and not self._is_operator(cookie, kept):
+            return None
         return Session(kept.person, _opened(cookie, kept.token), _derived(cookie, "form"), kept.expires)
+
+    def _is_operator(self, cookie: str, kept: _Kept) -> bool:
+        return bool(self._operator_token) and hmac.compare_digest(
+            kept.operator.encode(), self._proof(cookie).encode()
+        )
+
+    def _proof(self, cookie: str) -> str:
+        """Made with the cookie, so that whoever reads Redis cannot try tokens with it."""
+        return _derived(cookie, f"operator {self._operator_token}")
 
     async def leave(self, cookie: str) -> None:
         """Log them out."""

@@ -156,7 +156,7 @@ async def test_another_sites_form_logs_nobody_in_or_out(room: Room) -> None:
 async def test_logging_out_ends_it_whatever_the_browser_keeps(room: Room) -> None:
     browser = await room.person("maintainer")
     cookie = browser.cookies["patchwright-session"]
-    sessions = Sessions(room.redis)
+    sessions = Sessions(room.redis, operator_token=OPERATOR)
     session = await sessions.find(cookie)
     await sessions.close()
     assert session is not None
@@ -168,7 +168,7 @@ async def test_logging_out_ends_it_whatever_the_browser_keeps(room: Room) -> Non
 
 
 async def log_out(room: Room, browser: httpx.AsyncClient) -> httpx.Response:
-    sessions = Sessions(room.redis)
+    sessions = Sessions(room.redis, operator_token=OPERATOR)
     session = await sessions.find(browser.cookies["patchwright-session"])
     await sessions.close()
     assert session is not None
@@ -221,7 +221,7 @@ async def test_logging_out_waits_for_no_github_that_is_down_or_silent(
 
 
 async def test_an_expired_log_in_is_asked_again_and_a_button_says_so(room: Room) -> None:
-    sessions = Sessions(room.redis, seconds=0.05)
+    sessions = Sessions(room.redis, seconds=0.05, operator_token=OPERATOR)
     browser = room.browser()
     browser.cookies.set("patchwright-session", await sessions.open(Person(login="operator", id=None)))
     await sessions.close()
@@ -252,6 +252,22 @@ async def test_a_browser_keeps_its_cookie_longer_than_the_log_in_so_that_its_end
     assert (await browser.get("/")).headers["location"] == "/login?back_to=%2F"  # who left knows it
 
 
+async def test_the_operator_is_out_when_the_token_is_another_one_and_nobody_else_is(room: Room) -> None:
+    operator, person = await room.operator(), await room.person("maintainer")
+    cookies = [browser.cookies["patchwright-session"] for browser in (operator, person)]
+    seen = {}
+    for token in (OPERATOR, f"{OPERATOR}-2", ""):
+        sessions = Sessions(room.redis, operator_token=token)
+        seen[token] = [await sessions.find(cookie) is not None for cookie in cookies]
+        await sessions.close()
+    assert seen == {OPERATOR: [True, True], f"{OPERATOR}-2": [False, True], "": [False, True]}
+    other = Sessions(room.redis, operator_token="of-another-day")
+    operator.cookies.set("patchwright-session", await other.open(Person(login="operator", id=None)))
+    await other.close()
+    led = await operator.get("/")  # as after a start with another token
+    assert led.headers["location"] == "/login?back_to=%2F&why=ended"
+
+
 async def test_a_session_is_a_new_one_with_each_log_in(room: Room) -> None:
     browser = room.browser()
     browser.cookies.set("patchwright-session", "chosen-by-somebody-else")
@@ -264,6 +280,7 @@ async def test_a_session_is_a_new_one_with_each_log_in(room: Room) -> None:
 
 async def test_redis_holds_nothing_with_which_to_be_somebody(room: Room) -> None:
     browser = await room.person("maintainer")
+    await room.operator()
     await browser.get("/login/github")  # and one that is under way
     cookie = browser.cookies["patchwright-session"]
     (token,) = [value for value in room.world.tokens if value.startswith("ghu_")]
@@ -273,7 +290,7 @@ async def test_redis_holds_nothing_with_which_to_be_somebody(room: Room) -> None
         stored += key + (await redis.dump(key) or b"")
     await redis.aclose(close_connection_pool=True)
     assert b"maintainer" in stored  # the positive control: this is where sessions are
-    for value in (cookie, token, browser.cookies["patchwright-login"]):
+    for value in (cookie, token, browser.cookies["patchwright-login"], OPERATOR):
         assert value.encode() not in stored
 
 
