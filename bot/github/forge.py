@@ -21,7 +21,7 @@ from bot.github.comments import Comments, clipped
 from bot.github.graphql import GraphQL
 from bot.github.identity import Identity
 from bot.github.publishing import Publishing
-from bot.github.rest import ATTEMPTS, AppAccess, Pace, Rest, TokenAccess, path_of
+from bot.github.rest import ATTEMPTS, PER_PAGE, AppAccess, Pace, Rest, TokenAccess, path_of
 from bot.github.reviews import Reviews
 from bot.github.threads import Threads, as_pull_request, is_by
 from bot.pacing import Line
@@ -72,6 +72,8 @@ class GitHubForge:
         self._server_url = server_url.rstrip("/")
         self._graphql = GraphQL(self._rest, graphql_url)
         self._ourselves = Identity(self._rest, self._graphql)
+        self._pulls: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
+        """Our open ones of a repository, by their prefix, as they were at that etag."""
         self._attachments = Attachments(self._server_url, ca_bundle)
         self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle)
         self._reviews = Reviews(self._rest, self._graphql, self._ourselves, self._made)
@@ -157,14 +159,25 @@ class GitHubForge:
     async def our_pulls(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
         """The open pull requests that we have opened from branches with this prefix, among the newest ones there."""
         us = await self._ourselves(repo)
-        query = {"state": "open", "sort": "created", "direction": "desc"}
-        found: list[PullAnswer] = []
-        async for page in self._rest.pages(list[PullAnswer], repo, *path_of(repo), "pulls", **query):
-            found += page
-            if len(found) >= MOST_PULLS:
-                break
+        etag, known = self._pulls.get((repo, prefix), ("", ()))
+        query = {"state": "open", "sort": "created", "direction": "desc", "per_page": str(PER_PAGE)}
+        path = (*path_of(repo), "pulls")
+        page = await self._rest.page(list[PullAnswer], repo, *path, etag=etag, **query)
+        if page is None:
+            return known
+        found, following = page.found, page.following
+        while following and len(found) < MOST_PULLS:
+            another = await self._rest.page(list[PullAnswer], repo, *path, **following)
+            assert another is not None, "it was asked for without an etag"
+            found, following = found + another.found, another.following
         ours = (one for one in found if one.same_repository and one.head.ref.startswith(prefix))
-        return tuple(as_pull_request(one, trusted=True) for one in ours if is_by(one, us))
+        told = tuple(as_pull_request(one, trusted=True) for one in ours if is_by(one, us))
+        # An etag is of one page: it says nothing of what lies on others.
+        if us is None or page.following:
+            self._pulls.pop((repo, prefix), None)
+        else:
+            self._pulls[repo, prefix] = page.etag, told
+        return told
 
     async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
         return await self._findings.of(repo, commit)

@@ -29,6 +29,10 @@ NOBODY = "http://127.0.0.1:1/webhook"
 QUICK = Pace(between_writes=0, first_pause=0.01, longest_wait=2, timeout=5)
 AT_ONCE = Rhythm(every=0.1, all=0, grace=0, settle=0)
 PATIENT = Rhythm(every=0.1, all=0, settle=0)
+PERMISSIONS = {
+    **dict.fromkeys(("issues", "pull_requests", "contents"), "write"),
+    **dict.fromkeys(("checks", "actions", "statuses"), "read"),
+}
 SAMPLE = Repo(owner="acme", name="sample")
 
 
@@ -45,6 +49,7 @@ class Place:
     rest: Rest
     us: Identity
     lookout: Lookout
+    forge: GitHubForge
     desk: Desk
 
     def looker(self, rhythm: Rhythm = AT_ONCE, *, name: str = "one", redelivers: bool = False) -> Reconcile:
@@ -86,7 +91,7 @@ async def a_place(directory: Path) -> AsyncIterator[Place]:
         repo = world.repository(
             "acme/sample", {"calc.py": "x = 1\ny = 2\n"}, permissions={"maintainer": "write"}
         )
-        app = world.app(permissions={"issues": "write", "pull_requests": "write", "contents": "write"})
+        app = world.app(permissions=PERMISSIONS)
         world.install(app, repo)
         world.hook(NOBODY, "s3cret")
         rest = Rest(access(app), world.api_url, None, QUICK)
@@ -97,7 +102,7 @@ async def a_place(directory: Path) -> AsyncIterator[Place]:
             rules = Triggers(app_id=str(app.id))
             desk = Desk(queue, rules, forge)
             us = Identity(rest, GraphQL(rest, world.graphql_url))
-            yield Place(world, repo, app, url, queue, rules, rest, us, lookout, desk)
+            yield Place(world, repo, app, url, queue, rules, rest, us, lookout, forge, desk)
         finally:
             await desk.close()
             await forge.aclose()

@@ -1,6 +1,7 @@
 """What no delivery has told, or what Redis has forgotten, is found again at GitHub, and done once."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.desk import is_under_way
+from bot.ci.watch import CiWatch
+from bot.desk import Desk, is_under_way
 from bot.reconcile.reconcile import Rhythm
 from bot.redis.client import redis_client
 from bot.redis.inbox import Inbox, Letter
@@ -254,6 +256,29 @@ async def test_a_quiet_minute_costs_one_question_a_repository(place: Place) -> N
         await looker.look()
 
 
+async def test_a_quiet_look_counts_against_no_rate_limit_and_what_comes_next_is_seen(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, watch = place.world, CiWatch(place.queue, place.forge, "patchwright/", clock=place.world.now)
+    place.desk = Desk(place.queue, place.rules, place.forge, checks=watch)
+    place.repo.commit("patchwright/issue-1", {"calc.py": "x = 2\n"})
+    ours = world.pull(place.repo, "patchwright/issue-1", by="patchwright[bot]")
+    looker = place.looker()
+    for _ in range(3):
+        await looker.look()
+    caplog.set_level(logging.INFO, "httpx")
+    await looker.look()
+    asked = [one.getMessage() for one in caplog.records if one.name == "httpx"]
+    assert len(asked) == 3
+    assert all("304 Not Modified" in one for one in asked), asked
+    new = place.repo.commit("patchwright/issue-1", {"calc.py": "x = 3\n"})
+    world.ci.check(place.repo, new, "test")
+    await looker.look()
+    (job,) = [record.job for record in await place.queue.everywhere()]
+    assert (job.number, job.checks) == (ours.number, new)
+    await place.desk.close()
+
+
 async def test_one_worker_looks_and_another_goes_on_when_it_leaves(place: Place) -> None:
     first, second = place.looker(name="first"), place.looker(name="second")
     running = asyncio.create_task(first.run())
@@ -274,7 +299,7 @@ async def test_one_worker_looks_and_another_goes_on_when_it_leaves(place: Place)
 
 async def test_what_cannot_be_looked_at_does_not_hide_the_rest(place: Place) -> None:
     world = place.world
-    gone = world.repository("acme/another", {"x": "y"})
+    gone = world.repository("acme/another", {"x": "y"}, permissions={"maintainer": "write"})
     world.install(place.app, gone)
     world.refuse_next("GET", "/acme/sample/issues", status=404)
     thread = world.issue(gone, title="T", body="B", by="stranger")
