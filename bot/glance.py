@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 from typing import Literal
 
-from bot.jobs import Record, Result
+from bot.jobs import Failed, Record, Result
+from bot.observe.faults import Fault
 from bot.redis.ledger import PullOutcome
 from resolver.domain import Delivered, Job, RunId
 from resolver.events import Trajectory
@@ -22,6 +23,8 @@ class Glance(Frozen):
 
     run: RunId
     state: State
+    fault: Fault | None = None
+    """Whose it is that it failed. None: it has not, or that is not known."""
     repository: str = ""
     number: int = 0
     title: str = ""
@@ -49,7 +52,8 @@ class Glance(Frozen):
         """When its job has come to this; what the machine failed is no verdict's doing."""
         if result.kind == "answered":
             return self
-        changed: dict[str, object] = {"state": result.kind}
+        fault = result.fault if isinstance(result, Failed) else None
+        changed: dict[str, object] = {"state": result.kind, "fault": fault}
         if (verdict := getattr(result, "verdict", None)) is not None:
             changed["verdict"] = verdict.kind
         if url := getattr(result, "url", None):

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from pydantic import ValidationError
 
 from bot.glance import Glance, State, of_record
+from bot.observe.faults import FOREIGN
 from bot.page.gate import Gate
 from bot.redis.ledger import name_of_pull
 from bot.redis.queue import ArqQueue
@@ -81,6 +82,7 @@ class Outcomes:
     runs: int = 0
     ended: int = 0
     failed: int = 0
+    """By the machine, not by a model or a setting."""
     pulls: set[str] = field(default_factory=set)
     """Each once, however many runs have worked on it."""
     merged: int = 0
@@ -93,7 +95,7 @@ class Outcomes:
     def add(self, run: Glance) -> None:
         self.runs += 1
         self.ended += run.state in ENDED
-        self.failed += run.state == "failed"
+        self.failed += run.state == "failed" and run.fault not in FOREIGN
         self.usd += run.usd
         self.priced = self.priced and run.priced
         if run.pull and (name := name_of_pull(run.repository, run.pull)) not in self.pulls:

@@ -84,6 +84,7 @@ async def answers(redis: Redis) -> bool:
     """Whether something could be stored there now; never raises."""
     try:
         with redis_errors():
-            return bool(await redis.ping())
+            # A Redis that is full, or cannot write to its disk, still answers a PING or a question.
+            return bool(await redis.set("patchwright:stores", b"1", px=1_000))
     except QueueDown:
         return False

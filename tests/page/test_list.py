@@ -1,5 +1,6 @@
 """The list of runs: found by a plain form, page after page, and what they come to."""
 
+import hmac
 import re
 import time
 
@@ -7,12 +8,15 @@ import httpx
 import pytest
 
 from bot.glance import Glance
+from bot.jobs import Failed
+from bot.observe.faults import FOREIGN
 from bot.page.overview import MOST_FIELDS, Outcomes
 from bot.redis.client import redis_client
 from bot.redis.engines import Engines, telling
 from bot.redis.ledger import Ledger
 from resolver.domain import JobId, Repo
 from runtime.errors import EngineUnavailable
+from tests.bot.jobs import DONE
 from tests.page.conftest import Room
 
 pytestmark = pytest.mark.redis
@@ -150,6 +154,14 @@ async def test_a_cost_of_which_nothing_is_known_is_called_unknown_and_no_figure(
     assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<', page) == ["unknown"]
 
 
+def test_what_a_model_or_the_settings_have_failed_is_no_failure_of_the_machine() -> None:
+    outcomes, run = Outcomes(), glance(1, state="working")
+    for fault in (*FOREIGN, "engine", "ours"):
+        outcomes.add(run.after(Failed.model_validate({"error": "It is down.", "fault": fault})))
+    assert (outcomes.ended, outcomes.success) == (4, 0.5)
+    assert run.after(Failed(error="It is down.", fault="provider")).after(DONE).fault is None
+
+
 def test_of_nothing_nothing_is_said() -> None:
     assert (Outcomes().success, Outcomes().usd_per_merged) == (None, None)
 
@@ -186,6 +198,43 @@ async def test_health_is_told_part_by_part_with_figures_for_the_operator_alone(r
     assert parts[3][2].startswith("0 under way, 1 wait")
     reader = (await (await room.person("reader")).get("/")).text
     assert ("does not work" in reader, "0 at work" in reader, "docker.sock" in reader) == (True, False, False)
+
+
+async def test_a_receiver_that_knows_no_signature_and_a_store_that_is_full_are_shown_as_broken(
+    room: Room,
+) -> None:
+    operator, redis = await room.operator(), redis_client(room.redis)
+
+    async def receive(secret: str) -> None:
+        digest = hmac.digest(secret.encode(), b"{}", "sha256").hex()
+        signed = {"x-hub-signature-256": f"sha256={digest}", "x-github-event": "ping"}
+        await room.browser().post("/webhook", content=b"{}", headers=signed)
+
+    async def told() -> dict[str, tuple[str, str]]:
+        page = (await operator.get("/")).text
+        part = r'<dt>(Receiver|Redis)</dt><dd><span class="mark \w+">([\w ]+)</span> <small>([^<]*)'
+        return {name: (how, figures) for name, how, figures in re.findall(part, page)}
+
+    well = await told()
+    await receive("of-another-app")
+    await redis.config_set("maxmemory", "1")
+    broken = await told()
+    await redis.config_set("maxmemory", "0")
+    await receive("story-webhook-secret")
+    mended = await told()
+    await redis.aclose(close_connection_pool=True)
+    assert well == {
+        "Receiver": ("works", "0 deliveries since it began"),
+        "Redis": ("works", "0 deliveries to be read"),
+    }
+    assert broken == {
+        "Receiver": (
+            "does not work",
+            "1 deliveries since it began, none of them signed with our webhook secret",
+        ),
+        "Redis": ("does not work", "nothing can be stored there"),
+    }
+    assert {name: how for name, (how, _) in mended.items()} == {"Receiver": "works", "Redis": "works"}
 
 
 async def test_without_its_store_the_page_says_so(room: Room) -> None:
