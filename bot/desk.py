@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from bot.ci.watch import CiWatch
@@ -21,6 +21,7 @@ from resolver.forge import MAY_TRIGGER, Permission
 
 log = logging.getLogger(__name__)
 
+LATE = timedelta(hours=1)  # after which nobody waits to hear that there was nothing to stop
 NOTICE_SECONDS = 60.0  # after which a reaction would come too late to be one
 
 
@@ -155,7 +156,8 @@ class Desk:
             for one in filter(has_begun, meant):
                 await self._queue.cancel(one.job.id)  # at once, whatever becomes of the words
         await self._queue.stop(job.repo, job.number, at)
-        if meant or found:  # found again where Redis was wiped, it is one of long ago
+        old = found and datetime.now(UTC) - at > LATE  # found where Redis was wiped: it was dealt with
+        if meant or old:
             self._notice(wish)  # the comment of each says what became of it
             await self._queue.settle(job, Answered())
         else:

@@ -15,6 +15,7 @@ from bot.webhooks.triggers import OWN_TAG, is_label
 from resolver.domain import Credentials, Job, Repo, User
 from resolver.errors import NotFound, Unauthorized
 
+EVER = datetime.min.replace(tzinfo=UTC)
 READING = {"issues": "read", "pull_requests": "read"}
 PLACES = timedelta(minutes=10)  # how long a list of repositories is good
 MOMENT = timedelta(
@@ -184,9 +185,9 @@ class Looking:
         return await self._rest.mint(installation, permissions=READING)
 
     async def look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
-        """What has happened since in open threads; None: nothing at all since the answer with this `etag`.
+        """What has happened since; None: nothing at all since the answer with this `etag`.
 
-        Raises ForgeError.
+        In a thread that is closed: what was asked for after that, which is to be answered. Raises ForgeError.
         """
         try:
             return await self._look(place, since, etag, label)
@@ -195,7 +196,7 @@ class Looking:
             raise
 
     async def _look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
-        query = {"state": "open", "sort": "updated", "direction": "desc", "per_page": str(PER_PAGE)}
+        query = {"state": "all", "sort": "updated", "direction": "desc", "per_page": str(PER_PAGE)}
         query["since"] = _stamp(since)
         page = await self._rest.page(
             list[ThreadAnswer], place.token, *place.path, "issues", etag=etag, **query
@@ -207,6 +208,7 @@ class Looking:
             rest = self._rest.pages(list[ThreadAnswer], place.token, *place.path, "issues", **page.following)
             threads += [thread async for found in rest for thread in found]
         seen = Seen(max([since, *(thread.updated_at for thread in threads)]), page.etag)
+        threads = [one for one in threads if one.closed_at is None or one.updated_at > one.closed_at]
         for thread in threads:
             if any(is_label(one.name, label) for one in thread.labels):
                 seen.happened += await self._labelled(place, thread, label)
@@ -214,7 +216,10 @@ class Looking:
             await self._said(place, since, {thread.number: thread for thread in threads}, seen)
         if pulls := {thread.number: thread for thread in threads if thread.pull_request is not None}:
             await self._reviewed(place, since, pulls, seen)
-        seen.happened = [one for one in seen.happened if one.at >= since]
+        closed = {thread.number: thread.closed_at for thread in threads if thread.closed_at is not None}
+        seen.happened = [
+            one for one in seen.happened if one.at >= since and one.at > closed.get(one.told.number, EVER)
+        ]
         return seen
 
     async def ended(self, place: Place, jobs: Sequence[Job]) -> list[Closed | Unlabelled]:

@@ -1,13 +1,14 @@
 """What people ask for in comments is done once, by whoever may ask, in whatever order it arrives."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
-from bot.desk import is_under_way
+from bot.desk import LATE, is_under_way
 from bot.jobs import Answered, Cancelled
 from bot.mail import Mail
-from bot.webhooks.delivery import read
+from bot.webhooks.delivery import CommentMade, read
 from resolver.domain import Refused
 from resolver.errors import ForgeError
 from resolver.events import Trajectory
@@ -184,10 +185,14 @@ async def test_who_cannot_see_a_private_repository_is_not_answered_there(room: R
     assert answer.startswith("I did not start on this: member may not write to this repository")
 
 
-async def test_an_old_stop_that_is_found_again_says_nothing(room: Room) -> None:
+async def test_a_stop_that_is_found_again_is_answered_unless_it_is_old(room: Room) -> None:
     told = read("issue_comment", (await room.says("@agent stop")).body)
-    await room.desk.take(told, {})
+    assert isinstance(told, CommentMade)
+    old = told.model_copy(update={"comment_id": 1, "at": (datetime.now(UTC) - 2 * LATE).isoformat()})
+    await room.desk.take(old, {})
     assert room.answers == []
+    await room.desk.take(told, {})
+    assert room.answers == ["There is nothing to stop: I am not at work here."]
 
 
 async def test_what_waits_behind_a_run_says_so_in_the_comment_that_its_own_run_then_has(room: Room) -> None:

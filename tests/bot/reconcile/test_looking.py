@@ -201,3 +201,30 @@ async def test_a_look_ends_what_nobody_wants_any_more(place: Place) -> None:
     place.world.close(thread)
     await looker.look()
     assert await place.open() == set()
+
+
+async def test_what_is_asked_for_in_a_closed_thread_is_told_and_what_it_was_closed_upon_is_not(
+    place: Place,
+) -> None:
+    world = place.world
+    thread = world.issue(place.repo, title="T", body="B", by="stranger")
+    world.labelled(thread, LABEL, by="maintainer")
+    world.said(thread, "@agent mend it", by="maintainer")
+    world.pass_time(seconds=2)
+    world.close(thread)
+    looking = Looking(place.rest, place.us)
+    assert await told(place, looking) == []
+    world.pass_time(seconds=2)
+    world.said(thread, "@agent retry", by="maintainer")
+    (found,) = await told(place, looking)
+    assert isinstance(found, CommentMade) and found.body == "@agent retry"
+    await world.unlabel(thread, LABEL, by="maintainer")
+    world.labelled(thread, LABEL, by="maintainer")
+    assert [type(one) for one in await told(place, looking)] == [CommentMade, Labelled]
+
+
+async def test_a_stop_that_only_a_look_tells_of_is_answered(place: Place) -> None:
+    thread = place.world.issue(place.repo, title="T", body="B", by="stranger")
+    place.world.said(thread, "@agent stop", by="maintainer")
+    await place.looker().look()
+    assert "There is nothing to stop" in thread.comments[-1].body
