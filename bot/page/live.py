@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
 from bot.errors import QueueDown
-from bot.page.source import Source
+from bot.page.source import Source, left
 from resolver.actions import Reported
 from resolver.domain import RunId
 from resolver.events import Delegated, Observed, Started, Trajectory
@@ -46,6 +46,8 @@ class View:
     last: int
     """Number of the last entry that is in it; -1: there is none."""
     over: bool
+    cut: bool
+    """Whether there is more of it than is shown."""
     elsewhere: RunId | None
     """The run in whose log the work went on."""
 
@@ -84,13 +86,13 @@ class Live:
         async with self._at_once:
             followed = self._followed.get(run)
             if followed is not None and followed.ready:
-                trajectory, others = followed.trajectory, followed.others
+                trajectory, others, room = followed.trajectory, followed.others, followed.room
             else:
                 found = await self._source.read(run)
-                trajectory, others = found.trajectory, found.others
+                trajectory, others, room = found.trajectory, found.others, found.room
             made = await asyncio.to_thread(parts, run, trajectory, others.get, live=not over)
         elsewhere = trajectory.resumed.run if trajectory.resumed else None
-        return View(made, len(trajectory) - 1, over, elsewhere)
+        return View(made, len(trajectory) - 1, over, room < 0, elsewhere)
 
     async def started(self, run: RunId) -> Started | None:
         """How the run began, where its log is still there."""
@@ -136,6 +138,8 @@ class Followed:
         self.others: dict[RunId, Trajectory] = {}
         self.ready = False
         """Whether what was there at the beginning is read."""
+        self.room = 0
+        """Bytes of it that may still be shown; -1: there is more of it than is shown."""
         self.done = False
         """Nothing more is read."""
         self._over = False
@@ -169,7 +173,7 @@ class Followed:
                     yield self._head
                 if self.done:
                     if self._over:  # else the browser asks again
-                        yield _event("end", None, {"last": after})
+                        yield _event("end", None, {"last": after, "cut": self.room < 0})
                     return
                 try:
                     async with asyncio.timeout(ALIVE_SECONDS):
@@ -188,18 +192,20 @@ class Followed:
         try:
             found = await self._source.read(self.run)
             self.trajectory, self.others, place = found.trajectory, found.others, found.place
+            self.room = found.room
             self.ready = True
             await self._tell_head()
-            while self._watchers or time.monotonic() - self._left_at < IDLE_SECONDS:
+            while self.room >= 0 and (self._watchers or time.monotonic() - self._left_at < IDLE_SECONDS):
                 lines = await self._source.streams.next(self.run, place, WAIT_MS)
                 if lines:
                     place = lines[-1][0]
-                    await self._take([line for _, line in lines])
+                    await self._take(self._shown([line for _, line in lines]))
                 elif await self._is_over(self.run):
                     self._over = True
                     break
                 if self._headed < len(self.trajectory) and time.monotonic() - self._head_at >= HEAD_SECONDS:
                     await self._tell_head()
+            self._over = self._over or self.room < 0  # else a browser would ask again
             await self._tell_head()
         except QueueDown as exc:
             log.warning("a watched run is left", extra={"run": self.run, "reason": str(exc)})
@@ -207,6 +213,17 @@ class Followed:
             self.done = True
             self._wake()
             forget(self)
+
+    def _shown(self, lines: list[bytes]) -> list[bytes]:
+        """Those for which there is room."""
+        shown = []
+        for line in lines:
+            if (room := left(self.room, line)) < 0:
+                self.room = room
+                break
+            self.room = room
+            shown.append(line)
+        return shown
 
     async def _take(self, lines: list[bytes]) -> None:
         known = len(self.trajectory)

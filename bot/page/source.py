@@ -42,6 +42,8 @@ class Found:
     """Where in Redis it was read to."""
     others: dict[RunId, Trajectory]
     """The logs of other agents that it asked."""
+    room: int
+    """Bytes of it that may still be shown; -1: there is more of it than is shown."""
 
 
 class Source:
@@ -67,10 +69,10 @@ class Source:
 
     async def read(self, run: RunId) -> Found:
         """All of it; nothing where there is no such log. Raises QueueDown."""
-        trajectory, place = await self._one(run)
+        trajectory, place, room = await self._one(run)
         others: dict[RunId, Trajectory] = {}
         await self.add_others(trajectory, others)
-        return Found(trajectory, place, others)
+        return Found(trajectory, place, others, room)
 
     async def started(self, run: RunId) -> Started | None:
         """How the run began: one of its first entries says so. Raises QueueDown."""
@@ -80,14 +82,14 @@ class Source:
             if found.started is not None or not 0 < len(found) < FIRST:
                 break
         if not found.entries:
-            found, _ = await self._one(run)
+            found, _, _ = await self._one(run)
         return found.started
 
     async def add_others(self, trajectory: Trajectory, others: dict[RunId, Trajectory]) -> None:
         """Read the logs of the agents that this one asked, and of those that they asked. Raises QueueDown."""
         for event in trajectory:
             if isinstance(event, Delegated) and event.run not in others and len(others) < MOST_OTHERS:
-                found, _ = await self._one(event.run)
+                found, _, _ = await self._one(event.run)
                 if found.entries:
                     others[event.run] = found
                     await self.add_others(found, others)
@@ -96,12 +98,12 @@ class Source:
         """The run with these lines of it, those that it has already left out."""
         return await asyncio.to_thread(self._with, trajectory, lines)
 
-    async def _one(self, run: RunId) -> tuple[Trajectory, bytes]:
+    async def _one(self, run: RunId) -> tuple[Trajectory, bytes, int]:
         trajectory, last, room = Trajectory(), BEGINNING, MOST_BYTES
         some: list[bytes] = []
         async for place, line in self._lines(run):
-            last, room = place, room - len(line)
-            if room < 0 or len(line) > MOST_LINE:
+            last, room = place, left(room, line)
+            if room < 0:
                 break
             some.append(line)
             if len(some) >= 50:
@@ -109,7 +111,7 @@ class Source:
         trajectory = await self.more(trajectory, some)
         if not trajectory.entries and self._archive is not None and self._path(run) is not None:
             trajectory = await asyncio.to_thread(self._archived, run, self._archive)
-        return trajectory, last
+        return trajectory, last, room
 
     def _archived(self, run: RunId, read: Archived) -> Trajectory:
         try:
@@ -147,11 +149,16 @@ class Source:
         return shortened(redacted(entry, self._secrets))
 
 
+def left(room: int, line: bytes) -> int:
+    """Bytes that may be shown after this line; -1: it may not be shown, and nothing after it."""
+    return -1 if len(line) > MOST_LINE else max(-1, room - len(line))
+
+
 def _bounded(path: Path) -> Iterator[bytes]:
-    """The lines of a file, the last one only if it is whole."""
+    """The lines of a file, the last one only if it is whole, or too long to be shown."""
     room = MOST_BYTES
     with path.open("rb") as file:
-        while room > 0 and (line := file.readline(MOST_LINE + 1)).endswith(b"\n"):
+        while room >= 0 and ((line := file.readline(MOST_LINE + 1)).endswith(b"\n") or len(line) > MOST_LINE):
             room -= len(line)
             yield line
 

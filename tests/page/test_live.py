@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from bot.page.live import MOST_RUNS
+from bot.page.source import MOST_LINE
 from bot.redis.client import redis_client
 from resolver.events import Call, Decided, Observed, Told, Usage
 from runtime.actions import RunShell
@@ -95,10 +96,25 @@ async def test_the_stream_ends_with_the_run_and_that_is_told(room: Room) -> None
     await room.end(job)
     async with watching(browser, RUN, after=0) as watch:
         assert await watch.entries(1) == ["1"]
-        assert (await watch.until("end")).data == {"last": 1}
+        assert (await watch.until("end")).data == {"last": 1, "cut": False}
         assert await watch.next() is None
     page = (await browser.get(f"/runs/{RUN}")).text
     assert "data-events" not in page
+
+
+async def test_an_entry_too_large_to_show_ends_the_stream_and_the_page_says_so(room: Room) -> None:
+    browser = await room.operator()
+    async with room.running(RUN) as worker:
+        await worker.write(started(), said(1))
+        async with watching(browser, RUN) as watch:
+            assert await watch.entries(2) == ["0", "1"]
+            await worker.write(Told(text="x" * MOST_LINE, source="comment"), said(3))
+            assert (await watch.until("end")).data == {"last": 1, "cut": True}
+        async with watching(browser, RUN) as late:
+            assert await late.entries(2) == ["0", "1"]
+            assert (await late.until("end")).data == {"last": 1, "cut": True}
+        page = (await browser.get(f"/runs/{RUN}")).text
+        assert ("The rest is too large to be shown here" in page, "data-events" in page) == (True, False)
 
 
 async def test_many_watch_one_run_and_all_see_the_same(room: Room) -> None:
