@@ -12,7 +12,7 @@ from bot.github.answers import CommentAnswer
 from bot.github.rest import Rest, path_of
 from bot.github.reviews import MARK, Made, Ourselves
 from bot.github.threads import Threads, is_by
-from bot.pacing import Urgency, urgency_now
+from bot.pacing import Urgency, urgency_now, writing
 from resolver.domain import Repo
 from resolver.errors import NotFound
 from resolver.forge import MAX_BODY
@@ -50,9 +50,12 @@ class Comments:
             return next((one for one in ours if (one.body or "").startswith(marker)), None)
 
         async def make() -> CommentAnswer:
-            return await self._rest.post(
-                CommentAnswer, repo, *place, str(number), "comments", body={"body": text}
-            )
+            # Somebody waits for the first word, also for a refusal by the resolver, which knows of no urgency.
+            now = urgency_now()
+            with writing(Urgency.ACKNOWLEDGEMENT if now is Urgency.WORK else now):
+                return await self._rest.post(
+                    CommentAnswer, repo, *place, str(number), "comments", body={"body": text}
+                )
 
         async def found_or_made() -> CommentAnswer:
             async with self._rest.alone(f"{repo}#{number}:{tag}".lower()):

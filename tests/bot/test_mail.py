@@ -147,8 +147,10 @@ async def test_a_refusal_that_cannot_be_said_keeps_nobody_elses_words_from_the_r
     room.world.lock(room.issue)
     app = room.world.app()  # which a lock keeps out
     room.world.install(app, room.repo)
-    urls = {"api_url": room.world.api_url, "graphql_url": room.world.graphql_url}
-    async with GitHubForge(access(app), **urls, pace=QUICK) as forge:
+    world = room.world
+    async with GitHubForge(
+        access(app), api_url=world.api_url, graphql_url=world.graphql_url, pace=QUICK
+    ) as forge:
         (told,) = await Mail(room.queue, forge).news(run, Trajectory())
     assert "> mind the tests" in told.text
     record = await room.queue.state(stranger.id)

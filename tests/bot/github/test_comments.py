@@ -7,11 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from bot.embedded import embedded_redis
+from bot.github.forge import GitHubForge
+from bot.github.rest import Pace, TokenAccess
+from bot.pacing import OwnLine, Urgency
 from bot.redis.client import redis_client
 from bot.redis.pacing import SharedLine
 from demo.world import World
+from resolver.domain import Repo
 
 pytestmark = pytest.mark.redis
 
@@ -84,3 +89,30 @@ async def test_without_redis_everybody_speaks(tmp_path: Path) -> None:
     async with asyncio.timeout(20), line.alone("there"):
         pass
     await line.close()
+
+
+class Heard(OwnLine):
+    """Keeps how urgent each write is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urgencies: list[Urgency] = []
+
+    async def claim(self, whose: str, ticket: str, urgency: Urgency, gap: float) -> float:
+        self.urgencies.append(urgency)
+        return await super().claim(whose, ticket, urgency, gap)
+
+
+async def test_the_first_word_in_a_thread_goes_before_the_work_whoever_says_it() -> None:
+    line = Heard()
+    async with World() as world:
+        repo = world.repository("acme/sample", {"a.py": "x = 1\n"}, permissions={"patchwright": "write"})
+        issue = world.issue(repo, title="a is wrong", body="It is.", by="reporter")
+        access = TokenAccess(SecretStr(world.token("patchwright")))
+        pace = Pace(between_writes=0.01)
+        async with GitHubForge(
+            access, api_url=world.api_url, graphql_url=world.graphql_url, pace=pace, line=line
+        ) as forge:
+            for words in ("I did not start on this.", "Now I did."):
+                await forge.say(Repo(owner="acme", name="sample"), issue.number, "tag", words)
+    assert list(dict.fromkeys(line.urgencies)) == [Urgency.ACKNOWLEDGEMENT, Urgency.WORK]
