@@ -74,7 +74,7 @@ def _serve(commands: Commands) -> None:
         "receive webhooks and work on labelled issues",
         "Receive GitHub's webhooks at POST /webhook, in a small process of its own, and work on what is labelled or\n"
         "mentioned in another (see `patchwright work`). /healthz, /readyz and /metrics say how it is.\n"
-        "A first start that was told nothing prints a code and an address, where a model is chosen and an App is made.\n"
+        "A first start that was told nothing prints a code and an address, where a model is chosen and an App made.\n"
         "Else it needs PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and GITHUB_TOKEN or an App's id and key. With\n"
         "--poll it needs no webhook and no secret; with GITHUB_TOKEN it needs PATCHWRIGHT_REPOSITORIES then.\n\n"
         "  patchwright serve --host 0.0.0.0 --port 8000",

@@ -173,7 +173,7 @@ class Desk:
 
     async def _say(self, job: Job, text: str) -> None:
         if await self._permission(job) == "none":  # they cannot see it, wherever not everybody can
-            log.warning("refused without a word", extra={"job": job.id})
+            log.warning("refused without a word", extra={"job": job.id, "reason": text.strip()})
             return
         try:
             await self._speaker.say(job.repo, job.number, job.id, text)

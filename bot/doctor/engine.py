@@ -53,7 +53,12 @@ async def engine(settings: Settings, url: str | None) -> list[Finding]:
         base = await reached.image(settings.image)
         layers = await reached.images(REPOSITORY, f"{BASE}={settings.image}")
         room = _room(settings, Path(info["DockerRootDir"])) if reached.is_here else []
-        return [*_itself(info), *room, *_images(settings, base, layers), await _limits(settings, reached, base)]
+        return [
+            *_itself(info),
+            *room,
+            *_images(settings, base, layers),
+            await _limits(settings, reached, base),
+        ]
     finally:
         await reached.close()
 
@@ -80,7 +85,9 @@ def _room(settings: Settings, storage: Path) -> list[Finding]:
         return []
     seen = f"{left:,} MiB left at {storage}"
     if left < settings.free_disk_mb:
-        mend = "Make room there (docker system df): no sandbox is started where less than free_disk_mb is left."
+        mend = (
+            "Make room there (docker system df): no sandbox is started where less than free_disk_mb is left."
+        )
         return [failed("engine disk", seen, mend)]
     return [ok("engine disk", seen)]
 

@@ -51,9 +51,7 @@ def disk(settings: Settings) -> list[Finding]:
         return [warning("disk", f"nobody says how much of {there} is left", "Look with df.")]
     seen = f"{_size(left)} left at {there}"
     if left < settings.free_disk_mb:
-        return [
-            failed("disk", seen, "Make room: the logs of runs and their clones are written there.")
-        ]
+        return [failed("disk", seen, "Make room: the logs of runs and their clones are written there.")]
     if left < ROOMY_MB:
         return [warning("disk", seen, f"{_size(ROOMY_MB)} do for several runs and their images.")]
     return [ok("disk", seen)]

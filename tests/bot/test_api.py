@@ -163,7 +163,10 @@ async def test_what_cannot_be_asked_for_is_said_in_a_sentence(
             "command: `retyr` is no command of mine. Did you mean `retry`? If it is something to be done, "
             "say it in a few words more.",
         ),
-        ("budget=lots mend it", "command: `budget=lots` is no number of dollars: write for example `budget=1.50`."),
+        (
+            "budget=lots mend it",
+            "command: `budget=lots` is no number of dollars: write for example `budget=1.50`.",
+        ),
     ],
 )
 async def test_a_command_that_begins_no_work_begins_no_run(
