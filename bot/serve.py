@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import urlsplit
 
 from bot.api import PATH, JobsApi
 from bot.beyond import beyond
@@ -76,7 +77,7 @@ async def serve(
     ready = asyncio.Event()
     with contextlib.nullcontext(door) if door else listening(host, port) as opened, signals() as told:
         async with _redis(settings) as url, Stores.opened(url) as stores:
-            receiver = Receiver(stores.inbox, secret)
+            receiver = Receiver(stores.inbox, secret, base=urlsplit(settings.public_url or "").path)
             receiver.pages = _pages(stores, receiver.counts)
             if settings.operator_token is not None:
                 api = JobsApi(stores.queue, stores.runs, settings.operator_token.get_secret_value())

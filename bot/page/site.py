@@ -1,6 +1,6 @@
 """The page as an ASGI application beside the receiver: its addresses, and the headers that hold for all of them."""
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -14,7 +14,7 @@ from bot.errors import QueueDown
 from bot.page import login, runs, shown
 from bot.page.kit import Kit
 from bot.page.shown import Refusal
-from bot.page.web import STATUS, Refused, around, base_of, kit_of, redirect, turn_away
+from bot.page.web import STATUS, Refused, around, kit_of, redirect, turn_away
 from resolver.errors import ForgeError
 
 HEADERS = {
@@ -54,7 +54,7 @@ def site(kit: Kit, more: Sequence[BaseRoute] = ()) -> ASGIApp:
     )
     app.state.kit = kit
     app.state.watchers = set[object]()
-    return _Guarded(app, kit)
+    return _Guarded(app)
 
 
 async def _lead(request: Request) -> Response:
@@ -76,11 +76,10 @@ async def _unknown(request: Request, error: Exception) -> Response:
 
 
 class _Guarded:
-    """The application below its path, with the headers that every answer has."""
+    """The application, with the headers that every answer has."""
 
-    def __init__(self, app: ASGIApp, kit: Kit) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._kit = kit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
@@ -88,19 +87,10 @@ class _Guarded:
                 message = {**message, "headers": _with(message["headers"])}
             await send(message)
 
-        await self._app(_below(scope, self._kit), receive, with_headers)
+        await self._app(scope, receive, with_headers)
 
 
 def _with(headers: Any) -> list[tuple[bytes, bytes]]:
     given = {name.lower() for name, _ in headers}
     ours = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in given]
     return [*headers, *ours]
-
-
-def _below(scope: MutableMapping[str, Any], kit: Kit) -> Scope:
-    """Without the path below which people reach us, where the proxy before us has left it."""
-    base = base_of(kit)
-    if not base or not f"{scope['path']}/".startswith(f"{base}/"):
-        return scope
-    path = scope["path"].removeprefix(base) or "/"
-    return {**scope, "path": path, "raw_path": path.encode()}

@@ -44,8 +44,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Receiver:
     """The ASGI application."""
 
-    def __init__(self, store: Store, secret: str, *, body_seconds: float = BODY_SECONDS) -> None:
+    def __init__(
+        self, store: Store, secret: str, *, base: str = "", body_seconds: float = BODY_SECONDS
+    ) -> None:
+        """`base`: the path below which people and GitHub reach us, which the proxy before us may leave or take away."""
         self._store = store
+        self._base = base
         self._secret = secret.encode()
         self._body_seconds = body_seconds
         self._held = 0
@@ -61,6 +65,9 @@ class Receiver:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        if self._base and f"{scope['path']}/".startswith(f"{self._base}/"):
+            path = scope["path"].removeprefix(self._base) or "/"
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         path, method = scope["path"], scope["method"]
         if path == "/webhook" and method == "POST":
             status, said = await self._delivery(dict(scope["headers"]), receive)

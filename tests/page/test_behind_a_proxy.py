@@ -15,6 +15,7 @@ from bot.serve import serve
 from resolver.errors import SettingsError
 from resolver.secrets import Secrets
 from resolver.settings import Settings
+from tests.bot.deliveries import signed
 from tests.page.conftest import OPERATOR, answering, free_port, room_at
 from tests.page.streaming import watching
 from tests.page.test_access import csrf_of
@@ -41,6 +42,11 @@ async def test_a_path_stands_in_every_link_whether_the_proxy_strips_it_or_not(
                 links = re.findall(r'(?:href|src|action)="(/[^"]*)"', page)
                 assert links
                 assert [link for link in links if not link.startswith("/bot/")] == []
+            headers, body = signed("ping", b"{}", secret="story-webhook-secret")
+            pinged = await browser.post("/webhook", headers=headers, content=body)
+            assert (pinged.status_code, pinged.json()) == (200, {"status": "pong"})
+            assert (await browser.get("/healthz")).status_code == 200
+            assert (await browser.get("/jobs/x")).status_code == 401
             async with room.running("acme-calc-2-live") as worker:
                 await worker.write(started())
                 assert (

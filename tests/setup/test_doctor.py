@@ -329,8 +329,8 @@ async def test_an_engine_holds_a_container_to_its_limits(tmp_path: Path) -> None
 
 
 def test_the_engines_own_disk_is_looked_at(tmp_path: Path) -> None:
-    for kept, state in ((0, "ok"), (1 << 40, "failed")):
-        (found,) = engine._room(Settings(data=tmp_path, free_disk_mb=kept), tmp_path)
+    for floor, state in ((0, "ok"), (1 << 40, "failed")):
+        (found,) = engine._room(Settings(data=tmp_path, free_disk_mb=floor), tmp_path)
         assert (found.state, str(tmp_path) in found.seen) == (state, True)
     assert engine._room(Settings(data=tmp_path), tmp_path / "elsewhere") == []  # in a VM
 
