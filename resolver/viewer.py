@@ -306,8 +306,12 @@ def changed_tests(verdict: Verdict) -> tuple[Changed, ...]:
         ("flaky", verdict.flaky, "doubt"),
         ("passes now", verdict.newly_passing, "good"),
     )
+    # One that the patch adds passes now because it was run on the old code too, and failed there.
+    absent = {"passes now": "new; fails on the old code"}
     return tuple(
-        Changed(name, before.get(name, "not there"), after.get(name, "not there"), told, tone)
+        Changed(
+            name, before.get(name, absent.get(told, "not there")), after.get(name, "not there"), told, tone
+        )
         for told, names, tone in lists
         for name in names
     )

@@ -4,11 +4,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlsplit
 
 from bot.page.shown import Around, render
 from bot.setup.github import PERMISSIONS
 from bot.setup.kept import OwnApp
 from resolver import texts
+from resolver.server_settings import is_loopback
 
 Problem = Literal[
     "address", "forge", "form", "log_in", "model", "no_name", "no_room", "not_kept", "state", "used", "void_code",
@@ -74,4 +76,6 @@ def welcome(around: Around, steps: tuple[Step, ...], page: bool) -> str:
 
 def first_start(address: str, code: str) -> str:
     """What the server prints at its first start."""
-    return texts.environment().get_template("page/setup_start.txt.j2").render(address=address, code=code)
+    port = urlsplit(address).port if is_loopback(address) else None
+    template = texts.environment().get_template("page/setup_start.txt.j2")
+    return template.render(address=address, code=code, port=port)

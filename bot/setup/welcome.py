@@ -72,7 +72,7 @@ class Welcome:
         try:
             homes = await self._as_app.installations()
         except ForgeError as exc:
-            return Step("install", False, link=link, why=str(exc))
+            return Step("install", False, why=f"Whether it is, GitHub does not say now: {exc}")
         owners = ", ".join(home.account.login for home in homes)
         return Step("install", bool(homes), fact=owners, link=link)
 

@@ -46,7 +46,7 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
         await page.get_by_role("button", name="Install").click()
         await page.get_by_text("It is installed for acme.").wait_for()
         await page.get_by_text("GitHub's deliveries arrive here").wait_for(timeout=60_000)
-        await page.get_by_text("1 with openai/scripted, at work.").wait_for(timeout=60_000)
+        await page.get_by_text("1 with openai/scripted, ready.").wait_for(timeout=60_000)
 
         (app,) = fresh.world.apps
         assert "workflows" not in app.permissions
