@@ -42,7 +42,8 @@ class ServerSettings(Frozen):
     repository_runs_per_day: int = Field(default=100, ge=1)
     """Runs that may be asked for in one repository in a day."""
     usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
-    """Dollars that all runs of a server may cost in a day; none is begun beyond it, what runs goes on."""
+    """Dollars that all runs of a server may cost in a day; none is begun once that much is spent. A run counts when a
+    try of it ends, on that day; so those that run at once may go beyond it, each by its `max_usd` at most."""
     operator_token: SecretStr | None = Field(default=None, min_length=16)
     """A secret of 16 characters or more that opens a server's pages and its API of jobs, for all repositories."""
     oauth_client_id: str | None = None
