@@ -76,8 +76,10 @@ class AppGrants:
             found = await self._installation(repo)
         except NotFound:
             return None  # there is nobody to tell; whoever asks for a token hears of it
-        lacks = lacks_in(found.permissions)
-        return Lack(installation=found.id, permissions=lacks, page=found.html_url) if lacks else None
+        if lacks := lacks_in(found.permissions):
+            return Lack(installation=found.id, permissions=lacks, page=found.html_url)
+        self._rest.outgrow(repo)
+        return None
 
     async def _installation(self, repo: Repo) -> InstallationAnswer:
         return await self._rest.get_as_app(InstallationAnswer, *path_of(repo), "installation")

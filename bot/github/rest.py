@@ -197,6 +197,17 @@ class Rest:
         if self._tokens.get(repo) == credentials:
             del self._tokens[repo]
 
+    def outgrow(self, repo: Repo) -> None:
+        """All that we need is granted there: a token from before that is not used for its last minute."""
+        known = self._tokens.get(repo)
+        minted = self._minted.get(known.token) if known else None
+        if (
+            known
+            and minted
+            and not all(is_granted(minted[1].permissions, *one) for one in PERMISSIONS.items())
+        ):
+            self.forget(repo, known)
+
     async def get_as_app(self, shape: type[T], *path: str) -> T:
         """What only the app itself may ask. Raises ForgeError."""
         return read(shape, await self._patient(None, Request("GET", join(*path))))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -11,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from demo.model import Fault
+from demo.world import Delivery
 from tests.stories.test_complaints import OPENED
-from tests.stories.town import Town, a_town, conversation, ours
+from tests.stories.town import Town, a_town, conversation, ours, until
 
 pytestmark = [
     pytest.mark.redis,
@@ -115,3 +117,92 @@ async def test_a_models_key_that_is_refused_in_mid_run_is_told_and_resume_goes_o
     await town.world.comment(issue, "@agent resume", by="maintainer")
     await town.quiet()
     assert conversation(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
+
+
+async def test_a_permission_that_the_app_lacks_is_said_with_its_page_and_a_retry_works_when_it_is_granted(
+    town: Town,
+) -> None:
+    one, asked, had = town.issue("ungranted"), len(town.model.requests), dict(town.app.permissions)
+    two = town.world.issue(one.repo, title="The other one", body="It should add.", by="reporter")
+    town.app.permissions["contents"] = "read"
+    try:
+        await town.world.label(one, "fix-me", by="maintainer")
+        await town.quiet()
+        await town.world.comment(two, "@agent mend it", by="maintainer")
+        await town.quiet()
+    finally:
+        town.app.permissions.update(had)
+    page = f"{town.world.server_url}/settings/installations/{town.installed['ungranted'].id}"
+    assert conversation(one) == [
+        "maintainer labels it fix-me",
+        "patchwright[bot]: I did not start on this: my App lacks a permission here: `contents: write`. An owner can "
+        f"grant it at {page}; then put the label on again or ask me in a comment.",
+    ]
+    said = f"{town.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
+    assert conversation(two) == [
+        "maintainer: @agent mend it [eyes]",
+        "patchwright[bot]: I did not start on this: my App still lacks `contents: write` here; "
+        f"{said} says how to grant it.",
+    ]
+    assert len(town.model.requests) == asked
+    await town.world.comment(one, "@agent retry", by="maintainer")
+    await town.quiet()
+    assert conversation(one)[2:] == ["maintainer: @agent retry [eyes]", OPENED.format(3)]
+
+
+async def test_whoever_asked_and_may_write_no_more_in_the_end_is_told_that_nothing_is_published(
+    town: Town,
+) -> None:
+    issue = town.issue("withdrawn")
+    town.held("withdrawn")
+    await town.world.label(issue, "fix-me", by="maintainer")
+    await town.at_work("withdrawn")
+    town.world.permit(issue.repo, "maintainer", "read")
+    town.go_on("withdrawn")
+    await town.quiet()
+    assert conversation(issue) == [
+        "maintainer labels it fix-me",
+        "patchwright[bot]: I worked on this, and publish nothing of it: maintainer may not write to this repository "
+        "any more. Somebody who may can put the label on, or ask me in a comment.",
+    ]
+    assert (issue.repo.branches, issue.repo.pulls) == (("main",), ())
+    await town.world.comment(issue, "@agent retry", by="colleague")
+    await town.quiet()
+    assert conversation(issue)[2:] == ["colleague: @agent retry [eyes]", OPENED.format(2)]
+
+
+async def test_a_run_whose_app_is_taken_away_stops_and_says_so_where_it_was_given_back_at_once(
+    town: Town,
+) -> None:
+    issue, place = town.issue("taken"), town.installed["taken"]
+    town.held("taken")
+    await town.world.label(issue, "fix-me", by="maintainer")
+    await town.at_work("taken")
+    place.repositories.remove(issue.repo)
+    # The next that is asked is whether whoever wanted the work may still write: then it is there again.
+    town.world.before_next(
+        "GET", "/taken/collaborators/maintainer/permission", lambda: place.repositories.append(issue.repo)
+    )
+    await town.world.redeliver(taken_away(town, "taken"))
+    await until(lambda: issue.repo in place.repositories)
+    town.go_on("taken")
+    await town.quiet()
+    assert conversation(issue) == [
+        "maintainer labels it fix-me",
+        "patchwright[bot]: I had to stop before I could finish. I may not act in this repository any more.",
+    ]
+    await town.world.comment(issue, "@agent resume", by="maintainer")
+    await town.quiet()
+    assert conversation(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
+
+
+def taken_away(town: Town, name: str) -> Delivery:
+    """What an App is told when an owner takes it out of a repository."""
+    gone = {"full_name": f"acme/{name}"}
+    body = {
+        "action": "removed",
+        "installation": {"id": town.installed[name].id},
+        "repositories_removed": [gone],
+    }
+    told = json.dumps(body).encode()
+    return Delivery(town.hook, str(uuid4()), "installation_repositories", "removed", told, status=None)

@@ -118,8 +118,10 @@ async def test_a_wiped_redis_makes_no_second_comment_for_the_same_trigger(town: 
 
 async def test_what_is_granted_counts_for_the_next_trigger_and_another_lack_is_said_anew(town: Town) -> None:
     await town.asked(1)
+    assert await town.forge.rest.lacks(SAMPLE, "contents")
     town.app.permissions |= ENOUGH
     assert await town.asked(1, "again") == DONE
+    assert not await town.forge.rest.lacks(SAMPLE, "contents")  # in the same minute, and with another token
     town.app.permissions["contents"] = "read"
     assert isinstance(await town.asked(2), Refused)
     (answer,) = town.answers(2)
