@@ -14,7 +14,7 @@ from resolver.forge import Forge, RepoFacts
 from resolver.keeping import signature
 from resolver.kit import Kit
 
-Said = Literal["started", "nothing", "silent", "moved", "refused", "fork", "default"]
+Said = Literal["started", "nothing", "silent", "moved", "refused", "fork", "gone", "default"]
 
 
 async def run_ci(job: Job, pull: PullRequest, facts: RepoFacts, kit: Kit, forge: Forge) -> Commented:
@@ -29,7 +29,9 @@ async def run_ci(job: Job, pull: PullRequest, facts: RepoFacts, kit: Kit, forge:
         return await _said(job, forge, "nothing", pull)
     if pull.same_repository and pull.head == facts.default_branch:
         return await _said(job, forge, "default")
-    if pull.head_repo is None or not (pull.same_repository or pull.maintainer_can_modify):
+    if pull.head_repo is None:
+        return await _said(job, forge, "gone")
+    if not (pull.same_repository or pull.maintainer_can_modify):
         return await _said(job, forge, "fork")
     try:
         sha = await _commit(job, pull, facts, kit, forge)
