@@ -1,4 +1,4 @@
-"""The exact words of replies: those of every refusal in one place, and that no reply's words are seen by no test."""
+"""The exact words of replies: those of every refusal in one place, and that no branch of a reply is seen by no test."""
 
 import ast
 import re
@@ -15,6 +15,8 @@ from tests.resolver.pull_requests import job, pull
 ROOT = Path(__file__).parents[2]
 REPLIES = sorted(path for path in (ROOT / "templates/replies").iterdir() if not path.name.startswith("_"))
 SHORTEST = 16  # characters of a stretch of words that is looked for
+PARTLY = {"declined.md.j2", "followed_up.md.j2", "pull_body.md.j2", "salvaged.md.j2"}
+"""Long ones, of which no test has every heading: at least one stretch of words. Who inlines the rest takes it out."""
 
 REFUSALS: dict[prose.Refusing, str] = {
     "permission": "maintainer may not write to this repository. Somebody who may can put the label on, or ask me in a "
@@ -46,6 +48,9 @@ NOT_HERE = {
     "closed": "it was closed while I worked.",
     "default": "its branch is this repository's default branch, which I never write to.",
     "moved": "somebody pushed to its branch while I worked, and my change does not fit on top of theirs.",
+    "moved_unproven": "somebody pushed to its branch while I worked, and the job that publishes runs no tests. Ask me "
+    "again for a change to what is there now.",
+    "moved_checks": "somebody pushed to its branch while I worked, and their commit is not mine to repair.",
     "moving": "its branch moves faster than I can test.",
     "moved_merge": "somebody pushed to its branch while I merged. Ask me again for a merge with what is there now.",
     "empty": "no change to the code came of it.",
@@ -122,4 +127,8 @@ def _texts(node: ast.AST) -> Iterator[str]:
 def test_the_words_of_a_reply_stand_in_a_test(inlined: str, template: Path) -> None:
     said = re.split(r"\{[%{#].*?[%}#]\}|`|\n", template.read_text(), flags=re.DOTALL)
     stretches = [text.strip() for text in said if len(text.strip()) >= SHORTEST]
-    assert not stretches or any(text in inlined for text in stretches)
+    unseen = [text for text in stretches if text not in inlined]
+    if template.name in PARTLY:
+        assert 0 < len(unseen) < len(stretches)
+    else:
+        assert unseen == []

@@ -125,7 +125,10 @@ async def test_a_question_while_planning_is_answered_before_the_plan(scene: Scen
     await says(scene, Turn("Unclear.", question), Turn("So.", PLAN))
     plan = await comment(scene, "@agent plan")
     assert isinstance(await scene.resolve(plan), Asked)
-    assert "I cannot go on without an answer:\n\nFloats too?" in scene.comments[-1]
+    assert (
+        "I cannot go on without an answer:\n\nFloats too?\n\n**To answer**, write a comment that begins with `@agent`. "
+        "The work goes on where it stopped; what was changed so far is kept." in scene.comments[-1]
+    )
     assert isinstance(await scene.resolve(await comment(scene, "@agent no floats")), Asked)
     assert "1. [ ] calc.py" in scene.comments[-1]
     (heard,) = told(scene, "comment", plan.id)

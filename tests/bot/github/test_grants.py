@@ -16,6 +16,7 @@ from bot.lifecycle import Lifecycle
 from bot.redis.client import redis_client
 from bot.redis.lookout import Lookout
 from bot.webhooks.delivery import Reach
+from bot.words import lacking
 from demo.world import App, Installation, Issue, Repository, World
 from resolver.domain import Job, Outcome, Refused, Repo
 from resolver.errors import Forbidden
@@ -103,6 +104,13 @@ async def test_it_says_what_is_lacking_and_where_to_grant_it_once_and_begins_not
         town.page,
     )
     assert town.begun == []
+
+
+def test_where_no_page_is_known_it_says_where_to_look_for_it() -> None:
+    assert lacking(("contents: write",), "", "") == (
+        "my App lacks a permission here: `contents: write`. An owner can grant it on the App's page in the settings of "
+        "the account; then put the label on again or ask me in a comment."
+    )
 
 
 async def test_a_wiped_redis_makes_no_second_comment_for_the_same_trigger(town: Town) -> None:
