@@ -18,9 +18,12 @@ NO_CREDIT = Fault(status=402, body='{"error": {"message": "Your account has no c
 
 
 def in_tags(call: WrittenCall) -> str:
-    """A call as a model without function calling writes it."""
+    """A call as a model without function calling writes it: in the fields that it was told of."""
     assert isinstance(call.arguments, dict)
-    fields = [f"<{name}>\n{value}\n</{name}>" for name, value in call.arguments.items()]
+    told = {
+        name: value for name, value in call.arguments.items() if name != "answers"
+    }  # of pull requests alone
+    fields = [f"<{name}>\n{value}\n</{name}>" for name, value in told.items()]
     return "\n".join([f'<call name="{call.name}">', *fields, "</call>"])
 
 
