@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from bot.ci.watch import CiWatch
-from bot.jobs import Answered, Queue, meant_by
+from bot.jobs import Answered, Queue, Record, meant_by
 from bot.lifecycle import Lifecycle, Talker, has_begun
 from bot.pressed import Pressed
 from bot.queued import HoldsHere, Waiting
@@ -107,8 +107,7 @@ class Desk:
             return None
         record = await self._queue.state(pressed.run)
         if record is not None and record.state != "ended":
-            await self._lifecycle.say_dropped((record,), "asked")
-            await self._queue.cancel(pressed.run, "asked")
+            await self._drop((record,))
         await self._queue.settle(wish.job, Answered())
         return None
 
@@ -148,13 +147,7 @@ class Desk:
             return
         at = wish.at or datetime.now(UTC)
         meant = meant_by(await self._queue.open(job.repo, job.number), at, "all")
-        try:
-            await self._lifecycle.say_dropped(
-                meant, "asked"
-            )  # first: what is read again finds it still to be said
-        finally:
-            for one in filter(has_begun, meant):
-                await self._queue.cancel(one.job.id)  # at once, whatever becomes of the words
+        await self._drop(meant)
         await self._queue.stop(job.repo, job.number, at)
         old = found and datetime.now(UTC) - at > LATE  # found where Redis was wiped: it was dealt with
         if meant or old:
@@ -162,6 +155,16 @@ class Desk:
             await self._queue.settle(job, Answered())
         else:
             await self._answer(job, stopped())
+
+    async def _drop(self, meant: Sequence[Record]) -> None:
+        """Say it first, so that whoever reads this again finds it still to be said; what runs stops in any case."""
+        try:
+            await self._lifecycle.say_dropped(meant, "asked")
+        finally:
+            for one in filter(has_begun, meant):
+                await self._queue.cancel(one.job.id)
+        for one in meant:
+            await self._queue.cancel(one.job.id)
 
     async def _refuse(self, job: Job, explanation: str) -> None:
         await self._say(job, prose.refused(explanation))

@@ -17,9 +17,8 @@ OUR_LABELS = "io.patchwright."
 """Begins every label that a container may be given: other programs on the machine may obey theirs."""
 MOST_PROCESSES = 32_768  # of one container; the kernel's own limit for a whole machine, unless raised
 MOST_BYTES = 1 << 40  # of one file
-MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf(
-    "SC_PAGE_SIZE"
-)  # bytes of memory; the engine's is this one
+# Bytes of memory; the engine's machine is this one.
+MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 Held: TypeAlias = Callable[[Any], bool]
 

@@ -35,9 +35,8 @@ from resolver.errors import ForgeError, Unauthorized
 WRONG_SECONDS = 1.0  # that an answer to a wrong token takes
 MOST_WRONG = 10  # of them at a time
 CALLBACK = "/login/callback"
-REVOKE_SECONDS = (
-    2.0  # that a log-out waits for GitHub; what it does not hear of ends by itself after eight hours
-)
+# That a log-out waits for GitHub; what it does not hear of ends by itself after eight hours.
+REVOKE_SECONDS = 2.0
 BEGUN_A_SECOND, BEGUN_AT_ONCE = (
     5.0,
     50,
