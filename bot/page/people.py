@@ -1,7 +1,6 @@
 """What GitHub says of the people who log in through the App: who they are, and what they may read and write."""
 
 import base64
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from bot.errors import Unanswered
 from bot.github.meanings import meaning
+from bot.github.trust import trust
 from bot.redis.sessions import Person, challenge, verifier
 from resolver.domain import Repo
 from resolver.errors import Forbidden, NotFound, Unauthorized
@@ -59,7 +59,7 @@ class People:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._http = httpx.AsyncClient(verify=_trust(place.ca_bundle), timeout=SECONDS, max_redirects=2)
+        self._http = httpx.AsyncClient(verify=trust(place.ca_bundle), timeout=SECONDS, max_redirects=2)
 
     def address(self, state: str, browser: str, back: str) -> str:
         """Where a browser is sent to log in; GitHub sends it `back`, with a code."""
@@ -158,10 +158,3 @@ def _read(shape: type[Any], answer: httpx.Response) -> Any:
         return shape.model_validate_json(answer.content)
     except ValidationError as exc:
         raise Unanswered("no usable answer from GitHub") from exc
-
-
-def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
-    trust = httpx.create_ssl_context()
-    if ca_bundle is not None:
-        trust.load_verify_locations(ca_bundle)
-    return trust

@@ -1,7 +1,6 @@
 """What GitHub is asked for an App of ours, and what it answers."""
 
 import secrets
-import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from bot.errors import Unanswered
 from bot.github.answers import Answer
 from bot.github.meanings import meaning
+from bot.github.trust import trust
 from bot.setup.kept import OwnApp, Place
 from bot.webhooks.delivery import EVENTS
 from resolver.errors import SettingsError
@@ -169,7 +169,7 @@ async def asked(method: str, url: str, headers: Mapping[str, str], ca_bundle: Pa
     body, sent = b"", {"accept": "application/vnd.github+json", "user-agent": "patchwright", **headers}
     try:
         async with (
-            httpx.AsyncClient(verify=_trust(ca_bundle), timeout=SECONDS) as http,
+            httpx.AsyncClient(verify=trust(ca_bundle), timeout=SECONDS) as http,
             http.stream(method, url, headers=sent) as answer,
         ):
             async for part in answer.aiter_bytes():
@@ -191,10 +191,3 @@ def read(shape: type[T], answer: httpx.Response) -> T:
         return TypeAdapter(shape).validate_json(answer.content)
     except ValidationError:  # without its cause, which may quote secrets
         raise Unanswered("what answers there does not answer as GitHub does") from None
-
-
-def _trust(ca_bundle: Path | None) -> ssl.SSLContext:
-    trust = httpx.create_ssl_context()
-    if ca_bundle is not None:
-        trust.load_verify_locations(ca_bundle)
-    return trust
