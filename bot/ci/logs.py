@@ -8,6 +8,7 @@ import httpx
 
 from bot.errors import Unanswered
 from bot.github.client import join
+from bot.github.trust import trust
 from resolver.check_log import Excerpt
 from resolver.domain import Credentials
 from resolver.errors import Forbidden, ForgeError, NotFound
@@ -22,9 +23,7 @@ class JobLogs:
 
     def __init__(self, api_url: str, ca_bundle: Path | None) -> None:
         self._api_url = api_url.rstrip("/")
-        self._trust = httpx.create_ssl_context()
-        if ca_bundle is not None:
-            self._trust.load_verify_locations(ca_bundle)
+        self._trust = trust(ca_bundle)
 
     async def fetch(self, job: tuple[str, ...], credentials: Credentials) -> str:
         """The part of a job's log that tells why it failed; `job` is its path in the API.

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
+from bot.github.trust import trust
 from resolver.domain import Credentials
 from resolver.errors import ForgeError, NotFound
 from resolver.forge import MAX_ATTACHMENT
@@ -65,9 +66,7 @@ class Attachments:
 
     def __init__(self, server_url: str, ca_bundle: Path | None) -> None:
         self._server_url = server_url
-        self._trust = httpx.create_ssl_context()
-        if ca_bundle is not None:
-            self._trust.load_verify_locations(ca_bundle)
+        self._trust = trust(ca_bundle)
 
     async def fetch(self, url: str, credentials: Credentials) -> bytes | None:
         """The file, at most MAX_ATTACHMENT bytes; None when this is no attachment's address.

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from bot.errors import NotGranted, Unanswered
 from bot.github.answers import InstallationAnswer, TokenAnswer
 from bot.github.client import Client, Request, anonymous, as_app, ask, join, read
+from bot.github.trust import trust
 from bot.pacing import Line, OwnLine, Urgency, check, turn, urgency_now
 from resolver.domain import Credentials, Repo
 from resolver.errors import Forbidden, NotFound, RateLimited, SettingsError, Unauthorized
@@ -95,15 +96,13 @@ class Rest:
 
         Raises SettingsError when the app's key is none.
         """
-        trust = httpx.create_ssl_context()
-        if ca_bundle is not None:
-            trust.load_verify_locations(ca_bundle)
+        believed = trust(ca_bundle)
         self._access = access
         self._pace = pace
-        self._plain = anonymous(api_url, trust, pace.timeout)
+        self._plain = anonymous(api_url, believed, pace.timeout)
         self._as_app: Client | None = None
         if isinstance(access, AppAccess):
-            self._as_app = as_app(access.app_id, access.private_key, api_url, trust, pace.timeout)
+            self._as_app = as_app(access.app_id, access.private_key, api_url, believed, pace.timeout)
         self._tokens: dict[Repo, Credentials] = {}
         self._minting = asyncio.Lock()
         self._line = line or OwnLine()
