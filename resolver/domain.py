@@ -302,7 +302,7 @@ class Spent(Frozen):
     steps: int = 0
     """Replies of the model."""
     seconds: float = 0.0
-    """Wall time from the first to the last event, without the time in which a killed run waited."""
+    """Of work: from the run's first event on, but not while it waited or what came of it was published."""
 
     @property
     def tokens(self) -> int:

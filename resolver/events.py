@@ -281,7 +281,9 @@ class _Tally(NamedTuple):
                 checkpoint = patch
             case _:
                 pass
-        if self.at is not None and not (isinstance(event, Told) and event.source == "resume"):
+        # Before these nobody worked, or what came of the work was published.
+        idle = isinstance(event, Settled) or (isinstance(event, Told) and event.source == "resume")
+        if self.at is not None and not idle:
             seconds += (entry.at - self.at).total_seconds()
         at = None if isinstance(event, Settled) else entry.at  # until somebody has it go on, nobody works
         return _Tally(at, seconds, spent, decisions, checkpoint)
@@ -393,5 +395,5 @@ class Trajectory:
         return merged(visit for event in self if isinstance(event, Connected) for visit in event.visits)
 
     def spent(self) -> Spent:
-        """Dollars, tokens, steps and seconds so far."""
+        """Dollars, tokens, steps and seconds of work so far."""
         return self._tally.spent.model_copy(update={"seconds": self._tally.seconds})

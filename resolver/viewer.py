@@ -264,7 +264,7 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     cached = f", {spent.cached_tokens:,} of them cached" if spent.cached_tokens else ""
     facts = [
         ("Cost", wording.money(spent)),
-        ("Time", wording.duration(spent.seconds)),
+        ("Working time", wording.duration(spent.seconds)),
         ("Steps", f"{spent.steps}"),
         ("Tokens", f"{spent.prompt_tokens:,} read{cached}, {spent.completion_tokens:,} written"),
     ]

@@ -64,5 +64,5 @@ def test_the_time_in_which_a_plan_waits_is_no_time_of_work() -> None:
     run = waits
     for entry in later:
         run = run.followed_by(entry)
-    assert run.spent().seconds == 5.0
-    assert Trajectory(run.entries).spent().seconds == 5.0
+    assert run.spent().seconds == 4.0
+    assert Trajectory(run.entries).spent().seconds == 4.0

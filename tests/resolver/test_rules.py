@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 
 from resolver.actions import Action, Browse, Reported, Result
-from resolver.domain import Spent
-from resolver.events import Call, Decided, Ended, Entry, Event, Observed, Told, Trajectory, Usage
+from resolver.domain import Asked, Spent
+from resolver.events import Call, Decided, Ended, Entry, Event, Observed, Settled, Told, Trajectory, Usage
 from resolver.rules import Limits, ending, planning_due, share, steps_left
 from runtime.actions import ViewFile
 from runtime.observations import Ran, Viewed
@@ -67,6 +67,12 @@ def test_the_time_in_which_a_killed_run_waited_does_not_count() -> None:
     later = Entry(seq=3, at=START + timedelta(days=1, seconds=2), event=silence())
     assert ending(Trajectory((*entries, resumed, later)), Limits(seconds=5)) is None
     assert Trajectory((*entries, resumed, later)).spent().seconds == 3
+
+
+def test_a_run_has_worked_as_long_when_its_outcome_is_published_as_before() -> None:
+    worked = run(*step(0, ViewFile(path="a"), SEEN))
+    told = Entry(seq=2, at=START + timedelta(hours=1), event=Settled(outcome=Asked(url="", question="?")))
+    assert worked.followed_by(told).spent() == worked.spent()
 
 
 def test_the_model_is_asked_to_look_back_after_every_tenth_reply_and_then_only() -> None:
