@@ -29,7 +29,7 @@ def bill(
     """Tokens and dollars of one reply; `used` in the words of OpenAI's APIs or Anthropic's.
 
     Dollars: by the operator's own prices; else as the provider says (`cost`, as OpenRouter does); else `usd`, which
-    litellm reckons; else by litellm's `table`; else unknown.
+    litellm reckons (as 0 where its table has no price, which says nothing); else by that `table`; else unknown.
     """
     asked = _mapping(used, "prompt_tokens_details", "input_tokens_details")
     given = _mapping(used, "completion_tokens_details", "output_tokens_details")
@@ -41,7 +41,8 @@ def bill(
     completion = _count(used, "completion_tokens", "output_tokens")
     price = own or _of_table(table)
     reckoned = None if price is None else _cost(price, prompt, cached, completion)
-    said = next((money for value in (used.get("cost"), usd) if (money := _money(value)) is not None), None)
+    says = (used.get("cost"), usd if usd or price else None)
+    said = next((money for value in says if (money := _money(value)) is not None), None)
     return Usage(
         model=model,
         prompt_tokens=prompt,

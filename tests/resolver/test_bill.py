@@ -33,6 +33,8 @@ ANTHROPIC = {
 }
 TABLE = {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-5, "cache_read_input_token_cost": 1e-7}
 
+FREE = {"input_cost_per_token": 0, "output_cost_per_token": 0}
+
 
 def billed(used: Any, usd: object = None, own: Price | None = None, table: Any = None) -> Usage:
     return bill("m", used, usd=usd, own=own, table=table or {}, seconds=0)
@@ -61,8 +63,10 @@ def test_every_provider_counts_the_same_tokens_in_its_own_words(used: Any, reaso
         (CHAT | {"cost": "none"}, float("nan"), None, {}, None),
         (CHAT | {"cost": -1}, None, None, {}, None),
         (CHAT | {"cost": 0}, None, None, TABLE, "0"),
+        (CHAT, 0.0, None, FREE, "0"),
+        (CHAT, 0.0, None, {"mode": "chat"}, None),
     ],
-    ids="unknown table litellm provider own own-cached nonsense negative free".split(),
+    ids="unknown table litellm provider own own-cached nonsense negative free free-table zero-of-no-price".split(),
 )
 def test_the_nearest_source_of_a_price_counts(
     used: Any, usd: object, own: Price | None, table: Any, dollars: str | None

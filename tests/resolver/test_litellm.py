@@ -125,6 +125,12 @@ async def test_a_known_model_has_a_price_and_an_unknown_one_has_none(endpoint: E
     assert (await ask(model(endpoint))).usage.usd is None
 
 
+async def test_a_model_that_is_newer_than_litellms_table_has_no_price_and_is_not_called_free(
+    endpoint: Endpoint,
+) -> None:
+    assert (await ask(model(endpoint, "openai/gpt-9-turbo"))).usage.usd is None
+
+
 async def test_a_name_without_a_provider_is_refused_with_the_mend(endpoint: Endpoint) -> None:
     with pytest.raises(ModelRefused, match="`gpt-of-mine` names no provider: write PATCHWRIGHT_MODEL as"):
         await ask(model(endpoint, "gpt-of-mine"))
