@@ -28,9 +28,6 @@ CACHED_BLOCK = 128  # tokens; OpenAI caches prompts in blocks of this size
 
 LOST = result(Failed(reason="lost", message=prose.lost(saved=False)))
 """How the agent answers a call that was killed in mid-run and left nothing."""
-PERHAPS = result(Failed(reason="lost", message=prose.lost(saved=False, adopted=True)))
-"""How it answers one that may have been done."""
-EDITS = ("create_file", "replace_text", "insert_text")
 ONCE = "%ONCE%"
 """In a call: a text that it has in no other reply, so that what is done twice is told from what is asked for twice."""
 SENT_BACK = prose.not_yet(()).partition(":")[0]
@@ -253,18 +250,15 @@ def next_calls(
         if message["role"] != "assistant":
             continue
         answers = (results.get(call["id"]) for call in message.get("tool_calls") or ())
-        lost = [
-            call for call, answer in zip(calls, answers, strict=False) if _is_to_repeat(call, answer or "")
-        ]
+        lost = [call for call, answer in zip(calls, answers, strict=False) if _is_to_repeat(answer or "")]
         if not lost:
             turn += 1
         calls = lost or (turns[turn].calls if turn < len(turns) else ())
     return turn, calls
 
 
-def _is_to_repeat(call: WrittenCall, answer: str) -> bool:
-    perhaps = call.name in EDITS and answer.endswith(PERHAPS)
-    return perhaps or answer.endswith(LOST) or SENT_BACK in answer
+def _is_to_repeat(answer: str) -> bool:
+    return answer.endswith(LOST) or SENT_BACK in answer
 
 
 def same_prefix(one: str, other: str) -> int:

@@ -32,9 +32,10 @@ from resolver.log import Log
 from resolver.render import Conversation
 from resolver.replay import Fingerprints, as_sent
 from resolver.rules import Limits
-from resolver.tools.sandboxed import CHANGES
+from resolver.tools.sandboxed import CHANGES, SANDBOXED
 from resolver.tools.tool import Tools
 from runtime.observations import Failed, Noted, Picture
+from runtime.sandbox import on_behalf_of
 
 logger = logging.getLogger(__name__)
 
@@ -123,10 +124,14 @@ class Agent:
         saved = _saved_last(trajectory)
         text = prose.adopted() if self.adopted else prose.resumed(self.scratch, self.lost)
         await log.append(Told(text=text, source="resume"))
-        if self.adopted:
+        calls = _in_order(trajectory.unanswered())
+        known = [call for call in calls if self.adopted and isinstance(call.action, SANDBOXED)]
+        if self.adopted and not known:
             with contextlib.suppress(ChangeTooLarge):  # told with the next call that changes something
                 await self._save(log)
-        for number, call in enumerate(_in_order(trajectory.unanswered())):
+        for number, call in enumerate(calls):
+            if call in known:
+                continue  # asked for again: the sandbox runs each call once
             observation = await self.recover(call) if self.recover else None
             if observation is None:
                 message = prose.lost(saved=saved and number == 0, adopted=self.adopted)
@@ -147,7 +152,7 @@ class Agent:
             await self._ask(log)
 
     async def _answer(self, call: Call, log: Log) -> None:
-        observation = self._objection(call, log.trajectory) or await self.tools.answer(call.action)
+        observation = self._objection(call, log.trajectory) or await self._answered(call)
         if isinstance(call.action, CHANGES) and not isinstance(observation, Failed):
             try:
                 await self._save(log)
@@ -155,6 +160,10 @@ class Agent:
                 # Its effect stays in the sandbox: the model can take away what is too much.
                 observation = Failed(reason="too_large", message=str(exc))
         await log.append(Observed(call=call.id, observation=observation))
+
+    async def _answered(self, call: Call) -> Result:
+        with on_behalf_of(call.id):
+            return await self.tools.answer(call.action)
 
     def _objection(self, call: Call, trajectory: Trajectory) -> Failed | None:
         """Why a wish to finish is not granted yet. Only once: the second time it is, and the account says so."""

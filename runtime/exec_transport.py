@@ -45,9 +45,7 @@ class ExecDoor:
         self._attach = attach
         self._line: Line | None = None
         self._dialling = asyncio.Lock()
-        self.last = 0
-        """The last request that the server had seen when it was dialled."""
-        self.limits = ""
+        self.hello = Hello(version=VERSION)
 
     async def line(self, timeout: float) -> Line:
         """The live connection. Raises TimeoutError when there is none within `timeout` seconds."""
@@ -84,7 +82,7 @@ class ExecDoor:
         if hello.version != VERSION:
             writer.close()
             raise SandboxLost("the server in the container speaks another version of our protocol")
-        self.last, self.limits = hello.last, hello.limits
+        self.hello = hello
         return reader, writer
 
 

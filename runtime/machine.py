@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from runtime import lease
-from runtime.actions import Execute, Interrupt
+from runtime.actions import MAX_SECONDS, Execute, Interrupt
 from runtime.bridge import NAME
 from runtime.confinement import DOOR, dropped, host_config, ineffective, user
 from runtime.egress import Ledger
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 Transport = Literal["socket", "exec"]
 DIAL_IN = 60.0  # seconds from the start of a container to its first word; 0.3 on an idle machine
-IN_FLIGHT = 3.0  # seconds that a command may still run for which the process that asked is gone
+IN_FLIGHT = 3.0  # seconds for what is no agent's call and still runs when the process that asked is gone
 ALIVE = 5.0  # seconds for an idle server to answer
 HEIR = 10.0  # seconds for a server to come back to a process that takes over; then it is started anew
 
@@ -151,20 +151,20 @@ async def adopt(engine: Engine, recipe: Recipe, name: str) -> Machine | None:
                 door,
                 *(ROOT, SCRATCH),
                 fate=lambda: fate(engine, recipe.spec, container),
-                asked=door.last,
+                left=door.hello,
             )
-            await _freed(sandbox)
+            await _freed(sandbox, MAX_SECONDS if door.hello.call else IN_FLIGHT)
         except (TimeoutError, SandboxError) as error:
             log.warning("sandbox not adopted", extra={"container": container, "error": str(error)[:500]})
             return None
         return await _machine(engine, recipe, container, sandbox, ledger, stack)
 
 
-async def _freed(sandbox: RemoteSandbox) -> None:
+async def _freed(sandbox: RemoteSandbox, patience: float) -> None:
     """Wait until what was in flight has ended. What takes longer is interrupted: nobody will hear its answer."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(IN_FLIGHT):
-            await sandbox.act(Execute(argv=("true",), timeout=10))
+        async with asyncio.timeout(patience):
+            await sandbox.act(Execute(argv=("true",), timeout=MAX_SECONDS))
             return
     await sandbox.act(Interrupt())
     await sandbox.act(Execute(argv=("true",), timeout=10))
@@ -284,7 +284,7 @@ async def _check(engine: Engine, recipe: Recipe, container: str) -> None:
 
 def _look_inside(recipe: Recipe, door: Entrance) -> None:
     """Ask the kernel the same: what the server said of itself when it came, before any command could make it lie."""
-    if lost := ineffective(door.limits, recipe.spec, root=recipe.root):
+    if lost := ineffective(door.hello.limits, recipe.spec, root=recipe.root):
         raise EngineUnavailable(f"the sandbox is not held to: {', '.join(lost)}")
 
 

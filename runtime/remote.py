@@ -55,6 +55,7 @@ from runtime.observations import (
     Wanted,
     Written,
 )
+from runtime.sandbox import call
 from runtime.wire import (
     HELLO,
     KEY,
@@ -76,6 +77,11 @@ FILES = 40.0  # seconds for an action on files, which has no timeout of its own
 REDIAL = 10.0  # seconds that a dropped connection has to come back
 INTRODUCTION = 5.0  # seconds for the first frame of a connection
 STRANGERS = 8  # connections at a time that have not said the key yet
+_OF_A_CALL = (
+    *(RunShell, RunLent, SendInput, RunPython, Provide),
+    *(SearchCode, ViewFile, CreateFile, ReplaceText, InsertText, UndoEdit),
+)
+"""What an agent's call comes down to; what else is asked on its behalf only prepares or looks."""
 
 
 Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -85,12 +91,8 @@ class Entrance(Protocol):
     """Where the machine at the other end comes in."""
 
     @property
-    def last(self) -> int:
-        """Id of the last request that the machine had seen when it came."""
-
-    @property
-    def limits(self) -> str:
-        """What the kernel held the machine to when it came, in the kernel's words."""
+    def hello(self) -> Hello:
+        """What the machine said when it came."""
 
     async def line(self, timeout: float) -> Line:
         """The live connection. Raises TimeoutError when there is none within `timeout` seconds."""
@@ -105,8 +107,7 @@ class Door:
     def __init__(self, directory: Path, key: str) -> None:
         self._directory = directory
         self._key = key
-        self.last = 0
-        self.limits = ""
+        self.hello = Hello(version=VERSION)
         self._strangers = 0
         self._line: Line | None = None
         self._changed = asyncio.Condition()
@@ -168,7 +169,7 @@ class Door:
         (self._directory / KEY).unlink(missing_ok=True)  # before any command can look for it
         async with self._changed:
             self.hang_up()
-            self._line, self.last, self.limits = (reader, writer), hello.last, hello.limits
+            self._line, self.hello = (reader, writer), hello
             self._changed.notify_all()
 
 
@@ -182,12 +183,12 @@ class RemoteSandbox:
         scratch: str,
         fate: Callable[[], Awaitable[SandboxLost | None]] | None = None,
         slack: float = SLACK,
-        asked: int = 0,
+        left: Hello | None = None,
     ) -> None:
         """`fate` says what became of the machine, if it is not running any more.
 
-        `slack` are the seconds that it gets beyond an action's own timeout; `asked` is the id of the last
-        request that was asked of it before, by a process that is gone.
+        `slack` are the seconds that it gets beyond an action's own timeout; `left` tells what was asked of it
+        before, by a process that is gone.
         """
         self._door = door
         self._root = root
@@ -195,7 +196,8 @@ class RemoteSandbox:
         self._fate = fate
         self._slack = slack
         self._turn = asyncio.Lock()
-        self._asked = asked
+        self._asked = left.last if left else 0
+        self._left = left
         self._broken: ProtocolBroken | SandboxLost | None = None
 
     @property
@@ -210,9 +212,8 @@ class RemoteSandbox:
         async with self._turn:
             if self._broken is not None:
                 raise self._broken
-            self._asked += 1
             try:
-                return await self._ask(Request(id=self._asked, action=action))
+                return await self._ask(self._request(action))
             except (ProtocolBroken, SandboxLost) as error:
                 self._broken = error
                 self._door.hang_up()
@@ -220,6 +221,18 @@ class RemoteSandbox:
             except asyncio.CancelledError:
                 self._door.hang_up()  # its answer must not be taken for that of the next action
                 raise
+
+    def _request(self, action: SandboxAction) -> Request:
+        """The next one, or once more that of the process that is gone, for the call that is asked for again.
+
+        Calls come one after the other: another than the last that was heard of was never begun.
+        """
+        asking = call.get() if isinstance(action, _OF_A_CALL) else ""
+        if asking and self._left and self._left.call == asking:
+            number, self._left = self._left.called, None
+            return Request(id=number, action=action, call=asking)
+        self._asked += 1
+        return Request(id=self._asked, action=action, call=asking)
 
     def hang_up(self) -> None:
         """Drop the connection; whatever is asked now waits for the other side to dial again."""

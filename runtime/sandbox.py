@@ -1,7 +1,8 @@
 """The seam to the machine: `Sandbox` acts, `Sandboxes` opens one."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from pydantic import Field
@@ -11,6 +12,9 @@ from runtime.egress import Network, Visit
 from runtime.frozen import Frozen
 from runtime.observations import Observation
 from runtime.plugins import Plugin
+
+call: ContextVar[str] = ContextVar("call", default="")
+"""For which call of an agent a sandbox is asked; empty: for none."""
 
 
 class SandboxSpec(Frozen):
@@ -47,6 +51,18 @@ class Sandbox(Protocol):
         """Absolute path of a directory for temporary files, outside the work tree."""
 
     async def act(self, action: SandboxAction) -> Observation: ...
+
+
+@contextmanager
+def on_behalf_of(id: str) -> Iterator[None]:
+    """What a sandbox does now is for this call of the agent: it runs once, also when the agent of a process that
+    has adopted the sandbox asks for it again, and is answered with what it came to.
+    """
+    token = call.set(id)
+    try:
+        yield
+    finally:
+        call.reset(token)
 
 
 class Around:

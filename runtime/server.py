@@ -23,7 +23,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from runtime import processes
-from runtime.actions import SandboxAction
 from runtime.cgroup import OomKills
 from runtime.executor import Executor
 from runtime.forward import forwarding, user
@@ -42,7 +41,7 @@ from runtime.server import main
 main()
 """
 ALONE = 60  # seconds without a host until the server gives up: who takes over must come sooner
-REMEMBERED = 2  # answers; the host waits for one before it asks for the next
+REMEMBERED = 2  # answers, beside that to the last call; the host waits for one before it asks for the next
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two attempts to dial
 
 
@@ -52,7 +51,8 @@ class Server:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._running: dict[int, asyncio.Task[Observation]] = {}
-        self._last = 0
+        self._last = self._called = 0
+        self._call = ""
         self._limits = processes.limits()
 
     async def serve(self, socket: str, key: str) -> None:
@@ -71,7 +71,7 @@ class Server:
                 continue
             met = loop.time()
             try:
-                await send(writer, Hello(version=VERSION, key=key, last=self._last, limits=self._limits))
+                await send(writer, self._hello(key))
                 await self._converse(reader, writer)
             except OSError:
                 pass  # dropped; the answer waits for the next connection
@@ -96,7 +96,7 @@ class Server:
                 return
             here += 1
             try:
-                await send(writer, Hello(version=VERSION, last=self._last, limits=self._limits))
+                await send(writer, self._hello())
                 await self._converse(reader, writer)
             except OSError:
                 pass
@@ -107,6 +107,10 @@ class Server:
         async with await asyncio.start_unix_server(admit, f"\0{name}"):
             while here or loop.time() - heard < ALONE:  # noqa: ASYNC110  # a clock ends it, no event
                 await asyncio.sleep(1)
+
+    def _hello(self, key: str = "") -> Hello:
+        seen = {"last": self._last, "call": self._call, "called": self._called}
+        return Hello(version=VERSION, key=key, limits=self._limits, **seen)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
@@ -124,20 +128,23 @@ class Server:
                 reply.cancel()  # only the reply: the action goes on
 
     async def _reply(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        observation = await self._answer(request.id, request.action)
+        observation = await self._answer(request)
         with contextlib.suppress(OSError):  # asked again on the next connection
             await send(writer, Answer(id=request.id, observation=observation))
 
-    async def _answer(self, number: int, action: SandboxAction) -> Observation:
+    async def _answer(self, request: Request) -> Observation:
+        number = request.id
         if (running := self._running.get(number)) is None:
             if number <= self._last:
                 return Failed(
                     reason="lost", message="this action has run, but its result is not kept any more"
                 )
             self._last = number
-            running = self._running[number] = asyncio.create_task(self._executor.act(action))
+            if request.call:
+                self._call, self._called = request.call, number
+            running = self._running[number] = asyncio.create_task(self._executor.act(request.action))
             for old in [old for old in self._running if old <= number - REMEMBERED]:
-                if self._running[old].done():
+                if old != self._called and self._running[old].done():
                     del self._running[old]
         return await asyncio.shield(running)
 

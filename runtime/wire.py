@@ -8,7 +8,7 @@ from runtime.actions import Converse, Execute, Provide, ReadBytes, RunPython, Sa
 from runtime.frozen import Frozen
 from runtime.observations import Observation
 
-VERSION = 3
+VERSION = 4
 SOCKET = "s"  # short: the path of a Unix socket has at most 107 bytes
 KEY = "key"
 MOST = 16 << 20  # bytes of a frame; two streams of an Execute in base64 are 11 MiB
@@ -23,6 +23,10 @@ class Hello(Frozen):
     """Empty where the host has dialled: then it knows whom."""
     last: int = Field(default=0, ge=0, le=1 << 53)
     """Id of the last request that the server has seen; a host process that takes over goes on after it."""
+    call: str = Field(default="", max_length=200)
+    """The agent's call for which it was asked something last; empty: none yet."""
+    called: int = Field(default=0, ge=0, le=1 << 53)
+    """Id of the last request for that call: its answer is kept."""
     limits: str = Field(default="", max_length=8192)
     """What the kernel says that the server, and with it every command, is held to: true before the first one."""
 
@@ -32,6 +36,8 @@ class Request(Frozen):
 
     id: int = Field(ge=1)
     action: SandboxAction
+    call: str = ""
+    """The agent's call for which it is asked; empty: for none."""
 
 
 class Answer(Frozen):

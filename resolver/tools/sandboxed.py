@@ -20,6 +20,8 @@ from runtime.sandbox import Sandbox
 EDITS = (CreateFile, ReplaceText, InsertText, UndoEdit)
 CHANGES = (RunShell, SendInput, RunPython, *EDITS)
 """Actions after which the work tree may be another."""
+SANDBOXED = (*CHANGES, SearchCode, ViewFile)
+"""Actions of which the sandbox knows whether it was asked for them, and what they came to."""
 
 
 def sandbox_tools(sandbox: Sandbox, plugins: Collection[Plugin] = ()) -> tuple[Tool, ...]:

@@ -17,8 +17,8 @@ from runtime.actions import (
 )
 from runtime.observations import Content, Edited, Executed, Viewed, Written
 from runtime.remote import RemoteSandbox
-from runtime.sandbox import Sandbox
-from tests.contracts.acts import failed, printed, shell
+from runtime.sandbox import Sandbox, on_behalf_of
+from tests.contracts.acts import failed, printed, shell, taken_over
 
 # --- the shell --------------------------------------------------------------------------------------------------
 
@@ -361,6 +361,33 @@ async def test_a_connection_that_drops_between_actions_is_not_noticed(remote: Re
     for _ in range(3):
         remote.hang_up()
         assert await printed(remote, "echo $X") == "kept\n"
+
+
+async def test_a_call_in_flight_is_finished_for_the_process_that_takes_over(remote: RemoteSandbox) -> None:
+    command = "echo once >> ran; sleep 1; wc -l < ran"
+    with on_behalf_of("call"):
+        asked = asyncio.create_task(shell(remote, command))
+        await asyncio.sleep(0.5)
+        asked.cancel()
+        heir = await taken_over(remote)
+        assert (await shell(heir, command)).output == "1\n"
+    assert await printed(heir, command) == "2\n"
+
+
+async def test_the_answer_to_the_last_call_is_kept_whatever_was_asked_since(remote: RemoteSandbox) -> None:
+    command = "echo once >> ran; wc -l < ran"
+    with on_behalf_of("call"):
+        answered = await shell(remote, command)
+        content = await remote.act(ReadBytes(path="ran"))  # on its behalf, but not what it asks for
+        assert isinstance(content, Content)
+    for _ in range(3):
+        await shell(remote, "true")
+    heir = await taken_over(remote)
+    await shell(heir, "true")
+    with on_behalf_of("call"):
+        assert await shell(heir, command) == answered
+    with on_behalf_of("next call"):  # of which the machine has never heard
+        assert await printed(heir, command) == "2\n"
 
 
 async def test_a_work_tree_with_its_own_runtime_does_not_shadow_ours(remote: RemoteSandbox) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from resolver import prose
+from resolver.actions import Think
 from resolver.agent import begin
 from resolver.domain import RunId
 from resolver.events import (
@@ -21,6 +22,7 @@ from resolver.log import FileLog, FileLogs
 from runtime.actions import RunShell, SandboxAction
 from runtime.errors import SandboxLost
 from runtime.observations import Failed
+from runtime.sandbox import call as call_of
 from tests.resolver.agents import FINISH, Box, agent, create, kinds, lost_in, patch, work
 from tests.resolver.scripted import Scripted, call
 
@@ -29,6 +31,10 @@ from tests.resolver.scripted import Scripted, call
 async def log(tmp_path: Path) -> AsyncIterator[FileLog]:
     async with FileLogs(tmp_path).open(RunId("run")) as log:
         yield log
+
+
+def fail(action: SandboxAction) -> None:
+    raise SandboxLost("the container is gone")
 
 
 async def test_a_cancelled_call_is_lost_and_not_run_twice(log: FileLog) -> None:
@@ -77,12 +83,26 @@ async def test_a_call_whose_effect_was_saved_is_not_to_be_repeated(log: FileLog)
     ]
 
 
+async def test_a_sandbox_that_was_adopted_answers_what_it_was_asked_for_before(log: FileLog) -> None:
+    """In the name of each call: it alone knows which of them it has done. What is done elsewhere is lost as ever."""
+    named = list[tuple[str, SandboxAction]]()
+    first, heirs = Box(), Box()
+    first.before = fail
+    with pytest.raises(SandboxLost):
+        await work(log, [RunShell(command="x"), Think(thought="Hm."), create("a")], box=first)
+
+    heirs.before = lambda action: named.append((call_of.get(), action))
+    heir = agent(Scripted([FINISH]), heirs)
+    heir.adopted = True
+    await heir.run(log)
+    calls = log.trajectory.decisions()[0].calls
+    assert named == [(call.id, call.action) for call in calls if not isinstance(call.action, Think)]
+    assert lost_in(log.trajectory) == 1
+    assert log.trajectory.checkpoint() == patch("a")
+
+
 async def test_a_lost_sandbox_leaves_a_log_that_a_new_one_goes_on_with(log: FileLog) -> None:
     box = Box()
-
-    def fail(action: SandboxAction) -> None:
-        raise SandboxLost("the container is gone")
-
     box.before = fail
     with pytest.raises(SandboxLost):
         await work(log, create("a"), box=box)

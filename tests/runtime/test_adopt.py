@@ -17,7 +17,7 @@ from runtime.machine import container_name
 from runtime.observations import Ran
 from runtime.place import Place
 from runtime.reaper import RUN, Reaper
-from runtime.sandbox import Sandbox
+from runtime.sandbox import Sandbox, on_behalf_of
 
 pytestmark = pytest.mark.docker
 NAME = f"heir-{os.getpid()}"
@@ -30,7 +30,7 @@ sys.path.insert(0, {checkout!r})
 from pathlib import Path
 from runtime.actions import RunShell
 from runtime.docker import DockerSandboxes
-from runtime.sandbox import SandboxSpec
+from runtime.sandbox import SandboxSpec, on_behalf_of
 
 async def main():
     bundle = Path({bundle!r})
@@ -39,7 +39,8 @@ async def main():
     )
     async with sandboxes.open({name!r}, kept={kept}) as sandbox:
         await sandbox.act(RunShell(command="export X=kept; cd /tmp; sleep 300 & echo $! > job"))
-        flying = asyncio.create_task(sandbox.act(RunShell(command={flying!r})))
+        with on_behalf_of({call!r}):
+            flying = asyncio.create_task(sandbox.act(RunShell(command={flying!r})))
         await asyncio.sleep(1)
         print("open", flush=True)
         await asyncio.sleep(60)
@@ -64,7 +65,9 @@ def left(client: docker.DockerClient) -> list[str]:
 QUICK = "echo begun >> ran; sleep 2; echo done >> ran"
 
 
-async def killed_owner(transport: str = "socket", *, kept: bool = True, flying: str = QUICK) -> None:
+async def killed_owner(
+    transport: str = "socket", *, kept: bool = True, flying: str = QUICK, call: str = ""
+) -> None:
     source = OWNER_PROCESS.format(
         checkout=str(Path(__file__).parents[2]),
         bundle=os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"),
@@ -72,6 +75,7 @@ async def killed_owner(transport: str = "socket", *, kept: bool = True, flying: 
         name=NAME,
         kept=kept,
         flying=flying,
+        call=call,
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", source, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
@@ -116,6 +120,22 @@ async def test_a_long_command_for_a_process_that_is_gone_is_ended_and_the_shell_
         assert sandbox is not None
         seen = await printed(sandbox, "echo $X $Y; pwd; cat /tmp/ran; kill -0 $(cat /tmp/job) && echo runs")
         assert seen == "kept too\n/\ncat: /tmp/ran: No such file or directory\nruns\n"
+    assert left(client) == []
+    await sandboxes.close()
+
+
+@pytest.mark.parametrize("transport", ["socket", pytest.param("exec", marks=pytest.mark.slow)])
+async def test_a_long_command_of_an_agents_call_is_waited_for_and_answered(
+    docker_sandboxes: Make, client: docker.DockerClient, transport: str
+) -> None:
+    command = "echo begun >> ran; sleep 6; wc -l < ran"
+    await killed_owner(transport, flying=command, call="call_3")
+    sandboxes = docker_sandboxes(transport=transport)
+    async with sandboxes.adopt(NAME) as sandbox:
+        assert sandbox is not None
+        assert await printed(sandbox, "echo $X") == "kept\n"
+        with on_behalf_of("call_3"):
+            assert await printed(sandbox, command) == "1\n"
     assert left(client) == []
     await sandboxes.close()
 

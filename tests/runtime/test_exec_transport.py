@@ -79,8 +79,8 @@ async def test_an_honest_machine_is_heard_and_says_where_it_was() -> None:
     engine = Engine(honest)
     door = ExecDoor(engine.attach)
     await door.line(5)
-    assert door.last == 7
-    there = RemoteSandbox(door, "/w", "/tmp", asked=door.last)
+    assert door.hello.last == 7
+    there = RemoteSandbox(door, "/w", "/tmp", left=door.hello)
     assert [await there.act(ECHO) for _ in range(3)] == [RAN] * 3
     assert engine.attached == 1
 

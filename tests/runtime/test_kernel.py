@@ -373,7 +373,7 @@ async def test_a_host_that_takes_over_finds_the_session_with_its_names(short_tmp
     try:
         async with Door.open(door_at, key) as door:
             await door.line(timeout=30)
-            second = RemoteSandbox(door, str(place / "tree"), str(place / "tmp"), asked=door.last)
+            second = RemoteSandbox(door, str(place / "tree"), str(place / "tmp"), left=door.hello)
             seen = await second.act(RunPython(code="x"))
             assert isinstance(seen, RanPython) and seen.output == "7\n"
     finally:

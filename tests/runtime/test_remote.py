@@ -11,6 +11,7 @@ from runtime.actions import RunShell
 from runtime.errors import ProtocolBroken, SandboxLost
 from runtime.observations import Ran
 from runtime.remote import Door, RemoteSandbox
+from runtime.sandbox import on_behalf_of
 from runtime.wire import KEY, SOCKET, VERSION, Answer, Hello, Request, receive, send
 
 RAN = Ran(output="hi\n", exit_code=0, cwd="/w", seconds=0.1)
@@ -102,6 +103,14 @@ async def test_what_is_not_our_protocol_breaks_the_sandbox_for_good(
     for _ in range(2):
         with pytest.raises(ProtocolBroken, match=complaint):
             await sandbox.act(ECHO)
+
+
+async def test_a_machine_that_lies_of_a_call_is_believed_no_more_than_any_other(door: Door, dial) -> None:
+    dial(lambda r: framed(b'{"id": %d, "observation": {"kind": "written", "size": 1}}' % r.id))
+    await door.line(5)
+    told = door.hello.model_copy(update={"last": 3, "call": "never asked", "called": 99})
+    with on_behalf_of("never asked"), pytest.raises(ProtocolBroken, match="with written"):
+        await RemoteSandbox(door, "/w", "/tmp", left=told).act(ECHO)
 
 
 async def test_an_endless_answer_takes_bounded_memory(sandbox: RemoteSandbox, dial, short_tmp: Path) -> None:

@@ -1,5 +1,6 @@
 """A run in Docker whose process is killed: the next one goes on in the same sandbox, or in one like it."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -13,8 +14,9 @@ from resolver.events import Decided, Observed, Told
 from runtime.actions import RunShell
 from runtime.observations import Ran
 from runtime.reaper import RUN as LABEL
+from tests.resolver.agents import lost_in
 from tests.resolver.repositories import Repository
-from tests.stories.conftest import CODE, MENDED, TESTS, Scene
+from tests.stories.conftest import CODE, FIX, MENDED, TESTS, Scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 REMEMBER = Turn("Remember.", RunShell(command="X=kept; cd tests; echo note > /tmp/note"))
@@ -65,3 +67,43 @@ async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, r
     assert recalled.output.startswith("\n/workspace\ncat:" if removed else "kept\n/workspace/tests\nnote\n")
     assert client.containers.list(all=True, filters=of_this_run, ignore_removed=True) == []
     client.close()
+
+
+async def test_a_command_in_flight_goes_on_and_its_answer_reaches_the_run(
+    scene: Scene, tmp_path: Path
+) -> None:
+    repository = Repository(tmp_path / "calc")
+    repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
+    issue.write_text("add() subtracts\n\nIt should add.")
+    scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
+    slow = RunShell(command="echo once >> /tmp/ran; sleep 8; wc -l < /tmp/ran; X=kept")
+    edit = Turn("Both.", slow, FIX)
+    await scene.will(edit, Turn("Again.", RunShell(command="echo $X; wc -l < /tmp/ran")), *MENDED[1:])
+    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    client = docker.from_env()
+    async with asyncio.timeout(120):
+        while not (there := at_work(client, scene)):
+            await asyncio.sleep(0.1)
+    process.kill()
+    await process.communicate()
+
+    (run,) = scene.runs
+    code, out, told = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    assert code == 0, out + told
+    assert "+    return a + b" in fix.read_text()
+    answers = [event.observation for event in scene.trajectory(run) if isinstance(event, Observed)]
+    assert [one.output for one in answers if isinstance(one, Ran)][:2] == ["1\n", "kept\n1\n"]
+    assert lost_in(scene.trajectory(run)) == 0
+    assert client.containers.list(all=True, filters={"id": there}, ignore_removed=True) == []
+    client.close()
+
+
+def at_work(client: docker.DockerClient, scene: Scene) -> str:
+    """The container in which the run's slow command has begun; empty: it has not yet."""
+    for run in scene.runs:
+        named = {"label": f"{LABEL}={run}-agent"}
+        for container in client.containers.list(filters=named, ignore_removed=True):
+            if container.exec_run(["test", "-e", "/tmp/ran"]).exit_code == 0:
+                return str(container.id)
+    return ""
