@@ -7,6 +7,7 @@ ForgeError (resolver)
 └── Rejected       GitHub understood the request and will not do it; asking again changes nothing
 Forbidden (resolver)
 └── NotGranted     an owner has not given us the permission for this
+Away               GitHub itself does not answer, whatever it is asked
 QueueDown          Redis does not answer
 ArchiveDown        the archive does not take, give or list what it should
 WorkerFailed       the process that works could not begin; it has said why
@@ -36,6 +37,10 @@ class Crowded(ForgeError):
         super().__init__("there is more urgent to write to GitHub")
         self.seconds = seconds
         """After which there may be room."""
+
+
+class Away(Exception):
+    """GitHub itself does not answer: no one repository, installation or webhook is to blame."""
 
 
 class QueueDown(Exception):

@@ -24,6 +24,7 @@ from bot.errors import QueueDown, WorkerFailed
 from bot.http import Server, listening, url_of
 from bot.redis.inbox import Inbox
 from bot.redis.ledger import Ledger
+from bot.redis.lookout import Lookout
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
 from bot.redis.runs import Runs
@@ -70,12 +71,15 @@ async def serve(
     `worker` is the command of a process that runs `bot.work.work`; empty: there is none here. It gets the URL of the
     Redis as REDIS_URL in `environment`. `port` 0 takes a free one; `door`: it is open already. `secrets`: what no page
     may show. `more`: further pages, made of what they are read from and of the deliveries by what became of them.
-    `announce` gets one line with the URL once jobs are taken. Raises SettingsError, and WorkerFailed when the worker
-    could not begin.
+    `announce` gets lines for a person: the URL once jobs are taken, and what happens at a signal. Raises SettingsError,
+    and WorkerFailed when the worker could not begin.
     """
     secret = webhook_secret(settings)
     ready = asyncio.Event()
-    with contextlib.nullcontext(door) if door else listening(host, port) as opened, signals() as told:
+    with (
+        contextlib.nullcontext(door) if door else listening(host, port) as opened,
+        signals(announce, STOP_SECONDS) as told,
+    ):
         async with _redis(settings) as url, Stores.opened(url) as stores:
             receiver = Receiver(stores.inbox, secret, base=urlsplit(settings.public_url or "").path)
             receiver.pages = _pages(stores, receiver.counts)
@@ -93,6 +97,11 @@ async def serve(
                 await asyncio.wait((serving, keeping, waiting, told), return_when=asyncio.FIRST_COMPLETED)
                 if ready.is_set():
                     announce(_greeting(settings, url_of(opened), has_page=page is not None))
+                    if worker:
+                        announce(
+                            f"patchwright is ready: label an issue {settings.label}, or begin a comment with "
+                            f"{settings.mention}; Ctrl-C stops it"
+                        )
                     await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if page is not None:
@@ -132,15 +141,16 @@ class Stores:
     queue: ArqQueue
     ledger: Ledger
     runs: Runs
+    lookout: Lookout
 
     @classmethod
     @contextlib.asynccontextmanager
     async def opened(cls, url: str) -> AsyncIterator["Stores"]:
-        stores = cls(Inbox(url), Presence(url), ArqQueue(url), Ledger(url), Runs(url))
+        stores = cls(Inbox(url), Presence(url), ArqQueue(url), Ledger(url), Runs(url), Lookout(url))
         try:
             yield stores
         finally:
-            for store in (stores.inbox, stores.presence, stores.queue, stores.ledger, stores.runs):
+            for store in vars(stores).values():
                 await store.close()
 
 
@@ -149,12 +159,13 @@ def _pages(stores: Stores, deliveries: Mapping[tuple[str, str], int]) -> dict[st
         return _json(200, {"version": _version()})
 
     async def ready() -> tuple[int, str, bytes]:
-        try:
-            workers = await stores.presence.workers()
-        except QueueDown:
-            workers = 0
+        workers, trouble = 0, None
+        with contextlib.suppress(QueueDown):
+            workers, trouble = await stores.presence.workers(), await stores.lookout.trouble()
         found = {"redis": await stores.inbox.healthy(), "worker": workers > 0}
-        return _json(200 if all(found.values()) else 503, {"version": _version(), **found})
+        # GitHub away makes us no less ready: to be started anew, or reached by nobody, would mend nothing.
+        more = {"github": trouble is None}
+        return _json(200 if all(found.values()) else 503, {"version": _version(), **found, **more})
 
     async def metrics() -> tuple[int, str, bytes]:
         from bot.observe.metrics import CONTENT_TYPE, Figures, exposition
@@ -206,6 +217,8 @@ async def _keep(command: Sequence[str], environment: Mapping[str, str], ready: a
             assert worker.stdout is not None
             async for line in worker.stdout:
                 if line.startswith(READY.encode()):
+                    if ready.is_set():
+                        log.info("worker ready again")
                     ready.set()
             code = await worker.wait()
         finally:

@@ -14,6 +14,7 @@ from bot.page.site import site
 from bot.page.source import Source
 from bot.redis.engines import Engines
 from bot.redis.inbox import Inbox
+from bot.redis.lookout import Lookout
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
 from bot.redis.runs import Runs
@@ -34,8 +35,8 @@ async def opened(
         operator_token = settings.operator_token.get_secret_value() if settings.operator_token else ""
         queue, runs, streams = ArqQueue(url), Runs(url), Streams(url)
         sessions = Sessions(url, operator_token=operator_token)
-        inbox, presence, engines = Inbox(url), Presence(url), Engines(url)
-        for store in (queue, runs, sessions, streams, inbox, presence, engines):
+        inbox, presence, engines, lookout = Inbox(url), Presence(url), Engines(url), Lookout(url)
+        for store in (queue, runs, sessions, streams, inbox, presence, engines, lookout):
             stack.push_async_callback(store.close)
         archive = archive_of(settings)
         files = FileLogs(settings.data / "runs")
@@ -57,6 +58,7 @@ async def opened(
             inbox=inbox,
             presence=presence,
             engines=engines,
+            lookout=lookout,
             live=live,
             gate=Gate(people),
             people=people,

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from bot.page.kit import Kit, Part
 from bot.redis.engines import Told
+from bot.redis.lookout import Trouble
 from resolver import wording
 
 LONG_WAIT = 300.0  # seconds after which the queue is said not to move
@@ -12,12 +14,13 @@ LONG_WAIT = 300.0  # seconds after which the queue is said not to move
 
 async def parts(kit: Kit) -> tuple[Part, ...]:
     """Each part, the receiver first. Raises QueueDown."""
-    inbox, stores, workers, (jobs, oldest), engines = await asyncio.gather(
+    inbox, stores, workers, (jobs, oldest), engines, trouble = await asyncio.gather(
         kit.inbox.size(),
         kit.inbox.healthy(),
         kit.presence.workers(),
         kit.queue.waiting(),
         kit.engines.told(),
+        kit.lookout.trouble(),
     )
     kept = f"{inbox} deliveries to be read" if stores else "nothing can be stored there"
     waiting = f"{jobs.get('running', 0)} under way, {jobs.get('queued', 0)} wait"
@@ -28,6 +31,7 @@ async def parts(kit: Kit) -> tuple[Part, ...]:
         Part(name="Workers", works=workers > 0, figures=f"{workers} at work"),
         Part(name="Queue", works=oldest < LONG_WAIT, figures=waiting + age),
         *_engine(engines),
+        _github(trouble),
     )
 
 
@@ -41,6 +45,14 @@ def _receiver(deliveries: Mapping[tuple[str, str], int]) -> Part:
         works=works,
         figures=figures if works else f"{figures}, none of them signed with our webhook secret",
     )
+
+
+def _github(trouble: Trouble | None) -> Part:
+    """As whoever looks there for what no delivery tells has found it last."""
+    if trouble is None:
+        return Part(name="GitHub", works=True, figures="answers")
+    away = wording.duration((datetime.now(UTC) - trouble.since).total_seconds())
+    return Part(name="GitHub", works=False, figures=f"cannot be looked at for {away} now: {trouble.reason}")
 
 
 def _engine(told: Mapping[str, Told]) -> tuple[Part, ...]:

@@ -8,6 +8,7 @@ from bot.page.live import Live
 from bot.page.people import People
 from bot.redis.engines import Engines
 from bot.redis.inbox import Inbox
+from bot.redis.lookout import Lookout
 from bot.redis.presence import Presence
 from bot.redis.queue import ArqQueue
 from bot.redis.runs import Runs
@@ -34,6 +35,7 @@ class Kit:
     inbox: Inbox
     presence: Presence
     engines: Engines
+    lookout: Lookout
     live: Live
     gate: Gate
     people: People | None

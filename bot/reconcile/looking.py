@@ -140,6 +140,11 @@ class Looking:
         self._listed: datetime | None = None
         self._us = us
 
+    @property
+    def has_all(self) -> bool:
+        """Whether nothing failed when the repositories were listed."""
+        return self._listed is not None
+
     async def places(self) -> tuple[Place, ...]:
         """The repositories to look at, listed again every ten minutes. Raises ForgeError."""
         now = datetime.now(UTC)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from bot.desk import Desk
-from bot.errors import QueueDown
+from bot.errors import Away, QueueDown, Unanswered
 from bot.github.rest import Rest
 from bot.pulls import closed_pulls
 from bot.reconcile.apart import Apart
 from bot.reconcile.looking import Happened, Looking, Place, Us
 from bot.reconcile.redelivery import FIRST_WAIT, Redelivery, Webhooks
-from bot.redis.lookout import Lookout
+from bot.redis.lookout import Lookout, Trouble
 from bot.webhooks.delivery import Closed, Unlabelled
 from resolver.domain import Repo
 from resolver.errors import ForgeError, RateLimited
@@ -98,6 +98,8 @@ class Reconcile:
         """When all repositories are looked at again; None: now."""
         self._more = False
         """Whether deliveries were left to be asked for."""
+        self._trouble: Trouble | None = None
+        """Why the last look showed nothing."""
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
@@ -114,26 +116,55 @@ class Reconcile:
 
     async def _turn(self) -> float:
         """One look, if it is ours to make; seconds until the next."""
+        wait = self._rhythm.every
         try:
             if await self._lookout.is_mine(self._name):
+                if self._trouble is not None:
+                    await self._knock()
                 await self.look()
+                await self._note("", wait)
         except QueueDown as exc:
             log.warning("not looked", extra={"reason": str(exc)})
         except RateLimited as exc:
-            wait = (exc.until - datetime.now(UTC)).total_seconds()
-            return min(max(wait, self._rhythm.every), LONGEST_WAIT)
-        except ForgeError as exc:
-            log.warning("not looked", extra={"reason": str(exc)})
+            left = (exc.until - datetime.now(UTC)).total_seconds()
+            wait = min(max(left, wait), LONGEST_WAIT)
+            await self._note(str(exc), wait)
+            return wait
+        except (ForgeError, Away) as exc:
+            await self._note(str(exc), wait)
+            return wait
         if self._more:
             return 0.0
         left = (self._next - self._clock()).total_seconds() if self._next else 0.0
         return left if 0 < left < self._rhythm.every else self._rhythm.every
 
+    async def _note(self, reason: str, wait: float) -> None:
+        """How the look went, told once, however often it goes so; `wait`: seconds until the next."""
+        now = self._clock()
+        if reason and self._trouble is None:
+            log.warning("cannot look at github", extra={"reason": reason, "again_seconds": round(wait)})
+        elif self._trouble is not None and not reason:
+            gone = now - self._trouble.since
+            log.info("can look at github again", extra={"away_seconds": round(gone.total_seconds())})
+        since = self._trouble.since if self._trouble else now
+        self._trouble = Trouble(reason=reason, since=since) if reason else None
+        with contextlib.suppress(QueueDown):
+            await self._lookout.note(self._trouble)
+
+    async def _knock(self) -> None:
+        """Raises Away when GitHub itself does not answer, and ForgeError when it does not want us."""
+        try:
+            await self._rest.greet()
+        except Unanswered as exc:
+            raise Away(str(exc)) from exc
+
     async def look(self) -> None:
-        """Find again what was missed. Raises QueueDown and ForgeError."""
+        """Find again what was missed. Raises QueueDown, ForgeError and Away."""
         if self._redelivers:
             self._more = False
             self._more = await self._webhooks.ask_again(self._clock())
+            if not self._webhooks.has_all:
+                await self._knock()
         seen = await self._lookout.seen()
         if not seen.get(""):  # Redis is new, or was wiped
             self._known, self._next = {}, None
@@ -144,6 +175,8 @@ class Reconcile:
         self._next, again = None, now + timedelta(seconds=self._rhythm.all)
         apart, limited = Apart(), dict[int | None, RateLimited]()
         places = await self._looking.places()
+        if not self._looking.has_all:
+            await self._knock()
         for place in places:
             if not await self._lookout.is_mine(self._name):
                 return
@@ -151,9 +184,7 @@ class Reconcile:
                 continue
             try:
                 with apart.each(str(place.repo)):
-                    again = min(again, await self._look_at(place, seen.get(str(place.repo))) or again)
-                    if self._desk.checks is not None:
-                        await self._desk.checks.look_over(place.repo, place.id, place.installation)
+                    again = min(again, await self._look_into(place, seen.get(str(place.repo))) or again)
             except RateLimited as exc:  # each installation has a limit of its own
                 log.warning("left out", extra={"place": str(place.repo), "reason": str(exc)})
                 limited[place.installation] = exc
@@ -161,6 +192,17 @@ class Reconcile:
             raise min(limited.values(), key=lambda one: one.until)
         await self._lookout.see("", now)
         self._next = None if apart.again else again
+
+    async def _look_into(self, place: Place, stored: datetime | None) -> datetime | None:
+        """As `_look_at`, and at its checks."""
+        try:
+            again = await self._look_at(place, stored)
+            if self._desk.checks is not None:
+                await self._desk.checks.look_over(place.repo, place.id, place.installation)
+        except Unanswered:
+            await self._knock()
+            raise
+        return again
 
     async def _look_at(self, place: Place, stored: datetime | None) -> datetime | None:
         """When there is to be looked again, because something is left; None: nothing is."""

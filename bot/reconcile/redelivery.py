@@ -217,6 +217,8 @@ class Webhooks:
         self._repositories = repositories
         self._url = url
         self._redelivery = redelivery
+        self.has_all = True
+        """Whether the last time nothing failed."""
         self._found: list[Redelivery] = []
         self._until: datetime | None = None
         """When they are listed again; None: now."""
@@ -231,6 +233,7 @@ class Webhooks:
         for one in self._found:
             with apart.each(one.name):
                 left |= await one.ask_again() == MOST_AT_ONCE
+        self.has_all = not apart.again
         return left
 
     async def listed(self, apart: Apart) -> list[Webhook]:

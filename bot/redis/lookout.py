@@ -6,14 +6,25 @@ from collections.abc import Awaitable
 from datetime import datetime
 from typing import cast
 
+from pydantic import ValidationError
+
 from bot.errors import QueueDown
 from bot.redis.client import redis_client, redis_errors
+from runtime.frozen import Frozen
 
 HOLDER = "patchwright:looking"
 SEEN = "patchwright:seen"
 MEMORY = "patchwright:lookout:"
 LEASE_SECONDS = 6.0  # a worker that has not been heard of for so long has left it to another
 RENEW_SECONDS = 2.0
+TROUBLE = "trouble"  # the name under which it is kept
+
+
+class Trouble(Frozen):
+    """Why nobody can look at GitHub."""
+
+    reason: str
+    since: datetime
 
 
 class Lookout:
@@ -67,6 +78,17 @@ class Lookout:
         """Keep this for whoever looks next."""
         with redis_errors():
             await self._redis.set(MEMORY + name, what)
+
+    async def note(self, trouble: Trouble | None) -> None:
+        """How the last look went; None: well."""
+        await self.remember(TROUBLE, trouble.model_dump_json() if trouble else "")
+
+    async def trouble(self) -> Trouble | None:
+        """Why the last look showed nothing; None: it went well, or nobody has looked."""
+        try:
+            return Trouble.model_validate_json(await self.recall(TROUBLE) or b"")
+        except ValidationError:  # there is none, or it is of another version
+            return None
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)

@@ -95,6 +95,11 @@ except WorkerFailed as exc:
 """
 
 
+READY = "patchwright is ready: label an issue fix-me, or begin a comment with @agent; Ctrl-C stops it"
+STOPS = "patchwright stops: what runs is put away within 40 s, and goes on with the next start"
+ENDS = {number: [STOPS, repr(number)] for number in (signal.SIGTERM, signal.SIGINT)} | {signal.SIGKILL: []}
+
+
 @dataclass
 class Server:
     process: asyncio.subprocess.Process
@@ -146,7 +151,8 @@ async def test_a_server_stopped_in_mid_job_goes_on_when_it_is_started_again(
     async with running(short_tmp) as server:
         await server.deliver()
         (job,) = await written(short_tmp / "begun", 1)
-        assert (await server.health())[1] | {"version": ""} == {"version": "", "redis": True, "worker": True}
+        well = {"version": "", "redis": True, "worker": True, "github": True}
+        assert (await server.health())[1] | {"version": ""} == well
         if number is signal.SIGINT:
             os.killpg(server.process.pid, number)  # as Ctrl-C does
         else:
@@ -154,8 +160,8 @@ async def test_a_server_stopped_in_mid_job_goes_on_when_it_is_started_again(
         async with asyncio.timeout(8):
             left = await server.process.wait()
         assert server.process.stdout is not None
-        said = (await server.process.stdout.read()).decode()
-        assert (left, said) == ((-9, "") if number is signal.SIGKILL else (0, f"{number!r}\n"))
+        said = (await server.process.stdout.read()).decode().splitlines()
+        assert (left, said) == (-9 if number is signal.SIGKILL else 0, [READY, *ENDS[number]])
     await gone(int((short_tmp / "pid").read_text()))
 
     (short_tmp / "go").touch()
@@ -167,17 +173,28 @@ async def test_a_server_stopped_in_mid_job_goes_on_when_it_is_started_again(
     assert (short_tmp / "ended").read_text().splitlines() == [job]
 
 
-async def test_a_worker_that_is_told_to_go_gives_its_job_time_to_be_put_away(short_tmp: Path) -> None:
+async def test_a_worker_that_is_told_to_go_twice_gives_its_job_time_to_be_put_away_and_says_so(
+    short_tmp: Path,
+) -> None:
     async with embedded_redis(short_tmp) as url:
         queue = ArqQueue(url)
         await queue.put(job())
         command = (sys.executable, "-c", PUTTING_AWAY, str(short_tmp))
         worker = await asyncio.create_subprocess_exec(
-            *command, cwd=ROOT, env={**os.environ, "REDIS_URL": url}, stdout=subprocess.DEVNULL
+            *command, cwd=ROOT, env={**os.environ, "REDIS_URL": url}, stdout=subprocess.PIPE
         )
         await written(short_tmp / "begun", 1)
-        worker.terminate()
+        assert worker.stdout is not None
+        said = [await worker.stdout.readline()]
+        for _ in range(2):
+            worker.terminate()
+            said.append(await worker.stdout.readline())
         assert await worker.wait() == 0
+        assert [b" ".join(line.split()[:3]) for line in said] == [
+            b"patchwright works as",
+            b"patchwright stops: what",
+            b"patchwright is stopping",
+        ]
         assert (short_tmp / "put away").exists()
         left = await queue.state(job().id)
         assert left is not None and (left.state, left.tries) == ("queued", 0)
