@@ -331,10 +331,12 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
             except LogError:  # it has not begun
                 return Spent()
 
-        async def ended(job: JobId, result: Result) -> None:
+        async def ended(job: JobId, result: Result) -> Spent:
             tracer.tell(job, result)
-            await ledger.end(job, result, await asyncio.to_thread(account_of, job, logs.read))
+            account = await asyncio.to_thread(account_of, job, logs.read)
+            await ledger.end(job, result, account)
             await settled(job, result, runs, queue)
+            return account.spent
 
         stopped = await run(
             settings,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -24,10 +25,14 @@ from bot.signals import signals
 from bot.webhooks.intake import Intake
 from bot.webhooks.triggers import Triggers
 from bot.worker import Apologize, Resolve, Worker
-from resolver.domain import Job, JobId
+from resolver.domain import Job, JobId, Spent
 from resolver.errors import SettingsError
 from resolver.settings import Settings
 
+log = logging.getLogger(__name__)
+
+Ended = Callable[[JobId, Result], Awaitable[Spent | None]]
+"""Hears what a job came to, and may hear it again; says what it cost, if that is known."""
 Watch = Callable[[Desk, str], Coroutine[Any, Any, None]]
 """Brings to a desk what no delivery told, in the name of this worker, until it is cancelled."""
 
@@ -51,7 +56,7 @@ async def work(
     resolve: Resolve,
     apologize: Apologize,
     *,
-    ended: Callable[[JobId, Result], Awaitable[None]] | None = None,
+    ended: Ended | None = None,
     watch: Watch | None = None,
     speaker: Speaker | None = None,
     pulls: Pulls | None = None,
@@ -62,10 +67,10 @@ async def work(
 ) -> signal.Signals:
     """Take what is asked for from Redis and do it, until SIGTERM or SIGINT; which it was.
 
-    `ended` hears what a job came to, and may hear it again. `watch` runs beside, and finds what no delivery told.
-    `speaker` answers commands; None: nobody does. `pulls` and `grants`: see bot/lifecycle.py. `eyes`: see
-    bot/ci/watch.py; None: nobody looks at checks. `sole`: nobody else works on this Redis. What runs at the end goes
-    back into the queue, and on elsewhere or at the next start. Raises SettingsError.
+    `watch` runs beside, and finds what no delivery told. `speaker` answers commands; None: nobody does. `pulls` and
+    `grants`: see bot/lifecycle.py. `eyes`: see bot/ci/watch.py; None: nobody looks at checks. `sole`: nobody else works
+    on this Redis. What runs at the end goes back into the queue, and on elsewhere or at the next start. Raises
+    SettingsError.
     """
     url = check(settings)
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
@@ -76,7 +81,7 @@ async def work(
     waiting = Waiting(queue, holds, speaker or Mute(), rules.mention)
     checks = CiWatch(queue, eyes, settings.branch_prefix) if eyes and settings.ci_repairs else None
     presence, desk = Presence(url), Desk(queue, rules, speaker or Mute(), lifecycle, waiting, checks)
-    with signals() as told:
+    with signals(announce, END_SECONDS) as told:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(
                 queue.work(_telling(Worker(when_free(resolve, holds), apologize).run, ended))
@@ -102,18 +107,49 @@ async def work(
     return told.result()
 
 
-def _telling(handler: Handler, ended: Callable[[JobId, Result], Awaitable[None]] | None) -> Handler:
+def _telling(handler: Handler, ended: Ended | None) -> Handler:
     async def told(job: Job, tries: int) -> Result | Again:
+        facts = {"repo": str(job.repo), "number": job.number}
         with about(job=job.id):
+            log.info("job begun", extra={**facts, "try": tries})
             try:
                 result = await handler(job, tries)
             except asyncio.CancelledError:
-                if ended is not None and (stop := stop_heard()):
-                    await asyncio.wait((asyncio.ensure_future(ended(job.id, Cancelled(why=stop.why))),))
+                if stop := stop_heard():
+                    # In a task of its own: what waits in a cancelled one may be cancelled once more.
+                    await asyncio.wait((asyncio.create_task(end(job, Cancelled(why=stop.why), facts)),))
+                else:
+                    log.info("job put away", extra=facts)
                 raise
-            if ended is not None and not isinstance(result, Again):
-                with contextlib.suppress(QueueDown):  # a figure is lost, and nothing else
-                    await ended(job.id, result)
+            if isinstance(result, Again):
+                log.info("job put back", extra={**facts, "again_seconds": round(result.seconds)})
+            else:
+                await end(job, result, facts)
             return result
 
+    async def end(job: Job, result: Result, facts: dict[str, object]) -> None:
+        spent = None
+        if ended is not None:
+            with contextlib.suppress(QueueDown):  # a figure is lost, and nothing else
+                spent = await ended(job.id, result)
+        log.info("job ended", extra={**facts, **_came_to(result), **_cost(spent)})
+
     return told
+
+
+def _came_to(result: Result) -> dict[str, object]:
+    """What of a result its line has; other people's words, such as a reason, are for its thread."""
+    found: dict[str, object] = {"outcome": result.kind}
+    if verdict := getattr(result, "verdict", None):
+        found["verdict"] = verdict.kind
+    if url := getattr(result, "url", None):
+        found["url"] = url
+    if isinstance(result, Cancelled):
+        found["why"] = result.why
+    return found
+
+
+def _cost(spent: Spent | None) -> dict[str, object]:
+    if spent is None:
+        return {}
+    return {"cost_usd": None if spent.unpriced else float(spent.usd), "seconds": round(spent.seconds, 1)}

@@ -49,7 +49,9 @@ class LogLine(logging.Formatter):
         self._dated = dated
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = ", ".join(f"{name}: {value}" for name, value in _fields(record))
+        fields = ", ".join(
+            f"{name}: {'unknown' if value is None else value}" for name, value in _fields(record)
+        )
         line = f"{record.levelname} {record.getMessage()}" + (f" ({fields})" if fields else "")
         if self._dated:
             line = f"{_time(record)} {record.name} {line}"

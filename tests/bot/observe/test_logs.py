@@ -6,16 +6,19 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.desk import Desk, Mute
+from bot.jobs import Again, Failed, Result
 from bot.observe.logs import MOST_TEXT, LogLine, about, listen
 from bot.redis.inbox import Inbox, Letter
 from bot.webhooks.intake import Intake
 from bot.webhooks.triggers import Triggers
+from resolver.domain import Delivered, Spent, Verdict
 from resolver.secrets import MaskingFilter, Secrets
 from resolver.server_settings import ServerSettings
 from tests.bot.inline_queue import InlineQueue
@@ -72,10 +75,76 @@ async def test_whatever_is_logged_while_a_job_is_done_says_so(lines: Lines) -> N
     told = _telling(handler, None)
     await asyncio.gather(told(one, 1), told(other, 1))
     library.warning("outside")
-    seen = [(line["message"], line.get("job")) for line in lines.read()]
+    seen = [(line["message"], line.get("job")) for line in lines.read() if line["logger"] == "library"]
     inside = ("in the job", "in a task", "in a thread")
     assert sorted(seen[:-1]) == sorted((message, name) for message in inside for name in ("one", "other"))
     assert seen[-1] == ("outside", None)
+
+
+URL = "https://github.test/acme/sample/pull/8"
+MADE = Delivered(
+    url=URL,
+    number=8,
+    branch="patchwright/issue-7",
+    draft=False,
+    verdict=Verdict(kind="fixed", reason="It is."),
+)
+UNDER_WAY = {"repo": "acme/sample", "number": 7, "job": "one"}
+PAID = {"cost_usd": 0.25, "seconds": 4.8}
+
+
+@pytest.mark.parametrize(
+    ("result", "spent", "told"),
+    [
+        (MADE, Spent(usd=Decimal("0.25"), seconds=4.81), PAID | {"verdict": "fixed", "url": URL}),
+        (DONE, Spent(unpriced=True), {"cost_usd": None, "seconds": 0.0}),
+        (Failed(error="no disk"), None, {}),
+    ],
+)
+async def test_a_job_is_told_when_it_begins_and_what_it_came_to_and_cost(
+    lines: Lines, result: Result, spent: Spent | None, told: dict[str, object]
+) -> None:
+    from bot.work import _telling
+
+    server()
+
+    async def handler(job: object, tries: int) -> Any:
+        return result
+
+    async def ended(job: object, result: object) -> Spent | None:
+        return spent
+
+    await _telling(handler, ended)(job("one"), 2)
+    begun, end = (
+        {key: line[key] for key in line.keys() - {"time", "level", "logger"}} for line in lines.read()
+    )
+    assert begun == UNDER_WAY | {"message": "job begun", "try": 2}
+    assert end == UNDER_WAY | {"message": "job ended", "outcome": result.kind} | told
+
+
+async def test_a_job_that_waits_for_another_try_or_another_worker_says_so(lines: Lines) -> None:
+    from bot.work import _telling
+
+    server(log_format="text")
+
+    async def again(job: object, tries: int) -> Any:
+        return Again(seconds=20)
+
+    async def long(job: object, tries: int) -> Any:
+        await asyncio.Event().wait()
+
+    await _telling(again, None)(job("one"), 1)
+    handling = asyncio.create_task(_telling(long, None)(job("two"), 1))
+    await asyncio.sleep(0)
+    handling.cancel()
+    await asyncio.wait((handling,))
+    told = [line.split(" ", 3)[3] for line in lines.text.splitlines()]
+    assert told == [
+        "job begun (repo: acme/sample, number: 7, try: 1, job: one)",
+        "job put back (repo: acme/sample, number: 7, again_seconds: 20, job: one)",
+        "job begun (repo: acme/sample, number: 7, try: 1, job: two)",
+        "job put away (repo: acme/sample, number: 7, job: two)",
+    ]
 
 
 async def test_what_a_delivery_leads_to_names_it(lines: Lines) -> None:
