@@ -36,6 +36,7 @@ class Glance(Frozen):
     """Known dollars."""
     priced: bool = True
     """False: some price is not known."""
+    tokens: int = 0
     seconds: float = 0.0
     """Of work."""
     steps: int = 0
@@ -93,6 +94,7 @@ def of_log(job: Job, trajectory: Trajectory, *, working: bool) -> Glance:
             "verdict": verdict.kind if verdict else "",
             "usd": float(spent.usd),
             "priced": not spent.unpriced,
+            "tokens": spent.tokens,
             "seconds": round(spent.seconds, 1),
             "steps": spent.steps,
         }

@@ -10,12 +10,14 @@ from typing import Literal
 
 from resolver import texts, wording
 from resolver.actions import Finish, Plan
+from resolver.circumstances import Configured
 from resolver.domain import (
     Asked,
     Commented,
     Delivered,
     Refused,
     RunId,
+    Spent,
     SuiteRun,
     Verdict,
 )
@@ -263,7 +265,7 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     spent = trajectory.spent()
     cached = f", {spent.cached_tokens:,} of them cached" if spent.cached_tokens else ""
     facts = [
-        ("Cost", wording.money(spent)),
+        ("Cost", _cost(spent, trajectory.configured)),
         ("Working time", wording.duration(spent.seconds)),
         ("Steps", f"{spent.steps}"),
         ("Tokens", f"{spent.prompt_tokens:,} read{cached}, {spent.completion_tokens:,} written"),
@@ -283,6 +285,12 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     if trajectory.entries:
         facts.append(("Began", f"{trajectory.entries[0].at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"))
     return facts
+
+
+def _cost(spent: Spent, under: Configured | None) -> str:
+    """Where some price is unknown, nothing has held the dollars."""
+    said = wording.money(spent).removeprefix("cost ")
+    return f"{said}; the limit of ${under.usd} did not hold" if spent.unpriced and under else said
 
 
 def _suites(verdict: Verdict | None, limit: int) -> list[tuple[str, SuiteRun, Text]]:

@@ -90,14 +90,15 @@ class Outcomes:
     zero_touch: int = 0
     """Merged as we opened them: nobody else has committed to them."""
     usd: float = 0.0
-    priced: bool = True
+    unpriced: int = 0
+    """Runs of which some price is not known."""
 
     def add(self, run: Glance) -> None:
         self.runs += 1
         self.ended += run.state in ENDED
         self.failed += run.state == "failed" and run.fault not in FOREIGN
         self.usd += run.usd
-        self.priced = self.priced and run.priced
+        self.unpriced += not run.priced
         if run.pull and (name := name_of_pull(run.repository, run.pull)) not in self.pulls:
             self.pulls.add(name)
             self.merged += run.fate in ("merged", "untouched")

@@ -111,18 +111,23 @@ def refused(around: Around, why: Refusal) -> str:
 def _figures(outcomes: Outcomes) -> list[tuple[str, str, str]]:
     """Name, figure, and what it means."""
     success, each = outcomes.success, outcomes.usd_per_merged
-    priced = outcomes.priced
+    priced = not outcomes.unpriced
+    unpriced = f"; {outcomes.unpriced:,} without a known price, where no limit in dollars held"
     return [
-        ("Runs", f"{outcomes.runs:,}", "that fit the filter"),
-        ("Pull requests", f"{len(outcomes.pulls):,}", "opened or followed up"),
+        ("Runs", f"{outcomes.runs:,}", "in the list below"),
+        ("Pull requests", f"{len(outcomes.pulls):,}", "opened or worked on"),
         ("Merged", f"{outcomes.merged:,}", f"{outcomes.closed:,} closed without a merge"),
-        ("Zero-touch", f"{outcomes.zero_touch:,}", "merged as we opened them"),
-        ("Cost", _dollars(outcomes.usd, priced), "of all these runs"),
-        ("Per merge", "–" if each is None else _dollars(each, priced), "dollars for a merged pull request"),
+        ("Zero-touch", f"{outcomes.zero_touch:,}", "merged without a commit of anybody else"),
+        ("Cost", _dollars(outcomes.usd, priced), "of these runs" + ("" if priced else unpriced)),
         (
-            "Machine",
+            "Per merge",
+            "–" if each is None else _dollars(each, priced),
+            "cost, shared out among what was merged",
+        ),
+        (
+            "Infrastructure",
             "–" if success is None else f"{100 * success:.1f} %",
-            "of ended runs without a failure of ours",
+            "of ended runs had no failure of server, sandbox or GitHub",
         ),
     ]
 

@@ -133,7 +133,7 @@ async def test_outcomes_are_of_what_is_shown(room: Room, filled: httpx.AsyncClie
         "Zero-touch": "1",
         "Cost": "&gt; $2.12",
         "Per merge": "&gt; $1.06",
-        "Machine": "87.5 %",
+        "Infrastructure": "87.5 %",
     }
     some = dict(
         re.findall(r"<dt>([\w -]+)</dt><dd><b>([^<]+)</b>", (await filled.get("/?text=issue 3")).text)
@@ -141,8 +141,8 @@ async def test_outcomes_are_of_what_is_shown(room: Room, filled: httpx.AsyncClie
     assert (some["Merged"], some["Per merge"], some["Cost"]) == ("0", "–", "$1.00")
 
 
-async def test_a_cost_of_which_nothing_is_known_is_called_unknown_and_no_figure(room: Room) -> None:
-    await room.runs.put(glance(1, pull=101, priced=False))
+async def test_a_cost_of_which_nothing_is_known_is_called_unknown_beside_its_tokens(room: Room) -> None:
+    await room.runs.put(glance(1, pull=101, priced=False, tokens=12_345))
     ledger = Ledger(room.redis)
     await ledger.outcome_of_pull(Repo(owner="acme", name="calc"), 101, "merged")
     await ledger.close()
@@ -151,7 +151,23 @@ async def test_a_cost_of_which_nothing_is_known_is_called_unknown_and_no_figure(
         ("Cost", "unknown"),
         ("Per merge", "unknown"),
     ]
-    assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<', page) == ["unknown"]
+    assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<small>([^<]+)<', page) == [
+        ("unknown ", "12,345 tokens")
+    ]
+    assert "of these runs; 1 without a known price, where no limit in dollars held" in page
+
+
+async def test_every_figure_says_what_it_means(filled: httpx.AsyncClient) -> None:
+    page = (await filled.get("/")).text
+    assert dict(re.findall(r"<dt>([\w -]+)</dt><dd><b>[^<]+</b> <small>([^<]+)</small>", page)) == {
+        "Runs": "in the list below",
+        "Pull requests": "opened or worked on",
+        "Merged": "0 closed without a merge",
+        "Zero-touch": "merged without a commit of anybody else",
+        "Cost": "of these runs; 1 without a known price, where no limit in dollars held",
+        "Per merge": "cost, shared out among what was merged",
+        "Infrastructure": "of ended runs had no failure of server, sandbox or GitHub",
+    }
 
 
 def test_what_a_model_or_the_settings_have_failed_is_no_failure_of_the_machine() -> None:

@@ -14,6 +14,7 @@ import pytest
 import templates
 from resolver import texts
 from resolver.actions import Browse, CallTool, Delegate, Malformed, Plan, PlanItem, Think
+from resolver.circumstances import Configured
 from resolver.domain import JobId, Opinion, Refused, RunId
 from resolver.events import Delegated, Event, Judged, Resumed, Settled, Told, Trajectory
 from resolver.exhibits import Album, diff, inert
@@ -95,6 +96,16 @@ def test_the_verdict_and_what_it_cost_come_first(whole: Markup) -> None:
     assert [each for each in told if each not in first] == []
     links = [link["href"] for link in whole.all("a") if not link["href"].startswith("#")]
     assert links == ["https://forge.test/acme/calc/issues/7", "https://forge.test/acme/calc/pull/8"]
+
+
+def test_a_cost_that_nobody_knows_says_so_and_that_its_limit_did_not_hold() -> None:
+    under = next(event for event in whole_run() if isinstance(event, Configured))
+    asked = decided("a", RunShell(command="ls"))
+    some = asked.model_copy(update={"usage": asked.usage.model_copy(update={"usd": None})})
+    none_known, some_known = (shown(under, *replies).text for replies in ((some,), (asked, some)))
+    assert "Cost unknown (no price is known for this model); the limit of $2 did not hold" in none_known
+    assert "Tokens 1,000 read, 50 written" in none_known
+    assert "Cost more than $0.0100; the limit of $2 did not hold" in some_known
 
 
 def test_the_tests_stand_before_and_after_in_a_table(whole: Markup) -> None:
