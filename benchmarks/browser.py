@@ -24,7 +24,7 @@ from typing import NamedTuple
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
 from runtime.actions import RunPython, RunShell, UseBrowser, WriteBytes
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
 from runtime.executor import Executor
 from runtime.observations import Look, Page, Ran, RanPython
 from runtime.plugins import PLUGINS, Plugins

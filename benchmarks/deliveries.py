@@ -49,7 +49,7 @@ SERVER = """
 import asyncio, os, sys
 from pathlib import Path
 from bot.serve import serve
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 settings = Settings(data=Path(sys.argv[1]), webhook_secret=sys.argv[2], redis_url=sys.argv[3])
 worker = (sys.executable, "-c", sys.argv[5], *sys.argv[1:4])
 asyncio.run(serve(settings, worker, os.environ, host="127.0.0.1", port=int(sys.argv[4])))
@@ -64,7 +64,7 @@ from bot.github.rest import AppAccess, Pace
 from bot.reconcile.watching import watching
 from bot.work import work
 from resolver.domain import Refused
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 data = Path(sys.argv[1])
 settings = Settings(data=data, webhook_secret=sys.argv[2], redis_url=sys.argv[3], jobs_at_once=64,

@@ -25,7 +25,7 @@ from resolver.deliver import Attempt, deliver
 from resolver.domain import Job, JobId, Patch, Repo, User, Verdict
 from resolver.events import Call, Decided, Ended, Entry, Started, Trajectory, Usage
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from resolver.workspace import Workspaces
 
 TIMES = 9

@@ -17,17 +17,17 @@ from tempfile import TemporaryDirectory
 import docker
 
 from benchmarks.measure import Result, report
-from resolver.settings import RepoConfig
-from resolver.setup import with_dependencies
+from resolver.preparing.setup import with_dependencies
+from resolver.settings.settings import RepoConfig
 from resolver.workspace import Workspaces
 from runtime.actions import RunShell
-from runtime.docker import DockerSandboxes
-from runtime.engine import Engine
-from runtime.image import BASE, Bundle, Layer, PluginBundle
-from runtime.layers import SOURCE
+from runtime.docker.docker import DockerSandboxes
+from runtime.docker.engine import Engine
+from runtime.docker.image import BASE, Bundle, Layer, PluginBundle
+from runtime.docker.layers import SOURCE
+from runtime.docker.repository_layer import LAYERS
 from runtime.observations import Ran
 from runtime.plugins import PLUGINS, Plugin
-from runtime.repository_layer import LAYERS
 from runtime.sandbox import SandboxSpec
 
 CERTIFICATES = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))

@@ -14,7 +14,7 @@ from jupyter_client.manager import AsyncKernelManager
 
 from benchmarks.measure import Result, report
 from runtime.actions import RunPython, RunShell
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
 from runtime.observations import Ran, RanPython
 from runtime.sandbox import Sandbox, SandboxSpec
 

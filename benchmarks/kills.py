@@ -41,7 +41,7 @@ from demo.world import Repository, World
 from resolver.actions import Finish
 from resolver.domain import Job, JobId, Repo, User
 from runtime.actions import ReplaceText, RunShell
-from runtime.reaper import RUN
+from runtime.docker.reaper import RUN
 
 CODE = "def add(a, b):\n    return a - b\n"
 TESTS = """import unittest

@@ -21,12 +21,13 @@ import docker.errors
 
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
-from resolver.server_settings import ServerSettings
-from runtime import headroom, lease, processes
+from resolver.settings.server import ServerSettings
+from runtime import lease, processes
 from runtime.actions import RunShell
-from runtime.docker import DockerSandboxes
+from runtime.docker import headroom
+from runtime.docker.docker import DockerSandboxes
+from runtime.docker.machine import container_name
 from runtime.errors import SandboxError
-from runtime.machine import container_name
 from runtime.observations import Ran
 from runtime.sandbox import SandboxSpec
 

@@ -53,7 +53,7 @@ import asyncio, os, sys
 from pathlib import Path
 import uvloop
 from bot.serve import serve
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 settings = Settings(data=Path(sys.argv[1]), redis_url=sys.argv[2], webhook_secret="x" * 20, operator_token=sys.argv[3])
 uvloop.run(serve(settings, (), os.environ, host="127.0.0.1", port=0))
 """

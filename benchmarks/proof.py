@@ -18,9 +18,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from benchmarks.measure import Result, report
-from resolver.baseline import Bases
 from resolver.domain import Patch, Verdict
-from resolver.preparing import BASELINE_WAIT
+from resolver.preparing.preparing import BASELINE_WAIT
+from resolver.proof.baseline import Bases
 from resolver.suites.suite import Suite, Suites
 from resolver.validate import prove
 from resolver.workspace import Workspace, Workspaces

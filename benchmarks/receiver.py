@@ -42,7 +42,7 @@ import os, sys
 from pathlib import Path
 import uvloop
 from bot.serve import serve
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 os.sched_setaffinity(0, {0})
 settings = Settings(data=Path(sys.argv[1]), webhook_secret=sys.argv[2])
 worker = (sys.executable, "-c", sys.argv[3], sys.argv[1])
@@ -53,7 +53,7 @@ import asyncio, os, sys
 from pathlib import Path
 from bot.work import work
 from resolver.domain import Refused
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 os.sched_setaffinity(0, range(os.cpu_count()))
 async def resolve(job):
     return Refused(explanation="only counted")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import Result, report
 from runtime.actions import RunShell
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
 from runtime.observations import Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 

@@ -39,7 +39,7 @@ from demo.dialects import Dialect
 from demo.model import Endpoint, Fault, Turn, WrittenCall
 from demo.world import Issue, Repository, World
 from resolver.llm.probe import NUMBER
-from runtime.layers import SOURCE
+from runtime.docker.layers import SOURCE
 
 ROOT = Path(__file__).parents[1]
 KEY = "sk-server-section"

@@ -25,6 +25,7 @@ from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
 from resolver.agent import Agent, begin
 from resolver.events import Decided, Observed, Trajectory
+from resolver.git.tree import mark
 from resolver.llm.chat import written
 from resolver.llm.litellm import LitellmModel, warm
 from resolver.log import FileLog
@@ -33,10 +34,9 @@ from resolver.rules import Limits
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
-from resolver.tree import mark
 from resolver.workspace import Workspace, Workspaces
 from runtime.actions import RunShell
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
 from runtime.observations import Ran
 from runtime.sandbox import Sandbox, SandboxSpec
 

@@ -22,7 +22,7 @@ from benchmarks.measure import Result, report
 from resolver.domain import RunId
 from resolver.events import Call, Decided, Entry, Event, Observed, Trajectory, Usage
 from resolver.secrets import Secrets
-from resolver.viewer import view
+from resolver.viewer.viewer import view
 from runtime.actions import ReplaceText, RunShell, UseBrowser
 from runtime.observations import Edited, Page, Picture, Ran, Tab
 

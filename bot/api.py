@@ -14,9 +14,9 @@ from bot.glance import Glance
 from bot.jobs import Queue, Record
 from bot.terminal.names import run_name
 from bot.webhooks.receiver import Receive, Scope, Send
-from resolver import planning_prose
 from resolver.domain import Job, JobId, Repo, RunId
 from resolver.log import is_name
+from resolver.request import planning_prose
 from runtime.frozen import Frozen
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from bot.webhooks.receiver import App, Receive, Scope, Send
 from resolver.errors import SettingsError
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 
 class Beyond:

@@ -25,7 +25,7 @@ from resolver.errors import (
     Unauthorized,
     UsageError,
 )
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from runtime.errors import SandboxError
 
 ForOperators = (
@@ -226,7 +226,7 @@ def _settings(options: argparse.Namespace, directory: Path | None = Path()) -> S
     config = Path(options.config) if options.config else None
     found = compose.read_settings(overrides, compose.environment(), config, directory and directory.resolve())
     if found.templates is not None:  # pages and run files are made of them too, not only what a run says
-        from resolver.texts import use_templates
+        from resolver.words.texts import use_templates
 
         use_templates(found.templates)
     return found

@@ -17,7 +17,15 @@ from pydantic import SecretStr
 from bot.setup.kept import read as read_kept
 from bot.setup.kept import settings_from
 from resolver.errors import ForgeError, SettingsError, Unauthorized
-from resolver.settings import SENSITIVE, STANDARD, Settings, build, from_environment, from_machine, from_toml
+from resolver.settings.settings import (
+    SENSITIVE,
+    STANDARD,
+    Settings,
+    build,
+    from_environment,
+    from_machine,
+    from_toml,
+)
 
 if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
     from bot.github.forge import GitHubForge
@@ -111,10 +119,10 @@ async def kit(
     from bot.models import hearing, models
     from bot.sandboxes import sandboxes_for
     from resolver.kit import Kit
-    from resolver.lending import read_secrets
     from resolver.log import FileLogs
+    from resolver.sandbox.lending import read_secrets
     from resolver.secrets import MaskingFilter
-    from resolver.texts import use_templates
+    from resolver.words.texts import use_templates
     from resolver.workspace import Workspaces
 
     use_templates(settings.templates)
@@ -195,7 +203,7 @@ async def forge(
 
 def _access(settings: Settings) -> "AppAccess | TokenAccess":
     from bot.github.rest import AppAccess, TokenAccess
-    from resolver.policy import frees_workflows
+    from resolver.security.policy import frees_workflows
 
     key = private_key_of(settings)
     if settings.app_id and key:
@@ -294,7 +302,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from resolver.llm.litellm import warm
     from resolver.log import FileLogs
     from resolver.resolve import resolve
-    from runtime.reaper import again_and_again
+    from runtime.docker.reaper import again_and_again
 
     check(settings)
     async with contextlib.AsyncExitStack() as stack:

@@ -14,10 +14,11 @@ from bot.queued import HoldsHere, Waiting
 from bot.webhooks.delivery import Checked, Closed, Delivery, Reach, Unlabelled
 from bot.webhooks.triggers import Triggers, Wish, names_of, wish_for
 from bot.words import helped, queued, stopped
-from resolver import planning_prose, prose
+from resolver import prose
 from resolver.domain import Job, JobId, Refused, Repo, User
 from resolver.errors import Forbidden, ForgeError, NotFound
 from resolver.forge import MAY_TRIGGER, Permission
+from resolver.request import planning_prose
 
 log = logging.getLogger(__name__)
 

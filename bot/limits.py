@@ -14,7 +14,7 @@ from resolver import prose
 from resolver.deliver import tell
 from resolver.domain import Job, JobId, Outcome, Refused, Spent
 from resolver.forge import Forge, may_trigger
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from resolver.domain import Issue, Job, Refused
 from resolver.errors import ForgeError
 from resolver.events import Told, Trajectory
 from resolver.forge import MAY_TRIGGER, Forge, Permission
-from resolver.planning import task
-from resolver.quotation import quote
-from resolver.request import Options, Verb
+from resolver.request.planning import task
+from resolver.request.request import Options, Verb
+from resolver.words.quotation import quote
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from resolver.llm.model import Model
 from resolver.llm.patient import Patient
 from resolver.llm.router import Models, Purpose, by_pictures
 from resolver.llm.textual import Textual
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 
 def models(settings: Settings, chosen: str | None = None) -> Models:

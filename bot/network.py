@@ -1,8 +1,8 @@
 """The operator's settings of the network as the sandboxes' way out."""
 
-from resolver.settings import Settings
-from runtime.egress import Upstream, policy
-from runtime.proxy import Egress
+from resolver.settings.settings import Settings
+from runtime.egress.egress import Upstream, policy
+from runtime.egress.proxy import Egress
 
 
 def egress(settings: Settings) -> Egress | None:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from bot.webhooks.triggers import Wish
 from resolver.domain import Job, JobId, Repo, RunId, User
-from resolver.request import request
+from resolver.request.request import request
 from runtime.frozen import Frozen
 
 EVENT = "patchwright_button"

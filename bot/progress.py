@@ -16,9 +16,9 @@ from resolver.errors import ForgeError, LogTaken
 from resolver.forge import Forge
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
-from resolver.progress_prose import progress
 from resolver.salvage import salvage
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
+from resolver.words.progress_prose import progress
 
 log = logging.getLogger(__name__)
 

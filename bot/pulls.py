@@ -11,7 +11,7 @@ from bot.lifecycle import time_of
 from bot.reconcile.looking import Place
 from bot.redis.ledger import Ledger
 from bot.webhooks.delivery import Branch, Closed, Sender
-from resolver.checks import Pushed
+from resolver.ci.checks import Pushed
 from resolver.domain import Repo, User
 
 LATELY = 20  # pull requests that are looked at for the one that closed an issue

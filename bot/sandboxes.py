@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from runtime.errors import EngineUnavailable, ImageUnavailable
 
 if TYPE_CHECKING:
-    from runtime.docker import DockerSandboxes
+    from runtime.docker.docker import DockerSandboxes
     from runtime.sandbox import Sandboxes
 
 
@@ -46,7 +46,7 @@ async def docker_sandboxes(
     Raises EngineUnavailable or ImageUnavailable.
     """
     from bot.network import egress
-    from runtime.docker import DockerSandboxes
+    from runtime.docker.docker import DockerSandboxes
     from runtime.sandbox import SandboxSpec
 
     spec = SandboxSpec(

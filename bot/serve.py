@@ -33,7 +33,7 @@ from bot.webhooks.receiver import App, Page, Receiver
 from bot.work import READY
 from resolver.errors import SettingsError
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from bot.webhooks.triggers import Triggers
 from bot.worker import Apologize, Resolve, Worker
 from resolver.domain import Job, JobId, Spent
 from resolver.errors import SettingsError
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 

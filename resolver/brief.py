@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from resolver.attachments import Attached
 from resolver.circumstances import Prepared
 from resolver.domain import Comment, SuiteRun, Thread
-from resolver.instructions import Instructions
-from resolver.planning import Task
-from resolver.pull_seen import PullSeen
-from resolver.quotation import Quoted, quote
+from resolver.preparing.attachments import Attached
+from resolver.preparing.instructions import Instructions
+from resolver.pull.seen import PullSeen
+from resolver.request.planning import Task
 from resolver.suites.suite import Suite
+from resolver.words.quotation import Quoted, quote
 from runtime.frozen import Frozen
 
 BODY_LIMIT = 24_000  # characters of the text; the rest is cut and said to be

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from resolver.suites.kind import Language
-from runtime.egress import Visit
+from runtime.egress.egress import Visit
 from runtime.frozen import Frozen
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, Protocol
 
-from resolver import prose, tokens
+from resolver import prose
 from resolver.actions import Plan
 from resolver.errors import ModelError
 from resolver.events import Condensed, Consulted, Decided, Entry, Event, Observed, Prompted, Told, Trajectory
+from resolver.llm import tokens
 from resolver.llm.model import FromUser, Message, Model, System
 from resolver.render import condensed, is_maskable, messages, pictures_of, result
 from resolver.summary import steps

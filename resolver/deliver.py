@@ -3,10 +3,13 @@
 import logging
 from dataclasses import dataclass
 
-from resolver import delivery_prose, planning_prose, prose
-from resolver.branches import branch_names
-from resolver.ci_hold import CI, ci_for
-from resolver.delivery_prose import Unproposed
+from resolver import prose
+from resolver.ci.hold import CI, ci_for
+from resolver.delivery import delivery_prose
+from resolver.delivery.delivery_prose import Unproposed
+from resolver.delivery.finding import show_finding
+from resolver.delivery.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
+from resolver.delivery.places import linked
 from resolver.domain import (
     Asked,
     Commented,
@@ -21,16 +24,15 @@ from resolver.domain import (
 )
 from resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
 from resolver.events import Ended, Trajectory
-from resolver.finding import show_finding
 from resolver.forge import Forge, may_trigger
-from resolver.keeping import InComment, OnBranch, publish_or_attach, run_directory, signature
-from resolver.places import linked
-from resolver.planning import is_question, proposed, reported
-from resolver.policy import bounds, check
-from resolver.pull_form import filled, pull_form
-from resolver.repo_config import read_config
+from resolver.git.branches import branch_names
+from resolver.pull.form import filled, pull_form
+from resolver.request import planning_prose
+from resolver.request.planning import is_question, proposed, reported
 from resolver.secrets import HIDDEN, Secrets, masked
-from resolver.settings import Settings
+from resolver.security.policy import bounds, check
+from resolver.settings.repository import read_config
+from resolver.settings.settings import Settings
 from resolver.summary import Summary, summarize
 from resolver.workspace import Workspace
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NewType, Protocol
 
 from pydantic import Field
 
-from resolver.request import Options, Request, request
+from resolver.request.request import Options, Request, request
 from runtime.frozen import Frozen
 
 JobId = NewType("JobId", str)
@@ -346,7 +346,7 @@ class Delivered(Frozen):
     draft: bool
     verdict: Verdict
     ci: Literal["starts", "held", "silent"] = "starts"
-    """How continuous integration meets its commit (`resolver/ci_hold.py`)."""
+    """How continuous integration meets its commit (`resolver/ci/hold.py`)."""
 
 
 class Commented(Frozen):

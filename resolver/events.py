@@ -15,8 +15,8 @@ from pydantic import Field, TypeAdapter
 from resolver.actions import Action, AnswerField, Called, Reported, Result
 from resolver.circumstances import Configured, Connected, Prepared
 from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
-from resolver.request import Options
-from runtime.egress import Network, Visit, merged
+from resolver.request.request import Options
+from runtime.egress.egress import Network, Visit, merged
 from runtime.frozen import Frozen
 from runtime.observations import Picture
 

@@ -5,23 +5,24 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from resolver import configuration, follow_up_prose
-from resolver.attachments import attachments
-from resolver.baseline import Baselines, Bases
-from resolver.checks import Failing
+from resolver.ci.checks import Failing
 from resolver.deliver import Attempt
 from resolver.domain import Commented, Issue, Job, Outcome, Patch, PullRequest, Verdict
 from resolver.errors import ForgeError
 from resolver.events import Ended, Judged, Settled
 from resolver.forge import Forge, RepoFacts
-from resolver.handing_over import Work, hand_over
+from resolver.git.merging import Merge, merge
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
-from resolver.merge_proof import prove_merge
-from resolver.merging import Merge, merge
-from resolver.preparing import prepared, started
-from resolver.pull_seen import ANSWERS, PullSeen, earlier_runs, pull_seen, runs_of
-from resolver.repo_config import complain, read_config
+from resolver.preparing.attachments import attachments
+from resolver.preparing.preparing import prepared, started
+from resolver.proof.baseline import Baselines, Bases
+from resolver.proof.merge import prove_merge
+from resolver.pull import follow_up_prose
+from resolver.pull.handing_over import Work, hand_over
+from resolver.pull.seen import ANSWERS, PullSeen, earlier_runs, pull_seen, runs_of
+from resolver.settings import configuration
+from resolver.settings.repository import complain, read_config
 from resolver.suites.find import find_suites
 from resolver.suites.suite import Suites
 from resolver.validate import prove

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from resolver.checks import Check, Pushed
+from resolver.ci.checks import Check, Pushed
 from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, ReviewThread, Thread, User
 from resolver.errors import Withheld
 from runtime.frozen import Frozen
 
 if TYPE_CHECKING:  # it is shown on what is declared here
-    from resolver.finding import Finding
+    from resolver.delivery.finding import Finding
 
 MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer comment or pull request body
 

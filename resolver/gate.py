@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from resolver.actions import Finish, Plan, PlanItem
 from resolver.domain import PullRequest, Thread
 from resolver.events import Checkpointed, Decided, Judged, Observed, Told, Trajectory
-from resolver.leftovers import leftovers
-from resolver.threads import unanswered
+from resolver.proof.leftovers import leftovers
+from resolver.pull.threads import unanswered
 from runtime.actions import RunPython, RunShell, SendInput
 from runtime.observations import Failed, Ran, RanPython
 

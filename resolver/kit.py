@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from resolver.domain import Job, Repo
 from resolver.events import Told, Trajectory
-from resolver.lending import Source
 from resolver.llm.model import Model
 from resolver.llm.router import Models
 from resolver.log import Listener, Log, Logs
+from resolver.sandbox.lending import Source
+from resolver.sandbox.senses import Hearing
 from resolver.secrets import Secrets
-from resolver.senses import Hearing
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from resolver.workspace import Workspaces
 from runtime.sandbox import Sandboxes
 

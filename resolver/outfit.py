@@ -9,24 +9,25 @@ from functools import partial
 from resolver import rules
 from resolver.actions import Browse, Reported
 from resolver.agent import Agent
-from resolver.bench import Bench
 from resolver.circumstances import Connected
 from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
 from resolver.domain import Job, Patch, PullRequest
 from resolver.events import Call, Consulted, Told, Usage
 from resolver.gate import missing
-from resolver.in_time import InTime, left
+from resolver.git.tree import mark
 from resolver.kit import Kit
-from resolver.lending import Lending
 from resolver.log import Log
-from resolver.planning import is_of_a_plan, task
-from resolver.risk import Analyzer, RefuseFrom, Rules
-from resolver.risk_parts import brought_analyzer, brought_policy
+from resolver.preparing.skills import Skills
+from resolver.request.planning import is_of_a_plan, task
 from resolver.rules import Limits
+from resolver.sandbox.bench import Bench
+from resolver.sandbox.in_time import InTime, left
+from resolver.sandbox.lending import Lending
+from resolver.sandbox.senses import Seeing, Senses
 from resolver.secrets import Masked
-from resolver.senses import Seeing, Senses
-from resolver.settings import Settings
-from resolver.skills import Skills
+from resolver.security.risk import Analyzer, RefuseFrom, Rules
+from resolver.security.risk_parts import brought_analyzer, brought_policy
+from resolver.settings.settings import Settings
 from resolver.tools.delegate import Browsing
 from resolver.tools.guarded import Guarded, SelfRating
 from resolver.tools.handover import Handover
@@ -42,7 +43,6 @@ from resolver.tools.skills import skill_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tool, Tools
 from resolver.tools.until_go import until_go
-from resolver.tree import mark
 from resolver.workspace import Workspace
 from runtime.plugins import Plugin
 from runtime.sandbox import Sandbox, Sandboxes

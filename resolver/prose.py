@@ -6,23 +6,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from resolver import texts, wording
 from resolver.domain import Job, PullRequest, SuiteRun, Thread, Verdict
 from resolver.events import Ended
 from resolver.llm.model import Message, ToolSpec
-from resolver.skill_docs import skill_docs
+from resolver.preparing.skill_docs import skill_docs
 from resolver.summary import Step, Summary, clip
-from runtime.egress import WHY, Network, Refusal
+from resolver.words import texts, wording
+from runtime.egress.egress import WHY, Network, Refusal
 from runtime.plugins import Plugin
 from runtime.text import clip as shortened
 
 if TYPE_CHECKING:  # these import this module
     from resolver.actions import Finish, Plan, Reported
     from resolver.brief import Brief
-    from resolver.quotation import Quoted
-    from resolver.risk import Rating
-    from resolver.skills import Skill
+    from resolver.preparing.skills import Skill
+    from resolver.security.risk import Rating
     from resolver.stuck import Pattern
+    from resolver.words.quotation import Quoted
 
 
 def render(template: str, **values: Any) -> str:
@@ -193,7 +193,7 @@ def masked(size: int, what: Literal["output", "diff", "answer"], facts: str) -> 
     return render("prompts/masked.md.j2", size=size, what=what, facts=facts).strip()
 
 
-# --- what agents are told that ask others (what these read: delegate_prose.py) ------------------------------
+# --- what agents are told that ask others (what these read: browsing/delegate_prose.py) ------------------------------
 
 
 def not_delegated(*, too_deep: bool, among: int = 1) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from resolver import browsing_prompt, render
+from resolver import render
+from resolver.browsing import prompt as browsing_prompt
 from resolver.events import Decided, Prompted, Trajectory
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolSpec
 from runtime.frozen import Frozen

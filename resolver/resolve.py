@@ -7,16 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resolver import configuration, planning, planning_prose, prose
-from resolver.admission import admit, dealt_with, going_on, meant, refuse, waiting
+from resolver import prose
 from resolver.agent import Agent, begin
-from resolver.allowance import under
-from resolver.attachments import NOTHING, Attached, attachments, put
-from resolver.base import at_base
-from resolver.baseline import Baselines, Bases
-from resolver.bench import Bench, at_bench
-from resolver.ci_release import run_ci
-from resolver.ci_repair import repair
+from resolver.ci.release import run_ci
+from resolver.ci.repair import repair
 from resolver.circumstances import Connected
 from resolver.deliver import Attempt, deliver
 from resolver.domain import (
@@ -34,21 +28,29 @@ from resolver.events import Ended, Judged, Resumed, Settled, Told, Trajectory
 from resolver.follow_up import follow_up
 from resolver.forge import Forge, RepoFacts
 from resolver.gate import missing
-from resolver.instructions import instructions
+from resolver.git.merging import Merge
 from resolver.kit import Kit, Reporting
 from resolver.log import Log
-from resolver.merge_proof import prove_merge
-from resolver.merging import Merge
 from resolver.outfit import outfit
-from resolver.policy import Permitted, bounds, permitted
-from resolver.preparing import first_message, masked_visits, prepared, started
-from resolver.pull_seen import PullSeen
-from resolver.putting_back import put_back
-from resolver.repairs import judged
-from resolver.repo_config import complain, read_config, sentences
-from resolver.request import Request
+from resolver.preparing.attachments import NOTHING, Attached, attachments, put
+from resolver.preparing.instructions import instructions
+from resolver.preparing.preparing import first_message, masked_visits, prepared, started
+from resolver.preparing.skills import find_skills
+from resolver.proof.baseline import Baselines, Bases
+from resolver.proof.merge import prove_merge
+from resolver.proof.repairs import judged
+from resolver.pull.seen import PullSeen
+from resolver.request import planning, planning_prose
+from resolver.request.admission import admit, dealt_with, going_on, meant, refuse, waiting
+from resolver.request.allowance import under
+from resolver.request.base import at_base
+from resolver.request.request import Request
 from resolver.rules import was_stopped
-from resolver.skills import find_skills
+from resolver.sandbox.bench import Bench, at_bench
+from resolver.sandbox.putting_back import put_back
+from resolver.security.policy import Permitted, bounds, permitted
+from resolver.settings import configuration
+from resolver.settings.repository import complain, read_config, sentences
 from resolver.suites.find import find_suites
 from resolver.tools.investigate import MAX_REPORT
 from resolver.validate import prove

@@ -4,17 +4,17 @@ import asyncio
 import logging
 
 from resolver import prose, salvage_prose
-from resolver.branches import branch_names
-from resolver.ci_hold import ci_for
+from resolver.ci.hold import ci_for
 from resolver.deliver import AUTHOR, leaks, tell, withdraw
+from resolver.delivery.keeping import OnBranch, publish_or_attach, run_directory
 from resolver.domain import Job, Patch, PullRequest
 from resolver.errors import LogError, ResolverError
 from resolver.events import Trajectory
 from resolver.forge import Forge, may_trigger
-from resolver.keeping import OnBranch, publish_or_attach, run_directory
+from resolver.git.branches import branch_names
 from resolver.kit import Kit
-from resolver.policy import bounds, check, permitted
 from resolver.secrets import masked
+from resolver.security.policy import bounds, check, permitted
 from resolver.summary import summarize
 from resolver.workspace import Workspace
 from runtime.frozen import Frozen

@@ -8,9 +8,9 @@ from resolver.prose import render, reply
 
 if TYPE_CHECKING:
     from resolver.domain import Job, Thread, Verdict
-    from resolver.quotation import Quoted
     from resolver.salvage import Salvaged
     from resolver.summary import Summary
+    from resolver.words.quotation import Quoted
 
 
 def commit_so_far(thread: Thread) -> str:

@@ -26,8 +26,8 @@ from resolver.circumstances import Configured, Prepared
 from resolver.domain import JobId, Spent
 from resolver.events import Call, Decided, Delegated, Observed, Trajectory
 from resolver.gate import last_account, plan, reproduced
-from resolver.planning import options
-from resolver.server_settings import ServerSettings
+from resolver.request.planning import options
+from resolver.settings.server import ServerSettings
 from runtime.actions import (
     CreateFile,
     InsertText,
@@ -40,7 +40,7 @@ from runtime.actions import (
     UseBrowser,
     ViewFile,
 )
-from runtime.egress import Network, Visit
+from runtime.egress.egress import Network, Visit
 from runtime.frozen import Frozen
 from runtime.observations import Edited, Failed, Page, Ran, RanPython
 

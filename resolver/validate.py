@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from resolver.affected import affected, mentions
-from resolver.baseline import Bases
-from resolver.canaries import Canary
 from resolver.domain import Patch, SuiteRun, Verdict
-from resolver.infrastructure import set_aside
-from resolver.missing_feature import added, with_missing
-from resolver.proof_files import decides_how_tests_run, is_about_tests, is_test_file
+from resolver.proof.affected import affected, mentions
+from resolver.proof.baseline import Bases
+from resolver.proof.canaries import Canary
+from resolver.proof.files import decides_how_tests_run, is_about_tests, is_test_file
+from resolver.proof.infrastructure import set_aside
+from resolver.proof.missing_feature import added, with_missing
+from resolver.proof.weakened import weakened
 from resolver.suites.run import run_suite, run_with_report
 from resolver.suites.suite import Suite, Suites
 from resolver.verdict import (
@@ -27,7 +28,6 @@ from resolver.verdict import (
     mended,
     merged,
 )
-from resolver.weakened import weakened
 from resolver.workspace import ABSENT, Change, Workspace
 from runtime.sandbox import Sandboxes
 

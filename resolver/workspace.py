@@ -12,9 +12,9 @@ from pathlib import Path
 
 from resolver.domain import Credentials
 from resolver.errors import NoSuchBranch, RepositoryUnusable, WorkspaceError
-from resolver.plumbing import GitFailed, run_git
-from resolver.remote import NETWORK_SECONDS, heads, over_network, push
-from resolver.repository import ABSENT, GITLINK, SYMLINK, Change, Workspace, resolved
+from resolver.git.plumbing import GitFailed, run_git
+from resolver.git.remote import NETWORK_SECONDS, heads, over_network, push
+from resolver.git.repository import ABSENT, GITLINK, SYMLINK, Change, Workspace, resolved
 from runtime.frozen import Frozen
 
 __all__ = ["ABSENT", "GITLINK", "SYMLINK", "Change", "Workspace", "Workspaces", "push"]

@@ -261,7 +261,7 @@ class Provide(Frozen):
 
 
 class UseBrowser(Frozen):
-    """Calls of the browser's language (`runtime/browser_calls.py`), one a line, run in order in the sandbox's browser.
+    """Calls of the browser's language (`runtime/browser/calls.py`), one a line, run in order in the sandbox's browser.
 
     They stop at the first that fails. Without a call it only looks at the page.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
 from runtime.diff import unified
-from runtime.documents import READABLE, Documents
+from runtime.documents.documents import READABLE, Documents
 from runtime.listing import listing
 from runtime.observations import Edited, Viewed
 from runtime.skills.lint import new_syntax_error

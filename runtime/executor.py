@@ -52,10 +52,10 @@ from runtime.text import raw
 from runtime.tree import Tree, Unfit, missing
 
 if TYPE_CHECKING:
-    from runtime.browser import Browser
+    from runtime.browser.browser import Browser
     from runtime.editor import Editor
-    from runtime.kernel import Kernel
-    from runtime.search import Searching
+    from runtime.kernel.kernel import Kernel
+    from runtime.search.search import Searching
     from runtime.streams import Stream
 
 
@@ -89,26 +89,26 @@ class Executor:
 
     @cached_property
     def _editor(self) -> "Editor":
-        from runtime.documents import Documents
+        from runtime.documents.documents import Documents
         from runtime.editor import Editor
 
         return Editor(self._tree, Documents(self._plugins))
 
     @cached_property
     def _searching(self) -> "Searching":
-        from runtime.search import Searching
+        from runtime.search.search import Searching
 
         return Searching(self._tree, self._env, self._plugins)
 
     @cached_property
     def _kernel(self) -> "Kernel":
-        from runtime.kernel import Kernel
+        from runtime.kernel.kernel import Kernel
 
         return Kernel(self._tree.root, self._tree.scratch, self._env, self._plugins)
 
     @cached_property
     def _browser(self) -> "Browser":
-        from runtime.browser import Browser
+        from runtime.browser.browser import Browser
 
         return Browser(self._tree.root, self._tree.scratch, self._env, self._plugins)
 

@@ -11,7 +11,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from runtime import lease, processes
-from runtime.egress import Network, Visit
+from runtime.egress.egress import Network, Visit
 from runtime.errors import LayerRefused
 from runtime.executor import Executor
 from runtime.plugins import PLUGINS, Plugin, Plugins

@@ -17,6 +17,10 @@ _PACKAGES: dict[Plugin, str] = {
     "symbols": "tree_sitter_python",
     "browser": "playwright",
 }
+_CONVERTER = (
+    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
+    "from runtime.documents.converter import main; main()"
+)
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -56,8 +60,7 @@ class Plugins:
             return None
         ours = Path(__file__).parent.parent
         lib = self.packages("documents") or ours
-        boot = "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; from runtime.converter import main; main()"
-        return (sys.executable, "-I", "-c", boot, str(ours), str(lib))
+        return (sys.executable, "-I", "-c", _CONVERTER, str(ours), str(lib))
 
     def chromium(self, path: str | None = None) -> str | None:
         """Chromium's program. `path`: where it is looked for, as in PATH, if it is not the plugin's. None: nowhere."""

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from runtime.actions import SandboxAction
-from runtime.egress import Network, Visit
+from runtime.egress.egress import Network, Visit
 from runtime.frozen import Frozen
 from runtime.observations import Observation
 from runtime.plugins import Plugin

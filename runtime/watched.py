@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from runtime.actions import SandboxAction
-from runtime.egress import Ledger, remark
+from runtime.egress.egress import Ledger, remark
 from runtime.errors import DiskFull, EngineUnavailable, SandboxLost
 from runtime.observations import Observation, Ran
 from runtime.remote import RemoteSandbox

@@ -10,9 +10,9 @@ from resolver.domain import RunId
 from resolver.errors import LogError, SettingsError
 from resolver.events import Decided, Entry, Prompted, Trajectory
 from resolver.log import FileLogs
-from resolver.redact import without_secrets
 from resolver.replay import fingerprint, messages_at, replay
 from resolver.secrets import Secrets
+from resolver.security.redact import without_secrets
 
 SEEN = Path(__file__).parent / "golden" / "seen"
 

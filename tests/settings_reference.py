@@ -17,11 +17,11 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from bot.cli import parser
-from resolver.llm.settings import ModelSettings
-from resolver.run_settings import RunSettings
-from resolver.sandbox_settings import SandboxSettings
-from resolver.server_settings import ServerSettings
-from resolver.settings import SENSITIVE, RepoConfig, Settings, variable
+from resolver.settings.models import ModelSettings
+from resolver.settings.runs import RunSettings
+from resolver.settings.sandboxes import SandboxSettings
+from resolver.settings.server import ServerSettings
+from resolver.settings.settings import SENSITIVE, RepoConfig, Settings, variable
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 TABLES: Mapping[str, type[BaseModel]] = {

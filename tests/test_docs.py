@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from bot.cli import parser
-from resolver.settings import RepoConfig, Settings, variable
+from resolver.settings.settings import RepoConfig, Settings, variable
 
 ROOT = Path(__file__).parent.parent
 ELSEWHERE = {"PATCHWRIGHT_LISTEN", "PATCHWRIGHT_REPORT"}

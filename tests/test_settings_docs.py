@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resolver.settings import SENSITIVE, RepoConfig, Settings
+from resolver.settings.settings import SENSITIVE, RepoConfig, Settings
 from tests.settings_reference import PAGE, READ_ON, TABLES, meanings, reference, table
 
 ROOT = Path(__file__).parent.parent

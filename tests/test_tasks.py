@@ -17,7 +17,7 @@ from bot.terminal.local_files import read_issue
 from demo.model import Endpoint, Turn
 from resolver.domain import Job, JobId, Patch, Repo
 from resolver.resolve import resolve_path
-from resolver.texts import use_templates
+from resolver.words.texts import use_templates
 from runtime.actions import ReplaceText, SandboxAction
 from runtime.observations import Edited, Observation
 from runtime.sandbox import Around, Sandbox, Sandboxes

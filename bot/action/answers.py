@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from bot.lifecycle import Talker
 from bot.webhooks.triggers import Triggers
 from bot.words import helped, not_stopped_here
-from resolver import planning_prose, prose
+from resolver import prose
 from resolver.domain import Job
 from resolver.forge import MAY_TRIGGER
+from resolver.request import planning_prose
 
 Answer = Callable[[Job], Awaitable[bool]]
 """Whether a job was answered, so that there is nothing to be worked on. May raise ForgeError."""

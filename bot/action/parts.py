@@ -15,7 +15,7 @@ from bot.terminal.lines import Narrator
 from bot.terminal.runs import PAGE, write_page
 from bot.webhooks.triggers import Triggers
 from bot.worker import Stopped
-from resolver import parcel
+from resolver.delivery import parcel
 from resolver.domain import Job, Outcome, Repo
 from resolver.errors import LogError, ResolverError, SettingsError, UsageError, Withheld
 from resolver.forge import Forge, Masked, ReadOnly
@@ -24,10 +24,10 @@ from resolver.llm.model import Message, Reply, ToolSpec
 from resolver.log import FileLogs
 from resolver.resolve import resolve
 from resolver.secrets import Secrets
-from resolver.settings import Settings
-from resolver.texts import use_templates
+from resolver.settings.settings import Settings
+from resolver.words.texts import use_templates
 from resolver.workspace import Workspaces
-from runtime.egress import Network, Visit
+from runtime.egress.egress import Network, Visit
 from runtime.errors import NoSandboxes
 from runtime.plugins import Plugin
 from runtime.sandbox import Sandbox, Sandboxes

@@ -16,7 +16,7 @@ from bot.action.answers import Answer, nothing_answered
 from bot.webhooks.delivery import Delivery, Unreadable, read
 from bot.webhooks.triggers import Triggers, wish_for
 from bot.worker import Apologize, Resolve, Stopped, cause_of
-from resolver import delivery_prose
+from resolver.delivery import delivery_prose
 from resolver.domain import Asked, Commented, Delivered, Job, Outcome, Refused, Spent, Verdict
 from resolver.errors import (
     Forbidden,

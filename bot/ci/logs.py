@@ -9,7 +9,7 @@ import httpx
 from bot.errors import Unanswered
 from bot.github.client import join
 from bot.github.trust import trust
-from resolver.check_log import Excerpt
+from resolver.ci.check_log import Excerpt
 from resolver.domain import Credentials
 from resolver.errors import Forbidden, ForgeError, NotFound
 

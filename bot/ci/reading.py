@@ -8,8 +8,8 @@ from typing import Literal
 from bot.ci.logs import JobLogs
 from bot.github.answers import Account, Answer, AppAnswer
 from bot.github.rest import PER_PAGE, Rest, path_of
-from resolver.check_log import MAX_LOG
-from resolver.checks import Check, Pushed
+from resolver.ci.check_log import MAX_LOG
+from resolver.ci.checks import Check, Pushed
 from resolver.domain import Repo
 from resolver.errors import Forbidden, NotFound
 

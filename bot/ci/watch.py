@@ -13,7 +13,7 @@ from typing import Protocol
 from bot.jobs import Queue
 from bot.webhooks.delivery import Checked
 from bot.webhooks.triggers import job_name
-from resolver.checks import Check
+from resolver.ci.checks import Check
 from resolver.domain import Job, JobId, PullRequest, Repo
 from resolver.errors import Forbidden, NotFound
 

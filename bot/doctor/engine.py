@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from bot.doctor.examine import Check, Finding, failed, ok, warning
-from resolver.settings import Settings
-from runtime import headroom, lease
-from runtime.confinement import dropped, host_config, ineffective, user
-from runtime.engine import Engine
-from runtime.image import BASE, REPOSITORY
-from runtime.listed import Image
-from runtime.reaper import DEADLINE, KEPT, OWNER, RUN
+from resolver.settings.settings import Settings
+from runtime import lease
+from runtime.docker import headroom
+from runtime.docker.confinement import dropped, host_config, ineffective, user
+from runtime.docker.engine import Engine
+from runtime.docker.image import BASE, REPOSITORY
+from runtime.docker.listed import Image
+from runtime.docker.reaper import DEADLINE, KEPT, OWNER, RUN
 from runtime.sandbox import SandboxSpec
 
 OLDEST = (20, 10)

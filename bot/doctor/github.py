@@ -14,7 +14,7 @@ from bot.github.answers import Answer, TokenAnswer
 from bot.github.rest import PERMISSIONS as NEEDED
 from bot.setup.github import EVENTS_ASKED, PERMISSIONS, AsApp, Attempt, Home, asked, read
 from resolver.errors import ForgeError, NotFound, Unauthorized
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 APP, CLOCK, WEBHOOK, URL = "GitHub App", "clock", "webhook", "public address"
 MOST_APART = 30.0  # seconds: GitHub takes no signature of ours from more than a minute ahead

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bot.doctor.examine import Check, Finding, failed, ok, warning
 from bot.setup import kept
-from resolver.settings import Settings
-from runtime import headroom
+from resolver.settings.settings import Settings
+from runtime.docker import headroom
 
 ROOMY_MB = 10_240  # of disk; an image layer takes one, a run's tree and its tests may take several
 _GIB = 1024

@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.doctor.examine import Check, Finding, failed, ok, warning
 from bot.terminal.probing import line
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 NAME = "model"
 

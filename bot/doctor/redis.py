@@ -8,7 +8,7 @@ from bot.embedded import redis_server, running
 from bot.errors import QueueDown
 from bot.redis.inbox import Inbox
 from bot.redis.presence import Presence
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 OLDEST = (6, 0)
 

@@ -9,7 +9,7 @@ from bot.doctor import engine, github, machine, model, redis
 from bot.doctor.examine import Check, Finding, State, examined
 from bot.terminal.lines import plain, print_json
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 WIDE = 18  # of a requirement's name
 COLOURS: Mapping[State, str] = {"ok": "32", "warning": "33", "failed": "31"}

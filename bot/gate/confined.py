@@ -1,4 +1,4 @@
-"""What makes a container one that is confined as `runtime/confinement.py` confines it. Pure.
+"""What makes a container one that is confined as `runtime/docker/confinement.py` confines it. Pure.
 
 Source: docs.docker.com/reference/api/engine
 """
@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from runtime.confinement import LOG, OPEN_FILES, SETUP, SHARED_MB, user
-from runtime.image import SCRATCH
-from runtime.reaper import OWNER
-from runtime.seccomp import profile
+from runtime.docker.confinement import LOG, OPEN_FILES, SETUP, SHARED_MB, user
+from runtime.docker.image import SCRATCH
+from runtime.docker.reaper import OWNER
+from runtime.docker.seccomp import profile
 
 OUR_LABELS = "io.patchwright."
 """Begins every label that a container may be given: other programs on the machine may obey theirs."""

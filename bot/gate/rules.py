@@ -1,10 +1,10 @@
 """What a worker may ask of an engine that is not its own. Pure: a request in, a judgement out.
 
 Whoever reaches an engine's socket is root on its machine. These rules leave of the engine's API what
-`runtime/engine.py` uses: containers that are confined as a sandbox is (`confined.py`), and images with our name. All
-else is refused, also what a later engine brings. What goes on is written anew from what was judged, because two
-readers differ: Go takes a JSON name in any case and U+017F for an s, a form in a body before the query, and `;` for
-`&` before 1.17.
+`runtime/docker/engine.py` uses: containers that are confined as a sandbox is (`confined.py`), and images with our
+name. All else is refused, also what a later engine brings. What goes on is written anew from what was judged, because
+two readers differ: Go takes a JSON name in any case and U+017F for an s, a form in a body before the query, and `;`
+for `&` before 1.17.
 Source: docs.docker.com/reference/api/engine, pkg.go.dev/encoding/json#Unmarshal, pkg.go.dev/net/http#Request.ParseForm
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from bot.gate.confined import described, is_switch, is_text, is_words
-from runtime.reaper import OWNER
+from runtime.docker.reaper import OWNER
 
 OURS = "patchwright-"
 """Begins the name of every container, and of every image that may be made, named, listed or removed."""

@@ -5,9 +5,9 @@ from bot.github.answers import Answer
 from bot.github.comments import clipped
 from bot.github.rest import Rest, path_of
 from bot.github.reviews import Made
+from resolver.delivery.finding import Finding
 from resolver.domain import Repo
 from resolver.errors import Forbidden, NotFound
-from resolver.finding import Finding
 
 MAX_TITLE = 255  # characters
 MAX_SUMMARY = 65_535  # characters; GitHub answers 422 to a longer one

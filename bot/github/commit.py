@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bot.github.answers import CommitAnswer
-from resolver.delivery_prose import by_git
-from resolver.plumbing import run_git
+from resolver.delivery.delivery_prose import by_git
+from resolver.git.plumbing import run_git
 
 # GitHub documents no limits. Others report that a commit of 40 MiB fails, and requests that time out from a few
 # hundred files on (grafana/github-api-commit-action#66, PostHog/context-mill#362).

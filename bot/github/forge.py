@@ -25,7 +25,8 @@ from bot.github.rest import ATTEMPTS, PER_PAGE, AppAccess, Pace, Rest, TokenAcce
 from bot.github.reviews import Reviews
 from bot.github.threads import Threads, as_pull_request, is_by
 from bot.pacing import Line
-from resolver.checks import Check, Pushed
+from resolver.ci.checks import Check, Pushed
+from resolver.delivery.finding import Finding
 from resolver.domain import (
     Credentials,
     Job,
@@ -37,7 +38,6 @@ from resolver.domain import (
     User,
 )
 from resolver.errors import NotFound
-from resolver.finding import Finding
 from resolver.forge import MAX_BODY, Meanwhile, Permission, Published, RepoFacts
 
 T = TypeVar("T")

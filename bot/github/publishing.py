@@ -9,8 +9,8 @@ from bot.github.answers import CommitAnswer, CommittedAnswer, ComparisonAnswer, 
 from bot.github.commit import Made, Plain, plain, read
 from bot.github.graphql import GraphQL
 from bot.github.rest import ATTEMPTS, Rest, path_of
-from resolver.checks import run_of
-from resolver.delivery_prose import by_git
+from resolver.ci.checks import run_of
+from resolver.delivery.delivery_prose import by_git
 from resolver.domain import Repo
 from resolver.errors import (
     BranchMoved,
@@ -22,7 +22,7 @@ from resolver.errors import (
     WorkspaceError,
 )
 from resolver.forge import Published
-from resolver.remote import push
+from resolver.git.remote import push
 
 COMMIT = """mutation Commit($input: CreateCommitOnBranchInput!) {
   createCommitOnBranch(input: $input) { commit { oid } }

@@ -13,7 +13,7 @@ from resolver.domain import RunId
 from resolver.errors import LogError, SettingsError
 from resolver.events import Trajectory
 from resolver.log import FileLogs, is_name, trajectory_of
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 if TYPE_CHECKING:
     from bot.redis.log import SharedLogs

@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.terminal.lines import plain
 from resolver.secrets import MaskingFilter, Secrets
-from resolver.server_settings import ServerSettings
+from resolver.settings.server import ServerSettings
 
 OURS = ("bot", "demo", "resolver", "runtime")
 MOST_TEXT = 4_000  # characters of one field of a JSON line; of a trace its end is kept

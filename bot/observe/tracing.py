@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from bot.jobs import Failed, Result
 from bot.observe.spans import Read, Span, spans_of
 from bot.worker import Resolve
-from resolver.configuration import own_version
 from resolver.domain import Job, JobId, Outcome, RunId
 from resolver.errors import LogError, SettingsError
+from resolver.settings.configuration import own_version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

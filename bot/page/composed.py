@@ -23,7 +23,7 @@ from bot.redis.streams import Streams
 from resolver.domain import RunId
 from resolver.log import FileLogs
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from bot.page.kit import Kit, Part
 from bot.redis.engines import Told
 from bot.redis.lookout import Trouble
-from resolver import wording
+from resolver.words import wording
 
 LONG_WAIT = 300.0  # seconds after which the queue is said not to move
 

@@ -13,9 +13,9 @@ from bot.page.source import Source, left
 from resolver.actions import Reported
 from resolver.domain import RunId
 from resolver.events import Delegated, Observed, Started, Trajectory
-from resolver.exhibits import Album
-from resolver.timeline import touched
-from resolver.viewer import Parts, entries, parts, progress
+from resolver.viewer.exhibits import Album
+from resolver.viewer.timeline import touched
+from resolver.viewer.viewer import Parts, entries, parts, progress
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from bot.page.kit import Part
 from bot.page.live import View
 from bot.page.overview import STATES, VERDICTS, Outcomes, Overview
 from bot.redis.sessions import Session
-from resolver import texts, wording
-from resolver.exhibits import inert
+from resolver.viewer.exhibits import inert
+from resolver.words import texts, wording
 
 Refusal = Literal[
     "crowded", "forge", "forged", "log_in", "method", "not_found", "not_yours", "redis", "too_large", "too_often",

@@ -13,8 +13,8 @@ from resolver.domain import RunId
 from resolver.errors import LogError
 from resolver.events import ENTRY, Delegated, Entry, Started, Trajectory
 from resolver.log import FileLogs
-from resolver.redact import redacted
 from resolver.secrets import Secrets
+from resolver.security.redact import redacted
 from runtime.frozen import Frozen
 from runtime.observations import Picture
 from runtime.text import clip

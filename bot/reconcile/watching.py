@@ -16,7 +16,7 @@ from bot.redis.lookout import Lookout
 from bot.work import Watch, check
 from resolver.domain import Repo
 from resolver.errors import SettingsError
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 

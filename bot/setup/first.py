@@ -15,7 +15,7 @@ from bot.setup.model import tried
 from bot.signals import signals
 from bot.webhooks.receiver import App
 from resolver.errors import SettingsError
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 More = Callable[[Stores, Mapping[tuple[str, str], int]], Mapping[str, App]]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.child import dying_with_us, stop
 from bot.setup.kept import ChosenModel
-from resolver.settings import variable
+from resolver.settings.settings import variable
 
 SECONDS = 90.0  # for one tiny call, or two
 MOST_SAID = 500  # characters

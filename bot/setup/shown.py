@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from bot.page.shown import Around, render
 from bot.setup.github import PERMISSIONS
 from bot.setup.kept import OwnApp
-from resolver import texts
-from resolver.server_settings import is_loopback
+from resolver.settings.server import is_loopback
+from resolver.words import texts
 
 Problem = Literal[
     "address", "forge", "form", "log_in", "model", "no_name", "no_room", "not_kept", "state", "used", "void_code",

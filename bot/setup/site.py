@@ -24,8 +24,8 @@ from bot.setup.kept import ChosenModel, Kept, OwnApp, check_room, keep
 from bot.setup.shown import Problem, Trouble
 from bot.setup.wish import ADDRESS, Wish, wish
 from resolver.errors import Forbidden, ForgeError, NotFound
-from resolver.server_settings import is_loopback
-from resolver.settings import Settings
+from resolver.settings.server import is_loopback
+from resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 

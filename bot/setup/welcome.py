@@ -22,7 +22,7 @@ from bot.setup.shown import Step
 from bot.setup.site import COOKIE, guarded, static_file
 from bot.webhooks.receiver import App
 from resolver.errors import ForgeError
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 PATH = "/welcome"
 PING_SECONDS = 15.0  # after which the webhook's first delivery is asked for once more

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from bot.setup.kept import Place, place_of
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from runtime.frozen import Frozen
 
 ADDRESS = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?")

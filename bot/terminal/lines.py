@@ -9,14 +9,14 @@ from typing import Any
 
 from bot.terminal.ink import COLOURLESS, Ink
 from resolver.actions import Action, Plan
-from resolver.calls_shown import is_bad
 from resolver.circumstances import Connected, Prepared
 from resolver.domain import Asked, Commented, Delivered, Outcome, Refused, Spent, Verdict
 from resolver.events import Decided, Ended, Entry, Event, Judged, Observed, Started, Told
 from resolver.render import result
 from resolver.summary import came, clip, did
+from resolver.viewer.calls import is_bad
 from runtime.actions import RunPython, RunShell, UseBrowser
-from runtime.egress import WHY
+from runtime.egress.egress import WHY
 
 NARROWEST = 30  # cells; on less, lines are broken by the terminal
 BOX = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}

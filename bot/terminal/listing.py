@@ -15,8 +15,8 @@ from bot.terminal.lines import plain, print_json
 from resolver.domain import Delivered, RunId, VerdictKind
 from resolver.errors import LogError, UsageError
 from resolver.events import Trajectory
-from resolver.redact import redacted
 from resolver.secrets import Secrets
+from resolver.security.redact import redacted
 from resolver.summary import clip
 from runtime.frozen import Frozen
 

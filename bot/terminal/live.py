@@ -14,7 +14,6 @@ from typing import TextIO
 
 from bot.terminal.ink import Ink, can_stand, fit, ink_for, size_of
 from bot.terminal.lines import BOX, Narrator, plain
-from resolver import wording
 from resolver.actions import PlanItem
 from resolver.domain import Spent
 from resolver.events import Entry, Told, Trajectory
@@ -22,6 +21,7 @@ from resolver.gate import plan
 from resolver.log import Listener
 from resolver.resolve import STILL_RUNNING
 from resolver.summary import did
+from resolver.words import wording
 
 EVERY = 0.25  # seconds between two looks at clock and window
 NOTHING = Trajectory()

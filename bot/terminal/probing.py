@@ -4,7 +4,7 @@ from bot.models import plain
 from bot.terminal.lines import print_json
 from resolver.errors import SettingsError
 from resolver.llm.probe import Fitness, probe
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 HOW = {
     "native": "fit",

@@ -17,7 +17,7 @@ from resolver.domain import Asked, Commented, Delivered, Issue, Job, Outcome, Re
 from resolver.errors import LogError, UsageError
 from resolver.events import Trajectory
 from resolver.log import FileLogs, Listener
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 
 async def resolved(options: argparse.Namespace, settings: Settings) -> int:

@@ -18,10 +18,10 @@ from resolver.domain import RunId
 from resolver.errors import LogError, SettingsError, UsageError
 from resolver.events import Decided, Event, Trajectory
 from resolver.llm.model import FromModel, FromUser, Message
-from resolver.redact import redacted
 from resolver.replay import Replayed, messages_at, replay
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.security.redact import redacted
+from resolver.settings.settings import Settings
 from runtime.frozen import Frozen
 
 DIFFERS = 3
@@ -98,7 +98,7 @@ def viewed(
 
 def write_page(run: RunId, trajectory: Trajectory, logs: Reads, file: Path, secrets: Secrets) -> None:
     """Write a run as one HTML file without these secrets, with the agents that it asked. Raises UsageError."""
-    from resolver.viewer import view
+    from resolver.viewer.viewer import view
 
     _write(file, view(run, trajectory, lambda delegate: _other(logs, delegate), secrets))
 

@@ -8,7 +8,7 @@ from bot.terminal.local_files import write_patch
 from resolver.domain import Job
 from resolver.errors import LogError, UsageError
 from resolver.log import FileLogs
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 
 @contextmanager

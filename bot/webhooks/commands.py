@@ -5,7 +5,7 @@ A mention counts where a reader meets it as its author's own words: not in code,
 
 import re
 
-from resolver.spans import Span, spans_of
+from resolver.words.spans import Span, spans_of
 
 _LONGEST_THANKS = 200  # characters
 _THANKS = frozenset("thanks thank thx cheers".split())

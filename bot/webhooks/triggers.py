@@ -19,7 +19,7 @@ from bot.webhooks.delivery import (
     Unlabelled,
 )
 from resolver.domain import Job, JobId, Pinned, Repo, User
-from resolver.request import Request, request
+from resolver.request.request import Request, request
 from runtime.frozen import Frozen
 
 OWN_TAG = "<!-- patchwright:"

@@ -10,7 +10,7 @@ from typing import Any
 from resolver.errors import ModelError
 from resolver.events import Usage
 from resolver.llm.model import Message, Reply
-from resolver.llm.settings import Price
+from resolver.settings.models import Price
 
 CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
 LONGEST = 32_000  # tokens; a reply of a model whose limit is unknown

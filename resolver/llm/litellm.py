@@ -26,8 +26,8 @@ from resolver.llm import chat, responses
 from resolver.llm.bill import bill, estimate, wait_asked
 from resolver.llm.model import Message, Reply, ToolCall, ToolSpec
 from resolver.llm.received import Received, ask_plainly, listen
-from resolver.llm.settings import Price
-from resolver.settings import variable
+from resolver.settings.models import Price
+from resolver.settings.settings import variable
 
 SAID = 300  # characters of a provider's error that are passed on
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from resolver.settings import REPO_CONFIG_PATH, ConfiguredSuite, RepoConfig
+from resolver.settings.settings import REPO_CONFIG_PATH, ConfiguredSuite, RepoConfig
 from resolver.suites import make, ruby, workflows
 from resolver.suites.compiled import GO, JAVA, RUST
 from resolver.suites.javascript import JAVASCRIPT, script_kind

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from resolver.domain import Patch, SuiteRun
 from resolver.errors import ProofUnavailable
-from resolver.settings import REPO_CONFIG_PATH
+from resolver.settings.settings import REPO_CONFIG_PATH
 from resolver.suites.command import judging, narrowed
 from resolver.suites.reports.collected import Unfit
 from resolver.suites.runners import HELPER, REPORT, RUNNERS, Runner
 from resolver.suites.suite import Suite, at_root
-from resolver.testreport import MAX_REPORT, Report
+from resolver.suites.testreport import MAX_REPORT, Report
 from resolver.verdict import NOTHING_COLLECTED
 from resolver.workspace import Workspace
 from runtime.actions import MAX_SECONDS, Execute, ReadBytes, WriteBytes

@@ -13,7 +13,7 @@ from typing import Literal
 from resolver.suites.kind import Kind
 from resolver.suites.reports import in_json, in_text
 from resolver.suites.reports.junit_files import junit, junit_files
-from resolver.testreport import Report
+from resolver.suites.testreport import Report
 
 REPORT = "PATCHWRIGHT_REPORT"
 """Variable that names the file where a test command may leave a JUnit XML report."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from resolver import browsing
 from resolver.actions import Browse, Reported, Result
-from resolver.addresses import brought_along
+from resolver.browsing import browsing
+from resolver.browsing.addresses import brought_along
 from resolver.domain import RunId
 from resolver.events import Call
 from resolver.llm.model import Model

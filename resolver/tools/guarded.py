@@ -5,7 +5,7 @@ from typing import Any
 
 from resolver import prose
 from resolver.actions import Action, Result
-from resolver.risk import ORDER, Analyzer, Policy, Rating, Risk, highest
+from resolver.security.risk import ORDER, Analyzer, Policy, Rating, Risk, highest
 from resolver.tools.tool import Around, Tool
 from runtime.observations import Failed
 

@@ -8,17 +8,17 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from resolver import delegate_prose
 from resolver.actions import Action, Delegate, Report, Reported, Result, Think
 from resolver.agent import Agent, begin
+from resolver.browsing import delegate_prose
 from resolver.domain import RunId, Spent
 from resolver.errors import WorkspaceError
 from resolver.events import Call, Ended, Trajectory
 from resolver.llm.model import Model, ToolSpec
 from resolver.log import Log
+from resolver.preparing.skills import Skill
 from resolver.rules import Limits
 from resolver.schemas import Form, off
-from resolver.skills import Skill
 from resolver.tools.handover import Handover
 from resolver.tools.sandboxed import EDITS
 from resolver.tools.tool import ActionTool, Tool

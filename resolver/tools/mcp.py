@@ -18,7 +18,7 @@ from resolver.actions import Called, CallTool
 from resolver.errors import SettingsError
 from resolver.llm.model import ToolSpec
 from resolver.schemas import off
-from resolver.tools.mcp_server import McpServer
+from resolver.settings.mcp_server import McpServer
 from resolver.tools.mcp_way import Door, Outside
 from resolver.tools.tool import Tool
 from runtime.actions import Converse, StartStream

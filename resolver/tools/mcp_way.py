@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 
-from resolver.settings import Settings
-from runtime.egress import WHY, Ledger, Origin, Upstream, Visit, merged, policy_for
-from runtime.place import Place
-from runtime.proxy import Dial, Egress, Proxy, Resolve
+from resolver.settings.settings import Settings
+from runtime.docker.place import Place
+from runtime.egress.egress import WHY, Ledger, Origin, Upstream, Visit, merged, policy_for
+from runtime.egress.proxy import Dial, Egress, Proxy, Resolve
 
 CONNECT = 30.0  # seconds for a connection, and for each piece that is sent
 SILENCE = 180.0  # seconds without a byte; a call may take 120

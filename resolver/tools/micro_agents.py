@@ -8,11 +8,11 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
-from resolver import delegate_prose
 from resolver.actions import CallTool, Reported
+from resolver.browsing import delegate_prose
 from resolver.llm.model import ToolSpec
+from resolver.preparing.skills import Skill
 from resolver.schemas import off
-from resolver.skills import Skill
 from resolver.tools.investigate import Investigating
 from runtime.observations import Failed
 

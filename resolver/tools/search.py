@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from resolver import search_prose
 from resolver.actions import Called, Result, SearchWeb
 from resolver.events import Observed
 from resolver.log import Log
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
+from resolver.tools import search_prose
 from resolver.tools.tool import ActionTool, Tool
-from resolver.web_search import PROVIDERS, Hits, OnTheWeb, WebSearch
+from resolver.tools.web_search import PROVIDERS, Hits, OnTheWeb, WebSearch
 from runtime.observations import Failed
 
 

@@ -4,9 +4,9 @@ import difflib
 
 from resolver import prose
 from resolver.actions import ReadSkill
-from resolver.quotation import visible
-from resolver.skills import Skills, pages
+from resolver.preparing.skills import Skills, pages
 from resolver.tools.tool import ActionTool, Tool
+from resolver.words.quotation import visible
 from runtime.observations import Failed, Viewed
 
 PAGE = 20_000  # characters of one answer

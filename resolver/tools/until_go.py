@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from resolver import planning_prose
 from resolver.actions import Finish, Propose, Result
+from resolver.request import planning_prose
 from resolver.tools.sandboxed import EDITS
 from resolver.tools.tool import ActionTool, Around, Tool
 from runtime.observations import Failed, Noted

@@ -35,7 +35,7 @@ START_DRIVER = """\
 #!{ours}/bin/sh
 NODE_COMPILE_CACHE={browser}/compiled exec {driver}/program "$@"
 """
-SANDBOX_USER = 10001  # as in runtime/image.py; what was compiled is looked for under the user's number
+SANDBOX_USER = 10001  # as in runtime/docker/image.py; what was compiled is looked for under the user's number
 FONTS = """\
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">

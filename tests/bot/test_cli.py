@@ -14,7 +14,7 @@ import pytest
 
 from bot.cli import parser
 from bot.terminal.exits import OF_A_JOB, OF_ALL
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.bot.screens import Screen, a_screen
 
 BESIDE = Path(sys.executable).parent

@@ -12,7 +12,7 @@ from bot.redis.ledger import Ledger
 from resolver.domain import Job, JobId, Outcome, Refused, Spent, User
 from resolver.errors import Forbidden
 from resolver.forge import Permission
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.bot.jobs import DONE, job
 
 pytestmark = pytest.mark.redis

@@ -11,9 +11,9 @@ from resolver.errors import SettingsError
 from resolver.events import Usage
 from resolver.llm.model import FromUser
 from resolver.llm.textual import Textual
-from resolver.settings import Settings, build
+from resolver.settings.settings import Settings, build
 from resolver.tools.talk import talk_tools
-from tests.resolver.test_pictures import PIXEL
+from tests.resolver.llm.test_pictures import PIXEL
 
 BRIEF = (FromUser(text="Issue 7"),)
 

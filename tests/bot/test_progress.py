@@ -31,7 +31,7 @@ from resolver.errors import (
     WorkspaceError,
 )
 from resolver.log import FileLogs, Log
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from runtime.actions import RunShell
 from runtime.errors import EngineUnavailable, SandboxLost
 from tests.resolver.seen_runs import RUN, ran, started, step

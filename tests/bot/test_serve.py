@@ -19,7 +19,7 @@ from bot.redis.queue import ArqQueue
 from bot.serve import serve
 from bot.work import work
 from resolver.errors import SettingsError
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.bot.deliveries import LABELED, SECRET, signed
 from tests.bot.jobs import job
 
@@ -31,7 +31,7 @@ WORKER = """
 import asyncio, os, sys
 from pathlib import Path
 from bot.work import work
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.bot.jobs import DONE
 
 data = Path(sys.argv[1])
@@ -60,7 +60,7 @@ PUTTING_AWAY = """
 import asyncio, os, sys
 from pathlib import Path
 from bot.work import work
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 data = Path(sys.argv[1])
 
@@ -83,7 +83,7 @@ import asyncio, os, sys
 from pathlib import Path
 from bot.errors import WorkerFailed
 from bot.serve import serve
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 data = Path(sys.argv[1])
 settings = Settings(data=data, webhook_secret=sys.argv[2], redis_url=sys.argv[3] or None)

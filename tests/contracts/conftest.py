@@ -16,9 +16,9 @@ from bot.github.rest import AppAccess, TokenAccess
 from demo.world import App, Repository, World
 from demo.world.bare import Bare
 from resolver.secrets import Masked, Secrets
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
+from runtime.docker.machine import Transport
 from runtime.local import LocalSandboxes
-from runtime.machine import Transport
 from runtime.plugins import PLUGINS
 from runtime.remote import Door, RemoteSandbox
 from runtime.sandbox import Sandbox, SandboxSpec

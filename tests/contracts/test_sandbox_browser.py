@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runtime.actions import CreateFile, UseBrowser
-from runtime.browser_calls import DEFAULT
+from runtime.browser.calls import DEFAULT
 from runtime.observations import Look, Page
 from runtime.sandbox import Sandbox
 from tests.contracts.acts import failed, printed, shell

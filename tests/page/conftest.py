@@ -24,7 +24,7 @@ from resolver.domain import Job, JobId, Repo, RunId, User
 from resolver.events import Event
 from resolver.log import FileLogs
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.page.shared import Writer
 
 OPERATOR = "operator-token-of-a-test"

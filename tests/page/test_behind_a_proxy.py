@@ -14,7 +14,7 @@ from bot.beyond import beyond
 from bot.serve import serve
 from resolver.errors import SettingsError
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.bot.deliveries import signed
 from tests.page.conftest import OPERATOR, answering, free_port, room_at
 from tests.page.streaming import watching

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resolver.workspace import Workspaces
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
 from runtime.local import LocalSandboxes
 from runtime.sandbox import SandboxSpec
 from tests.resolver.proofs import Proven, proving

@@ -14,15 +14,15 @@ from resolver.domain import RunId
 from resolver.events import Decided, Observed
 from resolver.llm.model import FromUser, Message, Reply, System, ToolSpec
 from resolver.log import FileLog, FileLogs, Log
+from resolver.preparing.skills import Skill
 from resolver.rules import Limits
-from resolver.skills import Skill
 from resolver.tools.handover import Handover
 from resolver.tools.investigate import Investigating
 from resolver.tools.micro_agents import micro_agents
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tool, Tools
-from runtime.egress import Visit
+from runtime.egress.egress import Visit
 from runtime.observations import Failed
 from runtime.sandbox import Sandbox
 from tests.resolver.agents import Box

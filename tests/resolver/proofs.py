@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from resolver.baseline import Bases
 from resolver.domain import Patch, SuiteRun, Verdict
+from resolver.proof.baseline import Bases
 from resolver.suites.run import run_suite
 from resolver.suites.suite import Suite, Suites
 from resolver.validate import Heard, nobody, prove

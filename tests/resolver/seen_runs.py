@@ -41,7 +41,7 @@ from resolver.events import (
     Usage,
 )
 from runtime.actions import ReplaceText, RunShell, UseBrowser
-from runtime.egress import Visit
+from runtime.egress.egress import Visit
 from runtime.observations import Edited, Failed, Page, Picture, Ran, Tab
 
 RUN, CHILD = RunId("acme-calc-7"), RunId("acme-calc-7-browse-1")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from resolver.llm.model import ToolCall
-from resolver.tools.mcp_server import McpServer
+from resolver.settings.mcp_server import McpServer
 from resolver.tools.tool import Tools
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))

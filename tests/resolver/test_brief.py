@@ -5,8 +5,8 @@ import pytest
 from resolver import prose
 from resolver.brief import BODY_LIMIT, brief, tree
 from resolver.domain import Comment, Issue, SuiteRun, User
-from resolver.quotation import quote
 from resolver.suites.suite import Suite
+from resolver.words.quotation import quote
 
 STRANGER = User(id=7, login="stranger")
 SUITE = Suite(command="python3 -m pytest", report="pytest", why="tests/ holds pytest's tests")

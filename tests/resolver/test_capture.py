@@ -12,7 +12,7 @@ from resolver.log import FileLogs
 from resolver.replay import replay
 from resolver.secrets import HIDDEN, Secrets
 from resolver.summary import summarize
-from resolver.viewer import view
+from resolver.viewer.viewer import view
 from tests.capture import SEEN, capture
 from tests.resolver.test_played import ELSEWHERE, KEPT, run_of
 

@@ -9,12 +9,12 @@ import pytest
 from resolver.agent import Agent, begin
 from resolver.domain import Patch, RunId
 from resolver.events import Checkpointed
+from resolver.git.tree import mark
 from resolver.log import FileLog, FileLogs
 from resolver.rules import Limits
 from resolver.tools.sandboxed import sandbox_tools
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools
-from resolver.tree import mark
 from resolver.workspace import Workspaces
 from runtime.actions import RunShell
 from runtime.sandbox import Sandboxes

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resolver import tokens
 from resolver.actions import Plan, PlanItem, Think
 from resolver.condenser import (
     PAUSE,
@@ -35,6 +34,7 @@ from resolver.events import (
     Trajectory,
     Usage,
 )
+from resolver.llm import tokens
 from resolver.llm.model import FromModel, FromTool, FromUser, Message, Reply
 from resolver.render import messages
 from runtime.actions import RunPython, RunShell, ViewFile

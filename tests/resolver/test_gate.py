@@ -12,7 +12,7 @@ from resolver.events import (
     Told,
 )
 from resolver.gate import missing, points, ran_tests, reproduced, was_sent_back
-from resolver.leftovers import leftovers
+from resolver.proof.leftovers import leftovers
 from runtime.actions import RunPython, RunShell
 from runtime.observations import Failed, Ran, RanPython
 from tests.resolver.trajectories import run

@@ -12,7 +12,7 @@ from resolver.errors import SettingsError
 from resolver.events import Ended, Judged
 from resolver.log import FileLogs
 from resolver.summary import Summary
-from runtime.egress import Visit
+from runtime.egress.egress import Visit
 
 PYPI = Visit(host="pypi.org", port=443, times=2, sent=12_300, received=3_400_000)
 REFUSED = Visit(host="github.com", port=443, refused="unlisted", times=1)

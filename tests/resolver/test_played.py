@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from resolver import browsing, browsing_prompt
 from resolver.actions import Finish
-from resolver.addresses import only_address
-from resolver.browsing_prompt import pages
+from resolver.browsing import browsing
+from resolver.browsing import prompt as browsing_prompt
+from resolver.browsing.addresses import only_address
+from resolver.browsing.prompt import pages
 from resolver.events import Decided, Ended, Entry, Judged, Trajectory
 from resolver.replay import replay
 

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from resolver import follow_up_prose, prose, wording
+from resolver import prose
 from resolver.actions import Finish
 from resolver.brief import brief
 from resolver.domain import Issue, Opinion, Spent, SuiteRun, User, Verdict
 from resolver.errors import SettingsError
+from resolver.pull import follow_up_prose
 from resolver.summary import Step, Summary
-from resolver.texts import use_templates
+from resolver.words import wording
+from resolver.words.texts import use_templates
 from tests.resolver.pull_requests import pull
 
 

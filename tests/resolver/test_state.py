@@ -18,7 +18,7 @@ from resolver.llm.model import FromTool, Message, Model, Reply, ToolSpec
 from resolver.log import FileLog, FileLogs
 from resolver.replay import as_sent
 from resolver.rules import Limits
-from resolver.settings import Settings, build
+from resolver.settings.settings import Settings, build
 from resolver.tools.own import FunctionTool
 from resolver.tools.talk import talk_tools
 from resolver.tools.tool import Tools, parameters

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from resolver.settings import RepoConfig
+from resolver.settings.settings import RepoConfig
 from resolver.suites.find import find_suites
 from resolver.suites.suite import Suite, Suites
 from tests.resolver.proofs import BUG, FAILING, MENDED, TESTS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resolver.settings import RepoConfig
+from resolver.settings.settings import RepoConfig
 from resolver.suites.find import find_suites
 from tests.resolver.proofs import Proven
 from tests.runners.conftest import skip_without

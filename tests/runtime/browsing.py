@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from runtime.browser import Browser
-from runtime.browser_calls import ALL
+from runtime.browser.browser import Browser
+from runtime.browser.calls import ALL
 from runtime.observations import Failed, Look, Page
 from runtime.plugins import Plugins
 

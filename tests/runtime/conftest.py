@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 import pytest_asyncio
 
-from runtime.docker import DockerSandboxes
-from runtime.engine import Progress
+from runtime.docker.docker import DockerSandboxes
+from runtime.docker.engine import Progress
+from runtime.egress.proxy import Egress
 from runtime.plugins import Plugin
-from runtime.proxy import Egress
 from runtime.sandbox import SandboxSpec
 
 if TYPE_CHECKING:

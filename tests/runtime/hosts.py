@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from runtime.egress import Address, Policy, Refused, is_public, policy
+from runtime.egress.egress import Address, Policy, Refused, is_public, policy
+from runtime.egress.proxy import Egress
 from runtime.forward import Stream
-from runtime.proxy import Egress
 
 ALLOWED = "allowed.test"
 PUBLIC = "93.184.215.14"  # never dialled: it stands for the test's own server

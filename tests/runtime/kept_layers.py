@@ -2,8 +2,8 @@
 
 import hashlib
 
-from runtime.engine import Engine
-from runtime.repository_layer import LAYERS, REPOSITORY_LABEL
+from runtime.docker.engine import Engine
+from runtime.docker.repository_layer import LAYERS, REPOSITORY_LABEL
 
 
 async def remove_layers_of(source: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from playwright.async_api import Browser, Error, Page, async_playwright
 
 from runtime.observations import Look
-from runtime.page import Bids, NoAnswer, Seen, look_at
+from runtime.page.page import Bids, NoAnswer, Seen, look_at
 
 LOOKS = Path(__file__).parent / "looks"
 

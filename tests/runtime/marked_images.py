@@ -4,9 +4,9 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from runtime.engine import Engine
-from runtime.image import BASE, REPOSITORY
-from runtime.layers import SOURCE
+from runtime.docker.engine import Engine
+from runtime.docker.image import BASE, REPOSITORY
+from runtime.docker.layers import SOURCE
 
 MARK = "/made_for"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.actions import RunPython, RunShell, SearchCode, UseBrowser, ViewFile, WriteBytes
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
 from runtime.observations import Failed, Look, Page, Ran, RanPython, Viewed, Written
 from runtime.plugins import PLUGINS, Plugins
 from runtime.sandbox import Sandbox

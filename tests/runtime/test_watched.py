@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from runtime.actions import RunShell
-from runtime.docker import DockerSandboxes
-from runtime.engine import Engine
+from runtime.docker.docker import DockerSandboxes
+from runtime.docker.engine import Engine
+from runtime.docker.machine import container_name
 from runtime.errors import DiskFull, EngineUnavailable
-from runtime.machine import container_name
 from runtime.observations import Ran
 from runtime.watched import Disk
 

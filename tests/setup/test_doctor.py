@@ -26,7 +26,7 @@ from bot.webhooks.receiver import Receiver
 from demo.loopback import Loopback
 from demo.model import Endpoint
 from demo.world import App, Repository, World
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.bot.terminal.test_probing import FIT, UNFIT
 
 SECRET = "secret-of-a-webhook"

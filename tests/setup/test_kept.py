@@ -12,7 +12,7 @@ from bot.setup.code import LASTS, MOST_WRONG, Code, Visitor
 from bot.setup.kept import ChosenModel, Kept, OwnApp, place_of
 from bot.setup.wish import wish
 from resolver.errors import SettingsError
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 
 APP = OwnApp(
     id=7, slug="bot", html_url="https://github.com/apps/bot", client_id="Iv1", client_secret="c" * 20,

@@ -192,7 +192,7 @@ async def test_a_model_that_does_not_call_is_told_and_can_be_used_anyway(fresh: 
 )
 async def test_addresses_that_make_no_sense_are_refused(fresh: Fresh, wrong: dict[str, str]) -> None:
     from bot.setup.wish import wish
-    from resolver.settings import Settings
+    from resolver.settings.settings import Settings
 
     assert wish(WEBHOOK | wrong, Settings(data=fresh.data), "http://localhost:8000") is None
 

@@ -14,13 +14,13 @@ from bot.github.rest import AppAccess, TokenAccess
 from demo.world import App, Issue, Repository, World
 from demo.world.bare import Bare
 from resolver.actions import Finish
-from resolver.base import at_base
 from resolver.deliver import Attempt, deliver
 from resolver.domain import Job, JobId, Outcome, Patch, Repo, SuiteRun, User, Verdict, VerdictKind
 from resolver.events import Call, Decided, Ended, Entry, Event, Started, Trajectory, Usage
 from resolver.forge import Masked
+from resolver.request.base import at_base
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from resolver.workspace import Workspaces
 from tests.contracts.forges import FIXED, QUICK, change, file
 

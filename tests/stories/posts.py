@@ -11,7 +11,7 @@ from bot.progress import silent
 from bot.webhooks.triggers import Triggers
 from demo.world import Pull
 from demo.world.bare import Bare
-from resolver import parcel
+from resolver.delivery import parcel
 from resolver.domain import Job, JobId, Outcome, Patch, VerdictKind
 from resolver.events import (
     Call,
@@ -29,7 +29,7 @@ from resolver.forge import Masked
 from resolver.log import FileLogs
 from resolver.resolve import resolve
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.contracts.forges import change
 from tests.stories.parcels import CALC, DONE, FIX, Depot, verdict
 

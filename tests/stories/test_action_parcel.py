@@ -9,9 +9,9 @@ import pytest
 
 from bot.action.parts import BrokeOff, Publishing, without_machine
 from bot.webhooks.triggers import Triggers
-from resolver import parcel
 from resolver.actions import Finish, ThreadAnswer
 from resolver.circumstances import Configured
+from resolver.delivery import parcel
 from resolver.domain import Commented, Delivered, JobId, PullRequest, Refused, Verdict
 from resolver.errors import ParcelRefused
 from resolver.events import (
@@ -28,7 +28,7 @@ from resolver.events import (
 )
 from resolver.log import FileLogs
 from resolver.secrets import Secrets
-from resolver.settings import Settings
+from resolver.settings.settings import Settings
 from tests.contracts.forges import file
 from tests.stories.parcels import FIX, Depot, verdict
 from tests.stories.posts import Post

@@ -12,8 +12,8 @@ from demo.model import Turn
 from resolver import prose
 from resolver.events import Decided, Observed, Told
 from runtime.actions import RunShell
+from runtime.docker.reaper import RUN as LABEL
 from runtime.observations import Ran
-from runtime.reaper import RUN as LABEL
 from tests.resolver.agents import lost_in
 from tests.resolver.repositories import Repository
 from tests.stories.conftest import CODE, FIX, MENDED, TESTS, Scene

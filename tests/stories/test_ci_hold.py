@@ -8,7 +8,7 @@ from bot import compose
 from bot.github.rest import Pace
 from demo.model import Turn
 from demo.world import Pull
-from resolver.ci_release import run_ci
+from resolver.ci.release import run_ci
 from resolver.domain import Commented, Delivered, PullRequest, Refused
 from tests.stories.conftest import Scene
 from tests.stories.parcels import Depot

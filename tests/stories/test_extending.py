@@ -1,4 +1,4 @@
-"""docs/extending.md, word for word: a skill and a forge (its tool is held by tests/resolver/test_own_tools.py)."""
+"""docs/extending.md, word for word: a skill and a forge (its tool is held by tests/resolver/tools/test_own.py)."""
 
 import asyncio
 import json

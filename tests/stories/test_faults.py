@@ -21,7 +21,7 @@ from resolver.domain import Delivered, JobId
 from resolver.events import Settled, Told
 from resolver.log import FileLogs
 from runtime.actions import RunShell
-from runtime.reaper import RUN
+from runtime.docker.reaper import RUN
 from tests.runtime.engines import Relay
 from tests.stories.conftest import MENDED, Scene
 from tests.stories.workers import TwoWorkers, delivered, is_told, labelled, receiving, run_in, working

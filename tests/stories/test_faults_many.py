@@ -7,7 +7,7 @@ import pytest
 from benchmarks.many import OURS, SPEC, Traces, many
 from benchmarks.sandbox import CA_BUNDLE
 from runtime.actions import RunShell
-from runtime.docker import DockerSandboxes
+from runtime.docker.docker import DockerSandboxes
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

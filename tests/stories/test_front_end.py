@@ -10,7 +10,7 @@ from resolver.actions import AnswerField, Browse, Delegate, Report
 from resolver.domain import Delivered
 from resolver.events import Observed
 from runtime.actions import ReplaceText, RunShell
-from runtime.image import PYTHON
+from runtime.docker.image import PYTHON
 from runtime.observations import Page
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 from tests.stories.test_browse import free_port

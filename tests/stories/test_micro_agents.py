@@ -9,7 +9,7 @@ from resolver.domain import Delivered
 from resolver.events import Observed, Prompted
 from runtime.actions import RunShell
 from runtime.observations import Failed
-from tests.resolver.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
+from tests.resolver.tools.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 from tests.stories.voices import heard
 

@@ -12,7 +12,7 @@ from resolver.actions import Called, CallTool
 from resolver.circumstances import Connected
 from resolver.domain import RunId
 from resolver.secrets import Secrets
-from resolver.viewer import view
+from resolver.viewer.viewer import view
 from runtime.actions import RunShell
 from runtime.observations import Failed
 from tests.resolver.served_mcp import by_http

@@ -10,7 +10,7 @@ from demo.model import Turn
 from resolver.actions import ReadSkill
 from resolver.domain import Delivered, Outcome
 from resolver.events import Observed, Told
-from resolver.texts import use_templates
+from resolver.words.texts import use_templates
 from runtime.actions import RunShell
 from runtime.observations import Picture, Ran, Viewed
 from tests.bot.github.test_attachments import png

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from pydantic import BaseModel, ConfigDict
 
 from resolver.domain import Result
-from resolver.testreport import MAX_ID, MAX_MESSAGE, MAX_TESTS, WORST, Report
+from resolver.suites.testreport import MAX_ID, MAX_MESSAGE, MAX_TESTS, WORST, Report
 
 SEPARATOR = "::"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from resolver.domain import Result
 from resolver.suites.reports.collected import Collected, Lenient, Unfit
-from resolver.testreport import MAX_ID, Report
+from resolver.suites.testreport import MAX_ID, Report
 
 _JEST: dict[str, Result] = {
     "passed": "passed",

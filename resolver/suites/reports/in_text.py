@@ -4,7 +4,7 @@ import re
 
 from resolver.domain import Result
 from resolver.suites.reports.collected import Collected, Unfit
-from resolver.testreport import Report
+from resolver.suites.testreport import Report
 
 _POINT = re.compile(r"(?P<indent> *)(?P<bad>not )?ok\b *(?P<number>\d+)? *(?:- )?(?P<name>.*)")
 _DIRECTIVE = re.compile(r"(?P<name>.*?)(?:^|\s)#\s*(?P<what>skip|todo|time=)(?P<why>.*)", re.IGNORECASE)

@@ -1,7 +1,7 @@
 """JUnit XML reports: one, or those of many classes one after the other."""
 
 from resolver.domain import Result
-from resolver.testreport import MAX_TESTS, Report, parse_junit
+from resolver.suites.testreport import MAX_TESTS, Report, parse_junit
 
 BETWEEN = b"\0"
 """Stands between two files: no XML may hold it."""

@@ -16,7 +16,7 @@ from bot.webhooks.triggers import Triggers
 from resolver.domain import Commented, Delivered, Job, Outcome, Refused, Verdict
 from resolver.errors import Forbidden, ForgeError, ModelRefused, SettingsError
 from resolver.events import Decided, Entry, Trajectory, Usage
-from resolver.settings import from_environment
+from resolver.settings.settings import from_environment
 from runtime.errors import EngineUnavailable
 from tests.bot.deliveries import COMMENTED, LABELED, SENDER
 

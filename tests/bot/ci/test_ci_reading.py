@@ -11,7 +11,7 @@ from bot.github.forge import GitHubForge
 from bot.github.rest import AppAccess, Pace
 from demo.world import App, Repository, World
 from demo.world.state import APP_PERMISSIONS
-from resolver.check_log import MAX_LOG
+from resolver.ci.check_log import MAX_LOG
 from resolver.domain import Repo
 from resolver.errors import Forbidden, ForgeError
 

@@ -18,7 +18,7 @@ from bot.webhooks.triggers import Triggers
 from demo.world import Delivery, Pull, Repository, World
 from demo.world.checked import Check
 from demo.world.state import APP_PERMISSIONS
-from resolver.checks import Check as Found
+from resolver.ci.checks import Check as Found
 from resolver.domain import JobId, PullRequest, Repo
 from tests.bot.inline_queue import InlineQueue
 

@@ -14,10 +14,10 @@ import pytest
 
 from bot.gate.gate import Gate
 from resolver.errors import SettingsError
-from runtime.confinement import host_config, user
-from runtime.engine import Engine
+from runtime.docker.confinement import host_config, user
+from runtime.docker.engine import Engine
+from runtime.docker.reaper import OWNER, RUN
 from runtime.errors import ImageUnavailable
-from runtime.reaper import OWNER, RUN
 from runtime.sandbox import SandboxSpec
 from tests.bot.gate.engines import ENGINE, IMAGE, raw
 

@@ -1,4 +1,4 @@
-"""What a worker may ask of an engine: as `runtime/engine.py` asks it, and nothing looser."""
+"""What a worker may ask of an engine: as `runtime/docker/engine.py` asks it, and nothing looser."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from bot.gate.rules import Ask, judge
-from runtime.seccomp import profile
+from runtime.docker.seccomp import profile
 
 OURS = {"io.patchwright.owner": "somebody"}
 ULIMITS = (("core", 0, 0), ("nofile", 16_384, 16_384), ("fsize", 1 << 30, 1 << 30))

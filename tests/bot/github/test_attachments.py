@@ -11,10 +11,10 @@ from bot.github.attachments import is_attachment, may_lead_to
 from bot.github.forge import GitHubForge
 from bot.github.rest import Pace, TokenAccess
 from demo.world import World
-from resolver.attachments import MOST, MOST_SHOWN, Attached, Attachment, attachments
 from resolver.domain import Comment, Issue, Repo, User
 from resolver.errors import ForgeError, NotFound
 from resolver.forge import MAX_ATTACHMENT
+from resolver.preparing.attachments import MOST, MOST_SHOWN, Attached, Attachment, attachments
 
 REPO = Repo(owner="acme", name="sample")
 HUB = "https://github.com"

@@ -10,8 +10,8 @@ from bot.github.forge import GitHubForge
 from bot.github.rest import AppAccess, Pace, TokenAccess
 from demo.world import Repository, World
 from demo.world.state import APP_PERMISSIONS
+from resolver.delivery.finding import Finding
 from resolver.domain import JobId, Repo
-from resolver.finding import Finding
 from resolver.forge import DryRun, Masked
 
 SAMPLE = Repo(owner="acme", name="sample")

@@ -20,7 +20,7 @@ from bot.webhooks.intake import Intake
 from bot.webhooks.triggers import Triggers
 from resolver.domain import Delivered, Spent, Verdict
 from resolver.secrets import MaskingFilter, Secrets
-from resolver.server_settings import ServerSettings
+from resolver.settings.server import ServerSettings
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import DONE, job
 

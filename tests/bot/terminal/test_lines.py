@@ -7,7 +7,7 @@ from resolver.circumstances import Chosen, Connected, Prepared
 from resolver.events import Call, Decided, Entry, Event, Observed
 from resolver.llm.model import Usage
 from runtime.actions import RunShell
-from runtime.egress import Visit
+from runtime.egress.egress import Visit
 from runtime.observations import Ran
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from bot.webhooks.commands import find_command, thanks_alone
-from resolver.request import request
+from resolver.request.request import request
 
 
 @pytest.mark.parametrize(

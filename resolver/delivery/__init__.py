@@ -1,0 +1,1 @@
+"""Parts of a delivery: where the work is kept, and what is said of it on the forge."""

@@ -1,0 +1,1 @@
+"""What operators and maintainers say: read once, whole and strictly."""

@@ -1,0 +1,1 @@
+"""What texts are made of: templates, quotations, and the small parts of what people read."""

@@ -1,0 +1,1 @@
+"""Sandboxes as containers, and the images that they are made from. On the host alone."""

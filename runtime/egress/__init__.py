@@ -1,0 +1,1 @@
+"""The one way out of a sandbox. On the host alone."""

@@ -1,0 +1,1 @@
+"""What a page shows: read over the DevTools protocol alone."""

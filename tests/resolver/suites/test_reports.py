@@ -1,0 +1,283 @@
+"""Reports of runners other than pytest, honest and not. Those of real runs are read in tests/runners."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from resolver.suites.reports import in_json, in_text
+from resolver.suites.reports.collected import Unfit
+from resolver.suites.reports.junit_files import BETWEEN, junit_files
+from resolver.suites.testreport import Report
+
+# --- gradle: recorded, for it is too large to be installed for each run of these tests ---------------------------
+
+GRADLE = (Path(__file__).parents[2] / "runners/recorded/gradle-4.4.1.xml").read_text()
+"""What Debian's gradle 4.4.1 wrote on 2026-11-20 about a class like that of `maven` in tests/runners; cut: stack."""
+
+
+def test_the_reports_of_gradle_s_classes_are_read_together() -> None:
+    other = GRADLE.replace("CalcTest", "MoreTest").encode()
+    report = junit_files(GRADLE.encode() + BETWEEN + other + BETWEEN, "/tree")
+    assert report.problem is None and len(report.results) == 6
+    assert {test: result for test, result in report.results.items() if "Calc" in test} == {
+        "org.example.CalcTest::one": "passed",
+        "org.example.CalcTest::later": "skipped",
+        "org.example.CalcTest::adds": "failed",
+    }
+    assert "expected:<3> but was:<-1>" in report.messages["org.example.CalcTest::adds"]
+
+
+def test_one_class_whose_report_is_cut_makes_all_of_them_no_report() -> None:
+    report = junit_files(GRADLE.encode() + BETWEEN + GRADLE[:400].encode(), "/tree")
+    assert report.results == {} and report.problem is not None and "not XML" in report.problem
+    assert junit_files(b"", "/tree").problem == "the command left no test report"
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------
+
+
+def jest(*statuses: str, **totals: int) -> bytes:
+    tests = [{"fullName": f"t{n}", "status": status} for n, status in enumerate(statuses)]
+    return json.dumps({"testResults": [{"name": "/w/a.js", "assertionResults": tests}], **totals}).encode()
+
+
+def test_a_file_that_jest_could_not_load_is_an_error_by_its_path() -> None:
+    files = [
+        {"name": "/w/a.test.js", "status": "failed", "message": "Cannot find module", "assertionResults": []},
+        {
+            "name": "/w/b.test.js",
+            "status": "passed",
+            "assertionResults": [{"fullName": "t", "status": "passed"}],
+        },
+    ]
+    report = in_json.jest(json.dumps({"numTotalTests": 1, "testResults": files}).encode(), "/w")
+    assert report == Report(
+        results={"b.test.js::t": "passed", "a.test.js": "error"},
+        messages={"a.test.js": "Cannot find module\n"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (jest("passed", numTotalTests=2), "claims 2 tests and shows 1"),
+        (jest("failed", numFailedTests=0), "claims 0 failures and shows 1"),
+        (jest("failed", numPassedTests=1), "claims 1 passes and shows 0"),
+        (jest("splendid"), "has the outcome 'splendid', which is none"),
+    ],
+)
+def test_totals_of_jest_that_are_not_its_tests_are_not_believed(content: bytes, problem: str) -> None:
+    with pytest.raises(Unfit, match=problem):
+        in_json.jest(content, "/w")
+
+
+def test_totals_of_mocha_and_rspec_that_are_not_their_tests_are_not_believed() -> None:
+    one = {"fullTitle": "t", "file": "/w/test/a.js", "err": {}}
+    mocha = {"stats": {"failures": 0}, "tests": [one], "passes": [], "failures": [one], "pending": []}
+    with pytest.raises(Unfit, match="claims 0 failures and shows 1"):
+        in_json.mocha(json.dumps(mocha).encode(), "/w")
+    rspec = {"examples": [{"full_description": "t", "status": "passed"}], "summary": {"example_count": 0}}
+    with pytest.raises(Unfit, match="claims 0 tests and shows 1"):
+        in_json.rspec(json.dumps(rspec).encode(), "/w")
+
+
+def test_a_spec_that_could_not_be_loaded_is_an_error_by_its_path() -> None:
+    said = "\nAn error occurred while loading ./spec/a_spec.rb.\nFailure/Error: require 'no'\n"
+    report = {"examples": [], "summary": {"errors_outside_of_examples_count": 1}, "messages": [said]}
+    assert in_json.rspec(json.dumps(report).encode(), "/w").results == {"spec/a_spec.rb": "error"}
+
+
+@pytest.mark.parametrize("read", [in_json.jest, in_json.mocha, in_json.rspec, in_json.lines])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"null", b"{}", b"\xff\xfe", b"[" * 1_000_000, b'{"testResults": 3}', b'{"tests":1e999}'],
+)
+def test_what_is_no_report_raises_what_its_reader_expects(read, content: bytes) -> None:
+    with pytest.raises((Unfit, ValueError)):
+        read(content, "/w")
+
+
+def test_our_own_reporters_say_how_many_tests_there_were() -> None:
+    line = b'{"file": "/w/a.rb", "name": "A#t", "result": "failed", "message": "no"}\n'
+    assert in_json.lines(line + b'{"tests":1}\n', "/w").results == {"a.rb::A#t": "failed"}
+    with pytest.raises(Unfit, match="ends before the tests did"):
+        in_json.lines(line, "/w")
+    with pytest.raises(Unfit, match="claims 2 tests and shows 1"):
+        in_json.lines(line + b'{"tests":2}\n', "/w")
+
+
+# --- go ---------------------------------------------------------------------------------------------------------
+
+
+def go(*events: tuple[str, str, str]) -> bytes:
+    lines = (
+        json.dumps({"Action": action, "Package": package, "Test": test}) for action, package, test in events
+    )
+    return "\n".join(lines).encode()
+
+
+def test_a_test_of_go_that_never_ended_has_failed() -> None:
+    events = [("run", "p", "TestA"), ("pass", "p", "TestA"), ("run", "p", "TestB"), ("fail", "p", "")]
+    assert in_json.go(go(*events), "/w").results == {"p::TestA": "passed", "p::TestB": "failed"}
+
+
+def test_a_package_of_go_that_fails_by_itself_is_an_error_by_its_name() -> None:
+    assert in_json.go(go(("pass", "p", "TestA"), ("fail", "p", "")), "/w").results == {
+        "p::TestA": "passed",
+        "p": "error",
+    }
+    text = b"# x/b [x/b.test]\nb/b_test.go:3: undefined: testing\nFAIL\tx/b [build failed]\n"
+    report = in_json.go(text + go(("pass", "x", "TestA")), "/w")
+    assert report.results == {"x/b": "error", "x::TestA": "passed"}
+    assert report.output is not None and "undefined: testing" in report.output
+
+
+def test_parts_of_a_test_of_go_stand_for_it_unless_it_alone_fails() -> None:
+    events = [("pass", "p", "T/a"), ("fail", "p", "T/b"), ("fail", "p", "T")]
+    assert in_json.go(go(*events), "/w").results == {"p::T/a": "passed", "p::T/b": "failed"}
+    events = [("pass", "p", "T/a"), ("fail", "p", "T")]
+    assert in_json.go(go(*events), "/w").results == {"p::T/a": "passed", "p::T": "failed"}
+
+
+def test_what_a_test_of_go_prints_is_no_event() -> None:
+    printed = b'{"Action": 3}\n{"x"\n{"Action":"output","Package":"p","Test":"T","Output":"--- PASS: U\\n"}\n'
+    assert in_json.go(printed + go(("fail", "p", "T")), "/w").results == {"p::T": "failed"}
+
+
+# --- TAP --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "results"),
+    [
+        ("TAP version 13\nok 1 - a\nnot ok 2 - b\n1..2\n", {"a": "passed", "b": "failed"}),
+        ("ok\nnot ok\n", {"test 1": "passed", "test 2": "failed"}),
+        (
+            "ok 1 a # SKIP no\nnot ok 2 b # TODO later\nok 3 - c \\# d # time=3ms\n",
+            {"a": "skipped", "b": "skipped", "c # d": "passed"},
+        ),
+        ("ok 1 - same\nok 2 - same\n", {"same": "passed", "same (2)": "passed"}),
+        (
+            "# Subtest: x.js\n    ok 1 - a\n    # Subtest: b\n        not ok 1 - c\n          ---\n          ok: 1\n"
+            "          ...\n        1..1\n    not ok 2 - b\n    1..2\nnot ok 1 - x.js\n1..1\n",
+            {"x.js::a": "passed", "x.js::b > c": "failed"},
+        ),
+        ("    ok 1 - a\nnot ok 1 - whole\n", {"whole > a": "passed", "whole": "failed"}),
+        ("    1..0\nnot ok 1 - lib/x.test.js\n1..1\n", {"lib/x.test.js": "error"}),
+        ("hello\nokay\nnot okay\nok 1 - a\n  ---\n  not ok 9 - b\n  ...\n", {"a": "passed"}),
+    ],
+)
+def test_tap_counts_by_its_smallest_parts(text: str, results: dict[str, str]) -> None:
+    assert in_text.tap(text.encode(), "/w").results == results
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("1..3\nok 1\nok 2\n", "plans 3 tests and shows 2"),
+        ("    1..2\n    ok 1\nok 1 - a\n", "plans 2 tests and shows 1"),
+        ("ok 1 - a\n    ok 1 - b\n", "ends before the tests did"),
+        ("ok 1\nBail out! no database\n", "bailed out .Bail out! no database"),
+        ("                ok 1 - deep\n", "ends before the tests did"),
+        (f"{' ' * 4000}ok 1 - deep\n", "nested in a way"),
+    ],
+)
+def test_tap_that_contradicts_itself_is_not_believed(text: str, problem: str) -> None:
+    with pytest.raises(Unfit, match=problem):
+        in_text.tap(text.encode(), "/w")
+
+
+# --- cargo --------------------------------------------------------------------------------------------------------
+
+CARGO = """     Running unittests src/lib.rs (target/debug/deps/calc-0b1)
+
+running 3 tests
+test tests::a ... ok
+test tests::b - should panic ... FAILED
+test tests::c ... ignored, no network
+
+failures:
+
+---- tests::b stdout ----
+test tests::fake ... ok
+
+test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+   Doc-tests calc
+
+running 1 test
+test src/lib.rs - one (line 1) ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.20s
+"""
+
+
+TAPE = """\
+TAP version 13
+# adds
+ok 1 should be strictly equal
+not ok 2 should be strictly equal
+  ---
+    operator: equal
+  ...
+# subtracts
+ok 3 should be strictly equal
+# later
+ok 4 should be strictly equal # SKIP not yet
+
+1..4
+# tests 4
+# pass  2
+# fail  1
+"""
+
+
+def test_a_test_of_tape_is_its_heading_with_all_that_is_asserted_below_it() -> None:
+    assert in_text.tape(TAPE.encode(), "/w").results == {
+        "adds": "failed",
+        "subtracts": "passed",
+        "later": "skipped",
+    }
+
+
+@pytest.mark.parametrize(
+    "text", [TAPE.replace("1..4", "1..5"), TAPE.replace("1..4", ""), TAPE + "1..4\n", TAPE + "ok 5 late\n"]
+)
+def test_tape_that_contradicts_itself_is_not_believed(text: str) -> None:
+    with pytest.raises(Unfit):
+        in_text.tape(text.encode(), "/w")
+
+
+def test_cargo_is_believed_as_far_as_it_said_how_many() -> None:
+    assert in_text.cargo(CARGO.encode(), "/w").results == {
+        "src/lib.rs::tests::a": "passed",
+        "src/lib.rs::tests::b": "failed",
+        "src/lib.rs::tests::c": "skipped",
+        "doc calc::src/lib.rs - one (line 1)": "passed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (CARGO.replace("1 failed", "0 failed"), "claims 0 failures and shows 1"),
+        (CARGO.replace("running 1", "running 2") + CARGO, "1 of the tests that had begun did not end"),
+        (CARGO[:200], "ends before the tests did"),
+    ],
+)
+def test_cargo_that_contradicts_itself_is_not_believed(text: str, problem: str) -> None:
+    with pytest.raises(Unfit, match=problem):
+        in_text.cargo(text.encode(), "/w")
+
+
+# --- bounds -------------------------------------------------------------------------------------------------------
+
+
+def test_no_reader_keeps_more_than_its_bounds() -> None:
+    with pytest.raises(Unfit, match="more than 200000 tests"):
+        in_text.tap(b"ok\n" * 200_001, "/w")
+    (name,) = in_json.jest(jest("passed").replace(b"t0", b"x" * 100_000), "/w").results
+    assert len(name) == 2_000
+    long = json.dumps({"file": "a", "name": "t", "result": "failed", "message": "y" * 1_000_000}).encode()
+    assert len(in_json.lines(long + b'\n{"tests":1}', "/w").messages["a::t"]) <= 8_000

@@ -1,0 +1,149 @@
+"""Chromium in a container: the certificates of the operator's network, and pages that eat the sandbox's memory."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from runtime.actions import RunShell, UseBrowser, WriteBytes
+from runtime.docker.docker import DockerSandboxes
+from runtime.docker.image import PYTHON
+from runtime.docker.machine import container_name
+from runtime.egress.egress import policy
+from runtime.egress.proxy import Egress
+from runtime.observations import Page, Ran
+from runtime.sandbox import Sandbox
+
+pytestmark = pytest.mark.docker
+
+Make = Callable[..., DockerSandboxes]
+RECIPE = Path(__file__).parents[3] / "runtime/recipes/install_layer.py"
+MAIN = '\n\nif __name__ == "__main__":\n    main()\n'
+SERVE = """
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
+context = SSLContext(PROTOCOL_TLS_SERVER)
+context.load_cert_chain("server.pem")
+server = HTTPServer(("127.0.0.1", 8443), SimpleHTTPRequestHandler)
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+ANSWERS = "until (: < /dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done"
+END_CHROMIUM = """for each in /proc/[0-9]*; do
+grep -qs remote-debugging-pipe $each/cmdline && kill -9 ${each#/proc/}; done; sleep 0.5"""
+HUNGRY = b"""<!doctype html><title>Hungry</title><button onclick="
+const kept = []; for (;;) kept.push(new Uint8Array(1 << 26).fill(1))">Eat</button>"""
+FORM = b"<title>Sign in</title><form><input name=email type=email><input name=password type=password></form>"
+PAGE = b"<!doctype html><title>Ours</title><button>Press me</button>"
+
+
+async def run(sandbox: Sandbox, command: str) -> str:
+    ran = await sandbox.act(RunShell(command=command, timeout=60))
+    assert isinstance(ran, Ran) and ran.exit_code == 0, ran
+    return ran.output
+
+
+async def serve(sandbox: Sandbox, certificate: bytes) -> None:
+    for path, content in (
+        ("server.pem", certificate),
+        ("serve.py", SERVE.encode()),
+        ("index.html", PAGE),
+        ("hungry.html", HUNGRY),
+    ):
+        await sandbox.act(WriteBytes(path=path, content=content))
+    await run(sandbox, f"python3 serve.py >/dev/null 2>&1 &\n{ANSWERS.format(port=8443)}")
+
+
+async def browse(sandbox: Sandbox, code: str) -> Page:
+    page = await sandbox.act(UseBrowser(code=code, allowed=("goto", "click")))
+    assert isinstance(page, Page), page
+    return page
+
+
+def authority() -> tuple[bytes, bytes]:
+    """The certificate of an operator's network, and one for localhost that it signed, with its key; as PEM."""
+    root, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+
+    def signed(
+        name: str, more: x509.ExtensionType, whose: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.now(UTC)
+        return (
+            x509.CertificateBuilder()
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Network")]))
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .public_key(whose.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=30))
+            .add_extension(more, critical=True)
+        )
+
+    own = signed("Network", x509.BasicConstraints(ca=True, path_length=None), root)
+    served = signed("localhost", x509.SubjectAlternativeName([x509.DNSName("localhost")]), key)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    both = (made.sign(root, hashes.SHA256()).public_bytes(Encoding.PEM) for made in (own, served))
+    return next(both), next(both) + secret
+
+
+async def trust(name: str, certificate: bytes) -> None:
+    """What a layer's build does with the operator's `ca_bundle`; a build of its own would take a minute."""
+    recipe = RECIPE.read_text()
+    assert recipe.endswith(MAIN)
+    as_root = ["docker", "exec", "-i", "-u", "0", container_name(name), PYTHON, "-I", "-"]
+    program = await asyncio.create_subprocess_exec(*as_root, stdin=asyncio.subprocess.PIPE)
+    await program.communicate(
+        f"{recipe.removesuffix(MAIN)}\ntrust_in_chromium({certificate!r}, b'')\n".encode()
+    )
+    assert program.returncode == 0
+
+
+@pytest.mark.slow
+async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that_takes_all_memory(
+    docker_sandboxes: Make,
+) -> None:
+    own, served = authority()
+    sandboxes = docker_sandboxes(memory_mb=1024, plugins=("browser",))
+    name = f"trust-{os.getpid()}"
+    async with sandboxes.open(name) as sandbox:
+        await serve(sandbox, served)
+        page = await browse(sandbox, "goto('https://localhost:8443/')")
+        assert "its certificate is not trusted here" in (page.error or "")
+
+        await trust(name, own)
+        await run(sandbox, END_CHROMIUM)
+        page = await browse(sandbox, "goto('https://localhost:8443/')")
+        assert page.error is None and "button 'Press me'" in page.tree
+
+        # A page that takes all memory costs its tab, and nobody else: the shell's server goes on.
+        page = await browse(sandbox, "goto('https://localhost:8443/hungry.html')\nclick('2')")
+        assert any("crashed (out of memory, perhaps)" in note for note in page.notes), page
+        assert any("the memory limit was reached: the kernel killed" in note for note in page.notes), page
+        page = await browse(sandbox, "goto('https://localhost:8443/')")
+        assert page.error is None and "button 'Press me'" in page.tree
+    await sandboxes.close()
+
+
+@pytest.mark.slow
+async def test_the_browser_asks_nobody_for_what_no_page_wants(docker_sandboxes: Make) -> None:
+    """What it asks its maker on its own would be named to the agent, and to the operator, as refused."""
+    allowed = policy("allow-list")
+    assert allowed is not None
+    sandboxes = docker_sandboxes(memory_mb=1024, plugins=("browser",), egress=Egress(allowed))
+    name = f"quiet-{os.getpid()}"
+    async with sandboxes.open(name, online=True) as sandbox:
+        await sandbox.act(WriteBytes(path="form.html", content=FORM))
+        await run(sandbox, f"python3 -m http.server 8000 >/dev/null 2>&1 &\n{ANSWERS.format(port=8000)}")
+        page = await browse(sandbox, "goto('http://localhost:8000/form.html')")
+        assert page.title == "Sign in"
+        await asyncio.sleep(5)  # it asked about the form within one
+        assert sandboxes.visits(name) == ()
+    await sandboxes.close()

@@ -1,0 +1,399 @@
+"""What pages do unasked, and what they do to a browser: told, bounded, survived."""
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from runtime.browser.browser import Browser
+from runtime.browser.calls import ALL
+from runtime.egress.proxy import Proxy
+from runtime.forward import join
+from runtime.observations import Failed, Look
+from runtime.plugins import Plugins
+from tests.runtime.browsing import LOAD_SECONDS, Web, browsing
+from tests.runtime.hosts import ALLOWED, PUBLIC, Internet, internet
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
+    async with browsing(tmp_path_factory.mktemp("browser")) as made:
+        yield made
+
+
+def notes(web: Web) -> str:
+    assert web.page is not None
+    return "\n".join(web.page.notes)
+
+
+def of(web: Web) -> list[int]:
+    """The processes of this browser."""
+    wanted = str(web.scratch).encode()
+    found = []
+    for each in Path("/proc").iterdir():
+        try:
+            if each.name.isdigit() and wanted in (each / "cmdline").read_bytes():
+                found.append(int(each.name))
+        except OSError:
+            continue
+    return found
+
+
+def main_process(web: Web) -> int:
+    (found,) = [
+        pid for pid in of(web) if b"remote-debugging-pipe" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        and b"--type=" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]  # fmt: skip
+    return found
+
+
+# --- dialogs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("button", "note", "saw"),
+    [
+        ("Alert", "the page opened this alert, and OK was pressed: 'Saved 3 rows'", []),
+        ("Confirm", "the page opened this confirm, and OK was pressed: 'Delete all?'", ["confirmed true"]),
+        (
+            "Prompt",
+            "the page asked 'Your name?' and was given its own suggestion 'nobody'",
+            ["prompted nobody"],
+        ),
+        ("Print", "", ["printed"]),
+        ("Locate", "", ["not located"]),
+    ],
+)
+async def test_a_dialog_is_answered_and_told(web: Web, button: str, note: str, saw: list[str]) -> None:
+    await web.open("trouble.html")
+    assert await web.do(f"click({{button {button!r}}})") == saw
+    assert notes(web) == note
+
+
+async def test_alerts_without_end_cost_the_tab(web: Web) -> None:
+    await web.open("trouble.html")
+    page = await web.use(web.filled("click({button 'Alerts'})"))
+    assert "the page opened more than 10 dialogs: its tab was closed" in page.notes
+    assert page.url == "about:blank" and page.error is not None
+    assert (await web.open("answer.html")).notes == ()
+
+
+async def test_a_page_that_will_not_be_left_is_left(web: Web) -> None:
+    await web.open("trouble.html")
+    await web.do("click({button 'Trap'})")
+    assert (await web.open("answer.html")).title == "The answer"
+    assert "the page asked whether to leave it, and was left" in notes(web)
+
+
+async def test_a_script_without_end_is_stopped(web: Web) -> None:
+    await web.open("trouble.html")
+    begun = time.monotonic()
+    page = await web.use(web.filled("click({button 'Loop'})"))
+    assert time.monotonic() - begun < 25
+    assert "a script of the page ran without end and was stopped" in page.notes
+    assert (await web.do("click({button 'Confirm'})")) == ["confirmed true"]
+
+
+@pytest.mark.slow
+async def test_a_call_on_a_page_that_hangs_is_given_up(web: Web) -> None:
+    await web.open("trouble.html")
+    begun = time.monotonic()
+    error = await web.refused("click({button 'Soon'})\nnoop(200)\nfocus({button 'Confirm'})\nnoop(1)")
+    assert time.monotonic() - begun < 30
+    assert error.startswith("line 3: ") and "(1 more was not run): it was not done after 10 s" in error
+    assert (await web.do("click({button 'Confirm'})")) == ["confirmed true"]
+
+
+# --- tabs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("opener", "title"),
+    [("button 'Popup'", "The answer"), ("link 'New tab'", "The answer"), ("link 'Late tab'", "Late")],
+)
+async def test_what_opens_is_a_tab_and_the_active_one(web: Web, opener: str, title: str) -> None:
+    await web.open("trouble.html")
+    await web.do(f"click({{{opener}}})")
+    assert web.page is not None and web.page.title == title
+    assert [tab.active for tab in web.page.tabs] == [False, True]
+    assert notes(web) == "a tab opened and is the active one now: number 1"
+    assert (await web.use("tab_close()")).title == "Trouble"
+
+
+async def test_a_tab_that_never_comes_is_waited_for_once(web: Web) -> None:
+    await web.open("trouble.html")
+    assert (await web.use(web.filled("click({link 'No tab'})"))).title == "Trouble"
+    begun = time.monotonic()
+    assert (await web.use("scroll(0, 10)")).title == "Trouble"
+    assert time.monotonic() - begun < LOAD_SECONDS
+
+
+async def test_a_click_opens_no_more_than_one_tab(web: Web) -> None:
+    await web.open("trouble.html")
+    page = await web.use(web.filled("click({button 'Popups'})"))
+    assert len(page.tabs) == 2
+    await web.use("tab_close()")
+
+
+async def test_tabs_have_a_limit(web: Web) -> None:
+    await web.use("new_tab()\n" * 19)
+    assert "at most 20 tabs are open at a time: close one" in await web.refused("new_tab()")
+    await web.open("trouble.html")
+    page = await web.use(web.filled("click({link 'New tab'})"))
+    assert "a further tab was closed: at most 20 are kept" in page.notes and len(page.tabs) == 20
+    page = await web.use("tab_close()\n" * 20)
+    assert [tab.url for tab in page.tabs] == ["about:blank"]
+
+
+# --- addresses --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("file:///etc/passwd", "file: addresses are not opened, only http and https"),
+        ("view-source:http://localhost", "view-source: addresses are not opened"),
+        ("chrome://version", "chrome: addresses are not opened"),
+        ("javascript:alert(1)", "javascript: addresses are not opened"),
+        ("data:text/html,x", "data: addresses are not opened"),
+        ("http://example.com/", "this sandbox has no way out, its browser reaches only its own localhost"),
+        ("https://192.168.0.1/", "this sandbox has no way out"),
+        ("http://169.254.169.254/latest/meta-data", "this sandbox has no way out"),
+        ("http://localhost:1/", "browsers refuse this port"),
+        ("http://localhost:1999/", "nothing listens there: is the server started, and on this port?"),
+        ("http://", "this is no address"),
+        ("{url}/round", "it redirects without end"),
+        ("{url}/to-file", "it leads to an address that is not of the web"),
+        ("{url}/private", "it wants a user and a password"),
+    ],
+)
+async def test_an_address_that_is_not_opened_gives_a_reason(web: Web, url: str, why: str) -> None:
+    assert why in await web.refused(f"goto({url.format(url=web.url)!r})")
+
+
+async def test_an_address_is_taken_as_servers_and_people_write_it(web: Web) -> None:
+    for url in (f"localhost:{web.port}/answer.html", f"http://0.0.0.0:{web.port}/answer.html"):
+        assert (await web.use(f"goto({url!r})")).title == "The answer"
+    assert (await web.use(f"goto('http://user:pass@localhost:{web.port}/private')")).title == "Private"
+
+
+async def test_the_status_of_a_failed_answer_is_told(web: Web) -> None:
+    await web.open("nothing-here")
+    assert notes(web) == "the server answered with the status 404 Not Found"
+
+
+@pytest.mark.parametrize("way", ["link 'Local file'", "button 'Script to file'", "button 'Chrome'"])
+async def test_a_page_leads_to_no_local_file(web: Web, way: str) -> None:
+    await web.open("trouble.html")
+    page = await web.use(web.filled(f"click({{{way}}})"))
+    assert "root:" not in page.tree and not page.url.startswith(("file:", "chrome:"))
+
+
+async def test_a_page_that_never_ends_is_shown_as_far_as_it_came(web: Web) -> None:
+    page = await web.use(f"goto('{web.url}/trickle')")
+    assert "heading 'First'" in page.tree and "still loading after 3 s" in notes(web)
+
+
+async def test_a_server_that_never_answers_is_given_up(web: Web) -> None:
+    assert "the server did not answer within" in await web.refused(f"goto('{web.url}/never')")
+
+
+async def test_a_page_that_loads_itself_again_and_again_can_be_left(web: Web) -> None:
+    begun = time.monotonic()
+    await web.use(f"goto('{web.url}/reloading')")
+    assert time.monotonic() - begun < 60
+    assert (await web.open("answer.html")).title == "The answer"
+
+
+@pytest.mark.slow
+async def test_a_page_of_a_hundred_megabytes_costs_seconds(web: Web) -> None:
+    begun = time.monotonic()
+    await web.browser.use(f"goto('{web.url}/huge')", ALL, Look(screenshot=True))
+    assert time.monotonic() - begun < 60
+    assert (await web.open("answer.html")).title == "The answer"
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+async def test_files_of_the_sandbox_are_given_to_its_own_pages(web: Web) -> None:
+    (web.root / "data").mkdir()
+    (web.root / "data/a.csv").write_text("1,2")
+    (web.root / "b.txt").write_text("hi")
+    await web.open("files.html")
+    assert await web.do("upload_file({button 'Papers'}, ['data/a.csv', 'b.txt'])") == [
+        "papers [a.csv=1,2,b.txt=hi]"
+    ]
+    assert await web.do("upload_file({button 'Papers'}, [])") == ["papers []"]
+    assert await web.do("upload_file({button 'Choose'}, 'b.txt')") == ["photo [b.txt=hi]"]
+    assert await web.do("mouse_upload_file(220, 210, 'data/a.csv')") == ["photo [a.csv=1,2]"]
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("upload_file({button 'Photo'}, '/etc/passwd')", "/etc/passwd is outside of the work tree"),
+        ("upload_file({button 'Photo'}, 'link')", "link is outside of the work tree"),
+        ("upload_file({button 'Photo'}, 'no.txt')", "no.txt does not exist"),
+        ("upload_file({button 'Photo'}, ['c.txt', 'c.txt'])", "this input takes one file only"),
+        ("mouse_upload_file(900, 600, 'c.txt')", "no file chooser opened"),
+        ("upload_file({link 'Plain'}, 'c.txt')", "no file chooser opened"),
+    ],
+)
+async def test_a_file_that_cannot_be_given_gives_a_reason(web: Web, call: str, why: str) -> None:
+    (web.root / "c.txt").write_text("c")
+    if not (web.root / "link").is_symlink():
+        (web.root / "link").symlink_to("/etc/passwd")
+    await web.open("files.html")
+    assert why in await web.refused(call)
+
+
+async def test_a_file_is_not_given_to_a_page_from_elsewhere(web: Web) -> None:
+    (web.root / "secret.txt").write_text("s")
+    await web.use("goto('about:blank')")
+    assert "files are given only to pages on the sandbox's own localhost" in await web.refused(
+        "mouse_upload_file(5, 5, 'secret.txt')"
+    )
+
+
+async def test_a_download_is_kept_and_told(web: Web) -> None:
+    await web.open("files.html")
+    await web.do("click({link 'Minutes'})")
+    kept = web.scratch / "downloads/minutes.txt"
+    assert notes(web) == f"downloaded minutes.txt: 11 bytes, now {kept}"
+    assert kept.read_text() == "some notes\n"
+    page = await web.use(f"goto('{web.url}/download/minutes.txt')")
+    assert page.error is None and notes(web).endswith("downloads/minutes-2.txt")
+
+
+async def test_a_download_is_kept_nowhere_else(web: Web) -> None:
+    await web.open("files.html")
+    await web.do("click({link 'Evil'})")
+    (name,) = re.findall(r"downloads/(.+)$", notes(web))
+    assert (web.scratch / "downloads" / name).is_file() and "/" not in name and "$" not in name
+
+
+async def test_a_download_without_end_is_cancelled(web: Web) -> None:
+    await web.open("files.html")
+    await web.do("click({link 'Endless'})")
+    assert notes(web) == "the download of endless.bin was cancelled: more than 50 MB"
+    assert sum(file.stat().st_size for file in web.scratch.rglob("*") if file.is_file()) < 300_000_000
+
+
+# --- the browser's own end --------------------------------------------------------------------------------------
+
+
+async def test_a_browser_that_was_killed_comes_back(web: Web) -> None:
+    await web.open("answer.html")
+    os.kill(main_process(web), signal.SIGKILL)
+    await asyncio.sleep(0.3)
+    page = await web.use(f"goto('{web.url}/away.html')")
+    assert page.title == "Away" and "the browser had ended (out of memory, or killed)" in notes(web)
+
+
+async def test_a_browser_that_is_killed_during_a_call_comes_back(web: Web) -> None:
+    await web.open("answer.html")
+    asyncio.get_running_loop().call_later(0.5, os.kill, main_process(web), signal.SIGKILL)
+    page = await web.use("noop(1000)\nscroll(0, 10)")
+    assert page.url == "about:blank" and "was started again" in notes(web)
+    assert page.error is not None and page.error.startswith("line 2:")
+
+
+async def test_a_driver_that_was_killed_comes_back(web: Web) -> None:
+    await web.open("answer.html")
+    (driver,) = web.browser._drivers
+    os.kill(driver, signal.SIGKILL)
+    await asyncio.sleep(0.3)
+    page = await web.use(f"goto('{web.url}/away.html')")
+    assert page.title == "Away" and "was started again" in notes(web)
+
+
+async def test_a_page_that_crashes_costs_its_tab(web: Web) -> None:
+    await web.open("answer.html")
+    renderers = [pid for pid in of(web) if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    for pid in renderers:
+        os.kill(pid, signal.SIGKILL)
+    await asyncio.sleep(0.3)
+    page = await web.use("")
+    assert page.url == "about:blank" and "crashed (out of memory, perhaps): its tab was closed" in notes(web)
+
+
+@pytest.mark.slow
+async def test_pages_that_were_left_take_no_memory_for_long(web: Web) -> None:
+    for _ in range(25):
+        await web.use(f"goto('{web.url}/table')")
+    await asyncio.sleep(0.5)
+    told = [Path(f"/proc/{pid}/status").read_text() for pid in of(web)]
+    kept = [int(size) for size in re.findall(r"(?m)^RssAnon:\s+(\d+) kB", "\n".join(told))]
+    assert max(kept) < 100_000
+
+
+async def test_nothing_is_left_when_it_is_closed(tmp_path: Path) -> None:
+    async with browsing(tmp_path) as web:
+        await web.open("answer.html")
+        assert of(web) != []
+        await web.browser.close()
+        assert of(web) == [] and list(web.scratch.iterdir()) == []
+        assert (await web.open("answer.html")).title == "The answer"
+    assert of(web) == []
+
+
+async def test_a_sandbox_without_chromium_says_so(tmp_path: Path) -> None:
+    browser = Browser(tmp_path, tmp_path, {"PATH": "/nowhere"}, Plugins())
+    assert await browser.use("", ALL, Look()) == Failed(
+        reason="missing", message=Plugins().missing("browser")
+    )
+
+
+# --- the way out ------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def way_out(net: Internet, directory: Path) -> AsyncIterator[str]:
+    """A port of loopback that leads to the egress proxy, as in a sandbox that is online."""
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await join((reader, writer), await asyncio.open_unix_connection(directory / "e"))
+        writer.close()
+
+    async with Proxy(net.egress()).listening(directory / "e"):
+        server = await asyncio.start_server(forward, "127.0.0.1", 0)
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server.close()
+
+
+async def test_everything_but_loopback_goes_through_the_proxy(tmp_path: Path, short_tmp: Path) -> None:
+    outside = (
+        b"<title>Outside</title><input type=file><script>fetch('http://10.0.0.1/').catch(() => 0)</script>"
+    )
+    async with (
+        internet() as net,
+        way_out(net, short_tmp) as proxy,
+        browsing(tmp_path, HTTPS_PROXY=proxy) as web,
+    ):
+        net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(outside), outside)
+        page = await web.use(f"goto('http://{ALLOWED}/')")
+        assert (page.title, page.error) == ("Outside", None)
+        (web.root / "any.txt").write_text("secret")
+        strange = f"on the sandbox's own localhost, and this is http://{ALLOWED}/"
+        assert strange in await web.refused("upload_file({button 'Choose File'}, 'any.txt')")
+        assert "on the sandbox's own localhost" in await web.refused("mouse_upload_file(9, 9, 'any.txt')")
+        await web.open(f"around?http://{ALLOWED}/")
+        assert strange in await web.refused("upload_file({button 'Choose File'}, 'any.txt')")
+        assert {address for address, _ in net.dialled} == {PUBLIC}
+        dialled = len(net.dialled)
+        assert (await web.open("answer.html")).title == "The answer"
+        for url in ("https://10.0.0.1/", "https://169.254.169.254/", "https://other.test/"):
+            assert "the sandbox's proxy does not lead there" in await web.refused(f"goto('{url}')")
+        page = await web.use("goto('http://169.254.169.254/latest/meta-data')")
+        assert "the server answered with the status 403" in notes(web)
+        assert len(net.dialled) == dialled and "localhost" not in net.looked_up

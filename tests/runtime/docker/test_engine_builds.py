@@ -1,0 +1,80 @@
+"""What a build of an image comes to, at an engine that is told what to answer."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from runtime.docker.engine import Engine
+from runtime.errors import EngineUnavailable, ImageUnavailable
+
+NOWHERE = [{"stream": "pip: Temporary failure in name resolution"}, {"error": "returned a non-zero code: 1"}]
+REFUSED = {"message": "the gate refuses: a build has no network, or the engine's own bridge"}
+
+
+@contextmanager
+def engine(answers: dict[str, tuple[int, list[dict[str, str]]]]) -> Iterator[str]:
+    """The URL of one that answers a build in each mode of network so."""
+
+    class Door(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(200, [{"ApiVersion": "1.41"}])
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(*answers[parse_qs(urlsplit(self.path).query)["networkmode"][0]])
+
+        def _answer(self, status: int, said: list[dict[str, str]]) -> None:
+            body = "\n".join(map(json.dumps, said)).encode()
+            piecemeal = (
+                self.command == "POST" and status == 200
+            )  # as engines tell of a build, and nothing else
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            if piecemeal:
+                self.send_header("Transfer-Encoding", "chunked")
+                body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+            else:
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"tcp://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def build(url: str) -> None:
+    made = await Engine.connect(url)
+    try:
+        await made.build("the plugin kernel", {"Dockerfile": b"FROM x"}, ["patchwright-x:1"], network=True)
+    finally:
+        await made.close()
+
+
+async def test_a_gate_that_lets_no_build_into_the_hosts_network_does_not_hide_why_it_failed_without() -> None:
+    answers = {"default": (200, NOWHERE), "host": (403, [REFUSED])}
+    with (
+        engine(answers) as url,
+        pytest.raises(ImageUnavailable, match="Temporary failure in name resolution"),
+    ):
+        await build(url)
+
+
+async def test_an_engine_that_takes_no_build_at_all_says_so() -> None:
+    refusing = {"default": (403, [REFUSED])}
+    with engine(refusing) as url, pytest.raises(EngineUnavailable, match="the gate refuses"):
+        await build(url)

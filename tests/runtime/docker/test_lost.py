@@ -1,0 +1,101 @@
+"""What ends a sandbox is told apart: memory, a kill, a removal; and whether another try makes sense."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import docker
+import docker.errors
+import pytest
+
+from runtime.actions import RunShell
+from runtime.docker import machine
+from runtime.docker.docker import DockerSandboxes
+from runtime.docker.engine import Engine, _translated
+from runtime.errors import EngineFull, EngineUnavailable, OutOfMemory, SandboxLost
+from runtime.observations import Ran
+from runtime.sandbox import Sandbox, SandboxSpec
+
+NAME = f"lost-{os.getpid()}"
+Make = Callable[..., DockerSandboxes]
+
+
+@pytest.fixture
+async def sandbox(docker_sandboxes: Make) -> AsyncIterator[Sandbox]:
+    sandboxes = docker_sandboxes(memory_mb=256)
+    async with sandboxes.open(NAME) as sandbox:
+        yield sandbox
+    await sandboxes.close()
+
+
+@pytest.fixture
+def ended() -> Iterator[Callable[[str, bool], str]]:
+    """A container with 32 MiB whose only process runs a command; whether it is then killed."""
+    client = docker.from_env()
+    made: list[str] = []
+
+    def end(command: str, kill: bool) -> str:
+        container = client.containers.run(
+            *("debian:bookworm-slim", ["sh", "-c", f"exec {command}"]),
+            mem_limit="32m",
+            memswap_limit="32m",
+            network_mode="none",
+            detach=True,
+        )
+        made.append(container.id)
+        if kill:
+            container.kill()
+        container.wait(timeout=60)
+        return str(container.id)
+
+    yield end
+    for each in made:
+        client.containers.get(each).remove(force=True)
+    client.close()
+
+
+@pytest.mark.docker
+async def test_a_command_that_took_all_memory_is_told_so_and_the_sandbox_goes_on(sandbox: Sandbox) -> None:
+    hog = await sandbox.act(RunShell(command="python3 -c 'bytearray(400 << 20)'"))
+    assert isinstance(hog, Ran) and hog.exit_code == 137
+    assert hog.note == "the memory limit was reached: the kernel killed 1 process"
+    shot = await sandbox.act(RunShell(command="sh -c 'kill -9 $$'"))
+    assert isinstance(shot, Ran) and (shot.exit_code, shot.note) == (137, None)  # no more than a signal
+
+
+@pytest.mark.docker
+async def test_commands_die_before_the_server_when_memory_runs_out(sandbox: Sandbox) -> None:
+    score = await sandbox.act(RunShell(command="cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj"))
+    assert isinstance(score, Ran) and score.output == "500\n0\n"
+    children = (
+        "for i in 1 2 3 4 5 6 7 8; do python3 -c 'x = bytearray(60 << 20); input()' < /dev/tty & done; wait"
+    )
+    await sandbox.act(RunShell(command=children, timeout=5))
+    after = await sandbox.act(RunShell(command="echo alive"))
+    assert isinstance(after, Ran) and "alive\n" in after.output
+
+
+@pytest.mark.docker
+async def test_a_container_that_ended_for_want_of_memory_is_told_from_one_that_was_killed(
+    ended: Callable[[str, bool], str],
+) -> None:
+    engine = await Engine.connect()
+    starved = await machine.fate(engine, SandboxSpec(memory_mb=64), ended("tail /dev/zero", False))
+    assert isinstance(starved, OutOfMemory) and not starved.retryable
+    assert "`memory_mb` allows 64 MiB" in str(starved)
+    killed = await machine.fate(engine, SandboxSpec(), ended("sleep 60", True))
+    assert type(killed) is SandboxLost and killed.retryable
+    assert "exit status 137" in str(killed)
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("mkdir /var/lib/docker/overlay2/x: no space left on device", EngineFull),
+        ("Conflict", EngineUnavailable),
+    ],
+)
+def test_an_engine_whose_disk_is_full_says_so(said: str, kind: type[EngineUnavailable]) -> None:
+    with pytest.raises(EngineUnavailable) as told, _translated():
+        raise docker.errors.APIError(said)
+    assert type(told.value) is kind and not told.value.retryable

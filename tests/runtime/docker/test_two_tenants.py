@@ -1,0 +1,46 @@
+"""Two jobs side by side on one engine."""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+
+from runtime.actions import CreateFile, RunShell
+from runtime.docker.docker import DockerSandboxes
+from runtime.observations import Ran
+from runtime.sandbox import Sandbox
+
+pytestmark = pytest.mark.docker
+CANARY = "canary-of-the-neighbour-8c1f"
+PATTERN = "neighbour-8c1[f]"  # is not what it looks for, or a hunt would find itself
+HUNT = (
+    f"(grep -rl '{PATTERN}' . /tmp /var/tmp /dev/shm $HOME 2>/dev/null;"
+    f" cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep '{PATTERN}') | wc -l"
+)
+
+
+async def sh(sandbox: Sandbox, command: str) -> str:
+    ran = await sandbox.act(RunShell(command=command, timeout=60))
+    assert isinstance(ran, Ran)
+    return ran.output.strip()
+
+
+async def test_neither_of_two_jobs_reads_the_other_and_a_hog_kills_itself_alone(
+    docker_sandboxes: Callable[..., DockerSandboxes],
+) -> None:
+    sandboxes = docker_sandboxes(memory_mb=128)
+    async with (
+        sandboxes.open(f"tenant-a-{os.getpid()}") as one,
+        sandboxes.open(f"tenant-b-{os.getpid()}") as other,
+    ):
+        for path in ("here.txt", f"{one.scratch}/there.txt"):
+            await one.act(CreateFile(path=path, content=CANARY))
+        await sh(one, f"export CANARY={CANARY}; cp here.txt ~/home.txt; sleep 60 & true")
+        assert int(await sh(one, HUNT)) >= 3
+        assert await sh(other, HUNT) == "0"
+        hog, alive = await asyncio.gather(
+            sh(one, "python3 -c 'bytearray(400 << 20)'; echo $?"),
+            sh(other, "sleep 1; echo still here"),
+        )
+        assert hog.endswith("137") and alive == "still here"
