@@ -148,10 +148,12 @@ class Desk:
             return
         at = wish.at or datetime.now(UTC)
         meant = meant_by(await self._queue.open(job.repo, job.number), at, "all")
+        if meant:
+            await self._queue.take_up(job)  # so that whoever reads it again knows that something was stopped
         await self._drop(meant)
         await self._queue.stop(job.repo, job.number, at)
         old = found and datetime.now(UTC) - at > LATE  # found where Redis was wiped: it was dealt with
-        if meant or old:
+        if old or await self._queue.state(job.id) is not None:
             self._notice(wish)  # the comment of each says what became of it
             await self._queue.settle(job, Answered())
         else:

@@ -122,6 +122,9 @@ class Queue(Protocol):
         `urgent`: a person waits for it. `asked`: when it was asked for; False, too, if its thread was stopped since.
         """
 
+    async def take_up(self, job: Job) -> None:
+        """It is being dealt with, without being put: known as running until it is settled, and no work for anybody."""
+
     async def settle(self, job: Job, result: Result) -> None:
         """What the job came to without being begun; it need not have been put."""
 

@@ -115,6 +115,10 @@ class ArqQueue:
         with redis_errors():
             return not await self._redis.exists(unwanted_of(job))
 
+    async def take_up(self, job: Job) -> None:
+        with redis_errors():
+            await self._records.write(Record(job=job).begun())
+
     async def settle(self, job: Job, result: Result) -> None:
         with redis_errors():
             await self._records.write((await self.state(job.id) or Record(job=job)).after(result))

@@ -34,6 +34,7 @@ class InlineQueue:
         self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
         self._stopped: dict[tuple[str, Scope], datetime] = {}
         self._unwanted: dict[JobId, Why] = {}
+        self._taken_up: dict[JobId, Record] = {}
 
     @property
     def known(self) -> frozenset[JobId]:
@@ -48,6 +49,9 @@ class InlineQueue:
         self._records[job.id] = Record(job=job, urgent=urgent, asked=asked)
         self._line_up(job.id)
         return True
+
+    async def take_up(self, job: Job) -> None:
+        self._taken_up[job.id] = Record(job=job).begun()
 
     async def settle(self, job: Job, result: Result) -> None:
         self._records[job.id] = self._records.get(job.id, Record(job=job)).after(result)
@@ -90,7 +94,7 @@ class InlineQueue:
         return job not in self._unwanted and (known is None or known.state != "ended")
 
     async def state(self, job: JobId) -> Record | None:
-        return self._records.get(job)
+        return self._records.get(job) or self._taken_up.get(job)
 
     async def work(self, handler: Handler) -> None:
         while True:

@@ -1,17 +1,20 @@
 """What people ask for in comments is done once, by whoever may ask, in whatever order it arrives."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from bot.desk import LATE, is_under_way
-from bot.jobs import Answered, Cancelled
+from bot.errors import QueueDown
+from bot.jobs import Answered, Cancelled, Result
 from bot.mail import Mail
 from bot.webhooks.delivery import CommentMade, read
-from resolver.domain import Refused
+from resolver.domain import Job, Refused
 from resolver.errors import ForgeError
 from resolver.events import Trajectory
+from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import Handlers, settled, working
 from tests.bot.rooms import HERE, Room
 from tests.bot.rooms import room as room  # the fixture
@@ -134,6 +137,31 @@ async def test_a_stop_that_is_read_again_because_its_word_was_lost_says_what_it_
     record = await room.queue.state(waiting.id)
     assert record is not None and record.result == Cancelled()
     assert room.answers == ["I did not start on this: I was stopped before I began."]
+
+
+async def test_a_stop_that_is_read_again_after_it_has_stopped_everything_does_not_deny_it(room: Room) -> None:
+    class Dying(InlineQueue):
+        """Gone in the moment in which a stop has been carried out."""
+
+        alive = True
+
+        async def settle(self, job: Job, result: Result) -> None:
+            self.alive = not self.alive
+            if not self.alive:
+                raise QueueDown("killed")
+            await super().settle(job, result)
+
+    room = replace(room, queue=Dying())
+    waiting = await room.labelled()
+    await room.answered("This is queued")
+    stopping = await room.says("@agent stop")
+    with pytest.raises(QueueDown):
+        await room.hears(stopping)
+    assert (await settled(room.queue, waiting.id)).result == Cancelled()
+    stop = await room.hears(stopping)
+    assert (await settled(room.queue, stop.id)).result == Answered()
+    assert room.answers == ["I did not start on this: I was stopped before I began."]
+    await room.desk.close()
 
 
 async def test_what_runs_is_stopped_at_once_although_what_waits_cannot_be_told(room: Room) -> None:

@@ -208,6 +208,16 @@ async def test_what_was_dealt_with_without_being_put_is_known(queue: Queue) -> N
     assert await queue.state(job().id) == Record(job=job(), state="ended", result=Answered())
 
 
+async def test_what_is_being_dealt_with_without_being_put_is_known_and_nobodys_work(queue: Queue) -> None:
+    await queue.take_up(job())
+    taken_up = await queue.state(job().id)
+    assert taken_up is not None and (taken_up.state, taken_up.result) == ("running", None)
+    assert await queue.everywhere() == ()
+    await queue.settle(job(), Answered())
+    ended = await queue.state(job().id)
+    assert ended is not None and (ended.state, ended.result) == ("ended", Answered())
+
+
 async def test_a_stop_counts_for_all_that_was_asked_for_before_it_and_for_nothing_after(queue: Queue) -> None:
     after, overtaken = job("acme-sample-7-000000000002"), job("acme-sample-7-000000000003")
     elsewhere = job("acme-sample-8-000000000004", number=8)
