@@ -10,10 +10,24 @@ from typing import TYPE_CHECKING, Literal
 
 from resolver.settings.settings import Settings
 from runtime.errors import EngineUnavailable, ImageUnavailable
+from runtime.sandbox import SandboxSpec
 
 if TYPE_CHECKING:
     from runtime.docker.docker import DockerSandboxes
     from runtime.sandbox import Sandboxes
+
+
+def spec(settings: Settings) -> SandboxSpec:
+    """What the operator says of each sandbox."""
+    return SandboxSpec(
+        image=settings.image,
+        memory_mb=settings.memory_mb,
+        cpus=settings.cpus,
+        pids=settings.pids,
+        disk_mb=settings.disk_mb,
+        free_memory_mb=settings.free_memory_mb,
+        free_disk_mb=settings.free_disk_mb,
+    )
 
 
 async def sandboxes_for(
@@ -47,17 +61,7 @@ async def docker_sandboxes(
     """
     from bot.network import egress
     from runtime.docker.docker import DockerSandboxes
-    from runtime.sandbox import SandboxSpec
 
-    spec = SandboxSpec(
-        image=settings.image,
-        memory_mb=settings.memory_mb,
-        cpus=settings.cpus,
-        pids=settings.pids,
-        disk_mb=settings.disk_mb,
-        free_memory_mb=settings.free_memory_mb,
-        free_disk_mb=settings.free_disk_mb,
-    )
     building = iter([f"Building the sandbox's image on {settings.image} (once) ..."])
 
     def progress(_: str) -> None:
@@ -66,7 +70,7 @@ async def docker_sandboxes(
 
     host = environ.get("DOCKER_HOST", "")
     sandboxes = DockerSandboxes(
-        spec,
+        spec(settings),
         engine_url=host if host.startswith("ssh://") else None,  # the others are read by the client itself
         ca_bundle=settings.ca_bundle,
         package_index=settings.package_index,

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bot import sandboxes
 from bot.doctor.examine import Check, Finding, failed, ok, warning
 from resolver.settings.settings import Settings
 from runtime import lease
@@ -112,13 +113,7 @@ async def _limits(settings: Settings, engine: Engine, base: Image | None) -> Fin
     name = "sandbox limits"
     if base is None:
         return warning(name, "nothing to try them with", "Look again once the base image is here.")
-    spec = SandboxSpec(
-        image=settings.image,
-        memory_mb=settings.memory_mb,
-        cpus=settings.cpus,
-        pids=settings.pids,
-        disk_mb=settings.disk_mb,
-    )
+    spec = sandboxes.spec(settings)
     async with _container(engine, spec) as container:
         ended = await _ended(engine, container)
         found = await engine.inspect(container)
