@@ -13,7 +13,7 @@ from bot import compose
 from bot.errors import WorkerFailed
 from bot.observe.logs import LogLine, listen
 from bot.terminal.exits import DELIVERED, ERROR, INTERRUPTED, NOTHING, USAGE
-from bot.terminal.lines import plain, print_json
+from bot.terminal.lines import plain, print_json, to_stderr
 from bot.terminal.local_files import absolute
 from resolver.errors import (
     Forbidden,
@@ -134,7 +134,7 @@ async def serve(options: argparse.Namespace) -> int:
 
 async def work(options: argparse.Namespace) -> int:
     """A worker, for a server here or elsewhere."""
-    interrupted = await compose.work(_listening(options), _to_stderr, sole=options.alone)
+    interrupted = await compose.work(_listening(options), to_stderr, sole=options.alone)
     return INTERRUPTED if interrupted else 0
 
 
@@ -170,7 +170,7 @@ async def action(options: argparse.Namespace) -> int:
     from bot.action.parts import action as work_on_event
 
     leave, publish = (Path(place) if place else None for place in (options.leave, options.publish))
-    return await work_on_event(_settings(options, directory=None), _to_stderr, leave=leave, publish=publish)
+    return await work_on_event(_settings(options, directory=None), to_stderr, leave=leave, publish=publish)
 
 
 async def look(options: argparse.Namespace) -> int:
@@ -217,7 +217,7 @@ async def demo(options: argparse.Namespace) -> int:
     data = absolute(options.keep) if options.keep else fresh_directory(kept)
     wanted = {"sandbox": options.sandbox, "data": data, "plugins": "none"}
     settings = compose.read_settings(wanted, compose.only(environ, compose.FOR_IMAGES), None, None)
-    sandbox, why = await sandbox_kind(settings, environ, _to_stderr)
+    sandbox, why = await sandbox_kind(settings, environ, to_stderr)
     return await play(sandbox, why, data, environ, as_json=options.json)
 
 
@@ -230,7 +230,3 @@ def _settings(options: argparse.Namespace, directory: Path | None = Path()) -> S
 
         use_templates(found.templates)
     return found
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -228,6 +228,10 @@ def print_json(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
 
 
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def tests_table(verdict: Verdict) -> str:
     """The test runs before and after, as a small table for a terminal."""
     if verdict.before is None or verdict.after is None:

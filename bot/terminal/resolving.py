@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot import compose
 from bot.terminal.exits import ASKED, DELIVERED, ERROR, NOTHING, REFUSED, UNPROVEN
-from bot.terminal.lines import outcome_json, plain, print_json, tests_table
+from bot.terminal.lines import outcome_json, plain, print_json, tests_table, to_stderr
 from bot.terminal.live import telling
 from bot.terminal.local_files import absolute, check_writable, read_issue, write_patch
 from bot.terminal.names import issue_named, run_name, safe
@@ -70,18 +70,18 @@ async def _from_forge(job: Job, options: argparse.Namespace, settings: Settings,
     from resolver.forge import DryRun, Masked
     from resolver.resolve import resolve
 
-    show = _to_stderr if options.json else print
+    show = to_stderr if options.json else print
     async with (
         _telling(options, so_far) as tell,
         compose.forge(settings) as real,  # first: a missing token is told before an image is built
-        compose.kit(settings, trusted=False, say=_to_stderr, listeners=(tell,)) as kit,
+        compose.kit(settings, trusted=False, say=to_stderr, listeners=(tell,)) as kit,
     ):
         forge = (
             DryRun(real, lambda title, body: show(f"\n--- {plain(title)}\n{plain(body)}"))
             if options.dry_run
             else real
         )
-        with unfinished(job, settings, None, _to_stderr):
+        with unfinished(job, settings, None, to_stderr):
             outcome = await resolve(job, kit, Masked(forge, kit.secrets.mask), silent)
     trajectory = FileLogs(settings.data / "runs").read(job.id)
     if options.json:
@@ -105,9 +105,9 @@ async def _from_path(
 
     async with (
         _telling(options, so_far) as tell,
-        compose.kit(settings, trusted=True, say=_to_stderr, listeners=(tell,)) as kit,
+        compose.kit(settings, trusted=True, say=to_stderr, listeners=(tell,)) as kit,
     ):
-        with unfinished(job, settings, options.out, _to_stderr):
+        with unfinished(job, settings, options.out, to_stderr):
             tried, trajectory = await resolve_path(job, issue, path, kit, options.answer or "")
     if tried.ending.reason == "asked":
         return _asked(job, tried.ending.detail, trajectory, options)
@@ -123,8 +123,8 @@ async def _from_path(
         sys.stdout.buffer.write(_shown(diff).encode("utf-8", errors="surrogateescape"))
         sys.stdout.flush()
         if kept:
-            _to_stderr(f"patch: {kept}")
-        _to_stderr(_where(job, settings))
+            to_stderr(f"patch: {kept}")
+        to_stderr(_where(job, settings))
     return _code_of_verdict(tried.verdict.kind, trajectory)
 
 
@@ -148,7 +148,7 @@ def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Na
         print_json(outcome_json(job.id, Asked(url="", question=question), None, trajectory.spent()))
     else:
         print(f"asked: {plain(question)}")
-    _to_stderr(f"Answer with: patchwright resolve --continue {job.id} --answer TEXT")
+    to_stderr(f"Answer with: patchwright resolve --continue {job.id} --answer TEXT")
     return ASKED
 
 
@@ -189,7 +189,3 @@ def _code_of_verdict(kind: VerdictKind, trajectory: Trajectory) -> int:
 
 def _failed_or_nothing(trajectory: Trajectory) -> int:
     return ERROR if trajectory.ended and trajectory.ended.reason == "error" else NOTHING
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
