@@ -4,9 +4,7 @@ Five files and the proof's verdict are given; GitHub's spacing of writes (1 s be
 same run: the writes that delivery makes (a branch, a commit, a pull request, a comment) as bare requests.
 """
 
-import asyncio
 import statistics
-import tempfile
 import time
 from base64 import b64encode
 from datetime import UTC, datetime
@@ -15,7 +13,7 @@ from pathlib import Path
 import httpx
 from pydantic import SecretStr
 
-from benchmarks.measure import Result, report
+from benchmarks.measure import Result, in_a_directory, report
 from bot.github.forge import GitHubForge
 from bot.github.publishing import COMMIT
 from bot.github.rest import AppAccess, Pace
@@ -126,8 +124,7 @@ async def _measure(data: Path) -> list[Result]:
 
 
 def measure() -> list[Result]:
-    with tempfile.TemporaryDirectory() as directory:
-        return asyncio.run(_measure(Path(directory)))
+    return in_a_directory(_measure)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ repository is cached (one run before does not count), and GitHub's spacing of wr
 
 import asyncio
 import statistics
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.measure import Result, report
+from benchmarks.measure import Result, in_a_directory, report
 from benchmarks.reaction import LIMIT, until
 from bot.compose import environment
 from demo.run import Stage, server, stage
@@ -48,8 +47,7 @@ async def _measure(data: Path) -> list[Result]:
 
 
 def measure() -> list[Result]:
-    with tempfile.TemporaryDirectory() as directory:
-        return asyncio.run(_measure(Path(directory)))
+    return in_a_directory(_measure)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,8 @@ Software Agent SDK gives (table 3: 433 conversations, the longest of 358 events;
 same of its release 1.58 on a Debian 12 machine with 2 cores.
 """
 
-import asyncio
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +16,7 @@ from pathlib import Path
 from pydantic_core import from_json
 
 from benchmarks.context import output
-from benchmarks.measure import Result, report
+from benchmarks.measure import Result, in_a_directory, report
 from resolver.domain import RunId
 from resolver.events import Call, Decided, Event, Observed, Told, Usage
 from resolver.log import FileLogs
@@ -113,8 +111,7 @@ async def _measure(directory: Path) -> list[Result]:
 
 
 def measure() -> list[Result]:
-    with tempfile.TemporaryDirectory() as directory:
-        return asyncio.run(_measure(Path(directory)))
+    return in_a_directory(_measure)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,15 @@ that ends in::
         report(measure())
 """
 
+import asyncio
 import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -86,6 +88,12 @@ def median_run(command: Sequence[str], times: int) -> Run:
         milliseconds=statistics.median(one.milliseconds for one in runs),
         megabytes=statistics.median(one.megabytes for one in runs),
     )
+
+
+def in_a_directory(measured: Callable[[Path], Coroutine[Any, Any, list[Result]]]) -> list[Result]:
+    """What is measured in a directory of its own, which is gone afterwards."""
+    with tempfile.TemporaryDirectory() as directory:
+        return asyncio.run(measured(Path(directory)))
 
 
 def table(results: Sequence[Result]) -> str:

@@ -12,12 +12,11 @@ import asyncio
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from benchmarks.measure import Result, report
+from benchmarks.measure import Result, in_a_directory, report
 from resolver.domain import Patch, Verdict
 from resolver.preparing.preparing import BASELINE_WAIT
 from resolver.proof.baseline import Bases
@@ -34,8 +33,7 @@ CHANGED = "module_42.py"
 
 
 def measure() -> list[Result]:
-    with tempfile.TemporaryDirectory() as directory:
-        return asyncio.run(_measure(Path(directory)))
+    return in_a_directory(_measure)
 
 
 async def _measure(place: Path) -> list[Result]:

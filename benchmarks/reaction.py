@@ -7,13 +7,12 @@ local, so that what is measured is the bot. It takes two minutes: `script/bench 
 
 import asyncio
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.measure import Result, report
+from benchmarks.measure import Result, in_a_directory, report
 from bot.compose import environment
 from demo.model import Endpoint, Turn
 from demo.run import Stage, server, stage
@@ -83,8 +82,7 @@ async def _measure(data: Path) -> list[Result]:
 
 
 def measure() -> list[Result]:
-    with tempfile.TemporaryDirectory() as directory:
-        return asyncio.run(_measure(Path(directory)))
+    return in_a_directory(_measure)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@ Chromium took of 50 pages of text. A file is open when its `load` event is over 
 new context each time; the median. Floor, in the same run: the same browser with a page of one word.
 """
 
-import asyncio
 import random
 import shutil
 import statistics
-import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -18,7 +16,7 @@ from pathlib import Path
 from playwright.async_api import Browser, async_playwright
 
 from benchmarks.context import output
-from benchmarks.measure import Result, report
+from benchmarks.measure import Result, in_a_directory, report
 from resolver.domain import RunId
 from resolver.events import Call, Decided, Entry, Event, Observed, Trajectory, Usage
 from resolver.secrets import Secrets
@@ -125,8 +123,7 @@ def long_run(pictures: list[bytes]) -> Trajectory:
 
 
 def measure() -> list[Result]:
-    with tempfile.TemporaryDirectory() as directory:
-        return asyncio.run(_measure(Path(directory)))
+    return in_a_directory(_measure)
 
 
 if __name__ == "__main__":
