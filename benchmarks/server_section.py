@@ -219,6 +219,7 @@ async def set_up(page: Page, address: str, code: str, mind: Mind, github: GitHub
     await page.get_by_label("Key").fill(KEY)
     await page.get_by_label("Address, for an OpenAI-compatible").fill(mind.base_url)
     await page.get_by_role("button", name="Try and keep it").click()
+    await page.get_by_role("button", name="Use it without a price").click()
     await page.get_by_label("Your GitHub").fill(github.world.server_url)
     await page.get_by_label("GitHub reaches that address").check()
     await page.get_by_role("button", name="Go on").click()

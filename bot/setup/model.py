@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from bot.child import dying_with_us, stop
 from bot.setup.kept import ChosenModel
@@ -13,8 +14,18 @@ SECONDS = 90.0  # for one tiny call, or two
 MOST_SAID = 500  # characters
 
 
-async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Why it cannot work here; None: it can. `probe`: the command that tries the model of its environment."""
+@dataclass(frozen=True)
+class Tried:
+    """What was seen of a model."""
+
+    why: str | None = None
+    """Why it cannot work here; None: it can."""
+    priced: bool = True
+    """Whether somebody knows what it costs."""
+
+
+async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[str, str]) -> Tried:
+    """What comes of one tiny call. `probe`: the command that tries the model of its environment."""
     given = {variable(key): value for key, value in model.model_dump(exclude_none=True).items()}
     process = await asyncio.create_subprocess_exec(
         *dying_with_us(probe),
@@ -27,13 +38,20 @@ async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[s
         async with asyncio.timeout(SECONDS):
             said, _ = await process.communicate()
     except TimeoutError:
-        return f"it has not answered within {SECONDS:.0f} s"
+        return Tried(f"it has not answered within {SECONDS:.0f} s")
     finally:
         await stop(process, seconds=5)
     if process.returncode == 0:
-        return None
+        return Tried(priced=_priced(said))
     why = _why(said)  # a provider may quote the key that it does not take
-    return why.replace(model.model_api_key, "...") if model.model_api_key else why
+    return Tried(why.replace(model.model_api_key, "...") if model.model_api_key else why)
+
+
+def _priced(said: bytes) -> bool:
+    try:
+        return json.loads(said)["models"][0]["usage"]["usd"] is not None
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _why(said: bytes) -> str:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
+from bot.glance import Glance
 from bot.page.shown import Around, render
 from bot.setup.github import PERMISSIONS
 from bot.setup.kept import OwnApp
+from bot.setup.model import SECONDS
 from resolver.settings.server import is_loopback
+from resolver.settings.settings import Settings
 from resolver.words import texts
 
 Problem = Literal[
@@ -39,6 +42,8 @@ class Step:
     """Where somebody does it."""
     why: str = ""
     """What keeps it from being done, in the words of whoever was asked."""
+    run: Glance | None = None
+    """The first run, once it is there."""
 
 
 def entrance(around: Around, trouble: Trouble | None) -> str:
@@ -48,12 +53,22 @@ def entrance(around: Around, trouble: Trouble | None) -> str:
 
 def model(around: Around, trouble: Trouble | None, said: Mapping[str, str], data: str) -> str:
     """Where the model is chosen; `data`: the directory where things are kept."""
-    return render("setup_model", around, trouble=trouble, said=said, data=data)
+    return render("setup_model", around, trouble=trouble, said=said, data=data, most=round(SECONDS))
 
 
-def app(around: Around, trouble: Trouble | None, said: Mapping[str, str], unkept: OwnApp | None) -> str:
-    """Where the App is described; `unkept`: one that was made and whose key could not be kept."""
-    return render("setup_app", around, trouble=trouble, said=said, unkept=unkept)
+def unpriced(around: Around, name: str, settings: Settings) -> str:
+    """Which limits do not hold for a model whose price nobody knows, which do, and how to go on."""
+    return render("setup_price", around, model=name, settings=settings)
+
+
+def app(
+    around: Around, trouble: Trouble | None, said: Mapping[str, str], unkept: OwnApp | None, *, local: bool
+) -> str:
+    """Where the App is described.
+
+    `unkept`: one that was made and whose key could not be kept; `local`: only this machine reaches the address there.
+    """
+    return render("setup_app", around, trouble=trouble, said=said, unkept=unkept, local=local)
 
 
 def sending(around: Around, address: str, manifest: Mapping[str, object], host: str) -> str:
@@ -69,9 +84,11 @@ def sending(around: Around, address: str, manifest: Mapping[str, object], host: 
     )
 
 
-def welcome(around: Around, steps: tuple[Step, ...], page: bool) -> str:
-    """What is left to do; `page`: whether somebody can log in to see the runs."""
-    return render("welcome", around, steps=steps, page=page, left=sum(not step.done for step in steps))
+def welcome(around: Around, steps: tuple[Step, ...], settings: Settings) -> str:
+    """What is left to do, and what the first run has come to."""
+    return render(
+        "welcome", around, steps=steps, settings=settings, left=sum(not step.done for step in steps)
+    )
 
 
 def first_start(address: str, code: str) -> str:

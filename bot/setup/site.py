@@ -21,6 +21,7 @@ from bot.setup import shown
 from bot.setup.code import LASTS, Code, Visitor
 from bot.setup.github import convert, form_address, manifest
 from bot.setup.kept import ChosenModel, Kept, OwnApp, check_room, keep
+from bot.setup.model import Tried
 from bot.setup.shown import Problem, Trouble
 from bot.setup.wish import ADDRESS, Wish, wish
 from resolver.errors import Forbidden, ForgeError, NotFound
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 COOKIE = "patchwright-setup"
 HAND_OVER_SECONDS = 0.3
 WRONG_SECONDS = 1.0  # that an answer to a wrong code takes
+SHOWN_AGAIN = ("model", "base_url", "server_url", "organization", "public_url", "reach")
+"""What was typed and stands there again for who comes back: nothing secret."""
 _STATUS: Mapping[Problem, int] = {
     "address": 400, "forge": 502, "log_in": 401, "model": 400, "no_name": 400, "no_room": 507, "not_kept": 507,
     "state": 400, "used": 410, "void_code": 403, "wrong_code": 403,
@@ -43,8 +46,7 @@ _LOGGED = {
     "void": (logging.WARNING, "setup code that is good no more"),
 }
 
-Try = Callable[[ChosenModel], Awaitable[str | None]]
-"""Why a model cannot work here; None: it can."""
+Try = Callable[[ChosenModel], Awaitable[Tried]]
 Page = Callable[[Request], Awaitable[Response]]
 
 
@@ -60,6 +62,7 @@ class Site:
         self._try = try_model
         self._public = settings.public_url or ""
         self._tried: ChosenModel | None = None
+        self._typed: dict[str, str] = {}
         self._going: tuple[str, Wish] | None = None
         """The state with which somebody was sent to GitHub, and what for."""
         self._unkept: OwnApp | None = None
@@ -97,13 +100,16 @@ class Site:
         anyway = said.get("anyway") == "yes" and self._tried is not None
         chosen = self._tried if anyway else _model(said)
         if chosen is None:
-            return self._next(request, Trouble("no_name"), said)
+            return self._next(request, Trouble("no_name"))
         if not anyway:
             self._tried = chosen
-            if (why := await self._try(chosen)) is not None:
-                return self._next(request, Trouble("model", why), said)
+            tried = await self._try(chosen)
+            if tried.why is not None:
+                return self._next(request, Trouble("model", tried.why))
+            if not tried.priced:
+                return HTMLResponse(shown.unpriced(self._around(request), chosen.model, self._settings))
         if (why := await self._keep(self._kept.model_copy(update={"model": chosen}))) is not None:
-            return self._next(request, Trouble("no_room", why), said)
+            return self._next(request, Trouble("no_room", why))
         return self._to(request, "/setup")
 
     async def describe(self, request: Request) -> Response:
@@ -111,11 +117,11 @@ class Site:
         said = await self._said(request)
         wanted = wish(said, self._settings, _origin(request))
         if wanted is None:
-            return self._next(request, Trouble("address"), said)
+            return self._next(request, Trouble("address"))
         try:  # before there is an App whose key could be lost
             await asyncio.to_thread(check_room, self._settings.data)
         except OSError as exc:
-            return self._next(request, Trouble("no_room", _reason(exc)), said)
+            return self._next(request, Trouble("no_room", _reason(exc)))
         state = secrets.token_urlsafe(32)
         self._going = state, wanted
         here = f"{_origin(request)}{self._base(request)}"
@@ -202,22 +208,26 @@ class Site:
     async def _said(self, request: Request) -> dict[str, str]:
         """What a form says that only whoever has the code may send."""
         self._admit(request)
-        return {key: value.strip() for key, value in (await sent(request, self._public)).items()}
+        said = {key: value.strip() for key, value in (await sent(request, self._public)).items()}
+        if typed := {key: said[key] for key in SHOWN_AGAIN if said.get(key)}:
+            self._typed = typed
+        return said
 
-    def _next(
-        self, request: Request, trouble: Trouble | None = None, said: Mapping[str, str] | None = None
-    ) -> Response:
+    def _next(self, request: Request, trouble: Trouble | None = None) -> Response:
         status, around = (_STATUS[trouble.what] if trouble else 200), self._around(request)
         if self._settings.model is None and self._kept.model is None:
-            known = {"base_url": self._settings.model_base_url or "", **(said or {})}
+            known = {"base_url": self._settings.model_base_url or "", **self._typed}
             return HTMLResponse(shown.model(around, trouble, known, str(self._settings.data)), status)
         address = self._settings.public_url or _origin(request)
-        usual = {
+        unreachable = is_loopback(address)
+        said = {
             "server_url": self._settings.github_server_url,
             "public_url": address,
-            "reach": "poll" if self._settings.poll or is_loopback(address) else "webhook",
+            "reach": "poll" if self._settings.poll or unreachable else "webhook",
+            **self._typed,
         }
-        return HTMLResponse(shown.app(around, trouble, usual | dict(said or {}), self._unkept), status)
+        local = unreachable and said["public_url"] == address
+        return HTMLResponse(shown.app(around, trouble, said, self._unkept, local=local), status)
 
     def _to(self, request: Request, path: str) -> Response:
         return RedirectResponse(f"{self._base(request)}{path}", HTTPStatus.SEE_OTHER)

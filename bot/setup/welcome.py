@@ -1,7 +1,7 @@
 """What is left to do once the App is made, for the browser that made it, checked anew each time it is looked at."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from bot.errors import QueueDown
+from bot.glance import Glance
 from bot.page.shown import Around
 from bot.redis.presence import Presence
 from bot.redis.runs import Runs
@@ -25,6 +26,7 @@ from resolver.errors import ForgeError
 from resolver.settings.settings import Settings
 
 PATH = "/welcome"
+ANSWERED = frozenset({"delivered", "commented", "asked"})
 PING_SECONDS = 15.0  # after which the webhook's first delivery is asked for once more
 
 
@@ -42,6 +44,7 @@ class Welcome:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`deliveries`: those that came since this process began, by what became of them."""
+        self._since = time.time()
         self._settings = settings
         self._app = app
         self._visitor = visitor
@@ -60,8 +63,7 @@ class Welcome:
         if request.query_params:  # GitHub adds what was installed
             return RedirectResponse(f"{self._base(request)}{PATH}", 303)
         steps = await self._installed(), await self._heard(), await self._worked(), await self._first()
-        can_log_in = self._settings.oauth_client_id or self._settings.operator_token
-        return HTMLResponse(shown.welcome(Around(self._base(request), None), steps, page=bool(can_log_in)))
+        return HTMLResponse(shown.welcome(Around(self._base(request), None), steps, self._settings))
 
     def _base(self, request: Request) -> str:
         public = urlsplit(self._settings.public_url or "")
@@ -110,10 +112,17 @@ class Welcome:
 
     async def _first(self) -> Step:
         try:
-            begun = bool(await self._runs.newest())
+            run = first_run(await self._runs.newest(), self._since)
         except QueueDown as exc:
-            return Step("first", False, why=str(exc))
-        return Step("first", begun, fact=self._settings.label)
+            return Step("first", False, fact=self._settings.label, why=str(exc))
+        return Step("first", run is not None and run.state in ANSWERED, fact=self._settings.label, run=run)
+
+
+def first_run(newest_first: Sequence[Glance], since: float) -> Glance | None:
+    """The run to tell of: what was answered first, else what began last, of those that began `since` then."""
+    new = [run for run in newest_first if run.began >= since]
+    answered = [run for run in new if run.state in ANSWERED]
+    return answered[-1] if answered else new[0] if new else None
 
 
 def welcome(page: Welcome) -> Mapping[str, App]:

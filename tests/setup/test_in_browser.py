@@ -10,12 +10,19 @@ from bot.embedded import embedded_redis
 from tests.page.browsing import NARROW, WIDE, window
 from tests.page.test_in_browser import Judge, judge
 from tests.runtime.looking import chromium
-from tests.setup.conftest import Fresh, until
+from tests.setup.conftest import Fresh
 from tests.stories.conftest import CODE, KEY
 
 __all__ = ["judge"]  # a fixture
 
 pytestmark = [pytest.mark.redis, pytest.mark.browser]
+
+
+# Playwright looks at no page that is being left, and a person does.
+LISTEN = """
+const status = document.querySelector("[role=status]");
+new MutationObserver(() => { sessionStorage.heard = status.textContent; }).observe(status, {childList: true});
+"""
 
 
 async def enter(page: Page, fresh: Fresh) -> None:
@@ -31,7 +38,10 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
         await page.get_by_label("Name, as litellm has it").fill("openai/scripted")
         await page.get_by_label("Key").fill(KEY)
         await page.get_by_label("Address, for an OpenAI-compatible").fill(fresh.mind.base_url)
+        await page.evaluate(LISTEN)
         await page.get_by_role("button", name="Try and keep it").click()
+        await page.get_by_role("button", name="Use it without a price").click()
+        assert str(await page.evaluate("sessionStorage.heard")).startswith("The model is being tried.")
         await page.get_by_label("GitHub reaches that address").check()
         await page.get_by_role("button", name="Go on").click()
         assert await page.get_by_role("listitem").all_inner_texts() == [
@@ -52,9 +62,11 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
         assert "workflows" not in app.permissions
         await fresh.world.label(fresh.issue, "fix-me", by="maintainer")
         await page.get_by_role("heading", name="All set").wait_for(timeout=60_000)
-        await until(lambda: fresh.repo.pulls)
+        (pull,) = fresh.repo.pulls
+        link = page.get_by_role("link", name=f"Pull request #{pull.number}")
+        assert await link.get_attribute("href") == f"{fresh.world.server_url}/acme/calc/pull/{pull.number}"
         assert (await page.request.get("/setup")).status == 404
-        await page.get_by_role("link", name="To the runs").click()
+        await page.get_by_role("link", name="all runs").click()
         await page.get_by_role("link", name="Log in with GitHub").click()
         await page.get_by_role("button", name=f"Authorize {app.slug} as maintainer").click()
         await page.get_by_role("link", name="add(2, 3) gives -1").wait_for()

@@ -224,6 +224,75 @@ async def test_behind_a_firewall_the_app_has_no_webhook_and_the_server_looks(fre
             assert (installed.status_code, installed.headers["location"]) == (303, "/")
 
 
+async def test_people_at_that_machine_log_in_with_github_where_it_was_set_up_at_loopback(
+    fresh: Fresh,
+) -> None:
+    fresh.know_a_model()
+    async with fresh.serving(), fresh.visitor() as http:
+        assert fresh.url.startswith("http://127.0.0.1:")
+        await http.get(await made(fresh, http, reach="poll"))
+        await until(lambda: "patchwright looks at GitHub again and again" in "".join(fresh.lines))
+        async with fresh.stranger() as browser:
+            entrance = await browser.get("/", follow_redirects=True)
+            (way,) = re.findall(r'href="(/login/github[^"]*)"', entrance.text)
+            asked = await browser.get(html.unescape(way), follow_redirects=True)
+            assert str(asked.url).startswith(f"{fresh.world.server_url}/login/oauth/authorize?")
+            runs = await browser.post(str(asked.url), follow_redirects=True)
+            assert (runs.status_code, str(runs.url)) == (200, f"{fresh.url}/")
+            assert [answer.url.path for answer in runs.history] == [
+                "/login/oauth/authorize",
+                "/login/callback",
+            ]
+            assert '<span class="who">maintainer</span>' in runs.text
+
+
+async def test_what_was_typed_stands_there_again_for_who_comes_back_but_no_key(fresh: Fresh) -> None:
+    fresh.mind.fit = False
+    typed = {
+        "server_url": fresh.world.server_url + "/",
+        "organization": "acme",
+        "public_url": "https://patchwright.example.com",
+        "reach": "webhook",
+    }
+    async with fresh.serving(), fresh.visitor() as http:
+        model = {"model": "openai/scripted", "base_url": fresh.mind.base_url, "key": "sk-story-model-key"}
+        await http.post("/setup/model", data=model)
+        back = (await http.get("/setup")).text
+        assert all(f'value="{model[name]}"' in back for name in ("model", "base_url"))
+        assert "sk-story-model-key" not in back
+        await http.post("/setup/model", data={"anyway": "yes"})
+        fields = (await http.get("/setup")).text
+        assert 'value="poll" checked' in fields
+        assert f"Only this machine reaches {fresh.url}, so polling is chosen." in fields
+        await http.post("/setup/app", data=typed)
+        fields = (await http.get("/setup")).text
+        assert all(f'value="{value}"' in fields for value in typed.values())
+        assert 'value="webhook" checked' in fields
+        assert "Only this machine" not in fields
+        await http.post("/setup/app", data=typed | {"organization": ""})
+        assert "acme" not in (await http.get("/setup")).text
+
+
+async def test_a_model_whose_price_nobody_knows_is_told_with_the_limits_that_hold(fresh: Fresh) -> None:
+    said = {"model": "openai/scripted", "base_url": fresh.mind.base_url, "key": "sk-story-model-key"}
+    async with fresh.serving(), fresh.visitor() as http:
+        page = html.unescape((await http.post("/setup/model", data=said)).text)
+        for words in (
+            "its price is unknown", "$2.00 for a run and $50.00 for a day cannot be held", "100 steps and 1 h 0 min",
+            """PATCHWRIGHT_MODEL_PRICES='{"openai/scripted": {"input": 0.5, "output": 1.5}}'""",
+            "PATCHWRIGHT_MAX_TOKENS=",
+        ):  # fmt: skip
+            assert words in page
+        assert "sk-story-model-key" not in page
+        assert "The model" in (await http.get("/setup")).text  # nothing is kept yet
+        assert (await http.post("/setup/model", data={"anyway": "yes"})).status_code == 303
+        assert "The GitHub App" in (await http.get("/setup")).text
+    prices = '{"openai/scripted": {"input": 0.5, "output": 1.5}}'
+    kept.path_in(fresh.data / "data").unlink()
+    async with fresh.serving(PATCHWRIGHT_MODEL_PRICES=prices), fresh.visitor() as http:
+        assert (await http.post("/setup/model", data=said)).status_code == 303
+
+
 async def test_an_organization_owns_the_app_that_is_made_for_it(fresh: Fresh) -> None:
     fresh.know_a_model()
     async with fresh.serving(), fresh.visitor() as http:
