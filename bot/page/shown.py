@@ -134,9 +134,10 @@ def _figures(outcomes: Outcomes) -> list[tuple[str, str, str]]:
 
 def _dollars(usd: float, priced: bool) -> str:
     """What is known of a cost; `priced`: that is all of it."""
+    known = f"${usd:,.2f}" if usd < 1000 else f"${usd:,.0f}"
     if priced:
-        return f"${usd:,.2f}"
-    return f"> ${usd:,.2f}" if usd else "unknown"
+        return known
+    return f"> {known}" if usd else "unknown"
 
 
 def _pages(overview: Overview) -> dict[str, str]:

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 720, 120
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Cumulated cost by step, in dollars where prices are known, else in tokens."""
+    """Cumulated cost by step, in dollars where all prices are known, else in tokens."""
 
     totals: tuple[Decimal, ...]
     """After each step."""
@@ -65,7 +65,8 @@ def spending(trajectory: Trajectory) -> Spending | None:
             tokens.append(Decimal(count))
         elif dollars:
             dollars[-1], tokens[-1] = usd, Decimal(count)
-    totals = dollars if usd else tokens
+    in_dollars = usd and not trajectory.spent().unpriced
+    totals = dollars if in_dollars else tokens
     if len(totals) < 2 or not totals[-1]:
         return None
-    return Spending(tuple(totals), "$" if usd else "tokens", tuple(shortened))
+    return Spending(tuple(totals), "$" if in_dollars else "tokens", tuple(shortened))

@@ -137,7 +137,7 @@ def parts(run: RunId, shown: Trajectory, read: Read, *, live: bool) -> Parts:
         items = timeline(shown, read, album, limit, most, live=live)
         if sum(map(_length, _all(items))) <= PAGE:
             break
-    story = _story(run, shown, items, limit)
+    story = _story(run, shown, items, limit, over=not live)
     words = _words(story, album, live=live)
     head, plan, main = (_rendered(f"viewer/{name}.html.j2", words) for name in ("head", "plan", "main"))
     return Parts(inert(_titled(story)), head, plan if live else "", main)
@@ -203,10 +203,13 @@ def _all(items: tuple[Item, ...]) -> list[Item]:
     return [each for item in items for each in (item, *_all(item.nested))]
 
 
-def _story(run: RunId, trajectory: Trajectory, items: tuple[Item, ...], limit: int) -> Story:
+def _story(
+    run: RunId, trajectory: Trajectory, items: tuple[Item, ...], limit: int, *, over: bool = False
+) -> Story:
+    """`over`: it is known that nobody works on it."""
     started = trajectory.started
     verdict = _verdict(trajectory)
-    outcome, link = _outcome(trajectory)
+    outcome, link = _outcome(trajectory, over)
     patch = trajectory.checkpoint()
     changes = changed_tests(verdict) if verdict else ()
     return Story(
@@ -245,7 +248,7 @@ def _verdict(trajectory: Trajectory) -> Verdict | None:
     return trajectory.verdict
 
 
-def _outcome(trajectory: Trajectory) -> tuple[str, str | None]:
+def _outcome(trajectory: Trajectory, over: bool) -> tuple[str, str | None]:
     """What became of the run in a sentence, and the address where that is to be seen."""
     match settled.outcome if (settled := trajectory.settled) else None:
         case Delivered(url=url, number=number, draft=draft):
@@ -258,7 +261,13 @@ def _outcome(trajectory: Trajectory) -> tuple[str, str | None]:
             return explanation, None
         case None:
             ended = trajectory.ended
-            return (ended.detail if ended else "The run has not ended."), None
+            return (ended.detail if ended else _unsettled(trajectory, over)), None
+
+
+def _unsettled(trajectory: Trajectory, over: bool) -> str:
+    if over:
+        return "The run broke off before it came to an end."
+    return "The run has not ended." if trajectory.entries else "The run has not begun."
 
 
 def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
@@ -290,7 +299,7 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
 def _cost(spent: Spent, under: Configured | None) -> str:
     """Where some price is unknown, nothing has held the dollars."""
     said = wording.money(spent).removeprefix("cost ")
-    return f"{said}; the limit of ${under.usd} did not hold" if spent.unpriced and under else said
+    return f"{said}; the limit of ${under.usd} cannot hold" if spent.unpriced and under else said
 
 
 def _suites(verdict: Verdict | None, limit: int) -> list[tuple[str, SuiteRun, Text]]:

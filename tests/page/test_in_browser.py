@@ -88,6 +88,8 @@ async def test_somebody_logs_in_watches_a_run_stops_it_and_tries_it_again(
             job = worker.job
         await room.end(job)
         await page.get_by_text("The run has ended.").wait_for()
+        assert await page.locator("#state").inner_text() == "has ended"
+        assert await page.get_by_role("button", name="Stop this run").is_disabled()
         await page.get_by_role("link", name="Show all of it").click()
         await page.get_by_role("button", name="Try again").click()
         await page.get_by_text("Another run is asked for.").wait_for()
@@ -96,6 +98,20 @@ async def test_somebody_logs_in_watches_a_run_stops_it_and_tries_it_again(
         await page.get_by_role("heading", name="Log in", exact=True).wait_for()
         await page.goto(f"/runs/{RUN}")
         assert "/login" in page.url
+
+
+async def test_a_run_that_waits_says_so_until_it_goes_on(room: Room, browser: Browser) -> None:
+    await room.queue.put(room.job(RUN))
+    async with window(browser, room.url) as page:
+        await enter(page)
+        await page.goto(f"/runs/{RUN}")
+        await page.get_by_text("Live: what happens appears below.").wait_for()
+        assert await page.locator("#state").inner_text() == "waits for a worker"
+        async with room.running(RUN) as worker:
+            await worker.write(started(), *step(1))
+            await page.get_by_text("did 1").wait_for()
+            assert await page.locator("#state").inner_text() == "goes on"
+            await page.get_by_role("heading", name="add() subtracts").wait_for()
 
 
 async def test_what_is_unfolded_and_at_hand_stays_when_its_answer_comes(room: Room, browser: Browser) -> None:

@@ -3,6 +3,7 @@
 import hmac
 import re
 import time
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from bot.page.overview import MOST_FIELDS, Outcomes
 from bot.redis.client import redis_client
 from bot.redis.engines import Engines, telling
 from bot.redis.ledger import Ledger
+from bot.redis.lookout import Lookout, Trouble
 from resolver.domain import JobId, Repo
 from runtime.errors import EngineUnavailable
 from tests.bot.jobs import DONE
@@ -199,6 +201,10 @@ async def test_health_is_told_part_by_part_with_figures_for_the_operator_alone(r
             with pytest.raises(EngineUnavailable):
                 await telling(unreachable, engines)()
         await engines.close()
+    lookout = Lookout(room.redis)
+    since = datetime.now(UTC) - timedelta(minutes=3)
+    await lookout.note(Trouble(reason="no answer from GitHub", since=since))
+    await lookout.close()
     await room.queue.put(room.job(str(JobId("acme-calc-9-waiting"))))
     operator = (await (await room.operator()).get("/")).text
     parts = re.findall(r'<dt>(\w+)</dt><dd><span class="mark \w+">([\w ]+)</span> <small>([^<]*)', operator)
@@ -208,7 +214,10 @@ async def test_health_is_told_part_by_part_with_figures_for_the_operator_alone(r
         ("Workers", "does not work"),
         ("Queue", "works"),
         ("Engine", "does not work"),
+        ("GitHub", "does not work"),
     ]
+    assert parts[5][2].startswith("cannot be looked at for 3 min ")
+    assert parts[5][2].endswith(" now: no answer from GitHub")
     assert parts[4][2] == "1 of 2 machines answer; two: no engine answers at unix:///run/docker.sock"
     assert parts[2][2] == "0 at work"
     assert parts[3][2].startswith("0 under way, 1 wait")

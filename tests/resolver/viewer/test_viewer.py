@@ -98,14 +98,14 @@ def test_the_verdict_and_what_it_cost_come_first(whole: Markup) -> None:
     assert links == ["https://forge.test/acme/calc/issues/7", "https://forge.test/acme/calc/pull/8"]
 
 
-def test_a_cost_that_nobody_knows_says_so_and_that_its_limit_did_not_hold() -> None:
+def test_a_cost_that_nobody_knows_says_so_and_that_its_limit_cannot_hold() -> None:
     under = next(event for event in whole_run() if isinstance(event, Configured))
     asked = decided("a", RunShell(command="ls"))
     some = asked.model_copy(update={"usage": asked.usage.model_copy(update={"usd": None})})
     none_known, some_known = (shown(under, *replies).text for replies in ((some,), (asked, some)))
-    assert "Cost unknown (no price is known for this model); the limit of $2 did not hold" in none_known
+    assert "Cost unknown (no price is known for this model); the limit of $2 cannot hold" in none_known
     assert "Tokens 1,000 read, 50 written" in none_known
-    assert "Cost more than $0.0100; the limit of $2 did not hold" in some_known
+    assert "Cost more than $0.0100; the limit of $2 cannot hold" in some_known
 
 
 def test_the_tests_stand_before_and_after_in_a_table(whole: Markup) -> None:
@@ -207,7 +207,7 @@ def test_a_call_without_an_answer_is_trouble() -> None:
 @pytest.mark.parametrize(
     ("trajectory", "told"),
     [
-        (run_of(), "Nothing has happened in this run yet."),
+        (run_of(), "Nothing has happened in this run."),
         (run_of(Resumed(run=RunId("acme-calc-1"))), "went on in the run acme-calc-1"),
         (run_of(Settled(outcome=Refused(explanation="You may not."))), "You may not."),
         (child_run(), "the run acme-calc-7"),
@@ -225,6 +225,9 @@ def test_the_curve_counts_delegates_and_falls_back_to_tokens() -> None:
     curve = spending(free)
     assert curve is not None and curve.told(curve.totals[-1]) == "3,150 tokens"
     assert spending(run_of(decided("a"))) is None
+    unknown = decided("b").model_copy(update={"usage": decided("b").usage.model_copy(update={"usd": None})})
+    curve = spending(run_of(unknown, decided("a")))  # no step is shown as if it had cost nothing
+    assert curve is not None and curve.told(curve.totals[0]) == "1,050 tokens"
 
 
 def test_tools_are_counted_with_their_shares() -> None:
