@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,7 @@ CATCH_ALL = {
 """Files that may catch what they cannot name, and why; to undo and raise again is free to all."""
 
 MOST_LINES = 400
+MOST_FILES = 32
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
@@ -191,6 +193,11 @@ def test_every_file_keeps_to_its_layer_and_its_fence() -> None:
         for wrong in violations(path.relative_to(ROOT).as_posix(), path.read_text())
     ]
     assert found == []
+
+
+def test_a_package_is_no_heap() -> None:
+    files = Counter(path.parent.relative_to(ROOT).as_posix() for path in product_files())
+    assert {package: many for package, many in files.items() if many > MOST_FILES} == {}
 
 
 def test_a_test_or_a_benchmark_is_a_small_file_too() -> None:
