@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from bot.jobs import Queue
+from bot.reconcile.apart import Apart
 from bot.webhooks.delivery import Checked
 from bot.webhooks.triggers import job_name
 from resolver.ci.checks import Check
 from resolver.domain import Job, JobId, PullRequest, Repo
-from resolver.errors import Forbidden, NotFound
+from resolver.errors import Forbidden, NotFound, Unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -73,15 +74,21 @@ class CiWatch:
             return None  # nobody's, somebody else's, or of a commit that is not the last one any more
         return await self._look(told.repo, told.repo_id, told.installation, pull)
 
-    async def look_over(self, repo: Repo, repo_id: int, installation: int | None) -> None:
-        """Look at all our open pull requests of a repository. Raises QueueDown, ForgeError."""
+    async def look_over(self, repo: Repo, repo_id: int, installation: int | None) -> bool:
+        """Look at all our open pull requests of a repository; whether one was left out that may soon be shown.
+
+        Raises QueueDown, ForgeError.
+        """
         calm, now = self._calm.get(repo, {}), self._clock()
         pulls = await self._eyes.our_pulls(repo, self._prefix)
         self._calm[repo] = {pull.head_sha: calm[pull.head_sha] for pull in pulls if pull.head_sha in calm}
+        apart = Apart(Unauthorized)
         for pull in pulls:
             known = self._calm[repo].get(pull.head_sha)
             if known is None or known.again <= now:
-                await self._look(repo, repo_id, installation, pull)
+                with apart.each(f"{repo}#{pull.number}"):
+                    await self._look(repo, repo_id, installation, pull)
+        return apart.again
 
     async def _look(
         self, repo: Repo, repo_id: int, installation: int | None, pull: PullRequest

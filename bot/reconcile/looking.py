@@ -57,6 +57,8 @@ class Seen:
     happened: list[Happened] = field(default_factory=list)
     ours: dict[str, str] = field(default_factory=dict)
     """The text of each of our own comments, by its tag."""
+    again: bool = False
+    """Whether a thread was left out that may soon be shown."""
 
 
 class ThreadAnswer(Answer):
@@ -192,7 +194,8 @@ class Looking:
     async def look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
         """What has happened since; None: nothing at all since the answer with this `etag`.
 
-        In a thread that is closed: what was asked for after that, which is to be answered. Raises ForgeError.
+        In a thread that is closed: what was asked for after that, which is to be answered. A thread that fails is left
+        out. Raises ForgeError.
         """
         try:
             return await self._look(place, since, etag, label)
@@ -214,13 +217,16 @@ class Looking:
             threads += [thread async for found in rest for thread in found]
         seen = Seen(max([since, *(thread.updated_at for thread in threads)]), page.etag)
         threads = [one for one in threads if one.closed_at is None or one.updated_at > one.closed_at]
+        apart = Apart(Unauthorized)
         for thread in threads:
             if any(is_label(one.name, label) for one in thread.labels):
-                seen.happened += await self._labelled(place, thread, label)
+                async with apart.each_thread(place.repo, thread.number, self._rest):
+                    seen.happened += await self._labelled(place, thread, label)
         if threads:
             await self._said(place, since, {thread.number: thread for thread in threads}, seen)
         if pulls := {thread.number: thread for thread in threads if thread.pull_request is not None}:
-            await self._reviewed(place, since, pulls, seen)
+            await self._reviewed(place, since, pulls, seen, apart)
+        seen.again = apart.again
         closed = {thread.number: thread.closed_at for thread in threads if thread.closed_at is not None}
         seen.happened = [
             one for one in seen.happened if one.at >= since and one.at > closed.get(one.told.number, EVER)
@@ -228,13 +234,17 @@ class Looking:
         return seen
 
     async def ended(self, place: Place, jobs: Sequence[Job]) -> list[Closed | Unlabelled]:
-        """What has ended of that for which these jobs wait or run there. Raises ForgeError."""
+        """What has ended of that for which these jobs wait or run there; a thread that fails is left out.
+
+        Raises ForgeError.
+        """
         labels = {job.number: job.label for job in sorted(jobs, key=lambda job: job.label or "")}
-        return [
-            told
-            for number, label in labels.items()
-            if (told := await self._ended(place, number, label)) is not None
-        ]
+        apart, gone = Apart(Unauthorized), list[Closed | Unlabelled]()
+        for number, label in labels.items():
+            async with apart.each_thread(place.repo, number, self._rest):
+                if (told := await self._ended(place, number, label)) is not None:
+                    gone.append(told)
+        return gone
 
     async def _ended(self, place: Place, number: int, label: str | None) -> Closed | Unlabelled | None:
         facts = {"repo": place.repo, "repo_id": place.id, "installation": place.installation}
@@ -322,13 +332,15 @@ class Looking:
             seen.happened.append(Happened(told, said.created_at))
 
     async def _reviewed(
-        self, place: Place, since: datetime, pulls: dict[int, ThreadAnswer], seen: Seen
+        self, place: Place, since: datetime, pulls: dict[int, ThreadAnswer], seen: Seen, apart: Apart
     ) -> None:
         published: dict[int, datetime] = {}
         for number in sorted(pulls):
-            for review in await self._rest.get_all(
-                ReviewAnswer, place.token, *place.path, "pulls", str(number), "reviews"
-            ):
+            reviews = list[ReviewAnswer]()
+            async with apart.each_thread(place.repo, number, self._rest):
+                path = *place.path, "pulls", str(number), "reviews"
+                reviews = await self._rest.get_all(ReviewAnswer, place.token, *path)
+            for review in reviews:
                 if review.submitted_at is not None:
                     published[review.id] = review.submitted_at
                     told = _review(

@@ -197,8 +197,10 @@ class Reconcile:
         """As `_look_at`, and at its checks."""
         try:
             again = await self._look_at(place, stored)
-            if self._desk.checks is not None:
-                await self._desk.checks.look_over(place.repo, place.id, place.installation)
+            checks = self._desk.checks
+            if checks and await checks.look_over(place.repo, place.id, place.installation):
+                await self._knock()
+                again = self._clock()
         except Unanswered:
             await self._knock()
             raise
@@ -224,11 +226,12 @@ class Reconcile:
             if one.at not in young:
                 with met.each(f"{place.repo}#{one.told.number}"):
                     await self._recover(one, seen.ours)
-        until = known.since if young or met.again else max(known.since, seen.until - OVERLAP)
-        known.etag = seen.etag if until == known.since and not young and not met.again else ""
+        left = met.again or seen.again
+        until = known.since if young or left else max(known.since, seen.until - OVERLAP)
+        known.etag = seen.etag if until == known.since and not young and not left else ""
         known.since = until
         await self._lookout.see(str(place.repo), until)
-        if apart.again or met.again:
+        if apart.again or left:
             return now
         return min(young) + grace if young else None
 

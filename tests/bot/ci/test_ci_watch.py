@@ -66,8 +66,8 @@ class Post:
     async def told(self, pull: Pull, check: Check) -> list[Delivery]:
         return [await self.world.ci.tell(pull, check, event) for event in EVENTS]
 
-    async def look(self) -> None:
-        await self.watch.look_over(SAMPLE, self.repo.id, 1)
+    async def look(self) -> bool:
+        return await self.watch.look_over(SAMPLE, self.repo.id, 1)
 
     def ours(self, branch: str = "patchwright/issue-1", by: str = "ours[bot]") -> Pull:
         self.repo.commit(branch, {"a.txt": f"{branch}\n"})
@@ -147,6 +147,18 @@ async def test_what_no_delivery_told_is_found_by_looking_and_is_the_same_job(pos
     assert await post.hear(await post.world.ci.tell(pulls[0], one)) is None
     await post.look()
     assert len(post.queue.known) == 2
+
+
+async def test_a_pull_request_whose_checks_cannot_be_read_hides_no_other(post: Post) -> None:
+    pulls = [post.ours(f"patchwright/issue-{number}") for number in (1, 2, 3)]
+    for pull in pulls:
+        post.world.ci.check(post.repo, pull.head.sha, "test")
+    path = f"/commits/{pulls[1].head.sha}/check-runs"
+    post.world.refuse_next("GET", path, status=502, times=4)
+    assert await post.look() is True
+    assert len(post.queue.known) == 2
+    assert await post.look() is False
+    assert len(post.queue.known) == 3
 
 
 async def test_what_passes_is_looked_at_again_after_a_pause_that_grows(post: Post) -> None:

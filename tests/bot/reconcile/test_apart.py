@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +92,40 @@ async def test_what_failed_for_a_moment_is_looked_at_again_before_all_are(place:
     assert await names(place) == set()
     await looker.look()
     assert await names(place) == {"sample"}
+
+
+@pytest.mark.parametrize("path", ["issues/{}/events", "pulls/{}/reviews"])
+async def test_a_thread_that_keeps_failing_hides_none_beside_it(place: Place, path: str) -> None:
+    threads: list[Issue] = []
+    for number in range(3):
+        place.repo.commit(f"topic-{number}", {"a.txt": f"{number}\n"})
+        pull = place.world.pull(place.repo, f"topic-{number}", by="stranger")
+        place.world.labelled(pull, "fix-me", by="maintainer")
+        place.world.reviewed(pull, body="@agent mend it", by="maintainer")
+        threads.append(pull)
+    failing = threads[1].number
+    place.world.refuse_next("GET", path.format(failing), status=502, times=4)
+    looker = place.looker(replace(AT_ONCE, all=600))
+    await looker.look()
+    asked = Counter(int(job.split("-")[2]) for job in await place.open())
+    assert asked == {thread.number: 2 - (thread.number == failing) for thread in threads}
+    await looker.look()
+    assert len(await place.open()) == 6
+
+
+async def test_a_thread_with_a_job_that_keeps_failing_does_not_hide_what_else_has_ended(place: Place) -> None:
+    threads = [place.world.issue(place.repo, title="T", body="B", by="stranger") for _ in range(3)]
+    for thread in threads:
+        told = await place.world.label(thread, "fix-me", by="maintainer")
+        await place.desk.take(read(told.event, told.body))
+    for thread in threads:
+        place.world.close(thread)
+    place.world.refuse_next("GET", f"/issues/{threads[1].number}", status=502, times=4)
+    looker = place.looker()
+    await looker.look()
+    assert [int(job.split("-")[2]) for job in await place.open()] == [threads[1].number]
+    await looker.look()
+    assert await place.open() == set()
 
 
 async def test_an_installation_that_has_used_up_its_requests_hides_no_other(place: Place) -> None:
