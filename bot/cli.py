@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from bot.terminal.exits import DIFFERENT, OF_A_JOB, USAGE
-from bot.terminal.usage import FIRST, SETTINGS, Commands, Parser, codes
+from bot.terminal.usage import FIRST, SETTINGS, Commands, Help, Parser, codes
 from bot.terminal.usage import command as _command
 
 
@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=codes(OF_A_JOB)
         + SETTINGS
         + "\ncompletion of commands, options and runs: patchwright completion --help",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
@@ -282,7 +282,7 @@ def _doctor(commands: Commands) -> None:
 def _shared(
     command: argparse.ArgumentParser, json: str = "print the outcome as one JSON object, nothing else"
 ) -> None:
-    group = command.add_argument_group("settings (they go before the environment and patchwright.toml)")
+    group = command.add_argument_group("settings (before the environment and patchwright.toml)")
     group.add_argument(
         "--model",
         metavar="NAME",

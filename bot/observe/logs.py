@@ -43,10 +43,11 @@ class About(logging.Filter):
 class LogLine(logging.Formatter):
     """One line of text a record: what happened, and its fields; a trace has lines of its own."""
 
-    def __init__(self, *, dated: bool = False) -> None:
-        """`dated`: it begins with the time (UTC), and names the logger."""
+    def __init__(self, *, dated: bool = False, timed: bool = False) -> None:
+        """`dated`: it begins with date and time (UTC), and names the logger. `timed`: with the time of day alone."""
         super().__init__()
         self._dated = dated
+        self._timed = timed
 
     def format(self, record: logging.LogRecord) -> str:
         fields = ", ".join(
@@ -55,6 +56,8 @@ class LogLine(logging.Formatter):
         line = f"{record.levelname} {record.getMessage()}" + (f" ({fields})" if fields else "")
         if self._dated:
             line = f"{_time(record)} {record.name} {line}"
+        elif self._timed:
+            line = f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%SZ} {line}"
         trace = f"\n{trace}" if (trace := _trace(self, record)) else ""
         return plain(" ".join(line.split()) + trace)
 
@@ -79,8 +82,9 @@ class JsonLine(logging.Formatter):
 def listen(settings: ServerSettings, secrets: Secrets, *, terminal: bool) -> None:
     """From here on the process logs as a server does: by its settings, to a terminal or not, without these secrets."""
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not terminal)
+    text = LogLine(dated=settings.log_format == "text", timed=True)
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(JsonLine() if as_json else LogLine(dated=True))
+        handler.setFormatter(JsonLine() if as_json else text)
         handler.addFilter(About())
         handler.addFilter(MaskingFilter(secrets))
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]

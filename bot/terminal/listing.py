@@ -173,7 +173,7 @@ def _packed(row: Iterable[str], widths: list[int], width: int | None) -> list[st
 
 def _row(one: Listed) -> tuple[str, ...]:
     about = f"{one.repository}#{one.number} {clip(one.title, 60)}" if one.repository else ""
-    cost = "?" if one.cost_usd is None else f"${one.cost_usd:.2f}"
+    cost = "unknown" if one.cost_usd is None else f"${one.cost_usd:.2f}"
     age = _age((datetime.now(UTC) - one.changed).total_seconds())
     return (one.run, one.state, one.verdict or "", cost, age, about)
 

@@ -13,11 +13,23 @@ from bot.terminal.local_files import absolute, check_writable, read_issue, write
 from bot.terminal.names import issue_named, run_name, safe
 from bot.terminal.naming import named
 from bot.terminal.unfinished import unfinished
-from resolver.domain import Asked, Commented, Delivered, Issue, Job, Outcome, Refused, Repo, VerdictKind
+from resolver.domain import (
+    Asked,
+    Commented,
+    Delivered,
+    Issue,
+    Job,
+    Outcome,
+    Refused,
+    Repo,
+    Spent,
+    VerdictKind,
+)
 from resolver.errors import LogError, UsageError
 from resolver.events import Trajectory
 from resolver.log import FileLogs, Listener
 from resolver.settings.settings import Settings
+from resolver.words import wording
 
 
 async def resolved(options: argparse.Namespace, settings: Settings) -> int:
@@ -89,7 +101,7 @@ async def _from_forge(job: Job, options: argparse.Namespace, settings: Settings,
         print_json(outcome_json(job.id, outcome, verdict, trajectory.spent()))
     else:
         print(plain(_told(outcome)))
-        print(_where(job, settings))
+        print(_where(job, settings, trajectory.spent()))
     return _code(outcome, trajectory)
 
 
@@ -124,7 +136,7 @@ async def _from_path(
         sys.stdout.flush()
         if kept:
             to_stderr(f"patch: {kept}")
-        to_stderr(_where(job, settings))
+        to_stderr(_where(job, settings, trajectory.spent()))
     return _code_of_verdict(tried.verdict.kind, trajectory)
 
 
@@ -138,8 +150,11 @@ def _telling(options: argparse.Namespace, so_far: Trajectory) -> AbstractAsyncCo
     return telling(sys.stderr, environ, quiet=options.quiet, verbose=options.verbose, earlier=so_far)
 
 
-def _where(job: Job, settings: Settings) -> str:
-    return f"log: {settings.data / 'runs' / job.id}\nsee it: patchwright view {job.id}"
+def _where(job: Job, settings: Settings, spent: Spent) -> str:
+    """What the run cost, and where more of it is."""
+    steps = f"{spent.steps} step{'' if spent.steps == 1 else 's'}"
+    cost = f"{wording.money(spent)}, {spent.tokens:,} tokens, {steps}, {wording.duration(spent.seconds)}"
+    return f"cost: {cost}\nlog: {settings.data / 'runs' / job.id}\nsee it: patchwright view {job.id}"
 
 
 def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Namespace) -> int:

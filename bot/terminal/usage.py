@@ -1,8 +1,11 @@
 """What the help screens have in common, and what is said to who gives no command."""
 
 import argparse
+import re
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import NoReturn, TypeAlias
 
 from bot.terminal.exits import OF_ALL, USAGE
@@ -25,6 +28,27 @@ SETTINGS = """
 settings come from patchwright.toml, then the environment (PATCHWRIGHT_MODEL, GITHUB_TOKEN, ...),
 then these options; docs/configuration.md lists them all.
 """
+
+
+WIDEST = 100  # cells; longer lines are hard to read
+_CODE = re.compile(r"  \d+ +")
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Folds prose to the window; indented lines are there to be copied, and left alone."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(_folded(text, min(width, WIDEST)))
+
+
+def _folded(text: str, width: int) -> Iterator[str]:
+    for is_prose, block in groupby(text.splitlines(), lambda line: line[:1] not in ("", " ")):
+        if is_prose:
+            yield from textwrap.wrap(" ".join(block), width)
+            continue
+        for line in block:
+            code = _CODE.match(line)
+            yield from textwrap.wrap(line, width, subsequent_indent=" " * 7) if code else [line]
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,7 +79,7 @@ def command(
         help=summary,
         description=text,
         epilog=codes(more) + SETTINGS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
 
 

@@ -42,7 +42,18 @@ def test_every_command_teaches_with_an_example_and_its_exit_codes(command: str) 
     for code, meaning in OF_ALL.items():
         assert re.search(rf"  {code} +{meaning}", told)
     if command in ("resolve", "action"):
-        assert all(meaning in told for meaning in OF_A_JOB.values())
+        assert all(meaning in " ".join(told.split()) for meaning in OF_A_JOB.values())
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("command", [*COMMANDS, ""])
+def test_help_fits_the_window_but_for_what_is_there_to_be_copied(
+    monkeypatch: pytest.MonkeyPatch, command: str, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    told = (COMMANDS[command] if command else parser()).format_help().splitlines()
+    copied = re.compile(r"  (\S+ )*patchwright ")
+    assert [line for line in told if len(line) > columns and not copied.match(line)] == []
 
 
 def test_the_variables_that_help_names_are_settings() -> None:

@@ -214,7 +214,7 @@ def test_a_terminal_gets_text_and_everything_else_json(lines: Lines) -> None:
     piped, typed = lines.text.splitlines()
     assert json.loads(piped)["message"] == "to a pipe"
     time, rest = typed.split(" ", 1)
-    assert (time[-1], rest) == ("Z", "bot INFO to a terminal (job: one)")
+    assert (len(time), time[-1], rest) == (len("06:55:55Z"), "Z", "INFO to a terminal (job: one)")
 
 
 @pytest.mark.parametrize(
