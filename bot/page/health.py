@@ -50,9 +50,9 @@ def _receiver(deliveries: Mapping[tuple[str, str], int]) -> Part:
 def _github(trouble: Trouble | None) -> Part:
     """As whoever looks there for what no delivery tells has found it last."""
     if trouble is None:
-        return Part(name="GitHub", works=True, figures="answers")
+        return Part(name="GitHub", works=True, figures="no look there fails")
     away = wording.duration((datetime.now(UTC) - trouble.since).total_seconds())
-    return Part(name="GitHub", works=False, figures=f"cannot be looked at for {away} now: {trouble.reason}")
+    return Part(name="GitHub", works=False, figures=f"no look there has worked for {away}: {trouble.reason}")
 
 
 def _engine(told: Mapping[str, Told]) -> tuple[Part, ...]:

@@ -256,7 +256,7 @@ class Followed:
     async def _tell_head(self) -> None:
         self._headed, self._head_at = len(self.trajectory), time.monotonic()
         made = await asyncio.to_thread(progress, self.run, self.trajectory, LIMIT)
-        self._head = _event("head", None, {"title": made.title, "head": made.head, "plan": made.plan})
+        self._head = _event("head", None, {"title": made.title, "head": made.head, "beside": made.beside})
         self._wake()
 
     def _wake(self) -> None:

@@ -90,7 +90,7 @@ def run(
         view=view,
         title=view.parts.title,
         head=Markup(view.parts.head),
-        plan=Markup(view.parts.plan),
+        beside=Markup(view.parts.beside),
         main=Markup(view.parts.main),
         may_stop=may_stop,
         may_retry=may_retry,

@@ -124,8 +124,8 @@ class Parts:
     title: str
     head: str
     """What heads the page, the verdict first."""
-    plan: str
-    """Of a run that goes on; else it is in `main`."""
+    beside: str
+    """Plan, calls, hosts and cost of a run that goes on; else they are in `main`."""
     main: str
     """All the rest, the timeline last."""
 
@@ -139,17 +139,16 @@ def parts(run: RunId, shown: Trajectory, read: Read, *, live: bool) -> Parts:
             break
     story = _story(run, shown, items, limit, over=not live)
     words = _words(story, album, live=live)
-    head, plan, main = (_rendered(f"viewer/{name}.html.j2", words) for name in ("head", "plan", "main"))
-    return Parts(inert(_titled(story)), head, plan if live else "", main)
+    head, beside, main = (_rendered(f"viewer/{name}.html.j2", words) for name in ("head", "beside", "main"))
+    return Parts(inert(_titled(story)), head, beside if live else "", main)
 
 
 def progress(run: RunId, shown: Trajectory, limit: int) -> Parts:
     """What changes of `parts` while a run goes on, but for its timeline."""
     story = _story(run, shown, (), limit)
-    head, plan = (
-        _rendered(f"viewer/{name}.html.j2", _words(story, Album(), live=True)) for name in ("head", "plan")
-    )
-    return Parts(inert(_titled(story)), head, plan, "")
+    words = _words(story, Album(), live=True)
+    head, beside = (_rendered(f"viewer/{name}.html.j2", words) for name in ("head", "beside"))
+    return Parts(inert(_titled(story)), head, beside, "")
 
 
 def entries(items: Iterable[Item], album: Album) -> dict[str, str]:

@@ -130,6 +130,21 @@ async def test_what_is_unfolded_and_at_hand_stays_when_its_answer_comes(room: Ro
         assert await page.evaluate("document.activeElement.id") == "e1"
 
 
+async def test_what_is_counted_is_counted_on_and_takes_nobody_off_the_link_they_are_on(
+    room: Room, browser: Browser
+) -> None:
+    async with window(browser, room.url) as page, room.running(RUN) as worker:
+        await worker.write(started(), *step(1))
+        await enter(page)
+        await page.goto(f"/runs/{RUN}")
+        await page.get_by_text("Live: what happens appears below.").wait_for()
+        await page.get_by_role("link", name="acme/calc#7").focus()
+        await worker.write(*step(2), *step(3))
+        await page.get_by_role("row", name="run shell 3 100 %").wait_for()
+        await page.get_by_text("300 read, 30 written").wait_for()
+        assert await page.evaluate("document.activeElement.innerText") == "acme/calc#7"
+
+
 async def test_what_comes_while_something_is_searched_is_searched_too(room: Room, browser: Browser) -> None:
     async with window(browser, room.url) as page, room.running(RUN) as worker:
         await worker.write(started(), *step(1, "needle"))

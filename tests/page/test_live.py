@@ -85,7 +85,8 @@ async def test_what_the_run_has_come_to_is_told_beside(room: Room) -> None:
         while "fixed" not in (told := await watch.until("head")).data["title"]:
             pass
         assert "Pull request #8 is open." in told.data["head"]
-        assert "Reproduce it" in told.data["plan"]
+        assert "Reproduce it" in told.data["beside"]
+        assert '<th scope="row">run shell</th><td>1</td>' in told.data["beside"]
 
 
 async def test_the_stream_ends_with_the_run_and_that_is_told(room: Room) -> None:
