@@ -55,8 +55,10 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
         await page.get_by_role("link", name="Install the App").click()
         await page.get_by_role("button", name="Install").click()
         await page.get_by_text("It is installed for acme.").wait_for()
+        await page.get_by_role("link", name="Look now").focus()
         await page.get_by_text("GitHub's deliveries arrive here").wait_for(timeout=60_000)
         await page.get_by_text("1 with openai/scripted, ready.").wait_for(timeout=60_000)
+        assert await page.evaluate("document.activeElement.innerText") == "Look now"
 
         (app,) = fresh.world.apps
         assert "workflows" not in app.permissions
@@ -124,4 +126,7 @@ async def test_axe_finds_nothing_in_any_step_and_nothing_is_wider_than_a_phone(
         await page.get_by_role("button", name="Create GitHub App for maintainer").click()
         await page.get_by_role("heading", name="What is left to do").wait_for(timeout=60_000)
         found += await look("welcome")
+        await page.context.clear_cookies()  # as after an hour
+        await page.get_by_role("heading", name="Log in", exact=True).wait_for()
+        found += await look("log-in")
     assert found == []
