@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import arq
-from arq.connections import ArqRedis
 from arq.constants import in_progress_key_prefix
 from pydantic import ValidationError
 from redis.exceptions import RedisError
@@ -37,9 +36,9 @@ from bot.jobs import (
     stop,
     thread_of,
 )
-from bot.redis.client import answers, redis_errors, redis_pool
+from bot.redis.client import answers, redis_errors
 from bot.redis.records import Records, unwanted_of
-from bot.redis.taking import PAUSED, Later, Taker, wake
+from bot.redis.taking import EXPIRES_MS, PAUSED, QUEUE, Later, Taker, arq_client, to_json, wake
 from resolver.domain import Job, JobId, Repo
 
 log = logging.getLogger(__name__)
@@ -56,11 +55,9 @@ PAUSE_SECONDS = 1.0  # after a Redis error, before the worker goes on
 # of reach: the work has limits of its own, and tries are counted in the record.
 JOB_SECONDS = 7 * 24 * 3600
 MOST_TRIES = 1_000_000
-EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000
 
 STOPPED_SECONDS = 7 * 24 * 3600  # that a thread's stop is known: longer than deliveries can be sent again
 
-QUEUE = "patchwright:queue"
 FUNCTION = "resolve"
 
 
@@ -74,7 +71,7 @@ class ArqQueue:
 
         Raises SettingsError for what is no such URL.
         """
-        self._redis = _client(url)
+        self._redis = arq_client(url)
         self._records = Records(self._redis)
         self._at_once = at_once
         self._sole = sole
@@ -213,7 +210,7 @@ class ArqQueue:
             max_tries=MOST_TRIES,
             keep_result=0,  # ours is in the record
             expires_extra_ms=EXPIRES_MS,
-            job_serializer=_to_json,
+            job_serializer=to_json,
             job_deserializer=json.loads,
         )
         # How long a job is taken without a sign of life. arq's choice, its time limit + 10 s, would leave the
@@ -375,18 +372,3 @@ def _stop(stored: bytes) -> Stop:
         return Stop.model_validate_json(stored)
     except ValidationError:  # of another version of ours
         return Stop(why="asked")
-
-
-def _to_json(value: dict[str, Any]) -> bytes:
-    # arq puts exceptions into what it stores of a failed job; their text is enough.
-    return json.dumps(value, default=str).encode()
-
-
-def _client(url: str) -> ArqRedis:
-    return ArqRedis(
-        redis_pool(url),
-        job_serializer=_to_json,
-        job_deserializer=json.loads,
-        default_queue_name=QUEUE,
-        expires_extra_ms=EXPIRES_MS,
-    )

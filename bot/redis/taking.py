@@ -1,12 +1,18 @@
 """How a worker takes jobs from arq's queue: not those that somebody has, and none before its pause is over."""
 
+import json
 from datetime import timedelta
 from typing import Any, cast
 
 import arq
+from arq.connections import ArqRedis
 from arq.constants import in_progress_key_prefix
 from arq.worker import Worker as ArqWorker
 
+from bot.redis.client import redis_pool
+
+QUEUE = "patchwright:queue"
+EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000  # arq's own choice would end what waits for a day
 PAUSED = b"paused"
 """What says that nobody has a job, but nobody is to begin it yet."""
 EVERY = 1_000_000  # arq's choice, 100, would be used up by what runs elsewhere
@@ -58,6 +64,22 @@ class Taker(ArqWorker):
             incr_score,
             keep_in_progress,
         )
+
+
+def arq_client(url: str) -> ArqRedis:
+    """A Redis on which jobs are JSON, and wait for as long as it takes. Raises SettingsError for what is no URL of one."""
+    return ArqRedis(
+        redis_pool(url),
+        job_serializer=to_json,
+        job_deserializer=json.loads,
+        default_queue_name=QUEUE,
+        expires_extra_ms=EXPIRES_MS,
+    )
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    # arq puts exceptions into what it stores of a failed job; their text is enough.
+    return json.dumps(value, default=str).encode()
 
 
 async def wake(redis: arq.ArqRedis, job: str) -> None:

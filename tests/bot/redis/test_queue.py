@@ -16,8 +16,9 @@ from arq.constants import in_progress_key_prefix, job_key_prefix
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown
 from bot.jobs import Cancelled, Record, thread_of
-from bot.redis.queue import QUEUE, ArqQueue
+from bot.redis.queue import ArqQueue
 from bot.redis.records import OPEN
+from bot.redis.taking import QUEUE
 from resolver.domain import Job
 from resolver.errors import SettingsError
 from tests.bot.jobs import DONE, Handlers, job, settled, working
