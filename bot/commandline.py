@@ -215,6 +215,7 @@ async def demo(options: argparse.Namespace) -> int:
     environ = compose.environment()
     kept = Path(environ.get("PATCHWRIGHT_DATA") or compose.data_directory(environ))
     data = absolute(options.keep) if options.keep else fresh_directory(kept)
+    compose.check_room(data, "--keep" if options.keep else "PATCHWRIGHT_DATA")
     wanted = {"sandbox": options.sandbox, "data": data, "plugins": "none"}
     settings = compose.read_settings(wanted, compose.only(environ, compose.FOR_IMAGES), None, None)
     sandbox, why = await sandbox_kind(settings, environ, to_stderr)

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,6 +96,19 @@ def data_directory(environ: Mapping[str, str]) -> Path:
     return Path(base) / "patchwright"
 
 
+def check_room(data: Path, named_by: str = "PATCHWRIGHT_DATA") -> None:
+    """Before anything is begun. Raises SettingsError where nothing can be kept."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=data):
+            pass
+    except OSError as exc:
+        raise SettingsError(
+            f"{data} cannot be written ({exc.strerror}), and runs are kept there. "
+            f"Let this user write in it, or choose another place with {named_by}."
+        ) from exc
+
+
 # --- the kit ------------------------------------------------------------------------------------------------
 
 
@@ -116,6 +130,7 @@ async def kit(
         raise SettingsError(
             "PATCHWRIGHT_MODEL is not set: name the model to use, such as anthropic/claude-sonnet-4-5 (or --model)."
         )
+    check_room(settings.data)
     from bot.models import hearing, models
     from bot.sandboxes import sandboxes_for
     from resolver.kit import Kit
@@ -258,6 +273,7 @@ async def serve(
     more = None
     if not is_wanted(settings):
         webhook_secret(settings)  # what lacks is told whether or not the port is free
+        check_room(settings.data)
     with listening(host, port) as door:
         if is_wanted(settings):
             ended = await set_up(settings, door, probe, environment())

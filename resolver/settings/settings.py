@@ -4,6 +4,7 @@ This module turns mappings into values; only `bot/compose.py` reads the environm
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,6 +83,18 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     @classmethod
     def _names_branches(cls, template: str) -> str:
         return checked(template)
+
+    @field_validator(
+        *("github_api_url", "github_graphql_url", "github_server_url"),
+        *("model_base_url", "search_base_url", "webhook_url"),
+    )
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
+            raise ValueError(
+                "it has to begin with https:// or http://"
+            )  # not repeated: it may hold a password
+        return url
 
     @field_validator("private_key_file", "ca_bundle")
     @classmethod
@@ -260,7 +273,8 @@ def build(model: type[_Model], values: Mapping[str, Any], where: str) -> _Model:
         first = exc.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         named = f"{key} ({variable(key)})" if model is Settings and key in Settings.model_fields else key
-        raise SettingsError(f"{named} in {where}: {first['msg']}. Correct or remove it.") from exc
+        wrong = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{named} in {where}: {wrong}. Correct or remove it.") from exc
 
 
 def _unknown(name: str, known: list[str], where: str) -> str:

@@ -70,6 +70,20 @@ async def test_a_missing_secret_is_told_before_an_engine_is_asked_for(scene: Sce
     assert missing in sentence
 
 
+@pytest.mark.parametrize("command", ["resolve", "serve", "demo"])
+async def test_a_place_where_nothing_can_be_kept_is_told_before_the_work(
+    scene: Scene, repository: Path, issue: Path, command: str
+) -> None:
+    await scene.will(*MENDED)
+    place = issue / "data"  # below a file
+    scene.environment["PATCHWRIGHT_DATA"] = str(place)
+    more = {"resolve": ("--repo", str(repository), "--issue", str(issue)), "serve": ("--port", "0")}
+    sentence = await refused(scene, command, *more.get(command, ()))
+    assert f"patchwright: {place}" in sentence and "PATCHWRIGHT_DATA" in sentence
+    assert scene.endpoint.requests == []
+    assert "--keep" in await refused(scene, "demo", "--keep", str(place))
+
+
 async def test_a_binary_file_is_no_issue(scene: Scene, repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "issue.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
