@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from pydantic import Field
 
 from bot.observe.faults import Fault
-from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused, Repo
+from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused, Repo, User
 from runtime.frozen import Frozen
 
 log = logging.getLogger(__name__)
@@ -104,6 +104,19 @@ class Record(Frozen):
     def is_before(self, at: datetime) -> bool:
         """Whether somebody who spoke then can have meant this job: GitHub's times are whole seconds."""
         return self.asked is None or self.asked <= at
+
+
+class Unread(Frozen, extra="ignore"):
+    """A job that somebody asked for and another version of ours has put, as far as it can be read."""
+
+    id: JobId
+    repo: Repo
+    number: int
+    requester: User
+
+
+Left: TypeAlias = Callable[[Unread], Coroutine[Any, Any, None]]
+"""Hears that such a job waits; never raises."""
 
 
 Handler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, Result | Again]]

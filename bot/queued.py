@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from bot.errors import QueueDown
-from bot.jobs import Cancelled, Queue, Record, thread_of
+from bot.jobs import Cancelled, Queue, Record, Unread, thread_of
 from bot.lifecycle import Talker
 from bot.mail import has_heard
-from bot.words import dropped, queued
+from bot.words import dropped, queued, unread
 from bot.worker import Resolve
 from resolver import prose
 from resolver.domain import Job, JobId, Outcome
@@ -64,6 +64,7 @@ class Waiting:
         self._speaker = speaker
         self._mention = mention
         self._grace = grace
+        self._left: set[JobId] = set()
 
     async def tell(self, job: Job) -> None:
         """Once the grace has passed; nothing is lost where that fails."""
@@ -77,6 +78,18 @@ class Waiting:
                 async with asyncio.timeout(SAY_SECONDS):
                     await self._say(record)
         except (QueueDown, ForgeError, TimeoutError) as exc:
+            log.warning("thread not told that it waits", extra={"job": job.id, "reason": str(exc)})
+
+    async def tell_left(self, job: Unread) -> None:
+        """That nobody here can read it; once, and while its turn is kept from the others."""
+        if job.id in self._left:
+            return
+        try:
+            async with asyncio.timeout(SAY_SECONDS):
+                if await self._speaker.permission(job.repo, job.requester) in MAY_TRIGGER:
+                    await self._speaker.say(job.repo, job.number, job.id, unread())
+            self._left.add(job.id)
+        except (ForgeError, TimeoutError) as exc:
             log.warning("thread not told that it waits", extra={"job": job.id, "reason": str(exc)})
 
     async def _say(self, record: Record) -> None:

@@ -37,6 +37,11 @@ def queued(ahead: int, mention: str, *, here: bool) -> str:
     return reply("queued.md.j2", ahead=ahead, mention=mention, here=here)
 
 
+def unread() -> str:
+    """That a job waits for a worker of the version that has put it."""
+    return reply("unread.md.j2")
+
+
 def dropped(why: Why) -> str:
     """Why a job that waited is not begun any more."""
     return reply("dropped.md.j2", why=why).strip()

@@ -84,7 +84,9 @@ async def work(
     with signals(announce, END_SECONDS) as told:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.create_task(
-                queue.work(_telling(Worker(when_free(resolve, holds), apologize).run, ended))
+                queue.work(
+                    _telling(Worker(when_free(resolve, holds), apologize).run, ended), waiting.tell_left
+                )
             ),
             asyncio.create_task(Intake(inbox, desk, name).run()),
             asyncio.create_task(presence.keep(name)),

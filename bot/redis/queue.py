@@ -23,10 +23,12 @@ from bot.jobs import (
     Again,
     Cancelled,
     Handler,
+    Left,
     Record,
     Result,
     Scope,
     Stop,
+    Unread,
     Why,
     ending,
     in_order,
@@ -165,7 +167,8 @@ class ArqQueue:
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
 
-    async def work(self, handler: Handler) -> None:
+    async def work(self, handler: Handler, left: Left | None = None) -> None:
+        """`left` hears of a job that could not be read the second time: only another version can do it."""
         tasks: set[asyncio.Task[Any]] = set()
         try:
             if self._sole:
@@ -174,7 +177,7 @@ class ArqQueue:
                 await self._patiently(self._mend)
                 # A Redis error ends an arq worker and leaves its counters wrong: a new one takes over, while
                 # what the old one has begun goes on to its end.
-                worker = self.worker(handler)
+                worker = self.worker(handler, left)
                 try:
                     await worker.main()
                 except (RedisError, OSError) as exc:
@@ -188,14 +191,15 @@ class ArqQueue:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def worker(self, handler: Handler) -> Taker:
+    def worker(self, handler: Handler, left: Left | None = None) -> Taker:
         """arq's share of `work`, with its limits out of the way."""
 
         async def resolve(ctx: dict[Any, Any], text: str) -> None:
+            name = JobId(ctx.get("job_id", ""))
             try:
-                await self._take(handler, text)
+                await self._take(handler, name, text, left if ctx.get("job_try", 1) > 1 else None)
             except Later as later:
-                worker.pauses[ctx.get("job_id", "")] = later.seconds
+                worker.pauses[name] = later.seconds
                 raise
 
         logging.getLogger("arq.worker").setLevel(logging.WARNING)  # it prints a job's arguments: foreign text
@@ -218,14 +222,20 @@ class ArqQueue:
         worker.in_progress_timeout_s = self._lease_seconds
         return worker
 
-    async def _take(self, handler: Handler, text: str) -> None:
+    async def _take(self, handler: Handler, name: JobId, text: str, left: Left | None) -> None:
         try:
-            await self._perform(handler, Job.model_validate_json(text))
+            try:
+                job = Job.model_validate_json(text)
+            except ValidationError as exc:
+                facts = {"job": name, "faults": exc.error_count()}
+                log.error("a job of another version is left to it", extra=facts)
+                if left is not None and await self._records.is_fresh(name):
+                    with contextlib.suppress(ValidationError):
+                        await left(Unread.model_validate_json(text))
+                raise Later(UNREADABLE_SECONDS) from exc
+            await self._perform(handler, job)
         except (RedisError, OSError, QueueDown) as exc:
             raise Later(PAUSE_SECONDS) from exc  # else arq would take the job out of its queue
-        except ValidationError as exc:
-            log.error("a job of another version is left to it", extra={"faults": exc.error_count()})
-            raise Later(UNREADABLE_SECONDS) from exc
 
     async def _perform(self, handler: Handler, job: Job) -> None:
         if job.id in self._running:  # its lease ran out while Redis was away; it goes on here all the same

@@ -1,5 +1,6 @@
 """What Redis knows of jobs: a record each, kept for good, and which of them have not ended."""
 
+import json
 import logging
 from collections.abc import Awaitable
 from typing import cast
@@ -41,6 +42,14 @@ class Records:
     async def is_stored(self, job: JobId) -> bool:
         """Whether there is a record of it, to be read or not."""
         return bool(await self._redis.exists(record_of(job)))
+
+    async def is_fresh(self, job: JobId) -> bool:
+        """Whether it was never begun, as far as any version says."""
+        try:
+            known = json.loads(await self._redis.get(record_of(job)) or b"null")
+        except ValueError:
+            return False
+        return isinstance(known, dict) and known.get("state") == "queued" and not known.get("tries")
 
     async def write(self, record: Record, *, keep_unwanted: bool = False) -> None:
         """Store what is known now. `keep_unwanted`: whoever runs the job is still to be told that it has ended."""

@@ -67,7 +67,7 @@ class Taker(ArqWorker):
 
 
 def arq_client(url: str) -> ArqRedis:
-    """A Redis on which jobs are JSON, and wait for as long as it takes. Raises SettingsError for what is no URL of one."""
+    """A Redis on which jobs are JSON, and wait for as long as it takes. Raises SettingsError for a wrong URL."""
     return ArqRedis(
         redis_pool(url),
         job_serializer=to_json,

@@ -31,8 +31,8 @@ class Room:
     queue: InlineQueue = field(default_factory=InlineQueue)
 
     def __post_init__(self) -> None:
-        waiting = Waiting(self.queue, HoldsHere(), self.forge, "@agent", grace=0.2)
-        self.desk = Desk(self.queue, Triggers(), self.forge, waiting=waiting)
+        self.waiting = Waiting(self.queue, HoldsHere(), self.forge, "@agent", grace=0.2)
+        self.desk = Desk(self.queue, Triggers(), self.forge, waiting=self.waiting)
 
     async def answered(self, begins: str) -> str:
         """The first answer that begins so, once there is one."""

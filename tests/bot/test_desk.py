@@ -8,10 +8,10 @@ import pytest
 
 from bot.desk import LATE, is_under_way
 from bot.errors import QueueDown
-from bot.jobs import Answered, Cancelled, Result
+from bot.jobs import Answered, Cancelled, Result, Unread
 from bot.mail import Mail
 from bot.webhooks.delivery import CommentMade, read
-from resolver.domain import Job, Refused
+from resolver.domain import Job, Refused, User
 from resolver.errors import ForgeError
 from resolver.events import Trajectory
 from tests.bot.inline_queue import InlineQueue
@@ -162,6 +162,20 @@ async def test_a_stop_that_is_read_again_after_it_has_stopped_everything_does_no
     assert (await settled(room.queue, stop.id)).result == Answered()
     assert room.answers == ["I did not start on this: I was stopped before I began."]
     await room.desk.close()
+
+
+@pytest.mark.parametrize("by", ["maintainer", "stranger"])
+async def test_who_asked_for_what_nobody_here_can_read_hears_once_that_it_waits(room: Room, by: str) -> None:
+    asking = await room.says("@agent do it", by="maintainer")
+    job = await room.hears(asking)
+    await room.answered("This is queued")
+    asker = room.world.user(by)
+    unread = Unread(id=job.id, repo=job.repo, number=job.number, requester=User(id=asker.id, login=by))
+    for _ in range(2):
+        await room.waiting.tell_left(unread)
+    (answer,) = room.answers
+    assert ("by another version of me" in answer) is (by == "maintainer")
+    assert is_under_way(answer)  # it is found again if Redis is wiped
 
 
 async def test_what_runs_is_stopped_at_once_although_what_waits_cannot_be_told(room: Room) -> None:

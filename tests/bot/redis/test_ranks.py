@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from arq.constants import in_progress_key_prefix, job_key_prefix
 
-from bot.jobs import Again, Result
+from bot.jobs import Again, Result, Unread
 from bot.redis.queue import ArqQueue
+from bot.redis.taking import wake
 from resolver.domain import Job, JobId
 from tests.bot.jobs import DONE, Handlers, job, settled, working
 
@@ -166,15 +167,48 @@ async def test_a_job_of_another_version_is_left_to_a_worker_of_that(
     queue: ArqQueue, handler: Handlers
 ) -> None:
     other = on(9, "other")
-    await queue.put(other)
-    key = job_key_prefix + other.id
-    stored = json.loads(await queue._redis.get(key))
-    newer = stored | {"a": [json.dumps(json.loads(stored["a"][0]) | {"of_tomorrow": 1})]}
-    await queue._redis.set(key, json.dumps(newer))
+    newer = await put_tomorrow(queue, other)
     async with working(queue, handler):
         await paused(queue, other.id)
-    assert await queue._redis.get(key) == json.dumps(newer).encode()
+    assert await queue._redis.get(job_key_prefix + other.id) == newer
     assert handler.begun == {}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_job_of_another_version_is_told_of_when_it_still_waits_at_the_second_look(
+    queue: ArqQueue, handler: Handlers, begun: bool
+) -> None:
+    other = on(9, "other")
+    await put_tomorrow(queue, other)
+    if begun:  # by a worker that could read it: then its run has spoken in the thread
+        record = b'{"state": "queued", "tries": 1, "of_tomorrow": 1}'
+        await queue._redis.set(f"patchwright:job:{other.id}", record)
+    told: list[Unread] = []
+
+    async def hear(job: Unread) -> None:
+        told.append(job)
+
+    worker = asyncio.create_task(queue.work(handler, hear))
+    await paused(queue, other.id)
+    assert told == []
+    await wake(queue._redis, other.id)
+    await pause_over(queue, other.id)
+    await paused(queue, other.id)
+    assert (
+        told == [] if begun else [Unread(**other.model_dump(include={"id", "repo", "number", "requester"}))]
+    )
+    worker.cancel()
+    await asyncio.gather(worker, return_exceptions=True)
+
+
+async def put_tomorrow(queue: ArqQueue, job: Job) -> bytes:
+    """Put a job as a later version may; what is stored of it."""
+    await queue.put(job)
+    key = job_key_prefix + job.id
+    stored = json.loads(await queue._redis.get(key))
+    newer = json.dumps(stored | {"a": [json.dumps(json.loads(stored["a"][0]) | {"of_tomorrow": 1})]})
+    await queue._redis.set(key, newer)
+    return newer.encode()
 
 
 @pytest.fixture
