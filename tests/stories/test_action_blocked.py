@@ -1,4 +1,4 @@
-"""`copilot user-feedback#36`: what a repository depends on is behind the firewall. Which host is it?"""
+"""Complaint 11: what a repository depends on is behind the firewall (`copilot user-feedback#36`). Which host is it?"""
 
 from collections.abc import Callable
 
