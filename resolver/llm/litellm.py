@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -30,6 +31,7 @@ from resolver.settings.models import Price
 from resolver.settings.settings import variable
 
 SAID = 300  # characters of a provider's error that are passed on
+_OBJECT = re.compile(r"( ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")  # in aiohttp's words
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # and what is 500 or more
 """HTTP status codes after which the same request may work later. Source: RFC 9110, RFC 6585, RFC 8470."""
@@ -333,7 +335,8 @@ class LitellmModel:
             status in RETRYABLE or status >= 500 or status in (0, 200) or isinstance(exc, errors.Timeout)
         )
         raise ModelError(
-            f"The model {self.name} failed ({status or 'no answer'}): {received.problem or said}",
+            # litellm calls it a 500 where nobody answers.
+            f"The model {self.name} failed ({received.status or 'no answer'}): {received.problem or said}",
             retryable=retryable,
             retry_after=wait,
             usage=usage,
@@ -362,7 +365,7 @@ def _headers(exc: Exception) -> dict[str, str]:
 
 
 def _line(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(_OBJECT.sub("", text).split())
     return line if len(line) <= SAID else line[:SAID] + " ..."
 
 

@@ -163,6 +163,18 @@ async def test_a_request_that_is_wrong_is_not_tried_again(endpoint: Endpoint) ->
     assert not failed.value.retryable
 
 
+async def test_an_endpoint_that_is_not_there_is_told_without_the_insides_of_a_library() -> None:
+    async with Endpoint(()) as endpoint:
+        gone = model(endpoint)
+    with pytest.raises(ModelError) as failed:
+        await ask(gone)
+    assert str(failed.value).startswith(
+        "The model openai/recorded failed (no answer): Cannot connect to host "
+    )
+    assert "object at" not in str(failed.value)
+    assert failed.value.retryable
+
+
 async def test_a_model_that_does_not_answer_in_time_can_be_asked_again() -> None:
     async with Endpoint([Turn("Late.")], delay=1.0) as endpoint:
         with pytest.raises(ModelError, match=r"gave no reply within 0\.2 s|failed") as failed:
