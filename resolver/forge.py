@@ -266,6 +266,10 @@ class ReadOnly(_Wrapped):
         raise Withheld(f"a check run on {finding.commit[:12]}")
 
 
+DRY = "dry-run"
+"""The address of what was shown instead of being written."""
+
+
 class DryRun(_Wrapped):
     """Reads from the forge; what would be written is shown instead."""
 
@@ -275,7 +279,7 @@ class DryRun(_Wrapped):
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
         self._show(f"comment on {repo}#{number}", body)
-        return "dry-run"
+        return DRY
 
     async def publish(
         self,
@@ -291,14 +295,14 @@ class DryRun(_Wrapped):
 
     async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
         self._show(f"answer at {thread.path} of {repo}#{number}", body)
-        return "dry-run"
+        return DRY
 
     async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
         self._show(f"resolve the thread at {thread.path}", "")
 
     async def show(self, repo: Repo, finding: "Finding") -> str:
         self._show(f"check run on {finding.commit[:12]}: {finding.title}", finding.summary)
-        return "dry-run"
+        return DRY
 
     async def propose(self, proposal: Proposal) -> PullRequest:
         self._show(f"pull request: {proposal.title}", proposal.body)
@@ -309,7 +313,7 @@ class DryRun(_Wrapped):
             author=User(id=0, login="patchwright"),
             trusted=True,
             open=True,
-            url="dry-run",
+            url=DRY,
             head=proposal.branch,
             head_sha=proposal.head_sha,
             base=proposal.base,

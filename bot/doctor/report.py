@@ -1,17 +1,21 @@
 """All checks of a server by its settings, and how what they find is told."""
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from pydantic import SecretStr
 
 from bot.doctor import engine, github, machine, model, redis
 from bot.doctor.examine import Check, Finding, State, examined
+from bot.terminal.ink import size_of
 from bot.terminal.lines import plain, print_json
 from resolver.secrets import Secrets
 from resolver.settings.settings import Settings
 
 WIDE = 18  # of a requirement's name
+BEFORE = 9 + WIDE  # cells of a line before what was seen
+NARROWEST = 24  # cells for that; on less, lines are broken by the terminal
 COLOURS: Mapping[State, str] = {"ok": "32", "warning": "33", "failed": "31"}
 
 
@@ -30,13 +34,14 @@ async def told(
     checks: Sequence[Check], secrets: Secrets, environ: Mapping[str, str], *, as_json: bool
 ) -> bool:
     """Print what is found; whether nothing has failed."""
-    colour = sys.stdout.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    width = size_of(sys.stdout).columns if sys.stdout.isatty() else None
+    colour = width is not None and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     found: list[Finding] = []
     async for finding in examined(checks):
         words = {name: secrets.mask(plain(word)) for name, word in finding.model_dump().items()}
         found.append(Finding.model_validate(words))
         if not as_json:
-            print(line(found[-1], colour=colour), flush=True)
+            print(line(found[-1], colour=colour, width=width), flush=True)
     healthy = all(finding.state != "failed" for finding in found)
     if as_json:
         print_json({"healthy": healthy, "findings": [finding.model_dump() for finding in found]})
@@ -45,12 +50,24 @@ async def told(
     return healthy
 
 
-def line(finding: Finding, *, colour: bool) -> str:
-    """One requirement for a person: how it is, what was seen, and below it what to do."""
+def line(finding: Finding, *, colour: bool, width: int | None = None) -> str:
+    """One requirement for a person: how it is, what was seen, and below it what to do.
+
+    `width`: cells of the window; None: there is none.
+    """
     state = f"{finding.state:<8}"
     shown = f"\033[{COLOURS[finding.state]}m{state}\033[0m" if colour else state
-    mend = f"\n{'':>{9 + WIDE}}-> {finding.mend}" if finding.mend else ""
-    return f"{shown} {finding.name:<{WIDE}}{finding.seen}{mend}"
+    mend = f"\n{'':{BEFORE}}{_folded(f'-> {finding.mend}', width)}" if finding.mend else ""
+    return f"{shown} {finding.name:<{WIDE}}{_folded(finding.seen, width)}{mend}"
+
+
+def _folded(text: str, width: int | None) -> str:
+    """As lines of the last column; addresses are not broken, so that they can be copied."""
+    if width is None:
+        return text
+    room = max(width - 1 - BEFORE, NARROWEST)
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return f"\n{'':{BEFORE}}".join(lines)
 
 
 def summary(found: Sequence[Finding]) -> str:

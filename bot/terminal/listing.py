@@ -81,9 +81,10 @@ def listed(
 
 
 def _check(options: argparse.Namespace) -> None:
-    for given, known in ((options.state, get_args(State)), (options.verdict, get_args(VerdictKind))):
+    for option, known in (("state", get_args(State)), ("verdict", get_args(VerdictKind))):
+        given = getattr(options, option)
         if given and given not in known:
-            raise UsageError(f"`{given[:40]}` is none of {', '.join(known)}")
+            raise UsageError(f"--{option} takes one of {', '.join(known)}, not `{given[:40]}`")
 
 
 def _is_wanted(one: Listed, options: argparse.Namespace) -> bool:

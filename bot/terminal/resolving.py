@@ -27,6 +27,7 @@ from resolver.domain import (
 )
 from resolver.errors import LogError, UsageError
 from resolver.events import Trajectory
+from resolver.forge import DRY
 from resolver.log import FileLogs, Listener
 from resolver.settings.settings import Settings
 from resolver.words import wording
@@ -153,8 +154,8 @@ def _telling(options: argparse.Namespace, so_far: Trajectory) -> AbstractAsyncCo
 def _where(job: Job, settings: Settings, spent: Spent) -> str:
     """What the run cost, and where more of it is."""
     steps = f"{spent.steps} step{'' if spent.steps == 1 else 's'}"
-    cost = f"{wording.money(spent)}, {spent.tokens:,} tokens, {steps}, {wording.duration(spent.seconds)}"
-    return f"cost: {cost}\nlog: {settings.data / 'runs' / job.id}\nsee it: patchwright view {job.id}"
+    took = f"{wording.duration(spent.seconds)}, {steps}, {spent.tokens:,} tokens, {wording.money(spent)}"
+    return f"took: {took}\nlog: {settings.data / 'runs' / job.id}\nsee it: patchwright view {job.id}"
 
 
 def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Namespace) -> int:
@@ -170,16 +171,18 @@ def _asked(job: Job, question: str, trajectory: Trajectory, options: argparse.Na
 def _told(outcome: Outcome) -> str:
     match outcome:
         case Delivered(url=url, draft=draft, verdict=verdict):
-            return (
-                f"{'draft ' if draft else ''}pull request: {url}\nverdict: {verdict.kind}. {verdict.reason}"
-            )
+            return f"{'draft ' if draft else ''}pull request: {_at(url)}\nverdict: {verdict.kind}. {verdict.reason}"
         case Commented(url=url, reason=reason, branch=branch):
             kept = f"\nthe work is kept on the branch {branch}" if branch else ""
-            return f"no pull request: {reason}{kept}\ncomment: {url}"
+            return f"no pull request: {reason}{kept}\ncomment: {_at(url)}"
         case Asked(url=url, question=question):
-            return f"asked: {question}\ncomment: {url}"
+            return f"asked: {question}\ncomment: {_at(url)}"
         case Refused(explanation=explanation):
             return f"refused: {explanation}"
+
+
+def _at(url: str) -> str:
+    return "nowhere, as this was a dry run" if url == DRY else url
 
 
 def _code(outcome: Outcome, trajectory: Trajectory) -> int:

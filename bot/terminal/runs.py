@@ -211,7 +211,8 @@ def _table(run: str, steps: Iterable[Replayed]) -> Iterable[str]:
         differing += not step.same
         told = "not recorded" if not step.sent else "as sent" if step.same else "DIFFERS"
         yield f"{step.number:4}  {step.messages:8}  {step.characters:10,}  {step.kept:4}  {told}"
-    yield f"{run}: {count} steps rebuilt, {differing or 'none'} of them with another prompt than was sent"
+    told = {0: "no prompt differs", 1: "1 prompt differs"}.get(differing, f"{differing} prompts differ")
+    yield f"{run}: {count} steps rebuilt, {told} from what was sent"
 
 
 def _shown(message: Message) -> dict[str, object]:

@@ -268,6 +268,7 @@ async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scene: Scene)
     assert code == 0, error
     assert "pull request: Fix: add(2, 3) gives -1 (#1)" in out
     assert "**Fixed:**" in out
+    assert "pull request: nowhere, as this was a dry run\n" in out
     assert scene.world.writes == ()
 
 

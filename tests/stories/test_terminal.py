@@ -91,7 +91,7 @@ async def test_a_pipe_gets_lines_and_quiet_only_the_result(scene: Scene, asked: 
         assert code == 0 and out.startswith("verdict: fixed.") and "\x1b" not in out + error
         assert ("+    return a + b" in error) == told and ("waiting for" in error) is False
         assert ("the agent has its brief" in error) == told and "see it: patchwright view" in error
-        assert re.search(r"^cost: .+ tokens, \d+ steps, \d", error, re.MULTILINE)
+        assert re.search(r"^took: .+ s, \d+ steps, \S+ tokens, ", error, re.MULTILINE)
 
 
 @pytest.mark.slow

@@ -42,9 +42,7 @@ async def data(tmp_path: Path) -> Path:
 def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
     shown = patchwright(data, "replay", "acme-7")
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.splitlines()[-1] == (
-        "acme-7: 2 steps rebuilt, none of them with another prompt than was sent"
-    )
+    assert shown.stdout.splitlines()[-1] == ("acme-7: 2 steps rebuilt, no prompt differs from what was sent")
     told = json.loads(patchwright(data, "replay", "acme-7", "--json").stdout)
     assert [(step["number"], step["same"]) for step in told["steps"]] == [(1, True), (2, True)]
 
@@ -245,7 +243,7 @@ def test_a_run_is_named_by_its_beginning_or_as_the_last(three: Path, given: str,
         (("replay", "\x1b[2J" * 99), "is not a run's name"),
         (("view", ""), "is not a run's name"),
         (("resolve", "--continue", "zzz", "--model", "m"), "There is no run `zzz` below "),
-        (("runs", "--state", "sleeping"), "`sleeping` is none of working, delivered, "),
+        (("runs", "--state", "sleeping"), "--state takes one of working, delivered, "),
         (("runs", "--nonsense"), "unrecognized arguments: --nonsense"),
         (("resolve", "--quiet", "--verbose"), "not allowed with argument"),
     ],
