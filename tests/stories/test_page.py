@@ -70,6 +70,7 @@ async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(s
         "Workers": "works",
         "Queue": "works",
         "Engine": "works",
+        "GitHub": "works",
     }
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert len(scene.repo.pulls) == 1
