@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import argcomplete
-from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
+from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 from argcomplete.shell_integration import shellcode
 
 MOST_RUNS = 100  # the newest
@@ -45,7 +45,7 @@ def _completer(takes: str) -> Callable[..., Any]:
         "STATE": lambda **_: get_args(State),
         "VERDICT": lambda **_: get_args(VerdictKind),
     }
-    return known.get(takes) or SuppressCompleter()
+    return known.get(takes) or (lambda **_: ())  # argcomplete's own for this would hide the option, too
 
 
 def _runs(parsed_args: argparse.Namespace, **_: object) -> Sequence[str]:

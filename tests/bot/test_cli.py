@@ -99,6 +99,7 @@ def runs(tmp_path: Path) -> Iterator[dict[str, str]]:
 TYPED = [
     ("patchwright vi", r"patchwright view $"),
     ("patchwright resolve --dr", r"--dry-run $"),
+    ("patchwright resolve --mod", r"--model $"),
     ("patchwright view ac", r"view acme-calc-7 $"),
     ("patchwright replay ni", r"replay nightly-9 $"),
     ("patchwright resolve --continue ac", r"--continue acme-calc-7 $"),
