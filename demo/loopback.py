@@ -14,8 +14,40 @@ if TYPE_CHECKING:  # the package imports this module
     from demo.world.asgi import App, Message
 
 
+GRACE = 2.0  # seconds for the answers that are under way when it stops
+SECOND = 1.0  # after which an answer has another date
+
+
 class Listening(uvicorn.Server):
-    """Leaves Ctrl-C to the program around it."""
+    """Leaves Ctrl-C to the program around it, ends as soon as it may, and leaves no task behind."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._told.set()
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SECOND):
+                    await self._told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in (*self.servers, *(sockets or ())):
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if tasks := set(self.server_state.tasks):
+            _, late = await asyncio.wait(tasks, timeout=GRACE)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+            for connection in list(self.server_state.connections) if late else ():
+                connection.transport.abort()  # whoever is there does not read
+        await asyncio.sleep(0)  # what was closed is gone then
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -32,7 +64,7 @@ class Loopback:
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         config = uvicorn.Config(
             app, interface="asgi3", lifespan="off", ws="none", http="h11", log_config=None,
-            access_log=False, proxy_headers=False, timeout_graceful_shutdown=2, timeout_keep_alive=60,
+            access_log=False, proxy_headers=False, timeout_keep_alive=60,
         )  # fmt: skip
         self._uvicorn = Listening(config)
         self._running: asyncio.Task[None] | None = None
@@ -49,7 +81,7 @@ class Loopback:
             await asyncio.sleep(0.005)
 
     async def stop(self) -> None:
-        self._uvicorn.should_exit = True
+        self._uvicorn.stop()
         if self._running is not None:
             await self._running
 

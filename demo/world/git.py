@@ -86,6 +86,7 @@ async def _serve(environment: Mapping[str, str], receive: Receive, send: Send) -
     process = await asyncio.create_subprocess_exec(
         GIT, "http-backend", env=environment,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
     )  # fmt: skip
     assert process.stdin is not None and process.stdout is not None
     feeding = asyncio.create_task(_feed(receive, process.stdin))
@@ -99,7 +100,8 @@ async def _serve(environment: Mapping[str, str], receive: Receive, send: Send) -
         feeding.cancel()
         # Not process.kill(): it reaps a process that has just ended, and asyncio's own watcher then misses it.
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)  # with the programs that it has started
+        await process.stdout.read()  # what nobody wants: else its pipe would be left open
         await process.wait()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,3 +121,23 @@ async def test_the_head_of_a_pull_request_follows_pushes(
     assert (seen["head"]["sha"], seen["commits"], seen["changed_files"]) == (second, 2, 2)
     assert "+    return a + b" in diff.text
     assert repo.diff(repo.pulls[0]) == diff.text
+
+
+async def test_a_clone_that_nobody_reads_on_leaves_nothing_open() -> None:
+    before = open_files()
+    async with httpx.AsyncClient() as client:
+        async with World() as world:
+            repo = world.repository("acme/large", {"a.txt": "a"})
+            want = f"want {repo.commit('main', {'noise.txt': os.urandom(8 << 20).hex()})}\n"
+            body = f"{len(want) + 4:04x}{want}00000009done\n"
+            url = f"{world.server_url}/acme/large.git/git-upload-pack"
+            kind = {"content-type": "application/x-git-upload-pack-request"}
+            asking = client.build_request("POST", url, content=body.encode(), headers=kind)
+            answer = await client.send(asking, stream=True)
+            assert answer.status_code == 200
+        await answer.aclose()
+    assert open_files() == before
+
+
+def open_files() -> set[str]:
+    return {os.readlink(file) for file in Path("/proc/self/fd").iterdir() if file.exists()}
