@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -43,6 +44,8 @@ SHARED = {
     "max_steps": "max-steps", "max_usd": "max-usd", "timeout": "timeout", "config": "config",
 }  # fmt: skip
 """Settings that may stand on the command line, and their options."""
+READING = frozenset({"runs", "view", "export", "replay", "probe", "doctor", "completion"})
+"""Commands that do nothing but tell."""
 
 T = TypeVar("T")
 
@@ -68,7 +71,16 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "completion": completion,
             "doctor": doctor,
         }[options.command]
-        return _runner(options.command)(_until_stopped(command(options)))
+        code = _runner(options.command)(_until_stopped(command(options)))
+        if options.command in READING:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if options.command not in READING:
+            raise
+        # `| head` has seen enough; Python would complain again when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DELIVERED
     except WorkerFailed as exc:
         return exc.exit_code if exc.exit_code in range(1, 128) else ERROR  # it has said why
     except ForOperators as exc:

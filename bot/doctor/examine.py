@@ -1,7 +1,7 @@
 """Checks, done side by side, each within a time of its own; what each has found, as a value."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,7 +47,7 @@ def failed(name: str, seen: str, mend: str) -> Finding:
     return Finding(name=name, state="failed", seen=seen, mend=mend)
 
 
-async def examined(checks: Sequence[Check]) -> AsyncIterator[Finding]:
+async def examined(checks: Sequence[Check]) -> AsyncGenerator[Finding, None]:
     """What each has found, in their order, as soon as those before it have."""
     tasks = [asyncio.create_task(_looked(check)) for check in checks]
     try:

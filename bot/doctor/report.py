@@ -3,6 +3,7 @@
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 
 from pydantic import SecretStr
 
@@ -37,11 +38,12 @@ async def told(
     width = size_of(sys.stdout).columns if sys.stdout.isatty() else None
     colour = width is not None and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     found: list[Finding] = []
-    async for finding in examined(checks):
-        words = {name: secrets.mask(plain(word)) for name, word in finding.model_dump().items()}
-        found.append(Finding.model_validate(words))
-        if not as_json:
-            print(line(found[-1], colour=colour, width=width), flush=True)
+    async with aclosing(examined(checks)) as seen:
+        async for finding in seen:
+            words = {name: secrets.mask(plain(word)) for name, word in finding.model_dump().items()}
+            found.append(Finding.model_validate(words))
+            if not as_json:
+                print(line(found[-1], colour=colour, width=width), flush=True)
     healthy = all(finding.state != "failed" for finding in found)
     if as_json:
         print_json({"healthy": healthy, "findings": [finding.model_dump() for finding in found]})

@@ -39,22 +39,6 @@ def looked(
 ) -> int:
     """List, show, export or replay runs, free of these secrets; the exit code."""
     logs, directory = kept_runs(settings), settings.data / "runs"
-    try:
-        code = _looked(options, logs, directory, secrets, environ)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # `| head` has seen enough; Python would complain again when it closes the stream
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _looked(
-    options: argparse.Namespace,
-    logs: Kept,
-    directory: Path,
-    secrets: Secrets,
-    environ: Mapping[str, str],
-) -> int:
     if options.command == "runs":
         listed(options, logs, directory, secrets, environ)
         return 0

@@ -314,7 +314,7 @@ async def test_a_run_is_opened_for_who_sits_at_a_terminal_with_a_browser(three: 
         assert opened.read_text().splitlines() == [page] * opens
 
 
-@pytest.mark.parametrize("arguments", [("runs", "--all"), ("replay", RUN), ("export", RUN)])
+@pytest.mark.parametrize("arguments", [("runs", "--all"), ("replay", RUN), ("export", RUN), ("doctor",)])
 def test_a_pipe_that_closes_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     many = (each for n in range(200) for each in step(str(n), RunShell(command="yes"), ran("y\n")))
     kept(tmp_path, RUN, run_of(started(), *many))
