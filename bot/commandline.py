@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bot import compose
+from bot.credentials import private_key_of, secrets_of
 from bot.errors import WorkerFailed
 from bot.observe.logs import LogLine, listen
 from bot.terminal.exits import DELIVERED, ERROR, INTERRUPTED, NOTHING, USAGE
@@ -166,7 +167,7 @@ async def gate(options: argparse.Namespace) -> int:
 def _listening(options: argparse.Namespace) -> Settings:
     """The settings of a server, which logs by them from here on."""
     settings = _settings(options)
-    secrets = compose.secrets_of(settings, compose.environment())
+    secrets = secrets_of(settings, compose.environment())
     listen(settings, secrets, terminal=sys.stderr.isatty())
     return settings
 
@@ -190,7 +191,7 @@ async def look(options: argparse.Namespace) -> int:
     from bot.terminal.runs import looked
 
     settings, environ = _settings(options), compose.environment()
-    return looked(options, settings, compose.secrets_of(settings, environ), environ)
+    return looked(options, settings, secrets_of(settings, environ), environ)
 
 
 async def probe(options: argparse.Namespace) -> int:
@@ -205,8 +206,8 @@ async def doctor(options: argparse.Namespace) -> int:
     from bot.doctor.report import all_checks, told
 
     settings, environ = _settings(options), compose.environment()
-    checks = all_checks(settings, compose.private_key_of(settings), environ)
-    healthy = await told(checks, compose.secrets_of(settings, environ), environ, as_json=options.json)
+    checks = all_checks(settings, private_key_of(settings), environ)
+    healthy = await told(checks, secrets_of(settings, environ), environ, as_json=options.json)
     return DELIVERED if healthy else ERROR
 
 

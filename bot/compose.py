@@ -4,17 +4,14 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
+from bot.credentials import private_key_of, secrets_of
 from bot.setup.kept import read as read_kept
 from bot.setup.kept import settings_from
 from resolver.errors import ForgeError, SettingsError, Unauthorized
@@ -34,7 +31,6 @@ if TYPE_CHECKING:  # heavy, and not needed to refuse a wrong setting
     from bot.pacing import Line
     from resolver.kit import Kit
     from resolver.log import Listener
-    from resolver.secrets import Secrets
 
 FILE = "patchwright.toml"
 FOR_IMAGES = ("PATCHWRIGHT_IMAGE", "PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", *STANDARD)
@@ -164,35 +160,6 @@ async def kit(
         await sandboxes.close()
 
 
-def own_secrets(settings: Settings) -> list[str]:
-    """The credentials that the settings name."""
-    fields = (
-        settings.proxy,
-        settings.model_api_key,
-        settings.search_api_key,
-        settings.github_token,
-        settings.webhook_secret,
-        settings.operator_token,
-        settings.oauth_client_secret,
-        private_key_of(settings),
-        SecretStr(urlsplit(settings.archive or "").password or ""),
-        *(value for server in settings.mcp_servers.values() for value in server.headers.values()),
-    )
-    return [field.get_secret_value() for field in fields if field is not None]
-
-
-def secrets_of(settings: Settings, environ: Mapping[str, str]) -> "Secrets":
-    """Everything that must never leave this process: our own credentials and the providers' keys."""
-    from resolver.secrets import Secrets
-
-    ours = own_secrets(settings)
-    secret = re.compile(r"_(API_KEY|TOKEN|SECRET|SECRET_KEY|ACCESS_KEY)$")
-    keys = [value for name, value in environ.items() if secret.search(name)]
-    told = (environ.get(f"OTEL_EXPORTER_OTLP_{kind}HEADERS", "") for kind in ("", "TRACES_"))
-    keys += [pair.partition("=")[2] for headers in told for pair in headers.split(",")]
-    return Secrets([*ours, *keys])
-
-
 # --- the forge ----------------------------------------------------------------------------------------------
 
 
@@ -235,18 +202,6 @@ def _access(settings: Settings) -> "AppAccess | TokenAccess":
         "repository, or PATCHWRIGHT_APP_ID with PATCHWRIGHT_PRIVATE_KEY_FILE; `patchwright serve` begins with a page "
         "that makes an App."
     )
-
-
-def private_key_of(settings: Settings) -> SecretStr | None:
-    """The App's, wherever it stands. Raises SettingsError when its file cannot be read."""
-    if settings.private_key or settings.private_key_file is None:
-        return settings.private_key
-    try:
-        return SecretStr(settings.private_key_file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(
-            f"PATCHWRIGHT_PRIVATE_KEY_FILE cannot be read: {exc}. It must be a PEM file."
-        ) from exc
 
 
 # --- the server ---------------------------------------------------------------------------------------------

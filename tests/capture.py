@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot import compose
+from bot.credentials import secrets_of
 from resolver.domain import RunId
 from resolver.errors import LogError, SettingsError
 from resolver.events import Decided, Entry, Prompted, Trajectory
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = compose.read_settings({}, compose.environment(), None, Path())
-        secrets = compose.secrets_of(settings, compose.environment())
+        secrets = secrets_of(settings, compose.environment())
         for text in options.hide:
             secrets.add(text)
         files = capture(FileLogs(settings.data / "runs"), RunId(options.run), SEEN / options.name, secrets)

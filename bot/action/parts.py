@@ -10,6 +10,7 @@ from bot import compose
 from bot.action.answers import answering
 from bot.action.missed import SCHEDULED, missed
 from bot.action.step import no_page, run_action
+from bot.credentials import own_secrets, secrets_of
 from bot.progress import apologize, commenting, explained, silent
 from bot.terminal.lines import Narrator
 from bot.terminal.runs import PAGE, write_page
@@ -56,7 +57,7 @@ async def action(
     `leave`, `publish`: the directory of the parcel, for those parts. Raises SettingsError.
     """
     environ = compose.environment()
-    secrets = compose.secrets_of(settings, environ)
+    secrets = secrets_of(settings, environ)
     logs = FileLogs(settings.data / "runs")
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
 
@@ -94,7 +95,7 @@ async def action(
             apologize=part.apologize,
             found=found,
             page=page if publish is None else no_page,
-            secrets=compose.own_secrets(settings),
+            secrets=own_secrets(settings),
         )
 
 
@@ -244,6 +245,9 @@ class Nowhere:
         raise _nowhere()
 
     async def on(self, image: str) -> Sandboxes:
+        raise _nowhere()
+
+    async def prepare(self) -> None:
         raise _nowhere()
 
     async def contents(self) -> str | None:
