@@ -75,7 +75,9 @@ def welcoming(settings: Settings, visitor: Visitor) -> More | None:
     def more(stores: Stores, deliveries: Mapping[tuple[str, str], int]) -> Mapping[str, App]:
         from bot.setup.welcome import Welcome, welcome
 
-        return welcome(Welcome(settings, app, visitor, stores.presence, stores.runs, deliveries))
+        return welcome(
+            Welcome(settings, app, visitor, stores.presence, stores.runs, stores.lookout, deliveries)
+        )
 
     return more
 

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from bot.errors import QueueDown
 from bot.glance import Glance
 from bot.page.shown import Around
+from bot.redis.lookout import Lookout
 from bot.redis.presence import Presence
 from bot.redis.runs import Runs
 from bot.setup import shown
@@ -40,6 +41,7 @@ class Welcome:
         visitor: Visitor,
         presence: Presence,
         runs: Runs,
+        lookout: Lookout,
         deliveries: Mapping[tuple[str, str], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -50,6 +52,7 @@ class Welcome:
         self._visitor = visitor
         self._presence = presence
         self._runs = runs
+        self._lookout = lookout
         self._deliveries = deliveries
         self._clock = clock
         self._pinged = float("-inf")
@@ -80,7 +83,7 @@ class Welcome:
 
     async def _heard(self) -> Step:
         if self._app.webhook_secret is None:
-            return Step("look", True)
+            return await self._looked()
         became = {how for (_, how), count in self._deliveries.items() if count}
         if became & {"pong", "stored"}:
             return Step("hear", True)
@@ -88,6 +91,15 @@ class Welcome:
         if "forged" in became:
             return Step("unsigned", False, fact=where)
         return Step("hear", False, fact=where, why=await self._ask_for_ping())
+
+    async def _looked(self) -> Step:
+        try:
+            trouble = await self._lookout.trouble()
+        except QueueDown as exc:
+            return Step("look", False, why=str(exc))
+        if trouble is None:
+            return Step("look", True)
+        return Step("look", False, fact=f"{trouble.since:%H:%M} UTC", why=trouble.reason)
 
     async def _ask_for_ping(self) -> str:
         """Why nothing came, in GitHub's words; it tells a new webhook that it is one before we know its secret."""

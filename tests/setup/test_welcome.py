@@ -3,13 +3,23 @@
 import asyncio
 import html
 import re
+from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
 
+from bot.embedded import embedded_redis
 from bot.glance import Glance, State
-from bot.setup.welcome import first_run
+from bot.redis.lookout import Trouble
+from bot.serve import Stores
+from bot.setup.code import Visitor
+from bot.setup.kept import OwnApp, Place
+from bot.setup.site import COOKIE
+from bot.setup.welcome import PATH, Welcome, first_run, welcome
+from demo.world import World
 from resolver.domain import RunId
+from resolver.settings.settings import Settings
 from tests.setup.conftest import LONGEST, Fresh
 from tests.setup.test_refusals import made
 
@@ -66,3 +76,43 @@ def test_a_run_that_failed_is_told_until_one_is_answered_and_earlier_ones_are_no
     assert first_run([failed, old], since=6) == failed
     assert first_run([working, failed, old], since=6) == working
     assert first_run([second, first, working, failed, old], since=6) == first
+
+
+@pytest.mark.redis
+async def test_a_server_that_cannot_look_at_github_does_not_say_that_it_hears_of_issues(
+    short_tmp: Path,
+) -> None:
+    async with World() as world, embedded_redis(short_tmp) as url, Stores.opened(url) as stores:
+        made = world.app()
+        nowhere = Place(
+            github_server_url="http://127.0.0.1:1",
+            github_api_url="http://127.0.0.1:1/api/v3",
+            github_graphql_url="http://127.0.0.1:1/api/graphql",
+        )
+        app = OwnApp(
+            id=made.id,
+            slug="patchwright",
+            html_url="http://127.0.0.1:1/apps/patchwright",
+            client_id="",
+            client_secret="",
+            private_key=made.private_key_pem,
+            webhook_secret=None,
+            place=nowhere,
+            public_url="http://here",
+        )
+        since = datetime(2026, 11, 22, 7, 5, tzinfo=UTC)
+        await stores.lookout.note(Trouble(reason="no answer from GitHub: GET app", since=since))
+        visitor = Visitor()
+        page = Welcome(
+            Settings(data=short_tmp), app, visitor, stores.presence, stores.runs, stores.lookout, {}
+        )
+        way = httpx.ASGITransport(welcome(page)[PATH])
+        cookies = {COOKIE: visitor.admit()}
+        async with httpx.AsyncClient(transport=way, base_url="http://here", cookies=cookies) as http:
+            away = text((await http.get(PATH)).text)
+            await stores.lookout.note(None)
+            back = text((await http.get(PATH)).text)
+    assert (
+        "Hear of issues to do GitHub has not answered this server since 07:05 UTC. It is asked again" in away
+    )
+    assert "Hear of issues done This server looks at GitHub every 30 s." in back
