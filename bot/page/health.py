@@ -22,7 +22,7 @@ async def parts(kit: Kit) -> tuple[Part, ...]:
         kit.engines.told(),
         kit.lookout.trouble(),
     )
-    kept = f"{inbox} deliveries to be read" if stores else "nothing can be stored there"
+    kept = f"deliveries to be read: {inbox}" if stores else "nothing can be stored there"
     waiting = f"{jobs.get('running', 0)} under way, {jobs.get('queued', 0)} wait"
     age = f", the next one for {wording.duration(oldest)}" if oldest >= 1 else ""
     return (
@@ -37,7 +37,7 @@ async def parts(kit: Kit) -> tuple[Part, ...]:
 
 def _receiver(deliveries: Mapping[tuple[str, str], int]) -> Part:
     """Of GitHub's events: whoever looks for open doors names none."""
-    figures = f"{sum(deliveries.values()):,} deliveries since it began"
+    figures = f"deliveries since it began: {sum(deliveries.values()):,}"
     became = {what for event, what in deliveries if event != "other"}
     works = became != {"forged"}
     return Part(

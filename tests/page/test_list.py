@@ -249,13 +249,13 @@ async def test_a_receiver_that_knows_no_signature_and_a_store_that_is_full_are_s
     mended = await told()
     await redis.aclose(close_connection_pool=True)
     assert well == {
-        "Receiver": ("works", "0 deliveries since it began"),
-        "Redis": ("works", "0 deliveries to be read"),
+        "Receiver": ("works", "deliveries since it began: 0"),
+        "Redis": ("works", "deliveries to be read: 0"),
     }
     assert broken == {
         "Receiver": (
             "does not work",
-            "1 deliveries since it began, none of them signed with our webhook secret",
+            "deliveries since it began: 1, none of them signed with our webhook secret",
         ),
         "Redis": ("does not work", "nothing can be stored there"),
     }
