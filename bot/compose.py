@@ -115,8 +115,9 @@ async def kit(
     trusted: bool,
     say: Callable[[str], object],
     listeners: tuple["Listener", ...] = (),
+    prepared: bool = True,
 ) -> AsyncIterator["Kit"]:
-    """Everything a run needs, ready to use.
+    """Everything a run needs, ready to use; but for its sandboxes, where these are to be `prepared` later.
 
     `trusted`: whether issue and code are the operator's own, so that the local sandbox may stand in for Docker.
     `say` hears what takes long and what is not as usual. Raises SettingsError, EngineUnavailable or
@@ -128,7 +129,7 @@ async def kit(
         )
     check_room(settings.data)
     from bot.models import hearing, models
-    from bot.sandboxes import sandboxes_for
+    from bot.sandboxes import sandboxes_for, sandboxes_of
     from resolver.kit import Kit
     from resolver.log import FileLogs
     from resolver.sandbox.lending import read_secrets
@@ -140,7 +141,11 @@ async def kit(
     secrets = secrets_of(settings, environment())
     for handler in logging.getLogger().handlers:
         handler.addFilter(MaskingFilter(secrets))
-    sandboxes = await sandboxes_for(settings, environment(), trusted=trusted, say=say)
+    sandboxes = (
+        await sandboxes_for(settings, environment(), trusted=trusted, say=say)
+        if prepared
+        else sandboxes_of(settings, environment(), say)
+    )
     by_purpose = models(settings)
     try:
         yield Kit(
@@ -265,6 +270,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
     from bot.redis.pacing import SharedLine
     from bot.redis.queue import ArqQueue
     from bot.redis.runs import Runs
+    from bot.sandboxes import prepare
     from bot.work import check
     from bot.work import work as run
     from resolver.domain import JobId, Spent
@@ -292,17 +298,20 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
         stack.push_async_callback(engines.close)
         for store in (logs, ledger, queue, lookout, runs):
             stack.push_async_callback(store.close)
-        made = await stack.enter_async_context(kit(settings, trusted=False, say=say))
+        made = await stack.enter_async_context(kit(settings, trusted=False, say=say, prepared=False))
         masked = Masked(github, made.secrets.mask)
         made = replace(made, logs=logs, news=Mail(queue, masked).news)
         reporting, grants = indexing(commenting(masked, settings), runs), AppGrants(github.rest, lookout)
         tracer = tracing(environment(), logs.read, settings.configuration)
         stack.push_async_callback(tracer.close)
-        await engines.tell()  # else nothing would have been prepared
         warming = asyncio.create_task(warm())  # 2 s that the first issue need not wait for
         sweeping = asyncio.create_task(again_and_again(telling(made.sandboxes.sweep, engines)))
         archiving = asyncio.create_task(Archivist(logs, here, archive).run())
         listing = asyncio.create_task(keep_whole(runs, settings.data / "runs", archive))
+
+        async def ready() -> None:
+            await prepare(made.sandboxes, settings)
+            await engines.tell()
 
         def spent(job: JobId) -> Spent:
             try:
@@ -324,6 +333,7 @@ async def work(settings: Settings, say: Callable[[str], object], *, sole: bool) 
                 *(ledger, masked, settings, spent),
             ),
             lambda job, error: apologize(masked, job, error, made),
+            prepare=ready,
             ended=ended,
             watch=watch,
             pulls=OurPulls(github.rest, github, ledger, settings.branch_prefix),

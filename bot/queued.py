@@ -7,7 +7,7 @@ own words.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from bot.errors import QueueDown
@@ -57,13 +57,21 @@ class Waiting:
     """Says that a job waits, if it does."""
 
     def __init__(
-        self, queue: Queue, holds: Holds, speaker: Talker, mention: str, grace: float = GRACE
+        self,
+        queue: Queue,
+        holds: Holds,
+        speaker: Talker,
+        mention: str,
+        grace: float = GRACE,
+        workers: Callable[[], Awaitable[int]] | None = None,
     ) -> None:
+        """`workers`: how many take jobs now, of those that hear of them; None: all."""
         self._queue = queue
         self._holds = holds
         self._speaker = speaker
         self._mention = mention
         self._grace = grace
+        self._workers = workers
         self._left: set[JobId] = set()
 
     async def tell(self, job: Job) -> None:
@@ -102,7 +110,8 @@ class Waiting:
         if job.requester and await self._speaker.permission(job.repo, job.requester) not in MAY_TRIGGER:
             return  # it is refused when its turn comes
         count = len(here) or sum(one.state == "queued" for one in before)
-        text = queued(count, self._mention, here=bool(here))
+        preparing = self._workers is not None and not await self._workers()
+        text = queued(count, self._mention, here=bool(here), preparing=preparing)
         await self._speaker.say(job.repo, job.number, job.id, text)
         now = await self._queue.state(job.id)
         if now and isinstance(now.result, Cancelled):  # somebody stopped it while this was said

@@ -37,28 +37,43 @@ async def sandboxes_for(
 
     `trusted`: whether issue and code are the operator's own. Raises EngineUnavailable or ImageUnavailable.
     """
-    if settings.sandbox == "local":
-        return _local(settings, environ)
+    sandboxes = sandboxes_of(settings, environ, say)
+    if not trusted:
+        await prepare(sandboxes, settings)
+        return sandboxes
     try:
-        return await docker_sandboxes(settings, environ, say, settings.warm_pool)
+        await sandboxes.prepare()
     except (EngineUnavailable, ImageUnavailable) as exc:
         if settings.sandbox == "docker":
             raise
-        if trusted:
-            say(f"NOTICE: {exc} Using the local sandbox: a directory on this machine, and no wall around it.")
-            return _local(settings, environ)
+        say(f"NOTICE: {exc} Using the local sandbox: a directory on this machine, and no wall around it.")
+        return _local(settings, environ)
+    return sandboxes
+
+
+def sandboxes_of(settings: Settings, environ: Mapping[str, str], say: Callable[[str], object]) -> "Sandboxes":
+    """Docker, unless the local sandbox is asked for; not ready yet."""
+    if settings.sandbox == "local":
+        return _local(settings, environ)
+    return docker_sandboxes(settings, environ, say, settings.warm_pool)
+
+
+async def prepare(sandboxes: "Sandboxes", settings: Settings) -> None:
+    """Make them ready, for what is not the operator's own. Raises EngineUnavailable or ImageUnavailable."""
+    try:
+        await sandboxes.prepare()
+    except (EngineUnavailable, ImageUnavailable) as exc:
+        if settings.sandbox == "docker":
+            raise
         raise type(exc)(
             f"{exc} To let a model run commands on this machine without a wall, say so: --sandbox local"
         ) from exc
 
 
-async def docker_sandboxes(
+def docker_sandboxes(
     settings: Settings, environ: Mapping[str, str], say: Callable[[str], object], warm: int = 0
 ) -> "DockerSandboxes":
-    """Docker, reached and with its image built; `warm` sandboxes are started ahead.
-
-    Raises EngineUnavailable or ImageUnavailable.
-    """
+    """Docker, not ready yet; `warm` sandboxes are started ahead once it is."""
     from bot.network import egress
     from runtime.docker.docker import DockerSandboxes
 
@@ -69,7 +84,7 @@ async def docker_sandboxes(
             say(line)
 
     host = environ.get("DOCKER_HOST", "")
-    sandboxes = DockerSandboxes(
+    return DockerSandboxes(
         spec(settings),
         engine_url=host if host.startswith("ssh://") else None,  # the others are read by the client itself
         ca_bundle=settings.ca_bundle,
@@ -84,8 +99,6 @@ async def docker_sandboxes(
         plugins=settings.plugins,
         notice=say,
     )
-    await sandboxes.prepare()
-    return sandboxes
 
 
 async def sandbox_kind(
@@ -95,7 +108,9 @@ async def sandbox_kind(
     if settings.sandbox == "local":
         return "local", None
     try:
-        await (await docker_sandboxes(settings, environ, say)).close()
+        made = docker_sandboxes(settings, environ, say)
+        await made.prepare()
+        await made.close()
     except (EngineUnavailable, ImageUnavailable) as exc:
         if settings.sandbox == "docker":
             raise

@@ -32,9 +32,9 @@ def not_stopped_here(url: str) -> str:
     return reply("not_stopped_here.md.j2", url=url)
 
 
-def queued(ahead: int, mention: str, *, here: bool) -> str:
-    """That a job waits, and for how many others; `here`: in its own thread."""
-    return reply("queued.md.j2", ahead=ahead, mention=mention, here=here)
+def queued(ahead: int, mention: str, *, here: bool, preparing: bool = False) -> str:
+    """That a job waits, and for how many others; `here`: in its own thread. `preparing`: first of all for images."""
+    return reply("queued.md.j2", ahead=ahead, mention=mention, here=here, preparing=preparing)
 
 
 def unread() -> str:

@@ -56,6 +56,7 @@ async def work(
     resolve: Resolve,
     apologize: Apologize,
     *,
+    prepare: Callable[[], Awaitable[object]] | None = None,
     ended: Ended | None = None,
     watch: Watch | None = None,
     speaker: Speaker | None = None,
@@ -67,10 +68,11 @@ async def work(
 ) -> signal.Signals:
     """Take what is asked for from Redis and do it, until SIGTERM or SIGINT; which it was.
 
-    `watch` runs beside, and finds what no delivery told. `speaker` answers commands; None: nobody does. `pulls` and
-    `grants`: see bot/lifecycle.py. `eyes`: see bot/ci/watch.py; None: nobody looks at checks. `sole`: nobody else works
-    on this Redis. What runs at the end goes back into the queue, and on elsewhere or at the next start. Raises
-    SettingsError.
+    `prepare` makes ready what jobs need; until then they wait, and their threads are told so. `watch` runs beside, and
+    finds what no delivery told. `speaker` answers commands; None: nobody does. `pulls` and `grants`: see
+    bot/lifecycle.py. `eyes`: see bot/ci/watch.py; None: nobody looks at checks. `sole`: nobody else works on this
+    Redis. What runs at the end goes back into the queue, and on elsewhere or at the next start. Raises SettingsError,
+    and what `prepare` raises.
     """
     url = check(settings)
     rules = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
@@ -78,23 +80,28 @@ async def work(
     queue, inbox = ArqQueue(url, sole=sole, at_once=settings.jobs_at_once), Inbox(url)
     lifecycle = Lifecycle(queue, rules.label, speaker or Mute(), pulls, grants)
     holds = SharedHolds(url)
-    waiting = Waiting(queue, holds, speaker or Mute(), rules.mention)
+    presence = Presence(url)
+    waiting = Waiting(queue, holds, speaker or Mute(), rules.mention, workers=presence.workers)
     checks = CiWatch(queue, eyes, settings.branch_prefix) if eyes and settings.ci_repairs else None
-    presence, desk = Presence(url), Desk(queue, rules, speaker or Mute(), lifecycle, waiting, checks)
+    desk = Desk(queue, rules, speaker or Mute(), lifecycle, waiting, checks)
+
+    async def take() -> None:
+        if prepare is not None:
+            await prepare()
+        announce(f"{READY} as {name}")
+        handler = _telling(Worker(when_free(resolve, holds), apologize).run, ended)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(presence.keep(name))
+            group.create_task(queue.work(handler, waiting.tell_left))
+
     with signals(announce, END_SECONDS) as told:
         tasks: list[asyncio.Future[Any]] = [
-            asyncio.create_task(
-                queue.work(
-                    _telling(Worker(when_free(resolve, holds), apologize).run, ended), waiting.tell_left
-                )
-            ),
+            asyncio.create_task(take()),
             asyncio.create_task(Intake(inbox, desk, name).run()),
-            asyncio.create_task(presence.keep(name)),
         ]
         if watch is not None:
             tasks.append(asyncio.create_task(watch(desk, name)))
         try:
-            announce(f"{READY} as {name}")
             await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:

@@ -89,6 +89,9 @@ class LocalSandboxes:
     ) -> Sandboxes:
         raise LayerRefused("the local sandbox keeps nothing: what this machine has installed is all there is")
 
+    async def prepare(self) -> None:
+        return
+
     async def on(self, image: str) -> Sandboxes:
         return self  # this machine, whatever is on it
 

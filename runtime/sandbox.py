@@ -126,6 +126,9 @@ class Sandboxes(Protocol):
         Raises EngineUnavailable or ImageUnavailable.
         """
 
+    async def prepare(self) -> object:
+        """Make sure now of what the first sandbox would wait for. Raises EngineUnavailable or ImageUnavailable."""
+
     async def contents(self) -> str | None:
         """Names what a new sandbox begins with: equal names are equal contents. None: nobody can tell.
 

@@ -5,13 +5,14 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from runtime.actions import RunShell
 from runtime.docker import headroom, machine
+from runtime.docker.alone import alone
 from runtime.docker.engine import Engine, Progress
 from runtime.docker.layers import ready_layer
 from runtime.docker.machine import Machine, Recipe, Transport
@@ -56,7 +57,7 @@ class DockerSandboxes:
 
         `ca_bundle` and `package_index` reach the build of the layer and the commands in the sandbox;
         `progress` hears the lines of the builds, `notice` that a plugin is made or left out, and `logs` is a
-        directory for the lines of a build that failed.
+        directory for the lines of a build that failed, by which only one process at a time makes images.
         `proxy` is that of the operator's network, for the one build that goes out.
         `egress`: how a sandbox that is opened online gets out; None: it does not.
         `transport`: by a shared socket, or by `docker exec`; auto: by the socket where it can be shared.
@@ -156,7 +157,8 @@ class DockerSandboxes:
                 engine = await Engine.connect(self._engine_url)
                 try:
                     await self._reaper.reap(engine)
-                    image, self.plugins = await self._layer(engine, self._spec.image)
+                    async with alone(self._logs, self._wait) if self._logs else nullcontext():
+                        image, self.plugins = await self._layer(engine, self._spec.image)
                     self._ready = engine, image
                 except BaseException:
                     await engine.close()
@@ -170,6 +172,10 @@ class DockerSandboxes:
         """End what was started ahead, and let go of the engine. Other containers end with their own contexts."""
         await self._pool.close()
         await self._forget()
+
+    def _wait(self) -> None:
+        if self._notice is not None:
+            self._notice("Waiting for the sandbox's images: another process makes them ...")
 
     async def _layer(self, engine: Engine, base: str) -> tuple[str, tuple[Plugin, ...]]:
         return await ready_layer(

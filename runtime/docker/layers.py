@@ -129,25 +129,27 @@ async def _plugins(
     online: _Online, bundle: Bundle, wanted: Iterable[Plugin], notice: Callable[[str], object] | None
 ) -> dict[Plugin, str]:
     """The tags of the plugins' bundles, made if need be. One that cannot be made is left out, and told."""
-    made: dict[Plugin, str] = {}
-    for plugin in sorted(wanted, key=PLUGINS.index):
-        wants = PluginBundle(
+    bundles = [
+        PluginBundle(
             **{each.name: getattr(bundle, each.name) for each in fields(bundle)},
             plugin=plugin,
             bundle=bundle.tags[0],
         )
-        if await online.engine.image(wants.tags[0]) is None:
+        for plugin in sorted(wanted, key=PLUGINS.index)
+    ]
+    missing = [each for each in bundles if await online.engine.image(each.tags[0]) is None]
+    left_out = set[Plugin]()
+    for number, each in enumerate(missing, 1):
+        if notice is not None:
+            notice(f"Making the sandbox's plugin `{each.plugin}`, {number} of {len(missing)} (once) ...")
+        try:
+            await online.build(each)
+        except ImageUnavailable as failed:
+            log.warning("plugin left out", extra={"plugin": each.plugin, "error": str(failed)})
+            left_out.add(each.plugin)
             if notice is not None:
-                notice(f"Making the sandbox's plugin `{plugin}` (once) ...")
-            try:
-                await online.build(wants)
-            except ImageUnavailable as failed:
-                log.warning("plugin left out", extra={"plugin": plugin, "error": str(failed)})
-                if notice is not None:
-                    notice(f"NOTICE: {failed}. The sandbox goes without it.")
-                continue
-        made[plugin] = wants.tags[0]
-    return made
+                notice(f"NOTICE: {failed}. The sandbox goes without it.")
+    return {each.plugin: each.tags[0] for each in bundles if each.plugin not in left_out}
 
 
 async def remove_superseded(engine: Engine, base: str, newest: str, spared: float = SPARED) -> None:

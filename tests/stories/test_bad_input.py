@@ -281,3 +281,10 @@ async def test_output_of_the_model_cannot_drive_the_terminal(
     code, out, error = await scene.command("resolve", "--repo", str(repository), "--issue", str(issue))
     assert code == 0
     assert "\x1b" not in out + error
+
+
+async def test_a_server_without_an_engine_ends_at_once(scene: Scene) -> None:
+    await scene.will(*MENDED)
+    scene.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
+    sentence = await refused(scene, "serve", "--poll", "--port", "0", "--sandbox", "docker", code=1)
+    assert "no Docker engine answers" in sentence

@@ -141,7 +141,7 @@ async def test_a_plugin_that_cannot_be_made_is_left_out_and_told(
     )
     assert made == usual == (made[0], ())
     (log,) = tmp_path.iterdir()
-    assert told[0] == "Making the sandbox's plugin `kernel` (once) ..."
+    assert told[0] == "Making the sandbox's plugin `kernel`, 1 of 1 (once) ..."
     assert told[1].startswith("NOTICE: the plugin kernel cannot be built: ")
     assert told[1].endswith(f"(the whole log: {log}). The sandbox goes without it.")
     assert "Connection refused" in told[1] and len(told) == 2
