@@ -79,7 +79,8 @@ async def outfit(
     reviewed = started is not None and isinstance(started.thread, PullRequest)
     lent, allowed, plugins = kit.lent(job.repo), limits(kit.settings), sandboxes.plugins
     seeing = Seeing(Lending(bench.sandbox, lent, kit.secrets), senses(kit, log, allowed))
-    sandbox = Masked(InTime(seeing, lambda: left(log.trajectory, kit.settings.timeout)), kit.secrets)
+    in_time = InTime(seeing, lambda: left(log.trajectory, kit.settings.timeout))
+    sandbox = Masked(in_time, kit.secrets, unfinished=bench.adopted)
     if not bench.adopted:
         await workspace.send(sandbox, log.trajectory.checkpoint())
     browsing = Browsing(

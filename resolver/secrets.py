@@ -139,10 +139,11 @@ class Masked(Around):
     Bytes of files are passed as they are: they go to the program, in pieces whose sizes it counts.
     """
 
-    def __init__(self, sandbox: Sandbox, secrets: Secrets) -> None:
+    def __init__(self, sandbox: Sandbox, secrets: Secrets, *, unfinished: bool = False) -> None:
+        """`unfinished`: a command may still run in it, and somebody have read the first part of its output."""
         super().__init__(sandbox)
         self._secrets = secrets
-        self._unfinished = False  # whether the last command still ran when its output was read
+        self._unfinished = unfinished  # whether the last command still ran when its output was read
 
     async def act(self, action: SandboxAction) -> Observation:
         observation = await self._sandbox.act(action)

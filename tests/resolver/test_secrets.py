@@ -167,6 +167,15 @@ async def test_a_secret_that_comes_in_two_outputs_of_a_command_is_in_neither(sho
     )
 
 
+async def test_the_second_part_of_a_secret_is_hidden_by_the_process_that_takes_over(short_tmp: Path) -> None:
+    async with LocalSandboxes(short_tmp, os.environ).open("halves") as local:
+        command = f"printf '%s' 'a {TOKEN[:12]}'; read; printf '%s' '{TOKEN[12:]} b'"
+        await Masked(local, Secrets([TOKEN])).act(RunShell(command=command, interactive=True, timeout=1))
+        heir = Masked(local, Secrets([TOKEN]), unfinished=True)
+        second = await heir.act(SendInput(text="", key="ctrl-d", timeout=5))
+    assert isinstance(second, Ran) and second.output == f"{HIDDEN} b"
+
+
 def test_a_flood_of_cuts_costs_no_time() -> None:
     flood = "[... lines 1-2 of 3 left out: 4 characters ...]\n" * 20_000 + "…" * 200_000
     secrets = Secrets([f"{TOKEN}{n}" for n in range(20)])
