@@ -171,11 +171,12 @@ def _pages(stores: Stores, deliveries: Mapping[tuple[str, str], int]) -> dict[st
         from bot.observe.metrics import CONTENT_TYPE, Figures, exposition
 
         try:
+            inbox = await stores.inbox.size()  # first: what leaves it meanwhile is seen as a job
             jobs, oldest = await stores.queue.waiting()
             figures = Figures(
                 deliveries=deliveries,
                 counts=await stores.ledger.counts(),
-                inbox=await stores.inbox.size(),
+                inbox=inbox,
                 jobs=jobs,
                 oldest_seconds=oldest,
                 workers=await stores.presence.workers(),

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from bot.embedded import embedded_redis
+from bot.redis.inbox import Inbox
 from bot.redis.queue import ArqQueue
-from bot.serve import serve
+from bot.serve import Stores, _pages, serve
 from bot.work import work
 from resolver.errors import SettingsError
 from resolver.settings.settings import Settings
@@ -305,3 +306,27 @@ async def test_connections_that_fall_silent_are_closed(short_tmp: Path) -> None:
             last_words(post + b"content-length: 1000\r\n\r\nabc"),
             last_words(post + b"content-length: 99999999\r\n\r\nabc"),
         ) == [b"", b"", b"HTTP/1.1 408", b"HTTP/1.1 413"]
+
+
+class Emptied(Inbox):
+    """Its one letter becomes a job as soon as the letters were counted."""
+
+    queue: ArqQueue
+
+    async def size(self) -> int:
+        waiting = await super().size()
+        (letter,) = await self.take("a worker")
+        await self.queue.put(job("counted"))
+        await self.done(letter)
+        return waiting
+
+
+async def test_what_leaves_the_inbox_while_the_figures_are_read_is_counted_once_at_least(url: str) -> None:
+    async with Stores.opened(url) as stores:
+        await stores.inbox.put("1", "issues", b"{}")
+        emptied = Emptied(url)
+        emptied.queue = stores.queue
+        _, _, said = await _pages(replace(stores, inbox=emptied), {})["/metrics"]()
+        await emptied.close()
+    assert b"patchwright_inbox_deliveries 1.0" in said
+    assert b'patchwright_jobs{state="queued"} 1.0' in said
