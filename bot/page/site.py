@@ -1,13 +1,12 @@
 """The page as an ASGI application beside the receiver: its addresses, and the headers that hold for all of them."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.errors import QueueDown
@@ -34,8 +33,8 @@ HEADERS = {
 }
 
 
-def site(kit: Kit, more: Sequence[BaseRoute] = ()) -> ASGIApp:
-    """The application; `more`: further pages, each of them free to ask for a log-in (`bot.page.web.page`) or not."""
+def site(kit: Kit) -> ASGIApp:
+    """The application."""
     app = Starlette(
         routes=[
             *runs.routes(),
@@ -43,7 +42,6 @@ def site(kit: Kit, more: Sequence[BaseRoute] = ()) -> ASGIApp:
             Route("/static/{name}", _static, methods=["GET"]),
             # Where GitHub sends everybody who installs the App, long after it was set up.
             Route("/welcome", _lead, methods=["GET"]),
-            *more,
         ],
         exception_handlers={
             Refused: turn_away,
