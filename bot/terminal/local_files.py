@@ -18,7 +18,7 @@ def read_issue(path: Path) -> Issue:
     """An issue from a file: its first line is the title. Raises UsageError when it cannot be read."""
     try:
         with path.open("rb") as file:
-            text = file.read(ISSUE_LIMIT).decode("utf-8", errors="replace").strip()
+            text = file.read(ISSUE_LIMIT).decode("utf-8", errors="replace").strip().lstrip("# \r\n\t")
     except OSError as exc:
         raise UsageError(f"the issue file {path} cannot be read: {exc.strerror}") from exc
     if "\0" in text:
@@ -31,7 +31,7 @@ def read_issue(path: Path) -> Issue:
     nobody = User(id=0, login="operator")  # "you" would be the model
     return Issue(
         number=1,
-        title=title.lstrip("# ").strip(),
+        title=title.strip(),
         body=body.strip(),
         author=nobody,
         trusted=True,

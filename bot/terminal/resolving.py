@@ -38,6 +38,8 @@ async def resolved(options: argparse.Namespace, settings: Settings) -> int:
     if options.answer and not options.run:
         raise UsageError("--answer belongs to --continue RUN: it answers the question that this run asked")
     if options.run:
+        if options.url or options.repo or options.issue:
+            raise UsageError("--continue goes on with the issue that its run began with: name no other one")
         return await _go_on(options, settings)
     if options.url:
         if options.repo or options.issue or options.out:
@@ -124,11 +126,13 @@ async def _from_path(
             tried, trajectory = await resolve_path(job, issue, path, kit, options.answer or "")
     if tried.ending.reason == "asked":
         return _asked(job, tried.ending.detail, trajectory, options)
+    failed = tried.ending.detail if tried.ending.reason == "error" else None
     diff = tried.patch.diff.decode("utf-8", errors="surrogateescape")
     kept = write_patch(options.out, tried.patch)
     if options.json:
         text = tried.patch.diff.decode("utf-8", errors="replace")
-        print_json(outcome_json(job.id, None, tried.verdict, trajectory.spent(), patch=text, patch_file=kept))
+        more = {"patch": text, "patch_file": kept, "error": failed}
+        print_json(outcome_json(job.id, None, tried.verdict, trajectory.spent(), **more))
     else:
         print(plain(f"verdict: {tried.verdict.kind}. {tried.verdict.reason}"))
         print(tests_table(tried.verdict))
@@ -138,6 +142,8 @@ async def _from_path(
         if kept:
             to_stderr(f"patch: {kept}")
         to_stderr(_where(job, settings, trajectory.spent()))
+    if failed is not None:
+        to_stderr(f"patchwright: {plain(failed)}")
     return _code_of_verdict(tried.verdict.kind, trajectory)
 
 

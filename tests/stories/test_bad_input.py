@@ -91,6 +91,13 @@ async def test_a_binary_file_is_no_issue(scene: Scene, repository: Path, tmp_pat
     assert "is no text" in sentence
 
 
+async def test_an_issue_of_marks_alone_is_empty(scene: Scene, repository: Path, tmp_path: Path) -> None:
+    path = tmp_path / "issue.md"
+    path.write_text("# \n\n##\n")
+    sentence = await refused(scene, "resolve", "--repo", str(repository), "--issue", str(path))
+    assert "is empty: write what is wrong into it" in sentence
+
+
 async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(scene: Scene) -> None:
     await scene.will(*MENDED)
     for path in ("acme/nothing/issues/1", "acme/calc/issues/99"):
@@ -142,6 +149,21 @@ async def test_a_model_that_is_not_named_known_or_paid_is_told_before_anything_i
     assert "PATCHWRIGHT_MODEL is not set" in await refused(scene, *start)
 
 
+async def test_a_model_that_is_not_there_is_what_the_command_ends_with(
+    scene: Scene, repository: Path, issue: Path
+) -> None:
+    scene.environment |= {
+        "PATCHWRIGHT_MODEL_BASE_URL": "http://127.0.0.1:9/v1",
+        "PATCHWRIGHT_MODEL_PATIENCE": "1",
+    }
+    start = ("resolve", "--repo", str(repository), "--issue", str(issue))
+    code, out, error = await scene.command(*start, "--json", "--quiet")
+    told = json.loads(out)["error"]
+    assert code == 1
+    assert told.startswith("The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9")
+    assert error.splitlines()[-1] == f"patchwright: {told}"
+
+
 async def test_an_engine_that_does_not_answer_is_named(scene: Scene, repository: Path, issue: Path) -> None:
     await scene.will(*MENDED)
     scene.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
@@ -174,6 +196,8 @@ async def test_a_base_image_that_is_not_there_is_named(scene: Scene, repository:
         (("resolve", "--continue", "no-such-run"), "no-such-run"),
         (("resolve", "--continue", "../../etc"), "is not a run's name"),
         (("resolve", "--answer", "yes"), "--answer belongs to --continue RUN"),
+        (("resolve", "--continue", "last", "--repo", "{repository}"), "name no other one"),
+        (("resolve", "--continue", "last", "acme/calc#1"), "name no other one"),
         (("resolve", "--repo", "{repository}", "--issue", "{issue}", "--max-usd", "much"), "max_usd"),
         (("serve",), "PATCHWRIGHT_WEBHOOK_SECRET"),
     ],
