@@ -153,7 +153,8 @@ async def adopt(engine: Engine, recipe: Recipe, name: str) -> Machine | None:
                 fate=lambda: fate(engine, recipe.spec, container),
                 left=door.hello,
             )
-            await _freed(sandbox, MAX_SECONDS if door.hello.call else IN_FLIGHT)
+            awaited = door.hello.called == door.hello.last  # else nobody will ask what is in flight came to
+            await _freed(sandbox, MAX_SECONDS if awaited else IN_FLIGHT)
         except (TimeoutError, SandboxError) as error:
             log.warning("sandbox not adopted", extra={"container": container, "error": str(error)[:500]})
             return None

@@ -38,7 +38,8 @@ async def main():
         SandboxSpec(memory_mb=512), ca_bundle=bundle if bundle.exists() else None, transport={transport!r}
     )
     async with sandboxes.open({name!r}, kept={kept}) as sandbox:
-        await sandbox.act(RunShell(command="export X=kept; cd /tmp; sleep 300 & echo $! > job"))
+        with on_behalf_of("call_2"):
+            await sandbox.act(RunShell(command="export X=kept; cd /tmp; sleep 300 & echo $! > job"))
         with on_behalf_of({call!r}):
             flying = asyncio.create_task(sandbox.act(RunShell(command={flying!r})))
         await asyncio.sleep(1)
