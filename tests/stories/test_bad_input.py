@@ -66,7 +66,7 @@ async def test_where_no_patch_can_be_written_is_said_before_the_work(
 async def test_a_missing_secret_is_told_before_an_engine_is_asked_for(scene: Scene, missing: str) -> None:
     scene.environment.pop(missing, None)
     scene.environment |= {"DOCKER_HOST": "tcp://127.0.0.1:9", "PATCHWRIGHT_SANDBOX": "docker"}
-    sentence = await refused(scene, "serve", "--port", "1", "--sandbox", "docker")
+    sentence = await refused(scene, "serve", "--port", "0", "--sandbox", "docker")
     assert missing in sentence
 
 
@@ -307,8 +307,8 @@ async def test_output_of_the_model_cannot_drive_the_terminal(
     assert "\x1b" not in out + error
 
 
-async def test_a_server_without_an_engine_ends_at_once(scene: Scene) -> None:
+async def test_without_an_engine_a_server_and_the_making_of_images_end_at_once(scene: Scene) -> None:
     await scene.will(*MENDED)
     scene.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
-    sentence = await refused(scene, "serve", "--poll", "--port", "0", "--sandbox", "docker", code=1)
-    assert "no Docker engine answers" in sentence
+    for command in (("serve", "--poll", "--port", "0"), ("prepare",)):
+        assert "no Docker engine answers" in await refused(scene, *command, "--sandbox", "docker", code=1)
