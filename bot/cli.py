@@ -23,7 +23,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="store_true", help="print the version and exit")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     for add in (
-        _resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe, _doctor, _completion,
+        _resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe, _doctor, _prepare,
+        _completion,
     ):  # fmt: skip
         add(commands)
     return top
@@ -275,6 +276,26 @@ def _doctor(commands: Commands) -> None:
         "engine, images and limits, the model (one tiny call), disk, memory, clock. Else it changes nothing.\n"
         "Ends with 0 when nothing has failed, else with 1.\n\n"
         "  patchwright doctor --config /etc/patchwright/patchwright.toml",
+    )
+    _reading(command)
+
+
+def _prepare(commands: Commands) -> None:
+    command = _command(
+        commands,
+        "prepare",
+        "make the sandbox's images now, before a worker starts",
+        "Make what every sandbox begins with: the images on the base image, those of the plugins among them. Takes a\n"
+        "minute or two, once for each version and base image; before an upgrade's restart, nobody waits for it.\n\n"
+        "  patchwright prepare --image python:3.12-slim",
+    )
+    command.add_argument(
+        "--sandbox",
+        choices=("docker", "local", "auto"),
+        help="where the agent works (default auto); local needs no image [PATCHWRIGHT_SANDBOX]",
+    )
+    command.add_argument(
+        "--image", metavar="IMAGE", help="base image of the Docker sandbox [PATCHWRIGHT_IMAGE]"
     )
     _reading(command)
 

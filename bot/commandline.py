@@ -71,6 +71,7 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
             "probe": probe,
             "completion": completion,
             "doctor": doctor,
+            "prepare": prepare,
         }[options.command]
         code = _runner(options.command)(_until_stopped(command(options)))
         if options.command in READING:
@@ -140,8 +141,11 @@ async def serve(options: argparse.Namespace) -> int:
         raise SettingsError(
             "REDIS_URL is not set: with --no-worker, name the Redis that workers take jobs from."
         )
-    probe = [sys.executable, "-P", "-m", "bot.cli", "probe", "--json", *_shared(options, only="config")]
-    serving = compose.serve(settings, lambda: _listening(options), command, probe, options.host, options.port)
+    probe = [sys.executable, "-P", "-m", "bot.cli", "probe", "--json", *_shared(options, "config")]
+    images = [*command[:4], "prepare", *_shared(options, "config", "sandbox", "image")] if command else []
+    serving = compose.serve(
+        settings, lambda: _listening(options), command, probe, images, options.host, options.port
+    )
     return INTERRUPTED if await serving else 0
 
 
@@ -172,9 +176,9 @@ def _listening(options: argparse.Namespace) -> Settings:
     return settings
 
 
-def _shared(options: argparse.Namespace, only: str = "") -> list[str]:
-    """The settings of this command line, or this one of them, for another one."""
-    given = {name: getattr(options, key) for key, name in SHARED.items() if only in ("", key)}
+def _shared(options: argparse.Namespace, *only: str) -> list[str]:
+    """The settings of this command line, or these of them, for another one."""
+    given = {name: getattr(options, key) for key, name in SHARED.items() if not only or key in only}
     return [f"--{name}={value}" for name, value in given.items() if value is not None]
 
 
@@ -209,6 +213,24 @@ async def doctor(options: argparse.Namespace) -> int:
     checks = all_checks(settings, private_key_of(settings), environ)
     healthy = await told(checks, secrets_of(settings, environ), environ, as_json=options.json)
     return DELIVERED if healthy else ERROR
+
+
+async def prepare(options: argparse.Namespace) -> int:
+    """The images of every sandbox, before one is needed."""
+    from bot.sandboxes import docker_sandboxes
+
+    settings = _settings(options)
+    compose.check_room(settings.data)
+    image = None
+    if settings.sandbox != "local":
+        made = docker_sandboxes(settings, compose.environment(), to_stderr)
+        _, image = await made.prepare()
+        await made.close()
+    if options.json:
+        print_json({"image": image, "plugins": made.plugins if image else ()})
+    else:
+        print(f"The sandbox's images are ready: {image}" if image else "The local sandbox needs no image.")
+    return DELIVERED
 
 
 async def completion(options: argparse.Namespace) -> int:

@@ -217,30 +217,35 @@ async def serve(
     again: Callable[[], Settings],
     worker: Sequence[str],
     probe: Sequence[str],
+    images: Sequence[str],
     host: str,
     port: int,
 ) -> bool:
     """The receiver, and a worker process beside it, until a signal says stop; whether it was Ctrl-C.
 
     Where nothing says who we are, a page asks for it first, and then the settings are read `again`. `worker` is the
-    command of one that calls `work`, `probe` of what tries a model. Raises WorkerFailed when that could not begin.
+    command of one that calls `work`, `probe` of what tries a model, `images` of what makes images meanwhile. Raises
+    WorkerFailed when the worker could not begin.
     """
     from bot.http import listening
     from bot.serve import serve as run
     from bot.serve import webhook_secret
     from bot.setup.first import is_wanted, set_up, welcoming
+    from bot.setup.images import making
 
     more = None
     if not is_wanted(settings):
         webhook_secret(settings)  # what lacks is told whether or not the port is free
         check_room(settings.data)
-    with listening(host, port) as door:
+    async with contextlib.AsyncExitStack() as stack:
+        door = stack.enter_context(listening(host, port))
         if is_wanted(settings):
-            ended = await set_up(settings, door, probe, environment())
+            made = await stack.enter_async_context(making(images, environment()))
+            ended = await set_up(settings, door, probe, environment(), made)
             if isinstance(ended, signal.Signals):
                 return ended == signal.SIGINT
             settings = again()
-            more = welcoming(settings, ended)
+            more = welcoming(settings, ended, made)
         for_worker = {**environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
         secrets = secrets_of(settings, environment())
         told = await run(

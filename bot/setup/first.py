@@ -11,6 +11,7 @@ from bot.http import Server, url_of
 from bot.serve import Stores
 from bot.setup import kept
 from bot.setup.code import Code, Visitor
+from bot.setup.images import Images
 from bot.setup.model import tried
 from bot.signals import signals
 from bot.webhooks.receiver import App
@@ -25,12 +26,13 @@ async def set_up(
     door: socket.socket,
     probe: Sequence[str],
     environment: Mapping[str, str],
+    images: Images,
     announce: Callable[[str], None] = lambda text: print(text, flush=True),
 ) -> Visitor | signal.Signals:
     """Who has set it up, once that is done; or the signal that has ended it before.
 
     `door` stays open, for who serves next: nobody who comes meanwhile is turned away. `probe`: see bot/setup/model.py.
-    Raises SettingsError when nothing can be kept in the data directory.
+    `images`: what is made meanwhile. Raises SettingsError when nothing can be kept in the data directory.
     """
     from bot.setup.shown import first_start
     from bot.setup.site import Site
@@ -44,7 +46,12 @@ async def set_up(
         ) from exc
     code, visitor = Code(), Visitor()
     site = Site(
-        settings, kept.read(settings.data), code, visitor, lambda model: tried(model, probe, environment)
+        settings,
+        kept.read(settings.data),
+        code,
+        visitor,
+        lambda model: tried(model, probe, environment),
+        images,
     )
     server = Server(site.application())
     with signals() as told:
@@ -66,7 +73,7 @@ def is_wanted(settings: Settings) -> bool:
     return not any(said) and settings.webhook_secret is None
 
 
-def welcoming(settings: Settings, visitor: Visitor) -> More | None:
+def welcoming(settings: Settings, visitor: Visitor, images: Images) -> More | None:
     """The page with what is left to do, for who has set this server up just now."""
     app = kept.read(settings.data).app
     if app is None:
@@ -76,7 +83,7 @@ def welcoming(settings: Settings, visitor: Visitor) -> More | None:
         from bot.setup.welcome import Welcome, welcome
 
         return welcome(
-            Welcome(settings, app, visitor, stores.presence, stores.runs, stores.lookout, deliveries)
+            Welcome(settings, app, visitor, stores.presence, stores.runs, stores.lookout, deliveries, images)
         )
 
     return more

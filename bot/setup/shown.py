@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from bot.glance import Glance
 from bot.page.shown import Around, render
 from bot.setup.github import PERMISSIONS
+from bot.setup.images import Images
 from bot.setup.kept import OwnApp
 from bot.setup.model import SECONDS
 from resolver.settings.server import is_loopback
@@ -51,9 +52,11 @@ def entrance(around: Around, trouble: Trouble | None) -> str:
     return render("setup_code", around, trouble=trouble)
 
 
-def model(around: Around, trouble: Trouble | None, said: Mapping[str, str], data: str) -> str:
+def model(around: Around, trouble: Trouble | None, said: Mapping[str, str], data: str, images: Images) -> str:
     """Where the model is chosen; `data`: the directory where things are kept."""
-    return render("setup_model", around, trouble=trouble, said=said, data=data, most=round(SECONDS))
+    return render(
+        "setup_model", around, trouble=trouble, said=said, data=data, images=images, most=round(SECONDS)
+    )
 
 
 def unpriced(around: Around, name: str, settings: Settings) -> str:
@@ -62,13 +65,19 @@ def unpriced(around: Around, name: str, settings: Settings) -> str:
 
 
 def app(
-    around: Around, trouble: Trouble | None, said: Mapping[str, str], unkept: OwnApp | None, *, local: bool
+    around: Around,
+    trouble: Trouble | None,
+    said: Mapping[str, str],
+    unkept: OwnApp | None,
+    images: Images,
+    *,
+    local: bool,
 ) -> str:
     """Where the App is described.
 
     `unkept`: one that was made and whose key could not be kept; `local`: only this machine reaches the address there.
     """
-    return render("setup_app", around, trouble=trouble, said=said, unkept=unkept, local=local)
+    return render("setup_app", around, trouble=trouble, said=said, unkept=unkept, images=images, local=local)
 
 
 def sending(around: Around, address: str, manifest: Mapping[str, object], host: str) -> str:

@@ -20,6 +20,7 @@ from bot.page.web import STATUS, Refused, sent
 from bot.setup import shown
 from bot.setup.code import LASTS, Code, Visitor
 from bot.setup.github import convert, form_address, manifest
+from bot.setup.images import Images
 from bot.setup.kept import ChosenModel, Kept, OwnApp, check_room, keep
 from bot.setup.model import Tried
 from bot.setup.shown import Problem, Trouble
@@ -53,13 +54,16 @@ Page = Callable[[Request], Awaitable[Response]]
 class Site:
     """What the page knows while it is there."""
 
-    def __init__(self, settings: Settings, kept: Kept, code: Code, visitor: Visitor, try_model: Try) -> None:
-        """`kept`: what an earlier setup has left that came to no end."""
+    def __init__(
+        self, settings: Settings, kept: Kept, code: Code, visitor: Visitor, try_model: Try, images: Images
+    ) -> None:
+        """`kept`: what an earlier setup has left that came to no end. `images`: what is made meanwhile."""
         self._settings = settings
         self._kept = kept
         self._code = code
         self._visitor = visitor
         self._try = try_model
+        self._images = images
         self._public = settings.public_url or ""
         self._tried: ChosenModel | None = None
         self._typed: dict[str, str] = {}
@@ -217,7 +221,9 @@ class Site:
         status, around = (_STATUS[trouble.what] if trouble else 200), self._around(request)
         if self._settings.model is None and self._kept.model is None:
             known = {"base_url": self._settings.model_base_url or "", **self._typed}
-            return HTMLResponse(shown.model(around, trouble, known, str(self._settings.data)), status)
+            return HTMLResponse(
+                shown.model(around, trouble, known, str(self._settings.data), self._images), status
+            )
         address = self._settings.public_url or _origin(request)
         unreachable = is_loopback(address)
         said = {
@@ -227,7 +233,7 @@ class Site:
             **self._typed,
         }
         local = unreachable and said["public_url"] == address
-        return HTMLResponse(shown.app(around, trouble, said, self._unkept, local=local), status)
+        return HTMLResponse(shown.app(around, trouble, said, self._unkept, self._images, local=local), status)
 
     def _to(self, request: Request, path: str) -> Response:
         return RedirectResponse(f"{self._base(request)}{path}", HTTPStatus.SEE_OTHER)

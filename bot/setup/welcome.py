@@ -19,6 +19,7 @@ from bot.redis.runs import Runs
 from bot.setup import shown
 from bot.setup.code import Visitor
 from bot.setup.github import AsApp
+from bot.setup.images import Images
 from bot.setup.kept import OwnApp
 from bot.setup.shown import Step
 from bot.setup.site import COOKIE, guarded, static_file
@@ -43,9 +44,12 @@ class Welcome:
         runs: Runs,
         lookout: Lookout,
         deliveries: Mapping[tuple[str, str], int],
+        images: Images,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`deliveries`: those that came since this process began, by what became of them."""
+        """`deliveries`: those that came since this process began, by what became of them. `images`: what
+        is made meanwhile.
+        """
         self._since = time.time()
         self._settings = settings
         self._app = app
@@ -54,6 +58,7 @@ class Welcome:
         self._runs = runs
         self._lookout = lookout
         self._deliveries = deliveries
+        self._images = images
         self._clock = clock
         self._pinged = float("-inf")
         self._last = ""
@@ -120,7 +125,9 @@ class Welcome:
             workers = await self._presence.workers()
         except QueueDown as exc:
             return Step("worker", False, why=str(exc))
-        return Step("worker", workers > 0, fact=f"{workers} with {self._settings.model}")
+        return Step(
+            "worker", workers > 0, fact=f"{workers} with {self._settings.model}", why=self._images.said
+        )
 
     async def _first(self) -> Step:
         try:

@@ -14,6 +14,7 @@ from bot.glance import Glance, State
 from bot.redis.lookout import Trouble
 from bot.serve import Stores
 from bot.setup.code import Visitor
+from bot.setup.images import Images
 from bot.setup.kept import OwnApp, Place
 from bot.setup.site import COOKIE
 from bot.setup.welcome import PATH, Welcome, first_run, welcome
@@ -104,7 +105,7 @@ async def test_a_server_that_cannot_look_at_github_does_not_say_that_it_hears_of
         await stores.lookout.note(Trouble(reason="no answer from GitHub: GET app", since=since))
         visitor = Visitor()
         page = Welcome(
-            Settings(data=short_tmp), app, visitor, stores.presence, stores.runs, stores.lookout, {}
+            Settings(data=short_tmp), app, visitor, stores.presence, stores.runs, stores.lookout, {}, Images()
         )
         way = httpx.ASGITransport(welcome(page)[PATH])
         cookies = {COOKIE: visitor.admit()}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 
+import docker
 import pytest
 
 from demo.model import Turn
@@ -45,6 +46,16 @@ async def test_agent_set_up_and_proof_are_on_the_language_s_image(
         images["python"],
     )
     assert f"docker sandbox on `{images['python']}`" in str(scene.pull.body)
+
+
+async def test_the_images_are_made_before_a_worker_starts(scene: Scene) -> None:
+    code, out, error = await scene.command("prepare", "--sandbox", "docker", "--json")
+    client = docker.from_env()
+    assert code == 0, error
+    assert client.images.get(json.loads(out)["image"])
+    client.close()
+    code, out, error = await scene.command("prepare", "--sandbox", "docker")
+    assert (code, error) == (0, "") and out.startswith("The sandbox's images are ready: patchwright-runtime:")
 
 
 async def test_an_image_that_cannot_be_had_is_told_and_the_usual_one_stands_in(
