@@ -249,6 +249,8 @@ class Verdict(Frozen):
     """Passed at base and was not run, or was skipped, with the patch."""
     rewritten: tuple[str, ...] = ()
     """Tests that the patch changes or deletes, and that passed at base and fail with it as they were there."""
+    on_old_code: dict[str, Result] = Field(default_factory=dict)
+    """How tests that the patch adds, or changes so that it shows, did on the code of before."""
     still_failing: tuple[str, ...] = ()
     """Tests that the patch brings, and that fail with it, twice."""
     weakened: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from resolver.domain import Job, PullRequest, SuiteRun, Thread, Verdict
 from resolver.events import Ended
 from resolver.llm.model import Message, ToolSpec
 from resolver.preparing.skill_docs import skill_docs
+from resolver.settings.server import is_loopback
 from resolver.summary import Step, Summary, clip
 from resolver.words import texts, wording
 from runtime.egress.egress import WHY, Network, Refusal
@@ -36,8 +37,10 @@ def render(template: str, **values: Any) -> str:
             literal=wording.literal,
             money=wording.money,
             duration=wording.duration,
+            tally=wording.tally,
             clip=clip,
             size=wording.size,
+            is_loopback=is_loopback,
             shortened=shortened,
         )
         environment.globals["why"] = WHY

@@ -135,10 +135,12 @@ def _of_tests(found: Verdict, evidence: Evidence) -> Verdict:
     newly_passing = [test for test in candidates if test not in flaky]
     missing = [] if evidence.partial else _missing(evidence, rewritten)
     still_failing: tuple[str, ...] = ()
+    on_old_code: dict[str, Result] = {}
     if (brought := evidence.brought) is not None:
         still_failing, theirs, unsure = _of_brought(before, brought)
         flaky |= set(unsure)
         newly_passing = sorted({*newly_passing, *theirs} - flaky - set(still_failing))
+        on_old_code = _on_old_code(before, brought)
     return found.model_copy(
         update={
             "newly_passing": tuple(newly_passing),
@@ -146,6 +148,7 @@ def _of_tests(found: Verdict, evidence: Evidence) -> Verdict:
             "flaky": tuple(sorted(flaky | set(before.flaky))),
             "missing": tuple(missing),
             "rewritten": tuple(rewritten),
+            "on_old_code": on_old_code,
             "still_failing": still_failing,
         }
     )
@@ -223,6 +226,16 @@ def _of_brought(
         tuple(test for test in shown if test not in waver),
         tuple(sorted(waver)),
     )
+
+
+def _on_old_code(before: SuiteRun, brought: Brought) -> dict[str, Result]:
+    """What `Verdict.on_old_code` tells: not of tests that failed at base anyway."""
+    if brought.before is None or brought.before.problem or brought.after.problem:
+        return {}
+    told = {
+        test: (result_of(before, test), result_of(brought.before, test)) for test in brought.after.results
+    }
+    return {test: old for test, (known, old) in told.items() if old and old != known and known not in BAD}
 
 
 def _with_brought(evidence: Evidence) -> SuiteRun:
@@ -326,6 +339,7 @@ def merged(verdicts: tuple[Verdict, ...]) -> Verdict:
         flaky=_all(verdict.flaky for verdict in verdicts),
         missing=_all(verdict.missing for verdict in verdicts),
         rewritten=_all(verdict.rewritten for verdict in verdicts),
+        on_old_code={test: old for verdict in verdicts for test, old in verdict.on_old_code.items()},
         still_failing=_all(verdict.still_failing for verdict in verdicts),
         weakened=verdicts[0].weakened,
         deleted=verdicts[0].deleted,

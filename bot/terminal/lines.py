@@ -15,6 +15,7 @@ from resolver.events import Decided, Ended, Entry, Event, Judged, Observed, Star
 from resolver.render import result
 from resolver.summary import came, clip, did
 from resolver.viewer.calls import is_bad
+from resolver.words.wording import tally
 from runtime.actions import RunPython, RunShell, UseBrowser
 from runtime.egress.egress import WHY
 
@@ -243,6 +244,9 @@ def tests_table(verdict: Verdict) -> str:
     else:
         rows.append(("exit code", str(verdict.before.exit_code), str(verdict.after.exit_code)))
     table = "\n".join(f"  {name:10} {old:>7} {new:>7}" for name, old, new in rows)
+    if (tried := verdict.on_old_code) and (now := verdict.after.results):
+        passing = tally(now[test] for test in tried if test in now)
+        table += f"\n  new tests: {tally(tried.values())} on the old code; now {passing}"
     lists = [
         ("now passing", verdict.newly_passing),
         ("now failing", verdict.newly_failing),

@@ -1,8 +1,10 @@
 """Small parts of what people read: foreign text that does nothing, money, durations and sizes. Pure."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
-from resolver.domain import Spent
+from resolver.domain import Result, Spent
 from resolver.summary import clip
 
 _ZERO_WIDTH = "\u200b"
@@ -23,9 +25,22 @@ def quiet(text: str) -> str:
     )
 
 
+_SAID = re.compile(
+    r"(?P<code>`[^`]*`)"
+    r"|(?<![\w./*~+-])(?P<name>[\w./*~+-]*[*_](?:[\w./*~+-]*[\w*/~+-])?)"
+    r"|(?P<mark>[`~<])"
+)
+
+
 def literal(text: str) -> str:
-    """A sentence of the program's, quiet, in which `__init__.py` and `*.lock` are read as they are written."""
-    return re.sub(r"(`[^`]*`)|([*_~<])", lambda found: found[1] or chr(92) + found[2], quiet(text))
+    """A sentence of the program's, quiet, in which `__init__.py` and `*.lock` are read as they are written: as code."""
+    return _SAID.sub(_as_written, quiet(text))
+
+
+def _as_written(found: re.Match[str]) -> str:
+    if found["name"]:
+        return f"`{found['name']}`"
+    return found["code"] or f"\\{found['mark']}"
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -46,6 +61,18 @@ def money(spent: Spent) -> str:
     if not spent.unpriced:
         return known
     return "cost unknown (no price is known for this model)" if not spent.usd else f"more than {known}"
+
+
+def tally(results: Iterable[Result]) -> str:
+    """How so many tests did: `3 failed, 1 passed`; the bad news first."""
+    counts = Counter(results)
+    words: dict[Result, str] = {
+        "failed": "failed",
+        "error": "with errors",
+        "skipped": "skipped",
+        "passed": "passed",
+    }
+    return ", ".join(f"{counts[result]} {word}" for result, word in words.items() if counts[result])
 
 
 def duration(seconds: float) -> str:

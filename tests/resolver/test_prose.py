@@ -10,6 +10,7 @@ import pytest
 from resolver import prose
 from resolver.actions import Finish
 from resolver.brief import brief
+from resolver.circumstances import Configured
 from resolver.domain import Issue, Opinion, Spent, SuiteRun, User, Verdict
 from resolver.errors import SettingsError
 from resolver.pull import follow_up_prose
@@ -17,6 +18,9 @@ from resolver.summary import Step, Summary
 from resolver.words import wording
 from resolver.words.texts import use_templates
 from tests.resolver.pull_requests import pull
+
+THREAD = Issue(number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url="")
+STORY = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
 
 
 @pytest.mark.parametrize(
@@ -156,18 +160,89 @@ def test_a_text_that_replaces_none_is_an_error_that_names_the_nearest(own: Path)
         use_templates(own / "none")
 
 
-def test_a_sentence_of_the_programs_shows_names_as_they_are_written() -> None:
-    assert (
-        wording.literal("a/__init__.py, line 2: `x_y*`; *.lock")
-        == r"a/\_\_init\_\_.py, line 2: `x_y*`; \*.lock"
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("a/__init__.py, line 2: `x_y*`; *.lock.", "`a/__init__.py`, line 2: `x_y*`; `*.lock`."),
+        ("(tests/test_reading.py)", "(`tests/test_reading.py`)"),
+        ("~5 of a <b> ` b_c", "\\~5 of a \\<\u200bb> \\` `b_c`"),
+        ("README.md has 1 check fewer.", "README.md has 1 check fewer."),
+    ],
+)
+def test_a_sentence_of_the_programs_shows_names_as_they_are_written(said: str, written: str) -> None:
+    assert wording.literal(said) == written
+
+
+def test_new_tests_are_told_with_how_they_did_on_the_old_code() -> None:
+    before = SuiteRun(command="pytest", results={"t::a": "passed"}, exit_code=0, seconds=1, output="")
+    now = {"t::a": "passed", "t::b": "passed", "t::c": "passed", "t::d": "passed"}
+    verdict = Verdict(
+        kind="fixed", newly_passing=("t::b", "t::c"), before=before, after=before.model_copy(update={"results": now}),
+        on_old_code={"t::b": "failed", "t::c": "error", "t::d": "passed"},
+    )  # fmt: skip
+    said = prose.pull_body(THREAD, verdict, STORY, ("a.py",), ())
+    assert said.startswith(
+        "**Fixed:** 2 new tests fail without this change and pass with it, and nothing that passed before fails.\n\n"
+        "| `pytest` | before | after |\n"
+        "| --- | ---: | ---: |\n"
+        "| passed | 1 | 4 |\n"
+        "| failed | 0 | 0 |\n"
+        "| new tests, on the old code too | 1 failed, 1 with errors, 1 passed | 3 passed |\n"
     )
+    assert "\nFail on the old code, pass now:\n- `t::b`\n- `t::c`\n" in said
+    changed = {"on_old_code": {"t::a": "failed"}, "newly_passing": ("t::a", "t::e")}
+    said = prose.pull_body(THREAD, verdict.model_copy(update=changed), STORY, ("a.py",), ())
+    assert said.startswith(
+        "**Fixed:** 1 test that failed before passes now, 1 new or changed test fails without this change and passes "
+        "with it, and nothing that passed before fails."
+    )
+    assert "| new or changed tests, on the old code too | 1 failed | 1 passed |" in said
+    assert "Failed before, pass now:\n- `t::e`" in said
+
+
+@pytest.mark.parametrize(
+    ("spent", "tokens", "limits"),
+    [
+        (Spent(), None, "at most 100 steps, $2.00 and 1 h 0 min."),
+        (Spent(), 50_000, "at most 100 steps, $2.00, 50,000 tokens and 1 h 0 min."),
+        (
+            Spent(unpriced=True),
+            None,
+            "at most 100 steps and 1 h 0 min; no limit in dollars, as the model's price is unknown.",
+        ),
+    ],
+)
+def test_a_limit_in_dollars_is_told_only_where_it_holds(
+    spent: Spent, tokens: int | None, limits: str
+) -> None:
+    under = Configured(
+        version="1.2.3", models={}, steps=100, seconds=3600, usd=Decimal("2.00"), repository={},
+        settings={"max_tokens": tokens},
+    )  # fmt: skip
+    story = STORY.model_copy(update={"spent": spent, "under": under, "capped": Decimal(9)})
+    said = prose.pull_body(THREAD, Verdict(kind="untested", reason="No tests."), story, (), ())
+    assert f"\nPatchwright 1.2.3; {limits}\n" in said
+    assert ("at most $2.00, not the $9 that were asked for" in said) != spent.unpriced
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [
+        ("https://bot.test/runs/a", "[the whole run](https://bot.test/runs/a)\n"),
+        (
+            "http://127.0.0.1:8000/runs/a",
+            "[the whole run](http://127.0.0.1:8000/runs/a) (opens only on the machine of the server)\n",
+        ),
+    ],
+)
+def test_a_link_that_opens_on_one_machine_alone_says_so(page: str, link: str) -> None:
+    story = STORY.model_copy(update={"page": page, "spent": Spent(seconds=10)})
+    said = prose.pull_body(THREAD, Verdict(kind="untested", reason="No tests."), story, (), ())
+    assert f" · working time 10 s · docker sandbox, no network · {link}" in said
 
 
 def test_many_names_are_folded_and_few_are_not() -> None:
-    thread = Issue(
-        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
-    )
-    story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
+    thread, story = THREAD, STORY
     few, many = tuple(f"{n}.py" for n in range(8)), tuple(f"{n}.py" for n in range(9))
     untested = Verdict(kind="untested", reason="No tests.")
     assert "### Files\n- `0.py`" in prose.pull_body(thread, untested, story, few, ())
@@ -177,10 +252,7 @@ def test_many_names_are_folded_and_few_are_not() -> None:
 
 
 def test_a_mend_that_only_an_exit_code_shows_is_not_counted_in_tests() -> None:
-    thread = Issue(
-        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
-    )
-    story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
+    thread, story = THREAD, STORY
     before = SuiteRun(command="make test", results={}, exit_code=2, seconds=1, output="")
     after = before.model_copy(update={"exit_code": 0})
     reason = "The test command failed without the patch and passed with it, as a whole."
@@ -190,10 +262,7 @@ def test_a_mend_that_only_an_exit_code_shows_is_not_counted_in_tests() -> None:
 
 
 def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
-    thread = Issue(
-        number=7, title="t", body="", author=User(id=1, login="a"), trusted=True, open=True, url=""
-    )
-    story = Summary(account=None, ending="", steps=(), spent=Spent(), model="m", sandbox="docker")
+    thread, story = THREAD, STORY
     run = SuiteRun(
         command="pytest",
         results={"t::a": "passed"},
@@ -214,7 +283,7 @@ def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
         "Added by this change, and failing:\n- `t::new`",
         "as they were, they passed before and fail now:\n- `t::a`",
         "Files of tests that this change deletes:\n- `test_old.py`",
-        "asks less of tests than they asked before:\n- test\\_a.py asks less.",
+        "asks less of tests than they asked before:\n- `test_a.py` asks less.",
         "The tests were run without this change's version of `conftest.py`, which decide how tests run.",
         "A second model (`second`), which decides nothing here, read the issue and the change and would **not** take "
         "it: It misses floats, says @\u200bteam.",

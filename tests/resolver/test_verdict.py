@@ -107,6 +107,21 @@ def test_the_tests_that_a_patch_brings_are_judged_on_both_codes(
     )
 
 
+@pytest.mark.parametrize(
+    ("base", "theirs", "told"),
+    [
+        (".", brought("...", ".F."), {"b": "failed", "c": "passed"}),  # the first is as it was
+        (".F", brought("..", "FE"), {"a": "failed"}),  # the second failed anyway
+        (".", brought("...", ".sF"), {"b": "skipped", "c": "failed"}),
+        (".", brought(".."), {}),
+    ],
+)
+def test_new_and_changed_tests_are_told_as_they_did_on_the_old_code(base, theirs, told) -> None:
+    verdict = judge(PATCH, Evidence(run(base), run(base), brought=theirs))
+    assert verdict.on_old_code == {f"t.py::{name}": result for name, result in told.items()}
+    assert merged((verdict, judge(PATCH, None))).on_old_code == verdict.on_old_code
+
+
 def test_what_the_patch_s_tests_say_of_the_repository_s_own_counts_for_nothing() -> None:
     together = Brought(frozenset({"new.py"}), False, run(".."), before=run(".F"))
     verdict = judge(PATCH, Evidence(run(".F"), run(".F"), brought=together))

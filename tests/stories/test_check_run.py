@@ -27,9 +27,14 @@ async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scene: Sce
     assert isinstance(outcome, Delivered)
     (check,) = scene.repo.checks
     assert (check.name, check.sha, check.conclusion) == ("patchwright", scene.pull.head.sha, "success")
-    assert check.output["title"] == "Fixed: 1 test that failed before passes now, and nothing broke"
+    assert (
+        check.output["title"]
+        == "Fixed: 1 new test fails without this change and passes with it, and nothing broke"
+    )
     summary = str(check.output["summary"])
-    assert summary.startswith("**Fixed:** 1 test that failed before passes now, and nothing that passed")
+    assert summary.startswith(
+        "**Fixed:** 1 new test fails without this change and passes with it, and nothing that passed"
+    )
     assert "| passed | 1 | 2 |\n| failed | 0 | 0 |" in summary
     assert check.details_url == "https://forge.test/acme/calc/actions/runs/5"
     (comment,) = scene.comments

@@ -219,8 +219,8 @@ async def test_a_label_that_came_while_a_mention_was_worked_on_begins_nothing_an
     later = await scene.resolve(labelled("label-afterwards", datetime.now(UTC)))
     assert not isinstance(later, Refused)
     assert [comment.split("\n")[0] for comment in scene.comments] == [
-        "I opened pull request #2. **Fixed:** 1 test that failed before passes now, and nothing that passed before "
-        "fails.",
-        "Pull request #2 already holds this very change, so I pushed nothing. **Fixed:** 1 test that failed before "
-        "passes now, and nothing that passed before fails.",
+        "I opened pull request #2. **Fixed:** 1 new test fails without this change and passes with it, and "
+        "nothing that passed before fails.",
+        "Pull request #2 already holds this very change, so I pushed nothing. **Fixed:** 1 new test fails without "
+        "this change and passes with it, and nothing that passed before fails.",
     ]

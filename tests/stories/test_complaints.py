@@ -21,8 +21,8 @@ pytestmark = [
 ]
 
 OPENED = (
-    "patchwright[bot]: I opened pull request #{}. **Fixed:** 1 test that failed before passes now, and nothing that "
-    "passed before fails."
+    "patchwright[bot]: I opened pull request #{}. **Fixed:** 1 new test fails without this change and "
+    "passes with it, and nothing that passed before fails."
 )
 
 

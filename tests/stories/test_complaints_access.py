@@ -108,7 +108,7 @@ async def test_a_models_key_that_is_refused_in_mid_run_is_told_and_resume_goes_o
     why, kept, how, *_ = said.split("\n\n")
     assert why.startswith(
         "I had to stop before I could finish. The provider of openai/scripted refuses the key (401): check "
-        "PATCHWRIGHT\\_MODEL\\_API\\_KEY, or the provider's own variable."  # so that Markdown shows it
+        "`PATCHWRIGHT_MODEL_API_KEY`, or the provider's own variable."
     )
     assert kept.startswith(
         "What was changed until then, 1 file, is on the branch `patchwright/issue-1-after-2-steps`."

@@ -25,10 +25,11 @@ async def played(*command: str, cwd: Path, **environment: str) -> tuple[int, str
 
 def shown(out: str) -> None:
     assert "Pull request #2 (ready): Fix: show() writes" in out
-    fixed = "**Fixed:** 3 tests that failed before pass now, and nothing that passed before fails."
+    fixed = "**Fixed:** 3 new tests fail without this change and pass with it, and nothing that passed before fails."
     assert fixed in " ".join(out.split())  # the lines are folded to the terminal's width
     assert "+    rest = round(seconds)" in out
     assert "  passed          20      24" in out
+    assert "  new tests: 3 failed, 1 passed on the old code; now 4 passed" in out
     assert "events.jsonl" in out
 
 

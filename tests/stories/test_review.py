@@ -71,7 +71,7 @@ async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_wh
     assert len(scene.repo.pulls) == 1
     comment = told(pull)
     assert comment.startswith(
-        f"I pushed {sha} to `topic`.\n\n**Fixed:** 1 test that failed before passes now"
+        f"I pushed {sha} to `topic`.\n\n**Fixed:** 1 new test fails without this change and passes with it"
     )
     assert "| passed | 1 | 2 |" in comment
     assert "| `calc.py:9` | left as it is |" in comment

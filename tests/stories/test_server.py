@@ -129,6 +129,6 @@ async def test_when_the_model_refuses_the_key_the_thread_is_told_and_nothing_is_
                 await asyncio.sleep(0.1)
     (comment,) = scene.comments
     assert comment.startswith("I had to stop before I could finish.")
-    assert "PATCHWRIGHT_MODEL_API_KEY" in comment.replace("\\_", "_")  # written so that Markdown shows it
+    assert "`PATCHWRIGHT_MODEL_API_KEY`" in comment
     assert "sk-wrong" not in comment
     assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())

@@ -23,8 +23,11 @@ async def test_a_proven_fix_becomes_a_ready_pull_request_with_its_table(scene: S
     pull = scene.pull
     assert (pull.title, pull.draft) == ("Fix: add(2, 3) gives -1 (#1)", False)
     assert pull.body is not None
-    assert pull.body.startswith("**Fixed:** 1 test that failed before passes now")
-    assert "| passed | 1 | 2 |\n| failed | 0 | 0 |" in pull.body
+    assert pull.body.startswith("**Fixed:** 1 new test fails without this change and passes with it")
+    assert (
+        "| passed | 1 | 2 |\n| failed | 0 | 0 |\n| new tests, on the old code too | 1 failed | 1 passed |"
+        in pull.body
+    )
     assert pull.body.rstrip().endswith("Fixes #1")
     (comment,) = scene.comments
     assert comment.startswith("I opened pull request #2.")

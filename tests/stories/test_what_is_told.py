@@ -67,7 +67,10 @@ async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -
     assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
     (comment,) = quick.comments
     for told in (str(quick.pull.body), comment):
-        assert f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · " in told
+        assert (
+            f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · working time "
+            in told
+        )
     lines = (quick.data / "out").read_text().splitlines()
     assert str(spent.usd) in lines and str(tokens) in lines
 

@@ -50,9 +50,17 @@ def test_it_says_the_plan_the_step_what_it_cost_and_how_to_stop() -> None:
         "**Now:** running `pytest -q`\n\n"
         "- [x] Find the fault\n"
         "- [ ] Mend it (now)\n\n"
-        "So far: 2 steps of `vendor/model-1` · $0.0200 · 2,100 tokens · 3.0 s · docker sandbox\n\n"
+        "So far: 2 steps of `vendor/model-1` · $0.0200 · 2,100 tokens · working time 3.0 s · docker sandbox\n\n"
         "**To stop me**, comment `@agent stop`. **To watch**, open [the page of this run]"
         "(https://bot.test/runs/acme-calc-7).\n"
+    )
+
+
+def test_a_page_that_only_the_server_s_machine_opens_is_named_as_one() -> None:
+    here = SETTINGS.model_copy(update={"public_url": "http://127.0.0.1:8000"})
+    assert told(run_of(), here).endswith(
+        "open [the page of this run](http://127.0.0.1:8000/runs/acme-calc-9) (opens only on the machine of the "
+        "server).\n"
     )
 
 
