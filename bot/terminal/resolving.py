@@ -72,6 +72,10 @@ async def _go_on(options: argparse.Namespace, settings: Settings) -> int:
     if "://" not in started.source:
         assert isinstance(started.thread, Issue)
         return await _from_path(started.job, started.thread, Path(started.source), options, settings, so_far)
+    if options.out:
+        raise UsageError(
+            f"--out is for a repository on this machine: the run {run} goes on to a pull request"
+        )
     if options.answer:
         raise UsageError(
             f"the run {run} asked in {started.thread.url}: answer there, with a comment that begins with "
