@@ -27,7 +27,6 @@ async def set_up(
     probe: Sequence[str],
     environment: Mapping[str, str],
     images: Images,
-    announce: Callable[[str], None] = lambda text: print(text, flush=True),
 ) -> Visitor | signal.Signals:
     """Who has set it up, once that is done; or the signal that has ended it before.
 
@@ -57,7 +56,7 @@ async def set_up(
     with signals() as told:
         serving = asyncio.create_task(server.serve(sockets=[_copy(door)]))
         done = asyncio.create_task(site.done.wait())
-        announce(first_start(address(settings, door), code.text))
+        print(first_start(address(settings, door), code.text), flush=True)
         try:
             await asyncio.wait((serving, done, told), return_when=asyncio.FIRST_COMPLETED)
         finally:

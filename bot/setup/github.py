@@ -137,9 +137,8 @@ class AsApp:
         self._api_url = api_url.rstrip("/")
         self._ca_bundle = ca_bundle
 
-    async def ask(self, method: str, path: str, token: str = "") -> httpx.Response:
-        """The answer; `token`: of an installation, in whose name it is asked instead."""
-        headers = {"authorization": f"Bearer {token or self._jwt()}"}
+    async def ask(self, method: str, path: str) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self._jwt()}"}
         return await asked(method, f"{self._api_url}/{path}", headers, self._ca_bundle)
 
     async def installations(self) -> list[Home]:

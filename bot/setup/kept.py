@@ -15,7 +15,7 @@ from runtime.frozen import Frozen
 IDENTITY = ("app_id", "private_key", "private_key_file", "github_token")
 """Settings by any of which an operator has said who we are: then nothing is taken of an App that is kept."""
 FORGE = ("github_api_url", "github_graphql_url", "github_server_url")
-PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
+PRIVATE_DIRECTORY = 0o700
 MOST_BYTES = 100_000
 
 

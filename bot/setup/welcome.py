@@ -1,7 +1,7 @@
 """What is left to do once the App is made, for the browser that made it, checked anew each time it is looked at."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -45,11 +45,8 @@ class Welcome:
         lookout: Lookout,
         deliveries: Mapping[tuple[str, str], int],
         images: Images,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`deliveries`: those that came since this process began, by what became of them. `images`: what
-        is made meanwhile.
-        """
+        """`deliveries`: those that came since this process began, by what became of them; `images`: made meanwhile."""
         self._since = time.time()
         self._settings = settings
         self._app = app
@@ -59,7 +56,6 @@ class Welcome:
         self._lookout = lookout
         self._deliveries = deliveries
         self._images = images
-        self._clock = clock
         self._pinged = float("-inf")
         self._last = ""
         self._as_app = AsApp(str(app.id), app.private_key, app.place.github_api_url, settings.ca_bundle)
@@ -108,8 +104,8 @@ class Welcome:
 
     async def _ask_for_ping(self) -> str:
         """Why nothing came, in GitHub's words; it tells a new webhook that it is one before we know its secret."""
-        if self._clock() - self._pinged >= PING_SECONDS:
-            self._pinged = self._clock()
+        if time.monotonic() - self._pinged >= PING_SECONDS:
+            self._pinged = time.monotonic()
             try:
                 attempts = await self._as_app.attempts()
                 if ping := next((one for one in attempts if one.event == "ping"), None):
