@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -19,6 +20,7 @@ from bot.page.shown import Snag
 from bot.page.web import (
     Refused,
     around,
+    at_home,
     cookie_name,
     drop_cookie,
     form,
@@ -35,6 +37,7 @@ from resolver.errors import ForgeError, Unauthorized
 WRONG_SECONDS = 1.0  # that an answer to a wrong token takes
 MOST_WRONG = 10  # of them at a time
 CALLBACK = "/login/callback"
+LED = "led"  # says that they were led to `public_url`: a proxy may tell us another host than they see
 # That a log-out waits for GitHub; what it does not hear of ends by itself after eight hours.
 REVOKE_SECONDS = 2.0
 BEGUN_A_SECOND, BEGUN_AT_ONCE = (
@@ -91,7 +94,7 @@ class ByToken:
 
 
 class ToGitHub:
-    """Sends browsers to GitHub, which sends them back."""
+    """Sends browsers to GitHub, which sends them back: to `public_url`, where alone their cookie has to be then."""
 
     def __init__(self) -> None:
         self._room, self._at = float(BEGUN_AT_ONCE), time.monotonic()
@@ -100,10 +103,15 @@ class ToGitHub:
         kit = kit_of(request)
         if kit.people is None:
             raise Refused("not_found")
+        back_to = inside(request.query_params.get("back_to", "/"))
+        if LED not in request.query_params and not at_home(request, kit):
+            return RedirectResponse(
+                f"{kit.public_url}/login/github?{urlencode({'back_to': back_to, LED: 1})}", 303
+            )
         if not self._has_room():
             raise Refused("too_often")
         browser = secrets.token_urlsafe(32)
-        state = await kit.sessions.begin(browser, inside(request.query_params.get("back_to", "/")))
+        state = await kit.sessions.begin(browser, back_to)
         answer = RedirectResponse(kit.people.address(state, browser, f"{kit.public_url}{CALLBACK}"), 303)
         set_cookie(answer, "login", browser, LOGIN_SECONDS, request, kit)
         return answer

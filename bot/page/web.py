@@ -60,6 +60,11 @@ def base_of(kit: Kit) -> str:
     return urlsplit(kit.public_url).path
 
 
+def at_home(request: Request, kit: Kit) -> bool:
+    """Whether the browser is where people reach us: only there it brings the cookies that it has from there."""
+    return request.headers.get("host", "").lower() == urlsplit(kit.public_url).netloc.lower()
+
+
 def is_secure(request: Request, kit: Kit) -> bool:
     """Whether browsers reach us by https."""
     return (kit.public_url or str(request.url)).startswith("https:")
@@ -150,7 +155,7 @@ async def sent(request: Request, public_url: str) -> dict[str, str]:
                 body += part
                 if len(body) > MOST_FORM:
                     raise Refused("too_large")
-        return dict(parse_qsl(body.decode(), max_num_fields=MOST_FIELDS))
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except (ValueError, ClientDisconnect, TimeoutError) as exc:
         raise Refused("unclear") from exc
 

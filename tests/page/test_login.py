@@ -45,6 +45,22 @@ async def test_github_says_who_somebody_is_and_they_come_back_to_where_they_want
     assert '<span class="who">maintainer</span>' in (await browser.get("/")).text
 
 
+async def test_who_asks_by_another_name_of_ours_logs_in_where_github_sends_them_back(room: Room) -> None:
+    home = httpx.URL(room.url)
+    elsewhere = home.copy_with(host="localhost")
+    async with httpx.AsyncClient(trust_env=False, headers={"host": elsewhere.netloc.decode()}) as browser:
+        led = await browser.get(home.join("/login/github?back_to=//evil.test/"))
+        assert (led.status_code, led.cookies) == (303, httpx.Cookies())
+        assert led.headers["location"] == f"{room.url}/login/github?back_to=%2F&led=1"
+        # A proxy that tells another host than the browser sees leads nobody in circles.
+        there = await browser.get(led.headers["location"])
+        assert there.headers["location"].startswith(room.world.server_url)
+    room.world.sit_down("maintainer")
+    person = room.browser()
+    back = await begun(room, person, back_to=RUN, led="1")
+    assert (await person.get(back)).headers["location"] == RUN
+
+
 async def test_a_state_is_good_once_and_in_the_browser_that_began(room: Room) -> None:
     browser, other = room.browser(), room.browser()
     back = await begun(room, browser)
