@@ -17,8 +17,8 @@ from resolver.settings.settings import Settings
 from resolver.words import texts
 
 Problem = Literal[
-    "address", "forge", "form", "log_in", "model", "no_name", "no_room", "not_kept", "state", "used", "void_code",
-    "wrong_code",
+    "address", "forge", "form", "log_in", "model", "model_address", "no_name", "no_room", "not_kept", "state", "used",
+    "void_code", "wrong_code",
 ]  # fmt: skip
 
 

@@ -37,8 +37,8 @@ WRONG_SECONDS = 1.0  # that an answer to a wrong code takes
 SHOWN_AGAIN = ("model", "base_url", "server_url", "organization", "public_url", "reach")
 """What was typed and stands there again for who comes back: nothing secret."""
 _STATUS: Mapping[Problem, int] = {
-    "address": 400, "forge": 502, "log_in": 401, "model": 400, "no_name": 400, "no_room": 507, "not_kept": 507,
-    "state": 400, "used": 410, "void_code": 403, "wrong_code": 403,
+    "address": 400, "forge": 502, "log_in": 401, "model": 400, "model_address": 400, "no_name": 400, "no_room": 507,
+    "not_kept": 507, "state": 400, "used": 410, "void_code": 403, "wrong_code": 403,
 }  # fmt: skip
 
 _LOGGED = {
@@ -101,11 +101,11 @@ class Site:
     async def choose(self, request: Request) -> Response:
         """The model."""
         said = await self._said(request)
-        anyway = said.get("anyway") == "yes" and self._tried is not None
-        chosen = self._tried if anyway else _model(said)
-        if chosen is None:
-            return self._next(request, Trouble("no_name"))
-        if not anyway:
+        anyway = self._tried if said.get("anyway") == "yes" else None
+        chosen = anyway or _model(said)
+        if not isinstance(chosen, ChosenModel):
+            return self._next(request, Trouble(chosen))
+        if anyway is None:
             self._tried = chosen
             tried = await self._try(chosen)
             if tried.why is not None:
@@ -213,7 +213,7 @@ class Site:
         """What a form says that only whoever has the code may send."""
         self._admit(request)
         said = {key: value.strip() for key, value in (await sent(request, self._public)).items()}
-        if typed := {key: said[key] for key in SHOWN_AGAIN if said.get(key)}:
+        if typed := {key: said[key] for key in SHOWN_AGAIN if key in said}:
             self._typed = typed
         return said
 
@@ -314,10 +314,12 @@ async def _not_yet(_: Request) -> Response:
     return JSONResponse({"status": "not set up"}, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _model(said: Mapping[str, str]) -> ChosenModel | None:
+def _model(said: Mapping[str, str]) -> ChosenModel | Problem:
     name, address = said.get("model", ""), said.get("base_url", "")
-    if not name or (address and not ADDRESS.fullmatch(address)):
-        return None
+    if not name:
+        return "no_name"
+    if address and not ADDRESS.fullmatch(address):
+        return "model_address"
     return ChosenModel(model=name, model_base_url=address or None, model_api_key=said.get("key") or None)
 
 

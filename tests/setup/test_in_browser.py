@@ -35,7 +35,7 @@ async def test_a_code_a_model_an_app_and_a_labelled_issue_has_its_pull_request(f
     async with fresh.serving(), chromium() as browser, window(browser, fresh.url) as page:
         await enter(page, fresh)
         await page.get_by_role("heading", name="The model", exact=True).wait_for()
-        await page.get_by_label("Name, as litellm has it").fill("openai/scripted")
+        await page.get_by_label("Name, as provider/model").fill("openai/scripted")
         await page.get_by_label("Key").fill(KEY)
         await page.get_by_label("Address, for an OpenAI-compatible").fill(fresh.mind.base_url)
         await page.evaluate(LISTEN)
@@ -109,7 +109,7 @@ async def test_axe_finds_nothing_in_any_step_and_nothing_is_wider_than_a_phone(
         await page.get_by_role("alert").wait_for()
         found = await look("code")
         await enter(page, fresh)
-        await page.get_by_label("Name, as litellm has it").fill("openai/scripted")
+        await page.get_by_label("Name, as provider/model").fill("openai/scripted")
         await page.get_by_label("Key").fill(KEY)
         await page.get_by_label("Address, for an OpenAI-compatible").fill(fresh.mind.base_url)
         await page.keyboard.press("Enter")

@@ -167,9 +167,13 @@ async def test_a_model_that_does_not_call_is_told_and_can_be_used_anyway(fresh: 
     fresh.mind.fit = False
     async with fresh.serving(), fresh.visitor() as http:
         said = {"model": "openai/scripted", "base_url": fresh.mind.base_url, "key": "sk-story-model-key"}
-        for wrong in ({"model": ""}, {"model": "m", "base_url": "javascript:alert(1)"}):
+        for wrong, told in (
+            ({"model": "", "base_url": "http://here/v1"}, "The model needs a name"),
+            ({"model": "m", "base_url": "javascript:alert(1)"}, "The model's address makes no sense"),
+        ):
             answer = await http.post("/setup/model", data=wrong)
-            assert (answer.status_code, "needs a name" in why(answer)) == (400, True)
+            assert (answer.status_code, told in html.unescape(why(answer))) == (400, True)
+            assert all(f'value="{html.escape(typed)}"' in answer.text for typed in wrong.values())
         refused = await http.post("/setup/model", data=said)
         assert (refused.status_code, "I would rather talk" in why(refused)) == (400, True)
         assert "sk-story-model-key" not in refused.text
