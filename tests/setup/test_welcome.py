@@ -48,6 +48,7 @@ async def test_who_set_it_up_is_led_to_the_first_pull_request_without_a_script(f
     async with fresh.serving(), fresh.visitor() as http:
         await http.get(await made(fresh, http))
         waiting = await shown(http, "Choose the repositories that it is to work in.")
+        assert "GitHub offers those of the App's owner alone" in text(waiting)
         assert "GitHub asks first who you are: runs show private code" in text(waiting)
         (app,) = fresh.world.apps
         await http.post(f"{fresh.world.server_url}/apps/{app.slug}/installations/new")
