@@ -130,12 +130,17 @@ class Overview:
     """Repositories of which it is not known yet whether they may be seen: asked about with the next view."""
 
 
-async def overview(runs: Runs, queue: ArqQueue, gate: Gate, session: Session, wanted: Wanted) -> Overview:
-    """What this person sees. Raises QueueDown, Unauthorized and ForgeError."""
+async def newest(runs: Runs, queue: ArqQueue) -> list[Glance]:
+    """All runs, those that still wait for a worker first. Raises QueueDown."""
     listed = await runs.newest()
     known = {run.run for run in listed}
     waiting = [of_record(one) for one in await queue.everywhere() if one.job.id not in known]
-    everything = [*sorted(waiting, key=lambda run: -run.began), *listed]
+    return [*sorted(waiting, key=lambda run: -run.began), *listed]
+
+
+async def overview(runs: Runs, queue: ArqQueue, gate: Gate, session: Session, wanted: Wanted) -> Overview:
+    """What this person sees. Raises QueueDown, Unauthorized and ForgeError."""
+    everything = await newest(runs, queue)
     names = dict.fromkeys(run.repository for run in everything)
     readable = await gate.readable(session, names)
     return await asyncio.to_thread(_chosen, everything, readable, gate.left(session, names), wanted)

@@ -82,7 +82,17 @@ def welcoming(settings: Settings, visitor: Visitor, images: Images) -> More | No
         from bot.setup.welcome import Welcome, welcome
 
         return welcome(
-            Welcome(settings, app, visitor, stores.presence, stores.runs, stores.lookout, deliveries, images)
+            Welcome(
+                settings,
+                app,
+                visitor,
+                stores.presence,
+                stores.runs,
+                stores.queue,
+                stores.lookout,
+                deliveries,
+                images,
+            )
         )
 
     return more

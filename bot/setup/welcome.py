@@ -12,9 +12,11 @@ from starlette.routing import Route
 
 from bot.errors import QueueDown
 from bot.glance import Glance
+from bot.page.overview import newest
 from bot.page.shown import Around
 from bot.redis.lookout import Lookout
 from bot.redis.presence import Presence
+from bot.redis.queue import ArqQueue
 from bot.redis.runs import Runs
 from bot.setup import shown
 from bot.setup.code import Visitor
@@ -42,6 +44,7 @@ class Welcome:
         visitor: Visitor,
         presence: Presence,
         runs: Runs,
+        queue: ArqQueue,
         lookout: Lookout,
         deliveries: Mapping[tuple[str, str], int],
         images: Images,
@@ -53,6 +56,7 @@ class Welcome:
         self._visitor = visitor
         self._presence = presence
         self._runs = runs
+        self._queue = queue
         self._lookout = lookout
         self._deliveries = deliveries
         self._images = images
@@ -127,7 +131,7 @@ class Welcome:
 
     async def _first(self) -> Step:
         try:
-            run = first_run(await self._runs.newest(), self._since)
+            run = first_run(await newest(self._runs, self._queue), self._since)
         except QueueDown as exc:
             return Step("first", False, fact=self._settings.label, why=str(exc))
         return Step("first", run is not None and run.state in ANSWERED, fact=self._settings.label, run=run)

@@ -3,6 +3,8 @@
 import asyncio
 import html
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from bot.setup.welcome import PATH, Welcome, first_run, welcome
 from demo.world import World
 from resolver.domain import RunId
 from resolver.settings.settings import Settings
+from tests.bot.jobs import job
 from tests.setup.conftest import LONGEST, Fresh
 from tests.setup.test_refusals import made
 
@@ -80,11 +83,10 @@ def test_a_run_that_failed_is_told_until_one_is_answered_and_earlier_ones_are_no
     assert first_run([second, first, working, failed, old], since=6) == first
 
 
-@pytest.mark.redis
-async def test_a_server_that_cannot_look_at_github_does_not_say_that_it_hears_of_issues(
-    short_tmp: Path,
-) -> None:
-    async with World() as world, embedded_redis(short_tmp) as url, Stores.opened(url) as stores:
+@asynccontextmanager
+async def without_a_worker(data: Path) -> AsyncIterator[tuple[Stores, httpx.AsyncClient]]:
+    """The page of a server whose GitHub does not answer, and who has set it up."""
+    async with World() as world, embedded_redis(data) as url, Stores.opened(url) as stores:
         made = world.app()
         nowhere = Place(
             github_server_url="http://127.0.0.1:1",
@@ -102,19 +104,42 @@ async def test_a_server_that_cannot_look_at_github_does_not_say_that_it_hears_of
             place=nowhere,
             public_url="http://here",
         )
-        since = datetime(2026, 11, 22, 7, 5, tzinfo=UTC)
-        await stores.lookout.note(Trouble(reason="no answer from GitHub: GET app", since=since))
         visitor = Visitor()
         page = Welcome(
-            Settings(data=short_tmp), app, visitor, stores.presence, stores.runs, stores.lookout, {}, Images()
-        )
+            Settings(data=data), app, visitor, stores.presence, stores.runs, stores.queue, stores.lookout, {}, Images()
+        )  # fmt: skip
         way = httpx.ASGITransport(welcome(page)[PATH])
         cookies = {COOKIE: visitor.admit()}
         async with httpx.AsyncClient(transport=way, base_url="http://here", cookies=cookies) as http:
-            away = text((await http.get(PATH)).text)
-            await stores.lookout.note(None)
-            back = text((await http.get(PATH)).text)
+            yield stores, http
+
+
+@pytest.mark.redis
+async def test_a_server_that_cannot_look_at_github_does_not_say_that_it_hears_of_issues(
+    short_tmp: Path,
+) -> None:
+    since = datetime(2026, 11, 22, 7, 5, tzinfo=UTC)
+    async with without_a_worker(short_tmp) as (stores, http):
+        await stores.lookout.note(Trouble(reason="no answer from GitHub: GET app", since=since))
+        away = text((await http.get(PATH)).text)
+        await stores.lookout.note(None)
+        back = text((await http.get(PATH)).text)
     assert (
         "Hear of issues to do GitHub has not answered this server since 07:05 UTC. It is asked again" in away
     )
     assert "Hear of issues done This server looks at GitHub every 30 s." in back
+
+
+@pytest.mark.redis
+async def test_what_is_labelled_before_there_is_a_worker_is_seen_to_be_queued(short_tmp: Path) -> None:
+    async with without_a_worker(short_tmp) as (stores, http):
+        unlabelled = text((await http.get(PATH)).text)
+        await stores.queue.put(job())
+        labelled = text((await http.get(PATH)).text)
+    assert (
+        "The first issue to do Give an issue the label fix-me now: it is picked up when the worker is ready."
+        in unlabelled
+    )
+    assert (
+        "The first issue in progress The first run is queued, and begins when a worker is ready." in labelled
+    )
