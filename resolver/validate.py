@@ -232,15 +232,12 @@ class _Trial:
         if after.failing:
             failing = after.failing if alone else ()
             found = replace(found, again=await self._again("tests-again", self.parts.judged, failing))
-        if self.parts.product and any(
-            result == "passed" and before.results.get(test) != "passed"
-            for test, result in after.results.items()
-        ):
+        if self.parts.product and after.passed:
             new = frozenset(test for test in after.results if test not in before.results)
             at_base = await self._apart("tests-at-base", self.parts.tests, only, canary, at_base=new)
             found = replace(found, before=at_base)
             shown = mended(at_base, after)[:CONFIRMED]
-            if shown and alone and not at_base.problem:
+            if shown and not at_base.problem:
                 # By files: a test that could not be collected there has no name there.
                 found = replace(
                     found, before_again=await self._run("tests-at-base-again", self.parts.tests, only)

@@ -31,6 +31,19 @@ async def test_a_mend_is_seen_and_so_is_what_breaks(proven: Proven, sample: Samp
     assert broken.kind == "regressed" and sample.good in broken.newly_failing, broken.reason
 
 
+async def test_a_check_more_in_a_test_that_was_there_shows_the_mend(proven: Proven) -> None:
+    # go runs whole packages, none of their files alone.
+    sample = SAMPLES["go"]
+    skip_without(*sample.needs)
+    more = sample.files["calc_test.go"].replace("One() != 1", "One() != 1 || Add(1, 2) != 3")
+    mend = sample.files["calc.go"].replace("a - b", "a + b")
+    async with proven(sample.files) as proof:
+        suite = (await find_suites(proof.workspace, RepoConfig())).likely
+        verdict = await proof.verdict({"calc.go": mend, "calc_test.go": more}, suite, seconds=120)
+    assert (verdict.kind, verdict.newly_passing) == ("fixed", (sample.bad, sample.good)), verdict.reason
+    assert verdict.on_old_code == {sample.good: "failed"}
+
+
 async def test_the_tests_that_failed_cannot_be_taken_away(proven: Proven, sample: Sample) -> None:
     tests = [path for path in sample.files if path in sample.bad or "test" in path or "spec" in path]
     code = sample.files[sample.source]

@@ -23,6 +23,21 @@ async def test_a_new_test_counts_when_the_base_code_fails_it(proven) -> None:
 
 
 @pytest.mark.parametrize(
+    "command", ["python3 -m pytest", "(python3 -m pytest)"]
+)  # the second runs all or none
+async def test_one_more_case_in_a_test_that_was_there_counts_as_a_new_test_does(proven, command: str) -> None:
+    suite = Suite(command=command, report="pytest", why="")
+    more = TESTS + "    assert add(1, 2) == 3\n"
+    async with proven({"calc.py": BUG, "tests/test_calc.py": TESTS}) as proof:
+        verdict = await proof.verdict({"calc.py": MENDED, "tests/test_calc.py": more}, suite)
+        idle = await proof.verdict({"calc.py": MENDED, "tests/test_calc.py": TESTS + "\n"}, suite)
+    test = "tests/test_calc.py::test_one"
+    assert (verdict.kind, verdict.newly_passing) == ("fixed", (test,)), verdict.reason
+    assert verdict.on_old_code == {test: "failed"}
+    assert (idle.kind, idle.newly_passing) == ("unproven", ()), idle.reason
+
+
+@pytest.mark.parametrize(
     "test",
     [
         "def test_new():\n    assert True\n",
