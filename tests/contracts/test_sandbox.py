@@ -386,8 +386,9 @@ async def test_the_answer_to_the_last_call_is_kept_whatever_was_asked_since(remo
     await shell(heir, "true")
     with on_behalf_of("call"):
         assert await shell(heir, command) == answered
+        assert await printed(heir, command) == "2\n"  # as when a cell goes on that has asked the host
     with on_behalf_of("next call"):  # of which the machine has never heard
-        assert await printed(heir, command) == "2\n"
+        assert await printed(heir, command) == "3\n"
 
 
 async def test_a_work_tree_with_its_own_runtime_does_not_shadow_ours(remote: RemoteSandbox) -> None:
