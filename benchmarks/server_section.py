@@ -215,7 +215,7 @@ async def set_up(page: Page, address: str, code: str, mind: Mind, github: GitHub
     await page.goto(address)
     await page.get_by_label("The code that the server printed").fill(code)
     await page.get_by_role("button", name="Go on").click()
-    await page.get_by_label("Name, as litellm has it").fill("openai/recorded")
+    await page.get_by_label("Name, as provider/model").fill("openai/recorded")
     await page.get_by_label("Key").fill(KEY)
     await page.get_by_label("Address, for an OpenAI-compatible").fill(mind.base_url)
     await page.get_by_role("button", name="Try and keep it").click()
