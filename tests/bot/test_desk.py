@@ -176,7 +176,12 @@ async def test_who_asked_for_what_nobody_here_can_read_hears_once_that_it_waits(
     await room.waiting.tell_left(unread)
     assert room.world.writes == said
     (answer,) = room.answers
-    assert ("by another version of me" in answer) is (by == "maintainer")
+    told = (
+        "This is queued, by another version of me than the worker that looked at it, which cannot read it. I begin "
+        "with it by myself once all my workers are of one version: whoever runs me has to bring them there. If that "
+        "version does not come back, ask again: put the label on once more, or write a new comment."
+    )
+    assert (told in answer) is (by == "maintainer")
     assert is_under_way(answer)  # it is found again if Redis is wiped
 
 
