@@ -87,21 +87,29 @@ class Secrets:
 
     def _before(self, text: str) -> str:
         """The text without the first part of a secret at its end."""
-        for spelling in self._spellings:
-            if spelling[:SHORTEST] in text[-len(spelling) :]:
-                lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
-                if kept := next((n for n in lengths if text.endswith(spelling[:n])), 0):
-                    return text[:-kept] + HIDDEN
-        return text
+        kept = max((_begun(spelling, text) for spelling in self._spellings), default=0)
+        return text[:-kept] + HIDDEN if kept else text
 
     def _after(self, text: str) -> str:
         """The text without the last part of a secret at its beginning."""
-        for spelling in self._spellings:
-            if spelling[-SHORTEST:] in text[: len(spelling)]:
-                lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
-                if kept := next((n for n in lengths if text.startswith(spelling[-n:])), 0):
-                    return HIDDEN + text[kept:]
-        return text
+        kept = max((_ended(spelling, text) for spelling in self._spellings), default=0)
+        return HIDDEN + text[kept:] if kept else text
+
+
+def _begun(spelling: str, text: str) -> int:
+    """How many characters of its first part end the text; 0: too few to be hidden."""
+    if spelling[:SHORTEST] not in text[-len(spelling) :]:
+        return 0
+    lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
+    return next((n for n in lengths if text.endswith(spelling[:n])), 0)
+
+
+def _ended(spelling: str, text: str) -> int:
+    """How many characters of its last part begin the text; 0: too few to be hidden."""
+    if spelling[-SHORTEST:] not in text[: len(spelling)]:
+        return 0
+    lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
+    return next((n for n in lengths if text.startswith(spelling[-n:])), 0)
 
 
 def _spellings(value: str) -> Iterator[str]:

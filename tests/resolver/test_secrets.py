@@ -167,6 +167,12 @@ async def test_a_secret_that_comes_in_two_outputs_of_a_command_is_in_neither(sho
     )
 
 
+def test_half_of_a_secret_is_hidden_whole_where_half_of_a_longer_one_stands_in_it() -> None:
+    secrets = Secrets(["key-of-the-model!", "the-mo-and-much-more", "much-more-and-of-the"])
+    assert secrets.mask_part("a key-of-the-mo", goes_on=True, begun=False) == f"a {HIDDEN}"
+    assert secrets.mask_part("of-the-model! b", goes_on=False, begun=True) == f"{HIDDEN} b"
+
+
 async def test_the_second_part_of_a_secret_is_hidden_by_the_process_that_takes_over(short_tmp: Path) -> None:
     async with LocalSandboxes(short_tmp, os.environ).open("halves") as local:
         command = f"printf '%s' 'a {TOKEN[:12]}'; read; printf '%s' '{TOKEN[12:]} b'"
