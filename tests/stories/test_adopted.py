@@ -11,12 +11,13 @@ import pytest
 from demo.model import Turn
 from resolver import prose
 from resolver.events import Decided, Observed, Told
-from runtime.actions import RunShell
+from resolver.secrets import HIDDEN
+from runtime.actions import RunShell, SendInput
 from runtime.docker.reaper import RUN as LABEL
 from runtime.observations import Ran
 from tests.resolver.agents import lost_in
 from tests.resolver.repositories import Repository
-from tests.stories.conftest import CODE, FIX, MENDED, TESTS, Scene
+from tests.stories.conftest import CODE, FIX, KEY, MENDED, TESTS, Scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 REMEMBER = Turn("Remember.", RunShell(command="X=kept; cd tests; echo note > /tmp/note"))
@@ -77,9 +78,11 @@ async def test_a_command_in_flight_goes_on_and_its_answer_reaches_the_run(
     issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
     issue.write_text("add() subtracts\n\nIt should add.")
     scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
-    slow = RunShell(command="echo once >> /tmp/ran; sleep 8; wc -l < /tmp/ran; X=kept")
-    edit = Turn("Both.", slow, FIX)
-    await scene.will(edit, Turn("Again.", RunShell(command="echo $X; wc -l < /tmp/ran")), *MENDED[1:])
+    command = f"printf %s {KEY[:9]}; sleep 3; echo once >> /tmp/ran; sleep 8; echo {KEY[9:]}; wc -l < /tmp/ran; X=kept"
+    slow = RunShell(command=command, interactive=True, timeout=1), SendInput(timeout=60)
+    await scene.will(
+        Turn("All.", *slow, FIX), Turn("Again.", RunShell(command="echo $X; wc -l < /tmp/ran")), *MENDED[1:]
+    )
     process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     client = docker.from_env()
     async with asyncio.timeout(120):
@@ -93,7 +96,8 @@ async def test_a_command_in_flight_goes_on_and_its_answer_reaches_the_run(
     assert code == 0, out + told
     assert "+    return a + b" in fix.read_text()
     answers = [event.observation for event in scene.trajectory(run) if isinstance(event, Observed)]
-    assert [one.output for one in answers if isinstance(one, Ran)][:2] == ["1\n", "kept\n1\n"]
+    told_of = [one.output for one in answers if isinstance(one, Ran)][:3]
+    assert told_of == [HIDDEN, f"{HIDDEN}\n1\n", "kept\n1\n"]  # half of the key by each process
     assert lost_in(scene.trajectory(run)) == 0
     assert client.containers.list(all=True, filters={"id": there}, ignore_removed=True) == []
     client.close()
