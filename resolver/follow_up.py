@@ -150,17 +150,17 @@ async def _seen(
     forge: Forge,
     failing: Failing | None,
 ) -> PullSeen:
-    """What the agent is shown of the pull request, with what earlier runs of ours say of it."""
-    reports: tuple[str, ...] = ()
+    """What the agent is shown of the pull request, with its issue and what earlier runs of ours say of it."""
+    issue: Issue | None = None
     if named := ANSWERS.findall(pull.body):
         try:
-            issue = await forge.thread(job.model_copy(update={"number": int(named[-1])}))
-            reports = issue.reports if isinstance(issue, Issue) else ()
+            found = await forge.thread(job.model_copy(update={"number": int(named[-1])}))
+            issue = found if isinstance(found, Issue) else None
         except ForgeError as exc:
             if exc.retryable:
                 raise
-    earlier = await earlier_runs(job, runs_of(pull, reports), kit.logs)
-    return await pull_seen(pull, workspace, earlier, merged, failing)
+    earlier = await earlier_runs(job, runs_of(pull, issue.reports if issue else ()), kit.logs)
+    return await pull_seen(pull, workspace, earlier, merged, failing, issue)
 
 
 async def _nothing_to_merge(job: Job, pull: PullRequest, forge: Forge) -> Commented:

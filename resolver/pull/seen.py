@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from resolver.ci.checks import Failing
-from resolver.domain import Comment, Delivered, Job, JobId, PullRequest, ReviewThread
+from resolver.domain import Comment, Delivered, Issue, Job, JobId, PullRequest, ReviewThread
 from resolver.errors import LogError
 from resolver.events import Trajectory
 from resolver.gate import last_account
@@ -20,6 +20,7 @@ from runtime.frozen import Frozen
 DIFF_LIMIT = 30_000  # characters of the diff so far; whole files, the small ones first
 STAT_FILES = 100
 COMMENT_LIMIT = 4_000  # characters of one comment in a thread
+ISSUE_LIMIT = 8_000  # characters of the text of the issue that it answers
 HUNK_LINES = 8  # the last ones; the whole change stands above
 HUNK_LIMIT = 2_000
 THREADS = 60  # shown whole; more than that is no review but a mistake
@@ -72,6 +73,14 @@ class EarlierRun(Frozen):
     checked: Quoted | None
 
 
+class IssueSeen(Frozen):
+    """The issue that a pull request answers."""
+
+    thread: Issue
+    title: Quoted
+    body: Quoted
+
+
 class PullSeen(Frozen):
     """A pull request as the agent is shown it, beside its title, text and conversation."""
 
@@ -88,6 +97,8 @@ class PullSeen(Frozen):
     """Where the base branch was merged in; the agent has to put together what is in conflict."""
     failing: Failing | None = None
     """What checks find of it, where that is what is to be mended."""
+    issue: IssueSeen | None = None
+    """The one that its text names as we do; None: it names none, or it cannot be had."""
 
     def without_account(self, body: str) -> str:
         """Its text without what the run that opened it wrote there of its work, where `earlier` tells that."""
@@ -101,6 +112,7 @@ async def pull_seen(
     earlier: tuple[EarlierRun, ...],
     merge: Merge | None,
     failing: Failing | None = None,
+    issue: Issue | None = None,
 ) -> PullSeen:
     """All of it. Raises WorkspaceError."""
     threads, waits = open_threads(pull), waiting(pull)
@@ -116,6 +128,9 @@ async def pull_seen(
         earlier=earlier,
         merge=merge,
         failing=failing,
+        issue=IssueSeen(thread=issue, title=quote(issue.title, 300), body=quote(issue.body, ISSUE_LIMIT))
+        if issue
+        else None,
     )
 
 
