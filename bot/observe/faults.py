@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from bot.errors import ArchiveDown, QueueDown
+from bot.errors import ArchiveDown, Away, QueueDown
 from resolver.errors import (
     ForgeError,
     LogError,
@@ -27,6 +27,7 @@ FOREIGN: frozenset[Fault] = frozenset({"provider", "settings"})
 _BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
     (ModelError, "provider"),
     (ForgeError, "forge"),
+    (Away, "forge"),
     (WorkspaceError, "repository"),
     (SettingsError, "settings"),
     (UsageError, "settings"),
