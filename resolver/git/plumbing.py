@@ -68,17 +68,24 @@ async def run_git(
     Raises GitFailed when it fails, runs out of its time or prints more.
     """
     place = ("--git-dir", str(git_dir)) if git_dir else ()
-    process = await asyncio.create_subprocess_exec(
-        "git",
-        *place,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=into or asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=_environment({**SETTINGS, **(settings or {})}, protocols) | dict(environment or {}),
-        cwd=git_dir or "/",
-        start_new_session=True,
+    beginning = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            "git",
+            *place,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=into or asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=_environment({**SETTINGS, **(settings or {})}, protocols) | dict(environment or {}),
+            cwd=git_dir or "/",
+            start_new_session=True,
+        )
     )
+    try:
+        process = await asyncio.shield(beginning)
+    except asyncio.CancelledError:  # cancelled in its middle, asyncio would wait for what git has begun
+        await _kill(await beginning)
+        raise
     if memory:
         with contextlib.suppress(ProcessLookupError):  # it may be done already
             resource.prlimit(process.pid, resource.RLIMIT_AS, (memory, memory))
@@ -92,9 +99,7 @@ async def run_git(
         raise GitFailed(arguments[0], None, f"its limit is {seconds:.0f} s") from None
     finally:
         if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await _kill(process)
     if exit_code != 0:
         raise GitFailed(
             arguments[0], exit_code, stderr[: 1 << 16].decode(errors="replace"), stdout[:MAX_OUTPUT]
@@ -102,6 +107,13 @@ async def run_git(
     if len(stdout) > MAX_OUTPUT:
         raise GitFailed(arguments[0], exit_code, f"it printed more than {MAX_OUTPUT} bytes")
     return stdout
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    """End git and all that it has begun."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 async def _feed(process: asyncio.subprocess.Process, stdin: bytes) -> None:

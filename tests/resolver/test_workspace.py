@@ -11,6 +11,7 @@ import pytest
 
 from resolver.domain import Patch
 from resolver.errors import ChangeTooLarge, WorkspaceError
+from resolver.git.plumbing import run_git
 from resolver.workspace import Workspaces
 from runtime.actions import RunShell
 from runtime.local import LocalSandboxes
@@ -362,6 +363,23 @@ async def test_a_git_that_is_stopped_leaves_no_process(tmp_path, repository, mon
         for _ in range(500):
             os.killpg(group, 0)
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_git_that_is_stopped_while_it_begins_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    slow = tmp_path / "git"
+    slow.write_text("#!/bin/sh\nsleep 60 & wait\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    task = asyncio.create_task(run_git("version"))
+    for _ in range(steps):  # of the event loop
+        await asyncio.sleep(0)
+    time.sleep(0.1)  # what has begun goes on, and the event loop does not hear of it
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=20)
+    assert done and task.cancelled()
 
 
 @pytest.mark.docker
