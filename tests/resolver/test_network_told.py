@@ -67,7 +67,9 @@ def test_a_hosts_name_cannot_speak_in_a_pull_request() -> None:
     ],
 )
 def test_the_model_is_told_the_network_that_it_has(network: prose.Network, said: str) -> None:
-    assert said in prose.system("/w", "/tmp", "docker", network)
+    prompt = prose.system("/w", "/tmp", "docker", network)
+    assert said in prompt
+    assert ("you are not root" in prompt) == (network != "none")  # without one, nothing can be installed
 
 
 def test_the_settings_of_the_network_are_strict(tmp_path: Path) -> None:
