@@ -225,11 +225,10 @@ class Webhooks:
 
     async def ask_again(self, now: datetime) -> bool:
         """As Redelivery does, for each; whether something is left. Raises RateLimited and QueueDown."""
+        apart, left = Apart(), False
         if self._until is None or now > self._until:
-            apart = Apart()
             self._found = [self._redelivery(one) for one in await self.listed(apart)]
             self._until = None if apart.again else now + LISTED
-        apart, left = Apart(), False
         for one in self._found:
             with apart.each(one.name):
                 left |= await one.ask_again() == MOST_AT_ONCE

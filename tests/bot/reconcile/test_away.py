@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from bot.github.rest import Rest
+from bot.github.rest import Rest, TokenAccess
+from bot.reconcile.reconcile import Reconcile
 from demo.world import Issue
-from tests.bot.reconcile.lookouts import AT_ONCE, QUICK, Place, a_place, access
+from tests.bot.reconcile.lookouts import AT_ONCE, NOBODY, QUICK, SAMPLE, Place, a_place, access
 from tests.page.browsing import Between
 
 pytestmark = pytest.mark.redis
@@ -73,3 +76,48 @@ async def test_one_repository_that_does_not_answer_is_not_github_that_is_away(
         await place.looker()._turn()
         assert await place.lookout.trouble() is None
     assert caplog.messages == ["left out"]
+
+
+@asynccontextmanager
+async def named(place: Place, way: Between, late: Callable[[], timedelta]) -> AsyncIterator[Reconcile]:
+    """Looks by a person's token at the one repository and its webhook, at all of it once."""
+    url = place.world.api_url.replace(place.world.server_url, way.url)
+    token = TokenAccess(SecretStr(place.world.token("maintainer")))
+    async with aclosing(Rest(token, url, None, QUICK)) as rest:
+        yield Reconcile(
+            *(rest, place.us, place.lookout, place.desk, "one"),
+            repositories=(SAMPLE,),
+            webhook_url=NOBODY,
+            rhythm=replace(AT_ONCE, all=1e6),
+            clock=lambda: place.world.now() + late(),
+        )
+
+
+@pytest.mark.parametrize("hours", [0, 2], ids=["asked", "listed again"])
+async def test_webhooks_that_cannot_be_reached_tell_it_though_repositories_are_not_looked_at(
+    short_tmp: Path, hours: int
+) -> None:
+    late = timedelta()
+    async with (
+        a_place(short_tmp) as place,
+        Between(place.world.server_url) as way,
+        named(place, way, lambda: late) as looker,
+    ):
+        place.world.permit(place.repo, "maintainer", "admin")
+        place.world.hook(NOBODY, "s3cret", repo=place.repo)
+        await place.world.label(labelled(place), "bug", by="maintainer")  # of which it is told
+        await looker._turn()
+        assert await place.lookout.trouble() is None
+        await way.cut()
+        late = timedelta(hours=hours)
+        await looker._turn()
+        assert await place.lookout.trouble() is not None
+
+
+async def test_github_that_is_away_from_the_beginning_is_told(short_tmp: Path) -> None:
+    async with a_place(short_tmp) as place, Between(place.world.server_url) as way:
+        await way.cut()
+        async with named(place, way, timedelta) as looker:
+            looker._redelivers = False
+            await looker._turn()
+        assert await place.lookout.trouble() is not None
