@@ -1,6 +1,7 @@
 """The server as a process: started, stopped, killed, and started again."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 
 from bot.embedded import embedded_redis
 from bot.redis.inbox import Inbox
+from bot.redis.lookout import Trouble
 from bot.redis.queue import ArqQueue
 from bot.serve import Stores, _pages, serve
 from bot.work import work
@@ -306,6 +309,25 @@ async def test_connections_that_fall_silent_are_closed(short_tmp: Path) -> None:
             last_words(post + b"content-length: 1000\r\n\r\nabc"),
             last_words(post + b"content-length: 99999999\r\n\r\nabc"),
         ) == [b"", b"", b"HTTP/1.1 408", b"HTTP/1.1 413"]
+
+
+async def test_github_that_is_away_is_said_and_makes_no_server_unready(url: str) -> None:
+    async with Stores.opened(url) as stores:
+        await stores.lookout.note(Trouble(reason="no answer from GitHub", since=datetime.now(UTC)))
+        here = asyncio.create_task(stores.presence.keep("a worker"))
+        async with asyncio.timeout(10):
+            while not await stores.presence.workers():
+                await asyncio.sleep(0.02)
+        status, _, said = await _pages(stores, {})["/readyz"]()
+        here.cancel()
+        await asyncio.gather(here, return_exceptions=True)
+    assert status == 200
+    assert json.loads(said) | {"version": ""} == {
+        "version": "",
+        "redis": True,
+        "worker": True,
+        "github": False,
+    }
 
 
 class Emptied(Inbox):

@@ -210,11 +210,15 @@ def test_a_terminal_gets_text_and_everything_else_json(lines: Lines) -> None:
     logging.getLogger("bot").info("to a pipe")
     server(terminal=True)
     with about(job="one"):
-        logging.getLogger("bot").info("to a\nterminal")
+        logging.getLogger("bot").info("to a\nterminal", extra={"cost_usd": None})
     piped, typed = lines.text.splitlines()
     assert json.loads(piped)["message"] == "to a pipe"
     time, rest = typed.split(" ", 1)
-    assert (len(time), time[-1], rest) == (len("06:55:55Z"), "Z", "INFO to a terminal (job: one)")
+    assert (len(time), time[-1], rest) == (
+        len("06:55:55Z"),
+        "Z",
+        "INFO to a terminal (cost_usd: unknown, job: one)",
+    )
 
 
 @pytest.mark.parametrize(
