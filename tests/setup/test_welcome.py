@@ -45,6 +45,7 @@ async def shown(http: httpx.AsyncClient, words: str) -> str:
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 async def test_who_set_it_up_is_led_to_the_first_pull_request_without_a_script(fresh: Fresh) -> None:
     fresh.know_a_model()

@@ -91,6 +91,7 @@ async def test_help_is_answered_by_the_second_job(workflow: Workflow) -> None:
     assert workflow.scene.comments[-1].startswith("Here is what I understand")
 
 
+@pytest.mark.slow
 async def test_why_the_first_job_broke_off_is_told_by_the_second(workflow: Workflow) -> None:
     await workflow.scene.will(*MENDED, key="another key")
     await workflow.labelled()

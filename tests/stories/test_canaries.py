@@ -91,6 +91,7 @@ async def test_the_hunt_finds_what_is_planted_inside(scene: Scene, canaries: dic
     assert f"/tmp/planted:{planted}-file" in seen
 
 
+@pytest.mark.slow
 async def test_a_secret_that_the_model_knows_is_masked_in_all_that_is_published(
     a_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ async def test_retry_begins_from_scratch_where_a_run_was_stopped(scene: Scene) -
     ]
 
 
+@pytest.mark.slow
 async def test_a_label_that_came_while_a_mention_was_worked_on_begins_nothing_and_a_later_one_does(
     scene: Scene,
 ) -> None:

@@ -28,6 +28,7 @@ async def _is_stopped(scene: Scene, because: str, gone: Delivery) -> None:
     assert scene.repo.pulls == ()
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 async def test_a_run_ends_when_its_issue_is_closed(scene: Scene) -> None:
     asked = asyncio.Event()
@@ -49,6 +50,7 @@ async def test_a_run_ends_when_its_label_is_taken_away(scene: Scene) -> None:
         await _is_stopped(scene, "Somebody took the label away.", gone)
 
 
+@pytest.mark.slow
 async def test_a_stop_in_the_moment_in_which_a_run_has_ended_changes_no_word_of_it(scene: Scene) -> None:
     """Such as a merge of its own pull request, which closes the issue."""
     await scene.will(*MENDED)

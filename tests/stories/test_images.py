@@ -58,6 +58,7 @@ async def test_the_images_are_made_before_a_worker_starts(scene: Scene) -> None:
     assert (code, error) == (0, "") and out.startswith("The sandbox's images are ready: patchwright-runtime:")
 
 
+@pytest.mark.slow
 async def test_an_image_that_cannot_be_had_is_told_and_the_usual_one_stands_in(
     a_scene: Callable[..., Scene],
 ) -> None:

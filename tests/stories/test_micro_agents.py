@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 
+import pytest
+
 from demo.model import Turn, WrittenCall
 from resolver.actions import CallTool, Malformed, Reported
 from resolver.domain import Delivered
@@ -26,6 +28,7 @@ def call(tool: str, **arguments: object) -> WrittenCall:
     return WrittenCall(name=tool, arguments=arguments)
 
 
+@pytest.mark.slow
 async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_checked(
     a_scene: Callable[..., Scene],
 ) -> None:
@@ -65,6 +68,7 @@ async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_check
     assert "a + b" in scene.repo.diff(scene.pull)  # what it removed was its own
 
 
+@pytest.mark.slow
 async def test_without_delegates_there_is_none(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene(files=FILES)
     scene.environment["PATCHWRIGHT_DELEGATE_STEPS"] = "0"

@@ -83,6 +83,7 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_goes_on_where_it
     assert "1 insertion(+), 1 deletion(-)" in seen[0] and "return a + b" in seen[0]
 
 
+@pytest.mark.slow
 async def test_a_second_question_is_answered_too_and_what_is_said_after_the_work_is_new_work(
     a_scene: Callable[..., Scene],
 ) -> None:

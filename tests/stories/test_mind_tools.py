@@ -47,6 +47,7 @@ def installed(where: Path) -> str:
     return str(where)
 
 
+@pytest.mark.slow
 async def test_an_mcp_server_of_the_settings_and_a_tool_of_another_package_are_used_like_our_own(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from resolver.domain import Delivered
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 
@@ -21,6 +23,7 @@ def complaints(scene: Scene) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 async def test_what_is_wrong_is_told_once_with_its_line_and_the_rest_holds(
     a_scene: Callable[..., Scene],
 ) -> None:
@@ -45,6 +48,7 @@ async def test_what_is_wrong_is_told_once_with_its_line_and_the_rest_holds(
     )
 
 
+@pytest.mark.slow
 async def test_a_file_that_cannot_be_read_is_told_of_and_the_defaults_hold(
     a_scene: Callable[..., Scene],
 ) -> None:
