@@ -90,6 +90,7 @@ async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(scene: Scene) -
         and "> but leave out the docstring" in heard[1].text
     )
     first, last = scene.endpoint.requests[0], scene.endpoint.requests[-1]
+    assert "The run had stopped, and now goes on in a new sandbox." in str(last["messages"])
     assert first["tools"] == last["tools"], "what a provider has cached stays so"
     assert last["messages"][: len(first["messages"])] == first["messages"]
     changed = next(n for n, event in enumerate(run) if isinstance(event, Checkpointed | Judged))
