@@ -2,12 +2,12 @@
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from bot.child import dying_with_us, stop
+from bot.terminal.lines import to_stderr
 
 STOP_SECONDS = 1.0  # the engine ends a build whose client is gone
 
@@ -24,7 +24,7 @@ class Images:
 async def making(
     command: Sequence[str],
     environment: Mapping[str, str],
-    announce: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True),
+    announce: Callable[[str], object] = to_stderr,
 ) -> AsyncIterator[Images]:
     """Images that are made meanwhile by this command, if there is one; at the end of the context it is ended.
 
