@@ -1,5 +1,6 @@
 """What GitHub itself knows of labels, comments and reviews, told as the deliveries that should have told of it."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,9 +16,11 @@ from bot.webhooks.triggers import OWN_TAG, is_label
 from resolver.domain import Credentials, Job, Repo, User
 from resolver.errors import NotFound, Unauthorized
 
+log = logging.getLogger(__name__)
+
 EVER = datetime.min.replace(tzinfo=UTC)
 READING = {"issues": "read", "pull_requests": "read"}
-PLACES = timedelta(minutes=10)  # how long a list of repositories is good
+PLACES = timedelta(minutes=10)  # how long a list of repositories is good at most
 MOMENT = timedelta(
     seconds=5
 )  # an inline comment is dated when it is drafted, and changed when it is published
@@ -134,13 +137,16 @@ class OfInstallation(Answer):
 class Looking:
     """Looks with the rights of the App, or with a token at the repositories that an operator names."""
 
-    def __init__(self, rest: Rest, us: Us, repositories: Sequence[Repo] = ()) -> None:
-        """`us`: the account that our comments are by."""
+    def __init__(
+        self, rest: Rest, us: Us, repositories: Sequence[Repo] = (), good_for: timedelta = PLACES
+    ) -> None:
+        """`us`: the account that our comments are by. `good_for`: how long a list of places is, PLACES at most."""
         self._rest = rest
         self._repositories = repositories
         self._places: tuple[Place, ...] = ()
         self._listed: datetime | None = None
         self._us = us
+        self._good_for = good_for
 
     @property
     def has_all(self) -> bool:
@@ -148,12 +154,14 @@ class Looking:
         return self._listed is not None
 
     async def places(self) -> tuple[Place, ...]:
-        """The repositories to look at, listed again every ten minutes. Raises ForgeError."""
+        """The repositories to look at, listed again when the list is old, or empty. Raises ForgeError."""
         now = datetime.now(UTC)
-        if self._listed is None or now - self._listed > PLACES:
-            apart = Apart()
+        if self._listed is None or not self._places or now - self._listed > self._good_for:
+            apart, before = Apart(), {place.id for place in self._places}
             self._places = tuple(await (self._installed(apart) if self._rest.is_app else self._named(apart)))
             self._listed = None if apart.again else now
+            if {place.id for place in self._places} != before:
+                log.info("repositories listed", extra={"count": len(self._places)})
         return self._places
 
     async def _named(self, apart: Apart) -> list[Place]:

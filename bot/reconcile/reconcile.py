@@ -41,12 +41,14 @@ class Rhythm:
     """Seconds between two looks at all repositories."""
     grace: float = 120.0
     """Seconds that are left to a delivery; 0 where none is expected."""
+    listed: float = 600.0
+    """Seconds for which a list of repositories is good, 600 at most; a delivery tells of one in which we are new."""
     settle: float = SETTLE_SECONDS
     first_wait: timedelta = FIRST_WAIT
     """From a delivery in vain to the next attempt; doubled each time."""
 
 
-POLLING = Rhythm(every=30.0, all=0.0, grace=0.0)
+POLLING = Rhythm(every=30.0, all=0.0, grace=0.0, listed=60.0)
 """Where no webhook tells anything."""
 
 
@@ -84,7 +86,7 @@ class Reconcile:
         self._rhythm = rhythm or Rhythm()
         self._clock = clock
         self._redelivers = redelivers
-        self._looking = Looking(rest, us, repositories)
+        self._looking = Looking(rest, us, repositories, timedelta(seconds=self._rhythm.listed))
         self._known: dict[int, _Known] = {}
         self._webhooks = Webhooks(
             rest,

@@ -19,7 +19,7 @@ from demo.world import Delivery as Sent
 from demo.world import World
 from resolver.domain import Repo
 from resolver.errors import Forbidden, Unauthorized
-from tests.bot.reconcile.lookouts import QUICK, SAMPLE, Place, a_place, with_token
+from tests.bot.reconcile.lookouts import PERMISSIONS, QUICK, SAMPLE, Place, a_place, access, with_token
 
 pytestmark = pytest.mark.redis
 
@@ -89,6 +89,18 @@ async def test_a_deleted_account_and_a_removed_label_are_no_trouble(place: Place
     assert [one.sender.login for one in found] == ["ghost", "ghost"]
     await world.unlabel(thread, LABEL, by="maintainer")
     assert [type(one) for one in await told(place, Looking(place.rest, place.us))] == [CommentMade]
+
+
+async def test_where_an_app_is_installed_later_is_seen_too(place: Place) -> None:
+    app = place.world.app("later", PERMISSIONS)
+    rest = Rest(access(app), place.world.api_url, None, QUICK)
+    at_each_look, seldom = (Looking(rest, place.us, good_for=timedelta(seconds=s)) for s in (0, 600))
+    assert (await at_each_look.places(), await seldom.places()) == ((), ())
+    place.world.install(app, place.repo)  # a list without any is good for nothing
+    assert [[one.repo for one in await who.places()] for who in (at_each_look, seldom)] == [[SAMPLE]] * 2
+    place.world.install(app, place.world.repository("acme/other", {"x": "y"}))
+    assert [len(await who.places()) for who in (at_each_look, seldom)] == [2, 1]
+    await rest.aclose()
 
 
 async def test_a_token_looks_where_it_is_told_to(place: Place) -> None:
