@@ -99,11 +99,13 @@ class Welcome:
 
     async def _looked(self) -> Step:
         try:
-            trouble = await self._lookout.trouble()
+            trouble, seen = await self._lookout.trouble(), await self._lookout.seen()
         except QueueDown as exc:
             return Step("look", False, why=str(exc))
         if trouble is None:
-            return Step("look", True)
+            last = seen.pop("", None)
+            places = "1 repository" if len(seen) == 1 else f"{len(seen)} repositories"
+            return Step("look", True, fact=f"last at {last:%H:%M:%S} UTC, in {places}" if last else "")
         return Step("look", False, fact=f"{trouble.since:%H:%M} UTC", why=trouble.reason)
 
     async def _ask_for_ping(self) -> str:

@@ -125,10 +125,14 @@ async def test_a_server_that_cannot_look_at_github_does_not_say_that_it_hears_of
         away = text((await http.get(PATH)).text)
         await stores.lookout.note(None)
         back = text((await http.get(PATH)).text)
+        for place in ("", "acme/sample"):
+            await stores.lookout.see(place, since)
+        looked = text((await http.get(PATH)).text)
     assert (
         "Hear of issues to do GitHub has not answered this server since 07:05 UTC. It is asked again" in away
     )
     assert "Hear of issues done This server looks at GitHub every 30 s." in back
+    assert "looks at GitHub every 30 s; last at 07:05:00 UTC, in 1 repository." in looked
 
 
 @pytest.mark.redis
@@ -138,8 +142,8 @@ async def test_what_is_labelled_before_there_is_a_worker_is_seen_to_be_queued(sh
         await stores.queue.put(job())
         labelled = text((await http.get(PATH)).text)
     assert (
-        "The first issue to do Give an issue the label fix-me now: it is picked up when the worker is ready."
-        in unlabelled
+        "The first issue to do Once the App is installed, give an issue the label fix-me. It is picked up when the "
+        "worker is ready." in unlabelled
     )
     assert (
         "The first issue in progress The first run is queued, and begins when a worker is ready." in labelled
