@@ -37,6 +37,7 @@ def render(template: str, **values: Any) -> str:
             literal=wording.literal,
             money=wording.money,
             duration=wording.duration,
+            brought=wording.brought,
             tally=wording.tally,
             clip=clip,
             size=wording.size,

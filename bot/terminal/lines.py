@@ -15,7 +15,7 @@ from resolver.events import Decided, Ended, Entry, Event, Judged, Observed, Star
 from resolver.render import result
 from resolver.summary import came, clip, did
 from resolver.viewer.calls import is_bad
-from resolver.words.wording import tally
+from resolver.words.wording import brought, tally
 from runtime.actions import RunPython, RunShell, UseBrowser
 from runtime.egress.egress import WHY
 
@@ -246,7 +246,7 @@ def tests_table(verdict: Verdict) -> str:
     table = "\n".join(f"  {name:10} {old:>7} {new:>7}" for name, old, new in rows)
     if (tried := verdict.on_old_code) and (now := verdict.after.results):
         passing = tally(now[test] for test in tried if test in now)
-        table += f"\n  new tests: {tally(tried.values())} on the old code; now {passing}"
+        table += f"\n  {brought(verdict)}s: {tally(tried.values())} on the old code; now {passing}"
     lists = [
         ("now passing", verdict.newly_passing),
         ("now failing", verdict.newly_failing),

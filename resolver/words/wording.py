@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from resolver.domain import Result, Spent
+from resolver.domain import Result, Spent, Verdict
 from resolver.summary import clip
 
 _ZERO_WIDTH = "\u200b"
@@ -75,14 +75,24 @@ def tally(results: Iterable[Result]) -> str:
     return ", ".join(f"{counts[result]} {word}" for result, word in words.items() if counts[result])
 
 
+def brought(verdict: Verdict) -> str:
+    """What each test is that `on_old_code` tells of: `new test`, or `new or changed test` where one was there."""
+    known = verdict.before.results if verdict.before else {}
+    return "new or changed test" if known.keys() & verdict.on_old_code.keys() else "new test"
+
+
 def duration(seconds: float) -> str:
-    """Seconds for a reader: `42 s`, `3 min 20 s`, `1 h 5 min`."""
+    """Seconds for a reader: `42 s`, `3 min 20 s`, `1 h 5 min`, `2 h`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s" if seconds >= 10 else f"{seconds:.1f} s"
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+        return _in_two(whole // 60, "min", whole % 60, "s")
+    return _in_two(whole // 3600, "h", whole % 3600 // 60, "min")
+
+
+def _in_two(large: int, unit: str, small: int, part: str) -> str:
+    return f"{large} {unit} {small} {part}" if small else f"{large} {unit}"
 
 
 def size(count: int) -> str:

@@ -57,7 +57,8 @@ def test_money_is_told_as_far_as_it_is_known(spent: Spent, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.42, "0.4 s"), (42, "42 s"), (200, "3 min 20 s"), (3900, "1 h 5 min")]
+    ("seconds", "words"),
+    [(0.42, "0.4 s"), (42, "42 s"), (200, "3 min 20 s"), (3900, "1 h 5 min"), (180, "3 min"), (7210, "2 h")],
 )
 def test_durations_are_told_as_people_do(seconds: float, words: str) -> None:
     assert wording.duration(seconds) == words
@@ -203,12 +204,12 @@ def test_new_tests_are_told_with_how_they_did_on_the_old_code() -> None:
 @pytest.mark.parametrize(
     ("spent", "tokens", "limits"),
     [
-        (Spent(), None, "at most 100 steps, $2.00 and 1 h 0 min."),
-        (Spent(), 50_000, "at most 100 steps, $2.00, 50,000 tokens and 1 h 0 min."),
+        (Spent(), None, "at most 100 steps, $2.00 and 1 h."),
+        (Spent(), 50_000, "at most 100 steps, $2.00, 50,000 tokens and 1 h."),
         (
             Spent(unpriced=True),
             None,
-            "at most 100 steps and 1 h 0 min; no limit in dollars, as the model's price is unknown.",
+            "at most 100 steps and 1 h; no limit in dollars, as the model's price is unknown.",
         ),
     ],
 )
@@ -280,7 +281,7 @@ def test_what_a_change_does_to_tests_stands_with_the_verdict() -> None:
     body, _, _ = prose.pull_body(thread, verdict, story, ("a.py",), ()).partition("###")
     for expected in (
         "\nWhy this command: ci.yml (step @\u200bx) runs it.\n",
-        "Added by this change, and failing:\n- `t::new`",
+        "Added or changed by this change, and failing:\n- `t::new`",
         "as they were, they passed before and fail now:\n- `t::a`",
         "Files of tests that this change deletes:\n- `test_old.py`",
         "asks less of tests than they asked before:\n- `test_a.py` asks less.",

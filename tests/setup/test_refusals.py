@@ -282,7 +282,7 @@ async def test_a_model_whose_price_nobody_knows_is_told_with_the_limits_that_hol
     async with fresh.serving(), fresh.visitor() as http:
         page = html.unescape((await http.post("/setup/model", data=said)).text)
         for words in (
-            "its price is unknown", "$2.00 for a run and $50.00 for a day cannot be held", "100 steps and 1 h 0 min",
+            "its price is unknown", "$2.00 for a run and $50.00 for a day cannot be held", "100 steps and 1 h",
             """PATCHWRIGHT_MODEL_PRICES='{"openai/scripted": {"input": 0.5, "output": 1.5}}'""",
             "PATCHWRIGHT_MAX_TOKENS=",
         ):  # fmt: skip

@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 from bot.terminal.lines import Narrator, folded, plain
+from bot.terminal.lines import tests_table as table
 from resolver.circumstances import Chosen, Connected, Prepared
+from resolver.domain import SuiteRun, Verdict
 from resolver.events import Call, Decided, Entry, Event, Observed
 from resolver.llm.model import Usage
 from runtime.actions import RunShell
@@ -88,3 +90,12 @@ def test_what_the_sandbox_was_refused_and_what_would_allow_it_are_told() -> None
         *(f"refused h{n}.test: it is not on the allow-list (setting `allow_hosts`)" for n in range(4)),
         "and 2 more",
     ]
+
+
+def test_a_test_that_was_there_and_asks_for_more_is_not_called_new() -> None:
+    before = SuiteRun(command="pytest", results={"t::a": "passed"}, exit_code=0, seconds=1, output="")
+    after = before.model_copy(update={"results": {"t::a": "passed", "t::b": "passed"}})
+    verdict = Verdict(kind="fixed", before=before, after=after, on_old_code={"t::b": "failed"})
+    changed = verdict.model_copy(update={"on_old_code": {"t::a": "failed", "t::b": "failed"}})
+    assert "\n  new tests: 1 failed on the old code; now 1 passed" in table(verdict)
+    assert "\n  new or changed tests: 2 failed on the old code; now 2 passed" in table(changed)
