@@ -138,7 +138,8 @@ class Narrator:
             case Ended(reason="asked", detail=question):
                 return ["the agent asks:", *textwrap.wrap(question, width)]
             case Ended(reason=reason, detail=detail):
-                ended = f"the agent's work ended ({reason}): {detail}"
+                how = detail[:1].lower() + detail[1:]
+                ended = how if reason == "finished" else f"the agent's work ended ({reason}): {detail}"
                 return [*textwrap.wrap(ended, width), "proving the patch in clean sandboxes"]
             case Judged(verdict=verdict):
                 about = "verdict on the tests that were run first" if verdict.partial else "verdict"

@@ -15,6 +15,7 @@ from bot.terminal.lines import plain, print_json
 from resolver.domain import Delivered, RunId, VerdictKind
 from resolver.errors import LogError, UsageError
 from resolver.events import Trajectory
+from resolver.forge import DRY
 from resolver.secrets import Secrets
 from resolver.security.redact import redacted
 from resolver.summary import clip
@@ -25,7 +26,16 @@ ROOM = 24  # cells that a title wants, so that it does not go to a line of its o
 
 
 State = Literal[
-    "working", "delivered", "commented", "asked", "refused", "resumed", "ended", "stopped", "damaged"
+    "working",
+    "delivered",
+    "commented",
+    "asked",
+    "refused",
+    "dry-run",
+    "resumed",
+    "ended",
+    "stopped",
+    "damaged",
 ]
 
 
@@ -34,7 +44,8 @@ class Listed(Frozen):
 
     run: str
     state: State
-    """ended: without a forge. resumed: it went on in another run's log. stopped: it can be continued."""
+    """ended: without a forge. dry-run: shown, and written nowhere. resumed: it went on in another run's log.
+    stopped: it can be continued."""
     repository: str = ""
     number: int | None = None
     title: str = ""
@@ -113,7 +124,7 @@ def _listed(changed: datetime, run: RunId, is_held: bool, logs: Kept) -> Listed 
         number=started.thread.number if started else None,
         title=clip(started.thread.title, 200) if started else "",
         verdict=verdict.kind if verdict else None,
-        pull_request=outcome.url if isinstance(outcome, Delivered) else None,
+        pull_request=outcome.url if isinstance(outcome, Delivered) and outcome.url != DRY else None,
         cost_usd=None if spent.unpriced else float(spent.usd),
         steps=spent.steps,
         changed=changed,
@@ -122,7 +133,8 @@ def _listed(changed: datetime, run: RunId, is_held: bool, logs: Kept) -> Listed 
 
 def _state(trajectory: Trajectory) -> State:
     if trajectory.settled:
-        return trajectory.settled.outcome.kind
+        outcome = trajectory.settled.outcome
+        return "dry-run" if getattr(outcome, "url", None) == DRY else outcome.kind
     if trajectory.resumed:
         return "resumed"
     return "ended" if trajectory.verdict else "stopped"

@@ -228,7 +228,7 @@ async def with_dependencies(
         sandboxes = await sandboxes.derived(name, repository, f"{repository} {setup.key}", ran.fill)
     except (SetupFailed, SandboxError) as exc:
         problem = str(exc)
-        logger.warning("set-up failed", extra={"sandbox": name, "error": problem[:500]})
+        logger.info("set-up failed", extra={"sandbox": name, "error": problem[:500]})
     prepared = Prepared(
         commands=tuple(step.command for step in setup.steps),
         warm=problem is None and not ran.begun,

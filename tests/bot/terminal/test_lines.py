@@ -6,7 +6,7 @@ from bot.terminal.lines import Narrator, folded, plain
 from bot.terminal.lines import tests_table as table
 from resolver.circumstances import Chosen, Connected, Prepared
 from resolver.domain import SuiteRun, Verdict
-from resolver.events import Call, Decided, Entry, Event, Observed
+from resolver.events import Call, Decided, Ended, Entry, Event, Observed
 from resolver.llm.model import Usage
 from runtime.actions import RunShell
 from runtime.egress.egress import Visit
@@ -63,6 +63,17 @@ def test_the_image_for_a_language_is_told_before_the_set_up() -> None:
         "the image for go could not be had: the usual one stands in",
         "the sandboxes for go are on golang:1",
         "the repository's set-up was kept",
+    ]
+
+
+def test_an_end_that_says_all_by_itself_is_told_once() -> None:
+    lines = told(
+        Ended(reason="finished", detail="The agent gave its account and ended the work."),
+        Ended(reason="limit", detail="All 100 steps were taken."),
+    )
+    assert [line[10:] for line in lines if "proving" not in line] == [
+        "the agent gave its account and ended the work.",
+        "the agent's work ended (limit): All 100 steps were taken.",
     ]
 
 

@@ -183,6 +183,13 @@ def test_runs_are_listed_with_what_became_of_them(tmp_path: Path) -> None:
     assert (first["pull_request"], first["steps"]) == ("https://forge.test/acme/calc/pull/8", 6)
 
 
+def test_a_dry_run_is_not_listed_as_delivered(tmp_path: Path) -> None:
+    log = kept(tmp_path, RUN, whole_run())
+    log.write_text(log.read_text().replace("https://forge.test/acme/calc/pull/8", "dry-run"))
+    (run,) = json.loads(patchwright(tmp_path, "runs", "--state", "dry-run", "--json").stdout)["runs"]
+    assert (run["state"], run["verdict"], run["pull_request"]) == ("dry-run", "fixed", None)
+
+
 def test_only_the_newest_runs_are_listed_unless_all_are_asked_for(tmp_path: Path) -> None:
     for number in range(23):
         kept(tmp_path, f"run-{number}", run_of(started()))
