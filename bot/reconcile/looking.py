@@ -153,6 +153,11 @@ class Looking:
         """Whether nothing failed when the repositories were listed."""
         return self._listed is not None
 
+    @property
+    def is_nowhere(self) -> bool:
+        """Whether there was no repository to look at."""
+        return not self._places
+
     async def places(self) -> tuple[Place, ...]:
         """The repositories to look at, listed again when the list is old, or empty. Raises ForgeError."""
         now = datetime.now(UTC)

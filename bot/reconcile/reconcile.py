@@ -25,6 +25,7 @@ from resolver.errors import ForgeError, RateLimited
 
 log = logging.getLogger(__name__)
 
+NOWHERE_SECONDS = 10.0  # until a look at where we are installed now, for as long as that is nowhere
 FIRST = timedelta(days=3)  # how far back a first look goes: as long as GitHub keeps deliveries
 OVERLAP = timedelta(minutes=1)  # looked at twice: GitHub's lists are not written all at once
 SETTLE_SECONDS = 5.0  # after Redis was wiped, for those who work to say what on
@@ -137,6 +138,8 @@ class Reconcile:
             return wait
         if self._more:
             return 0.0
+        if not self._redelivers and self._looking.is_nowhere:
+            return min(self._rhythm.every, NOWHERE_SECONDS)
         left = (self._next - self._clock()).total_seconds() if self._next else 0.0
         return left if 0 < left < self._rhythm.every else self._rhythm.every
 

@@ -46,10 +46,13 @@ async def making(
     async def follow() -> None:
         assert process.stderr is not None
         async for line in process.stderr:
+            if not images.said:
+                announce("The set-up need not wait for what follows:")
             images.said = line.decode(errors="replace").strip()
             announce(images.said)
-        if await process.wait() == 0:
+        if await process.wait() == 0 and images.said:
             images.said = ""
+            announce("The sandbox's images are made.")
 
     following = asyncio.create_task(follow())
     try:

@@ -32,7 +32,7 @@ def maker(place: Path) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     ("broken", "said"),
-    [(False, [""]), (True, ["patchwright: there is no engine"] * 2)],
+    [(False, ["", "The sandbox's images are made."]), (True, ["patchwright: there is no engine"] * 2)],
     ids=["made", "broken"],
 )
 async def test_what_is_made_is_told_while_it_is_made_and_why_it_cannot_be(
@@ -45,7 +45,7 @@ async def test_what_is_made_is_told_while_it_is_made_and_why_it_cannot_be(
             (tmp_path / "broken").touch()
         (tmp_path / "go").touch()
         await until(lambda: images.said == said[0])
-    assert told == ["Making the first ...", *said[1:]]
+    assert told == ["The set-up need not wait for what follows:", "Making the first ...", *said[1:]]
 
 
 async def test_the_maker_ends_with_the_server(tmp_path: Path) -> None:

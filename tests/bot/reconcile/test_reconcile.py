@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from bot.ci.watch import CiWatch
 from bot.desk import Desk, is_under_way
-from bot.reconcile.reconcile import Rhythm
+from bot.github.rest import Rest
+from bot.reconcile.reconcile import NOWHERE_SECONDS, Rhythm
 from bot.redis.client import redis_client
 from bot.redis.inbox import Inbox, Letter
 from bot.redis.queue import ArqQueue
@@ -22,7 +24,7 @@ from demo.world import Issue, Pull
 from resolver import prose
 from resolver.errors import RateLimited
 from tests.bot.jobs import Handlers, settled, working
-from tests.bot.reconcile.lookouts import PATIENT, Place, a_place
+from tests.bot.reconcile.lookouts import PATIENT, PERMISSIONS, QUICK, Place, a_place, access
 
 pytestmark = pytest.mark.redis
 
@@ -123,6 +125,17 @@ async def test_what_was_left_to_its_delivery_is_looked_at_again_when_that_is_lat
     assert await place.open() == {place.job_of(told).id}
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_without_a_webhook_who_is_installed_nowhere_looks_again_soon(place: Place) -> None:
+    app = place.world.app("later", PERMISSIONS)
+    rest = Rest(access(app), place.world.api_url, None, QUICK)
+    seldom = Rhythm(every=600, all=0, grace=0, settle=0)
+    nowhere = replace(place, rest=rest).looker(seldom)
+    assert await nowhere._turn() == NOWHERE_SECONDS
+    place.world.install(app, place.repo)
+    assert await nowhere._turn() == 600
+    await rest.aclose()
 
 
 async def test_nothing_is_found_twice_however_it_comes(place: Place) -> None:
