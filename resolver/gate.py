@@ -47,8 +47,11 @@ _WANTED = re.compile(
 )
 
 
-def missing(trajectory: Trajectory, test_command: str | None) -> tuple[str, ...]:
-    """One sentence for each thing that a finished run would have done; empty where nothing was changed."""
+def missing(trajectory: Trajectory, test_command: str | None, *, runnable: bool = True) -> tuple[str, ...]:
+    """One sentence for each thing that a finished run would have done; empty where nothing was changed.
+
+    Not `runnable`: it is known that nothing in the sandbox can run the tests, and they are not asked for.
+    """
     thread = trajectory.started.thread if trajectory.started else None
     reviewed = thread if isinstance(thread, PullRequest) else None
     found: list[str] = []
@@ -62,7 +65,7 @@ def missing(trajectory: Trajectory, test_command: str | None) -> tuple[str, ...]
         found.append(
             "Nothing that was run failed before the last edit, so nothing shows that the failure was reproduced."
         )
-    if not ran_tests(trajectory, test_command):
+    if runnable and not ran_tests(trajectory, test_command):
         found.append("The repository's tests were not run after the last edit.")
     if undone := _undone(trajectory):
         found.append(f"These points are not marked as done in the plan: {_listed(undone)}.")

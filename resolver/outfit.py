@@ -12,8 +12,7 @@ from resolver.agent import Agent
 from resolver.circumstances import Connected
 from resolver.condenser import InTurn, Masking, Room, Summarizing, room_in
 from resolver.domain import Job, Patch, PullRequest
-from resolver.events import Call, Consulted, Told, Usage
-from resolver.gate import missing
+from resolver.events import Call, Consulted, Told, Trajectory, Usage
 from resolver.git.tree import mark
 from resolver.kit import Kit
 from resolver.log import Log
@@ -71,7 +70,7 @@ async def outfit(
     sandboxes: Sandboxes,
     skills: Skills,
     readable: bool,
-    test_command: str | None,
+    gate: Callable[[Trajectory], tuple[str, ...]],
     news: Callable[[], Awaitable[tuple[Told, ...]]],
 ) -> AsyncIterator[Outfit]:
     """The agent of a run, as long as the context lasts. `readable`: it may read the skills."""
@@ -152,7 +151,7 @@ async def outfit(
             plan_every=kit.settings.plan_every if now == "work" else 0,
             news=news,
             end="propose" if now == "plan" else None,
-            gate=lambda trajectory: missing(trajectory, test_command),
+            gate=gate,
         )
         yield Outfit(agent, sandbox, tuple(lent))
 

@@ -52,6 +52,7 @@ from resolver.security.policy import Permitted, bounds, permitted
 from resolver.settings import configuration
 from resolver.settings.repository import complain, read_config, sentences
 from resolver.suites.find import find_suites
+from resolver.suites.lacking import cannot_be_run
 from resolver.tools.investigate import MAX_REPORT
 from resolver.validate import prove
 from resolver.workspace import Workspace
@@ -163,11 +164,14 @@ async def attempt(
     suites = await find_suites(workspace.rules, config)
     suite = suites.likely
 
+    def undone(so_far: Trajectory, at_base: SuiteRun | None) -> tuple[str, ...]:
+        return missing(so_far, suite.command if suite else None, runnable=not cannot_be_run(at_base))
+
     async def allowed() -> Permitted:
         return await permitted(workspace, _patch(log, workspace), bounds(kit.settings))
 
     async def tried(ending: Ended, verdict: Verdict) -> Attempt:
-        left_open = missing(log.trajectory, suite.command if suite else None)
+        left_open = undone(log.trajectory, verdict.before)
         kept = await allowed()
         return Attempt(ending, kept.patch, verdict, left_open, kept.left_out)
 
@@ -198,7 +202,7 @@ async def attempt(
             sandboxes=sandboxes,
             skills=skills,
             readable=told.readable,
-            test_command=suite.command if suite else None,
+            gate=lambda so_far: undone(so_far, known_at_base()),
             news=news,
         ) as made:
             briefed = bool(log.trajectory.decisions())
@@ -230,15 +234,13 @@ async def attempt(
         """How the tests ended at base, if the first message could not say it yet."""
         brief = next(e.text for e in log.trajectory if isinstance(e, Told) and e.source == "brief")
         judged_since = any(isinstance(event, Judged) for event in log.trajectory)  # it knows more by now
-        if (
-            judged_since
-            or STILL_RUNNING not in brief
-            or not before.done()
-            or before.cancelled()
-            or before.exception()
-        ):
+        if judged_since or STILL_RUNNING not in brief or (run := known_at_base()) is None:
             return None
-        return Told(text=prose.baseline(run), source="baseline") if (run := before.result()) else None
+        return Told(text=prose.baseline(run), source="baseline")
+
+    def known_at_base() -> SuiteRun | None:
+        ended = before.done() and not before.cancelled() and not before.exception()
+        return before.result() if ended else None
 
     async def proven(agent: Agent, start_over: Callable[[], Awaitable[bool]]) -> Attempt:
         while True:

@@ -10,6 +10,7 @@ from resolver.domain import Patch, SuiteRun
 from resolver.errors import ProofUnavailable
 from resolver.settings.settings import REPO_CONFIG_PATH
 from resolver.suites.command import judging, narrowed
+from resolver.suites.lacking import NO_PYTEST, NOT_STARTED, is_unstarted, lacked
 from resolver.suites.reports.collected import Unfit
 from resolver.suites.runners import HELPER, REPORT, RUNNERS, Runner
 from resolver.suites.suite import Suite, at_root
@@ -168,19 +169,21 @@ def _problem(suite: Suite, exit_code: int | None, report: Report, output: str, s
     match exit_code:
         case None:
             return f"they did not end within {seconds} s and were killed"
-        case 126 | 127:
-            return f"the test command was not found or cannot be run; {mend}, or add its program to the image"
+        case _ if exit_code in NOT_STARTED:
+            return _unstarted(output, mend)
         case -9 | 137:
             return "the test command was killed, perhaps for its memory"
     if suite.report == "none":
         return None
     if suite.report == "pytest" and not report.results:
-        if "No module named pytest" in output:
+        if NO_PYTEST in output:
             return f"pytest is not installed in the sandbox; add it to the image, or {mend}"
         if exit_code == NOTHING_COLLECTED:
             return f"pytest found no tests; {mend}"
         if exit_code == USAGE_ERROR and (said := COMPLAINT.findall(output)):
             return f"pytest ended before any test ({said[-1].strip()[:200]}); add what it lacks to the image, or {mend}"
+    if not report.results and is_unstarted(exit_code, output):
+        return _unstarted(output, mend)
     if report.problem:
         last = output.strip().rpartition("\n")[2].strip()[:200]
         return f"{report.problem} (exit code {exit_code}{f': {last}' if last else ''})"
@@ -189,3 +192,9 @@ def _problem(suite: Suite, exit_code: int | None, report: Report, output: str, s
     if exit_code != 0 and not any(result in ("failed", "error") for result in report.results.values()):
         return f"the test command ended with {exit_code}, though its report shows no failure"
     return None
+
+
+def _unstarted(output: str, mend: str) -> str:
+    if program := lacked(output):
+        return f"`{program}` was not found in the sandbox; name an image that has it in the setting `image`, or {mend}"
+    return f"the test command was not found or cannot be run; {mend}, or add its program to the image"

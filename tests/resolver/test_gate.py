@@ -47,6 +47,10 @@ def test_what_is_missing_is_named_each_by_its_sentence() -> None:
     assert missing(run(EDIT), None) == (NOT_REPRODUCED, NOT_TESTED)
 
 
+def test_tests_that_nothing_can_run_are_not_asked_for_and_all_else_is() -> None:
+    assert missing(run(EDIT), "go test ./...", runnable=False) == (NOT_REPRODUCED,)
+
+
 def test_a_run_that_changed_nothing_is_asked_for_nothing() -> None:
     assert missing(run(shell("ls")), None) == ()
     assert missing(run(Checkpointed(patch=Patch(base="b" * 40, diff=b""))), None) == ()

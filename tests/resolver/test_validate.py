@@ -60,7 +60,12 @@ async def test_a_run_has_the_outcome_of_each_test_by_pytest_s_own_ids(proven) ->
             "python3 -m pytest",
             r".* \(unrecognized arguments: --cov\); add",
         ),
-        ({"a.py": ""}, "no-such-pytest", r"the test command was not found or cannot be run; set `test_"),
+        (
+            {"a.py": ""},
+            "no-such-pytest",
+            r"`no-such-pytest` was not found in the sandbox; name an image that has it in the",
+        ),
+        ({"a.py": ""}, "/dev/null # pytest", r"the test command was not found or cannot be run; set `test_"),
         ({"a.py": ""}, "python3 -S -m pytest", r"pytest is not installed in the sandbox; add it to"),
         ({"a.py": ""}, "kill -9 $$ # pytest", r"the test command was killed, perhaps for its memory"),
         (

@@ -93,13 +93,19 @@ async def test_tests_that_cannot_be_run_are_no_success_and_the_reason_is_told(
     # Complaint 12: it cannot run the tests.
     config = 'test_command = "no-such-runner --all"\n'
     scene = a_scene(files={"calc.py": CODE, ".github/patchwright.toml": config})
-    await says(scene, Turn("Mend.", FIX), Turn("Done.", BOAST))
+    reproduced = Turn("See.", RunShell(command="python3 -c 'import calc; assert calc.add(2, 3) == 5'"))
+    endpoint = await says(scene, reproduced, Turn("Mend.", FIX), Turn("Done.", BOAST))
     outcome = await scene.resolve()
     assert isinstance(outcome, Delivered)
     assert (outcome.verdict.kind, outcome.draft) == ("untested", True)
+    assert len(endpoint.requests) == 3  # it is not sent back to run what cannot be run
     body = str(scene.pull.body)
     assert body.startswith("**Untested:** no test run could be had, so nothing is known about this change")
-    assert "was not found or cannot be run" in body.partition("###")[0]
+    assert (
+        "`no-such-runner` was not found in the sandbox; name an image that has it in the"
+        in body.partition("###")[0]
+    )
+    assert "not run after the last edit" not in body
     assert "The program could get no run of the repository's tests. The agent's own words:" in body
 
 
