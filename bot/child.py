@@ -4,6 +4,9 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+READY = "patchwright works"
+"""Begins the line in which a worker says that it takes jobs: the receiver reads it, and loads nothing of the worker."""
+
 # PR_SET_PDEATHSIG (1) with SIGTERM: when we are killed, the kernel ends the child. In a program that becomes the
 # child, not in a `preexec_fn`, which may deadlock between fork and exec where threads run. See prctl(2).
 _DIES_WITH_US = """\

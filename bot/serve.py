@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from bot.api import PATH, JobsApi
 from bot.beyond import beyond
-from bot.child import dying_with_us, stop
+from bot.child import READY, dying_with_us, stop
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown, WorkerFailed
 from bot.http import Server, listening, url_of
@@ -30,7 +30,6 @@ from bot.redis.queue import ArqQueue
 from bot.redis.runs import Runs
 from bot.signals import signals
 from bot.webhooks.receiver import App, Page, Receiver
-from bot.work import READY
 from resolver.errors import SettingsError
 from resolver.secrets import Secrets
 from resolver.settings.settings import Settings

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from bot.child import READY
 from bot.ci.watch import CiWatch, Eyes
 from bot.desk import Desk, Mute, Speaker
 from bot.errors import QueueDown
@@ -37,8 +38,6 @@ Watch = Callable[[Desk, str], Coroutine[Any, Any, None]]
 """Brings to a desk what no delivery told, in the name of this worker, until it is cancelled."""
 
 END_SECONDS = 30.0  # for what runs to be put away; the server gives a worker 40
-READY = "patchwright works"
-"""Begins the line that says that jobs are taken."""
 
 
 def check(settings: Settings) -> str:

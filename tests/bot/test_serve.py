@@ -352,3 +352,11 @@ async def test_what_leaves_the_inbox_while_the_figures_are_read_is_counted_once_
         await emptied.close()
     assert b"patchwright_inbox_deliveries 1.0" in said
     assert b'patchwright_jobs{state="queued"} 1.0' in said
+
+
+def test_a_receiver_has_loaded_nothing_of_the_worker() -> None:
+    code = "import sys, bot.commandline, bot.serve, bot.setup.first, bot.setup.images; print(*sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert {"bot.work", "githubkit", "httpx", "litellm"} & set(told.stdout.split()) == set()
