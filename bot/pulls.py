@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from bot.github.answers import GHOST, MergedAnswer
 from bot.github.rest import PER_PAGE, Rest, path_of
 from bot.lifecycle import time_of
-from bot.reconcile.looking import Place
+from bot.reconcile.places import Place
 from bot.redis.ledger import Ledger
 from bot.webhooks.delivery import Branch, Closed, Sender
 from resolver.ci.checks import Pushed

@@ -21,7 +21,7 @@ async def missed(github: GitHubForge, repo: Repo, rules: Triggers, grace: timede
     """
     now = datetime.now(UTC)
     looking = Looking(github.rest, github.identity, (repo,))
-    for place in await looking.places():
+    for place in await looking.places.listed():
         if str(place.repo).lower() != str(repo).lower():
             continue
         seen = await looking.look(place, now - LOOK_BACK, "", rules.label)

@@ -1,26 +1,22 @@
 """What GitHub itself knows of labels, comments and reviews, told as the deliveries that should have told of it."""
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from bot.github.answers import GHOST, Account, Answer, RepositoryAnswer
-from bot.github.rest import FRESH, PER_PAGE, Rest
+from bot.github.answers import GHOST, Account, Answer
+from bot.github.rest import PER_PAGE, Rest
 from bot.reconcile.apart import Apart
+from bot.reconcile.places import LONGEST, Place, Places
 from bot.webhooks.delivery import Closed, CommentMade, Labelled, ReviewSaid, Sender, Unlabelled, Written
 from bot.webhooks.payloads import ThroughApp
 from bot.webhooks.triggers import OWN_TAG, is_label
-from resolver.domain import Credentials, Job, Repo, User
+from resolver.domain import Job, Repo, User
 from resolver.errors import NotFound, Unauthorized
 
-log = logging.getLogger(__name__)
-
 EVER = datetime.min.replace(tzinfo=UTC)
-READING = {"issues": "read", "pull_requests": "read"}
-PLACES = timedelta(minutes=10)  # how long a list of repositories is good at most
 MOMENT = timedelta(
     seconds=5
 )  # an inline comment is dated when it is drafted, and changed when it is published
@@ -28,19 +24,6 @@ MOMENT = timedelta(
 Told: TypeAlias = Labelled | CommentMade | ReviewSaid
 Us: TypeAlias = Callable[[Repo], Awaitable[Account | User | None]]
 """Says who we are; None while nobody could tell."""
-
-
-class Place(NamedTuple):
-    """A repository that is ours to look at, and by which right."""
-
-    repo: Repo
-    id: int
-    installation: int | None
-    token: Credentials
-
-    @property
-    def path(self) -> tuple[str, str, str]:
-        return "repos", self.repo.owner, self.repo.name
 
 
 class Happened(NamedTuple):
@@ -117,92 +100,16 @@ class ReviewAnswer(Answer):
     """None: it is a draft that only its author sees."""
 
 
-class HomeAnswer(Answer):
-    """One of an App's installations."""
-
-    id: int
-    suspended_at: str | None = None
-
-
-class Reachable(Answer):
-    repositories: tuple["OfInstallation", ...]
-
-
-class OfInstallation(Answer):
-    id: int
-    full_name: str
-    archived: bool = False
-
-
 class Looking:
     """Looks with the rights of the App, or with a token at the repositories that an operator names."""
 
     def __init__(
-        self, rest: Rest, us: Us, repositories: Sequence[Repo] = (), good_for: timedelta = PLACES
+        self, rest: Rest, us: Us, repositories: Sequence[Repo] = (), good_for: timedelta = LONGEST
     ) -> None:
-        """`us`: the account that our comments are by. `good_for`: how long a list of places is, PLACES at most."""
+        """`us`: the account that our comments are by; the others: see Places."""
         self._rest = rest
-        self._repositories = repositories
-        self._places: tuple[Place, ...] = ()
-        self._listed: datetime | None = None
         self._us = us
-        self._good_for = good_for
-
-    @property
-    def has_all(self) -> bool:
-        """Whether nothing failed when the repositories were listed."""
-        return self._listed is not None
-
-    @property
-    def is_nowhere(self) -> bool:
-        """Whether there was no repository to look at."""
-        return not self._places
-
-    async def places(self) -> tuple[Place, ...]:
-        """The repositories to look at, listed again when the list is old, or empty. Raises ForgeError."""
-        now = datetime.now(UTC)
-        if self._listed is None or not self._places or now - self._listed > self._good_for:
-            apart, before = Apart(), {place.id for place in self._places}
-            self._places = tuple(await (self._installed(apart) if self._rest.is_app else self._named(apart)))
-            self._listed = None if apart.again else now
-            if {place.id for place in self._places} != before:
-                log.info("repositories listed", extra={"count": len(self._places)})
-        return self._places
-
-    async def _named(self, apart: Apart) -> list[Place]:
-        found = []
-        for repo in self._repositories:
-            with apart.each(str(repo)):
-                token = await self._rest.credentials(repo)
-                seen = await self._rest.get(RepositoryAnswer, repo, "repos", repo.owner, repo.name)
-                found.append(Place(repo, seen.id, None, token))
-        return found
-
-    async def _installed(self, apart: Apart) -> list[Place]:
-        found = []
-        for home in await self._rest.get_all(HomeAnswer, None, "app", "installations"):
-            if home.suspended_at is None:
-                with apart.each(f"installation {home.id}"):
-                    found += await self._of(home.id)
-        return found
-
-    async def _of(self, installation: int) -> list[Place]:
-        token = await self._token(installation)
-        pages = self._rest.pages(Reachable, token, "installation", "repositories")
-        return [
-            Place(Repo(owner=owner, name=name), one.id, installation, token)
-            async for page in pages
-            for one in page.repositories
-            if not one.archived
-            for owner, _, name in [one.full_name.partition("/")]
-        ]
-
-    async def _token(self, installation: int) -> Credentials:
-        """One that may read all of the installation's repositories, for longer than a list of them is good."""
-        known = next((place.token for place in self._places if place.installation == installation), None)
-        if known and known.expires and known.expires > datetime.now(UTC) + FRESH + PLACES:
-            return known
-        return await self._rest.mint(installation, permissions=READING)
+        self.places = Places(rest, repositories, good_for)
 
     async def look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:
         """What has happened since; None: nothing at all since the answer with this `etag`.
@@ -213,7 +120,7 @@ class Looking:
         try:
             return await self._look(place, since, etag, label)
         except Unauthorized:
-            self._places, self._listed = (), None  # revoked before its time: another is minted
+            self.places.forget()  # revoked before its time: another is minted
             raise
 
     async def _look(self, place: Place, since: datetime, etag: str, label: str) -> Seen | None:

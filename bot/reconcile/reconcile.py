@@ -16,7 +16,8 @@ from bot.errors import Away, QueueDown, Unanswered
 from bot.github.rest import Rest
 from bot.pulls import closed_pulls
 from bot.reconcile.apart import Apart
-from bot.reconcile.looking import Happened, Looking, Place, Us
+from bot.reconcile.looking import Happened, Looking, Us
+from bot.reconcile.places import Place
 from bot.reconcile.redelivery import FIRST_WAIT, Redelivery, Webhooks
 from bot.redis.lookout import Lookout, Trouble
 from bot.webhooks.delivery import Closed, Unlabelled
@@ -138,7 +139,7 @@ class Reconcile:
             return wait
         if self._more:
             return 0.0
-        if not self._redelivers and self._looking.is_nowhere:
+        if not self._redelivers and self._looking.places.is_nowhere:
             return min(self._rhythm.every, NOWHERE_SECONDS)
         left = (self._next - self._clock()).total_seconds() if self._next else 0.0
         return left if 0 < left < self._rhythm.every else self._rhythm.every
@@ -179,8 +180,8 @@ class Reconcile:
             return
         self._next, again = None, now + timedelta(seconds=self._rhythm.all)
         apart, limited = Apart(), dict[int | None, RateLimited]()
-        places = await self._looking.places()
-        if not self._looking.has_all:
+        places = await self._looking.places.listed()
+        if not self._looking.places.has_all:
             await self._knock()
         for place in places:
             if not await self._lookout.is_mine(self._name):

@@ -50,7 +50,7 @@ async def test_a_repository_that_a_token_cannot_see_hides_no_other(
 ) -> None:
     async with contextlib.aclosing(with_token(place.world, "maintainer")) as rest:
         looking = Looking(rest, place.us, [Repo(owner="acme", name="gone"), SAMPLE])
-        assert [one.repo for one in await looking.places()] == [SAMPLE]
+        assert [one.repo for one in await looking.places.listed()] == [SAMPLE]
     assert [getattr(one, "place", None) for one in caplog.records] == ["acme/gone"]
 
 

@@ -37,7 +37,7 @@ def read_as(sent: Sent) -> Delivery:
 
 
 async def told(place: Place, looking: Looking) -> list[Labelled | CommentMade | ReviewSaid]:
-    (repo,) = await looking.places()
+    (repo,) = await looking.places.listed()
     seen = await looking.look(repo, place.world.now() - timedelta(days=3), "", LABEL)
     assert seen is not None
     return [one.told for one in sorted(seen.happened, key=lambda one: one.at)]
@@ -45,7 +45,7 @@ async def told(place: Place, looking: Looking) -> list[Labelled | CommentMade | 
 
 async def test_what_we_look_with_may_only_read(place: Place) -> None:
     thread = place.world.issue(place.repo, title="T", body="B", by="stranger")
-    (repo,) = await Looking(place.rest, place.us).places()
+    (repo,) = await Looking(place.rest, place.us).places.listed()
     path = (*repo.path, "issues", str(thread.number), "comments")
     assert await place.rest.get_all(dict[str, object], repo.token, *path) == []
     with pytest.raises(Forbidden):
@@ -95,22 +95,24 @@ async def test_where_an_app_is_installed_later_is_seen_too(place: Place) -> None
     app = place.world.app("later", PERMISSIONS)
     rest = Rest(access(app), place.world.api_url, None, QUICK)
     at_each_look, seldom = (Looking(rest, place.us, good_for=timedelta(seconds=s)) for s in (0, 600))
-    assert (await at_each_look.places(), await seldom.places()) == ((), ())
+    assert (await at_each_look.places.listed(), await seldom.places.listed()) == ((), ())
     place.world.install(app, place.repo)  # a list without any is good for nothing
-    assert [[one.repo for one in await who.places()] for who in (at_each_look, seldom)] == [[SAMPLE]] * 2
+    assert [[one.repo for one in await who.places.listed()] for who in (at_each_look, seldom)] == [
+        [SAMPLE]
+    ] * 2
     place.world.install(app, place.world.repository("acme/other", {"x": "y"}))
-    assert [len(await who.places()) for who in (at_each_look, seldom)] == [2, 1]
+    assert [len(await who.places.listed()) for who in (at_each_look, seldom)] == [2, 1]
     await rest.aclose()
 
 
 async def test_a_token_looks_where_it_is_told_to(place: Place) -> None:
     rest = with_token(place.world, "maintainer")
     other = place.world.repository("acme/other", {"x": "y"})
-    (seen,) = await Looking(rest, place.us, [SAMPLE]).places()
+    (seen,) = await Looking(rest, place.us, [SAMPLE]).places.listed()
     assert (seen.repo, seen.id, seen.installation) == (SAMPLE, place.repo.id, None)
-    both = await Looking(rest, place.us, [SAMPLE, Repo(owner="acme", name="other")]).places()
+    both = await Looking(rest, place.us, [SAMPLE, Repo(owner="acme", name="other")]).places.listed()
     assert [one.id for one in both] == [place.repo.id, other.id]
-    assert await Looking(rest, place.us).places() == ()
+    assert await Looking(rest, place.us).places.listed() == ()
     await rest.aclose()
 
 
@@ -125,7 +127,7 @@ async def test_an_installations_token_that_is_given_as_a_plain_one_knows_its_own
         with pytest.raises(Forbidden):  # by the way that a person's token takes
             await rest.get(dict[str, object], SAMPLE, "user")
         looking = Looking(rest, Identity(rest, GraphQL(rest, place.world.graphql_url)), [SAMPLE])
-        (seen,) = await looking.places()
+        (seen,) = await looking.places.listed()
         found = await looking.look(seen, place.world.now() - timedelta(days=3), "", LABEL)
     assert found is not None and found.ours == {"ours": "Done."}
 
@@ -194,7 +196,7 @@ async def test_what_has_ended_while_its_job_waits_is_told_as_its_delivery_would_
     world.close(closed)
     ended = await world.unlabel(away, LABEL, by="maintainer")
     del place.repo.threads[moved.number]
-    (repo,) = await Looking(place.rest, place.us).places()
+    (repo,) = await Looking(place.rest, place.us).places.listed()
     told = await Looking(place.rest, place.us).ended(repo, await place.desk.at_work(SAMPLE))
     by_number = {one.number: one for one in told}
     assert by_number.keys() == {closed.number, moved.number, away.number}
