@@ -7,6 +7,7 @@ import pytest
 from demo.model import Turn
 from resolver.domain import Asked, Commented, Delivered, Refused
 from resolver.events import Told
+from resolver.git.branches import branch_names
 from runtime.actions import CreateFile, ReplaceText, RunShell
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, Scene
 
@@ -218,5 +219,6 @@ async def test_an_earlier_runs_branch_is_never_overwritten(scene: Scene) -> None
     await scene.will(*MENDED)
     outcome = await scene.resolve()
     assert isinstance(outcome, Delivered)
-    assert outcome.branch == f"patchwright/issue-1-{scene.job().id[-8:]}"
+    taken_too = branch_names("issue-{number}", "patchwright/", 1, scene.issue.title, scene.job().id)
+    assert taken_too[0] == "patchwright/issue-1" and outcome.branch == taken_too[1]
     assert scene.repo.bare.sha("patchwright/issue-1") == taken

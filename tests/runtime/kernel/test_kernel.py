@@ -54,34 +54,31 @@ async def ran(kernel: Kernel, code: str, timeout: float = 30) -> RanPython:
     return seen
 
 
+IN_ORDER = [
+    ("import os; print('a', end=''); os.system('echo b; echo c >&2'); print('d')", "ab\nc\nd\n"),
+    ("!echo from the shell", "from the shell\n"),
+    ("!(exit 3)", "[exit code 3]\n"),
+    ("%%bash\necho from bash", "from bash\n"),
+    ("print = None", ""),
+    ("del print; print('back')", "back\n"),
+    ("import sys; sys.stdout = None; sys.stderr.close()", ""),
+    ("'after'", "'after'\n"),
+    ("os.close(1); os.close(2)", ""),
+    ("print('again'); os.system('echo child');", "again\nchild\n"),
+    ("print('\\ud800', '\\x1b[31mred\\x1b[0m')", "\\ud800 red\n"),
+    ("for n in range(3): print(n, end='\\r')", "2"),
+    ("import asyncio; await asyncio.sleep(0); 3", "3\n"),
+    ("from IPython.display import HTML; HTML('<b>bold</b>')", "<b>bold</b>\n"),
+    ("{'a': [1, None]}", "{'a': [1, None]}\n"),
+    ("exit()", "[the cell ended itself: SystemExit(None); the session goes on]\n"),
+    ("if pid := os.fork(): os.waitpid(pid, 0)\nprint('parent' if pid else 'child')", "child\nparent\n"),
+]
+
+
 @shared
-@pytest.mark.parametrize(
-    ("code", "output"),
-    [
-        ("import os; print('a', end=''); os.system('echo b; echo c >&2'); print('d')", "ab\nc\nd\n"),
-        ("!echo from the shell", "from the shell\n"),
-        ("!(exit 3)", "[exit code 3]\n"),
-        ("%%bash\necho from bash", "from bash\n"),
-        ("print = None", ""),
-        ("del print; print('back')", "back\n"),
-        ("import sys; sys.stdout = None; sys.stderr.close()", ""),
-        ("'after'", "'after'\n"),
-        ("os.close(1); os.close(2)", ""),
-        ("print('again'); os.system('echo child');", "again\nchild\n"),
-        ("print('\\ud800', '\\x1b[31mred\\x1b[0m')", "\\ud800 red\n"),
-        ("for n in range(3): print(n, end='\\r')", "2"),
-        ("import asyncio; await asyncio.sleep(0); 3", "3\n"),
-        ("from IPython.display import HTML; HTML('<b>bold</b>')", "<b>bold</b>\n"),
-        ("{'a': [1, None]}", "{'a': [1, None]}\n"),
-        ("exit()", "[the cell ended itself: SystemExit(None); the session goes on]\n"),
-        ("if pid := os.fork(): os.waitpid(pid, 0)\nprint('parent' if pid else 'child')", "child\nparent\n"),
-    ],
-)
-async def test_a_cell_prints_in_order_whatever_the_one_before_has_done(
-    kernel: Kernel, code: str, output: str
-) -> None:
-    seen = await ran(kernel, code)
-    assert (seen.output, seen.ok) == (output, True)
+async def test_a_cell_prints_in_order_whatever_the_one_before_has_done(kernel: Kernel) -> None:
+    seen = [(code, await ran(kernel, code)) for code, _ in IN_ORDER]
+    assert [(code, one.output, one.ok) for code, one in seen] == [(*pair, True) for pair in IN_ORDER]
 
 
 @shared
