@@ -53,7 +53,7 @@ async def test_a_forge_of_files_gets_its_change_and_its_answer(scene: Scene, tmp
     assert (
         (tmp_path / "shelf/1-change.md")
         .read_text()
-        .startswith("Fix: add() subtracts (#1)\n\n**Fixed:** 1 test")
+        .startswith("Fix: add() subtracts (#1)\n\n**Fixed:** 1 new test")
     )
     again = await run(scene, tmp_path)
     assert again == outcome
