@@ -133,16 +133,17 @@ async def resolve(options: argparse.Namespace) -> int:
 async def serve(options: argparse.Namespace) -> int:
     """The server: receiver, queue and worker in one process tree."""
     settings = _listening(options)
-    command: list[str] = []
+    ours = (sys.executable, "-P", "-m", "bot.cli")
+    command, images = list[str](), list[str]()
     if not options.no_worker:
         alone = ["--alone"] if settings.redis_url is None else []
-        command = [sys.executable, "-P", "-m", "bot.cli", "work", *_shared(options), *alone]
+        command = [*ours, "work", *_shared(options), *alone]
+        images = [*ours, "prepare", *_shared(options, "config", "sandbox", "image")]
     elif settings.redis_url is None:
         raise SettingsError(
             "REDIS_URL is not set: with --no-worker, name the Redis that workers take jobs from."
         )
-    probe = [sys.executable, "-P", "-m", "bot.cli", "probe", "--json", *_shared(options, "config")]
-    images = [*command[:4], "prepare", *_shared(options, "config", "sandbox", "image")] if command else []
+    probe = [*ours, "probe", "--json", *_shared(options, "config")]
     serving = compose.serve(
         settings, lambda: _listening(options), command, probe, images, options.host, options.port
     )
