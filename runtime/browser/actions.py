@@ -228,9 +228,13 @@ class Actions:
         tab, seconds = await self._window.tab(), self._window.load_seconds
         downloads = self._window.downloads
         for attempt in range(_ATTEMPTS):
+            if attempt > 1 or tab.is_restless():
+                await self._window.quieten(tab)
             try:
                 with self._window.fence():
-                    return await tab.page.goto(url, wait_until="commit", timeout=seconds * 1000)
+                    response = await tab.page.goto(url, wait_until="commit", timeout=seconds * 1000)
+                if response is not None or not tab.is_restless():
+                    return response
             except NoAnswer as error:
                 said = str(error)
                 if "Download is starting" in said:
@@ -239,7 +243,7 @@ class Actions:
                 if "Timeout" in said:
                     await self._window.stop(tab)
                     raise Undone(f"the server did not answer within {seconds:g} s") from error
-                # The old page opened something else at the same moment; it may do so again and again.
+                # The old page opened something else at the same moment.
                 if attempt == _ATTEMPTS - 1 or not any(words in said for words in _INTERRUPTED):
                     raise
         return None

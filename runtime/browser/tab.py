@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from runtime.browser.browser import VendorPage, VendorRequest, VendorSession
 
 ANSWER_SECONDS = 2.0  # for a page that is not stuck in a script
+_RESTLESS, _RESTLESS_SECONDS = 3, 3.0  # so many documents in so short a time
 
 Fence = Callable[[], AbstractContextManager[None]]
 """Makes NoAnswer of the vendor's errors."""
@@ -38,6 +40,8 @@ class OpenTab:
     """Its document did not load in time, and nothing more of it is waited for."""
     numbered: bool = False
     """The elements of its document have their bids."""
+    opened: deque[float] = field(default_factory=lambda: deque(maxlen=_RESTLESS))
+    """When it showed its last documents since something was done in it; the loop's clock."""
     left: int = 0
     """Documents that it has shown since the last were thrown away."""
     target: str = ""
@@ -72,6 +76,12 @@ class OpenTab:
         self.numbered = False
         self.left += 1
         self.hear()
+        self.opened.append(self.news)
+
+    def is_restless(self) -> bool:
+        """Whether it shows one document after the other, as a page does that loads itself again and again."""
+        seconds = asyncio.get_running_loop().time() - self.opened[0] if self.opened else 0.0
+        return len(self.opened) == _RESTLESS and seconds < _RESTLESS_SECONDS
 
     def loads(self) -> bool:
         """Whether another document is on its way."""

@@ -110,7 +110,9 @@ class Window:
     def acted(self) -> None:
         """A call was made: what it has set off may come at once."""
         if self.tabs:
-            self.tabs[min(self.active, len(self.tabs) - 1)].hear()
+            tab = self.tabs[min(self.active, len(self.tabs) - 1)]
+            tab.hear()
+            tab.opened.clear()
 
     async def settle(self) -> None:
         """Wait until the active tab has loaded and is quiet, and what it opened is there, for a bounded time."""
@@ -173,6 +175,18 @@ class Window:
         with contextlib.suppress(NoAnswer, TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS):
                 await tab.send("Page.stopLoading", {})
+
+    async def quieten(self, tab: OpenTab) -> None:
+        """Leave a page whose scripts open one thing after the other, which would overtake what a call opens."""
+        with contextlib.suppress(NoAnswer, TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await tab.send("Emulation.setScriptExecutionDisabled", {"value": True})
+                await tab.send("Page.stopLoading", {})
+                with self.fence():
+                    await tab.page.goto("about:blank")
+        with contextlib.suppress(NoAnswer, TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await tab.send("Emulation.setScriptExecutionDisabled", {"value": False})
 
     async def responsive(self) -> OpenTab:
         """The active tab, able to answer: a script without end is stopped, what still does not answer is replaced."""
@@ -267,6 +281,8 @@ class Window:
         page.on("load", lambda _: tab.hear())
         page.on("domcontentloaded", lambda _: tab.another())
         page.on("framenavigated", lambda _: tab.hear())
+        # Heard all the time: told to listen just before a click, the vendor at times still misses what it opens.
+        page.on("filechooser", lambda _: tab.hear())
         page.on("dialog", lambda dialog: self._spawn(self._answer(tab, dialog)))
         page.on("download", self._begun)
         page.on("crash", lambda _: self._crashed(tab))

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import docker
 
 ANSWER = 60  # seconds; no engine needs longer for what is asked here, builds and pulls excepted
+REMOVAL = 20  # seconds, for a container that somebody else removes
 BUILD = 1800  # seconds without a word from a build
 TOLD = 60  # last lines of a build that are searched for the reason
 _LONGEST_PATH = 1 << 15  # bytes in JSON, where a path's 4,096 take six times as many at worst
@@ -303,8 +304,12 @@ class Engine:
         except docker.errors.NotFound:
             pass
         except docker.errors.APIError as error:
-            if error.status_code != 409:  # somebody else is already removing it
+            if error.status_code != 409:
                 raise
+            with suppress(
+                docker.errors.NotFound, OSError
+            ):  # somebody else is already removing it: it goes on after that
+                self._client.wait(container, timeout=REMOVAL, condition="removed")
 
     def _build(
         self,

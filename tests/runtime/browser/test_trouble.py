@@ -1,9 +1,7 @@
 """What pages do unasked, and what they do to a browser: told, bounded, survived."""
 
 import asyncio
-import os
 import re
-import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,12 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from runtime.browser.browser import Browser
 from runtime.browser.calls import ALL
 from runtime.egress.proxy import Proxy
 from runtime.forward import join
-from runtime.observations import Failed, Look
-from runtime.plugins import Plugins
+from runtime.observations import Look
 from tests.runtime.browsing import LOAD_SECONDS, Web, browsing
 from tests.runtime.hosts import ALLOWED, PUBLIC, Internet, internet
 
@@ -33,27 +29,6 @@ async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
 def notes(web: Web) -> str:
     assert web.page is not None
     return "\n".join(web.page.notes)
-
-
-def of(web: Web) -> list[int]:
-    """The processes of this browser."""
-    wanted = str(web.scratch).encode()
-    found = []
-    for each in Path("/proc").iterdir():
-        try:
-            if each.name.isdigit() and wanted in (each / "cmdline").read_bytes():
-                found.append(int(each.name))
-        except OSError:
-            continue
-    return found
-
-
-def main_process(web: Web) -> int:
-    (found,) = [
-        pid for pid in of(web) if b"remote-debugging-pipe" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        and b"--type=" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]  # fmt: skip
-    return found
 
 
 # --- dialogs ----------------------------------------------------------------------------------------------------
@@ -212,6 +187,17 @@ async def test_a_page_that_loads_itself_again_and_again_can_be_left(web: Web) ->
     await web.use(f"goto('{web.url}/reloading')")
     assert time.monotonic() - begun < 60
     assert (await web.open("answer.html")).title == "The answer"
+    # Its scripts were stopped on the way; those of the next page are not.
+    await web.open("files.html")
+    (web.root / "b.txt").write_text("hi")
+    assert await web.do("upload_file({button 'Choose'}, 'b.txt')") == ["photo [b.txt=hi]"]
+
+
+async def test_a_page_that_calls_open_one_after_the_other_can_be_gone_back_to(web: Web) -> None:
+    await web.use(
+        "\n".join(f"goto('{web.url}/{page}.html')" for page in ("answer", "files", "answer", "files"))
+    )
+    assert (await web.use("go_back()")).title == "The answer"
 
 
 @pytest.mark.slow
@@ -287,71 +273,6 @@ async def test_a_download_without_end_is_cancelled(web: Web) -> None:
     await web.do("click({link 'Endless'})")
     assert notes(web) == "the download of endless.bin was cancelled: more than 50 MB"
     assert sum(file.stat().st_size for file in web.scratch.rglob("*") if file.is_file()) < 300_000_000
-
-
-# --- the browser's own end --------------------------------------------------------------------------------------
-
-
-async def test_a_browser_that_was_killed_comes_back(web: Web) -> None:
-    await web.open("answer.html")
-    os.kill(main_process(web), signal.SIGKILL)
-    await asyncio.sleep(0.3)
-    page = await web.use(f"goto('{web.url}/away.html')")
-    assert page.title == "Away" and "the browser had ended (out of memory, or killed)" in notes(web)
-
-
-async def test_a_browser_that_is_killed_during_a_call_comes_back(web: Web) -> None:
-    await web.open("answer.html")
-    asyncio.get_running_loop().call_later(0.5, os.kill, main_process(web), signal.SIGKILL)
-    page = await web.use("noop(1000)\nscroll(0, 10)")
-    assert page.url == "about:blank" and "was started again" in notes(web)
-    assert page.error is not None and page.error.startswith("line 2:")
-
-
-async def test_a_driver_that_was_killed_comes_back(web: Web) -> None:
-    await web.open("answer.html")
-    (driver,) = web.browser._drivers
-    os.kill(driver, signal.SIGKILL)
-    await asyncio.sleep(0.3)
-    page = await web.use(f"goto('{web.url}/away.html')")
-    assert page.title == "Away" and "was started again" in notes(web)
-
-
-async def test_a_page_that_crashes_costs_its_tab(web: Web) -> None:
-    await web.open("answer.html")
-    renderers = [pid for pid in of(web) if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    for pid in renderers:
-        os.kill(pid, signal.SIGKILL)
-    await asyncio.sleep(0.3)
-    page = await web.use("")
-    assert page.url == "about:blank" and "crashed (out of memory, perhaps): its tab was closed" in notes(web)
-
-
-@pytest.mark.slow
-async def test_pages_that_were_left_take_no_memory_for_long(web: Web) -> None:
-    for _ in range(25):
-        await web.use(f"goto('{web.url}/table')")
-    await asyncio.sleep(0.5)
-    told = [Path(f"/proc/{pid}/status").read_text() for pid in of(web)]
-    kept = [int(size) for size in re.findall(r"(?m)^RssAnon:\s+(\d+) kB", "\n".join(told))]
-    assert max(kept) < 100_000
-
-
-async def test_nothing_is_left_when_it_is_closed(tmp_path: Path) -> None:
-    async with browsing(tmp_path) as web:
-        await web.open("answer.html")
-        assert of(web) != []
-        await web.browser.close()
-        assert of(web) == [] and list(web.scratch.iterdir()) == []
-        assert (await web.open("answer.html")).title == "The answer"
-    assert of(web) == []
-
-
-async def test_a_sandbox_without_chromium_says_so(tmp_path: Path) -> None:
-    browser = Browser(tmp_path, tmp_path, {"PATH": "/nowhere"}, Plugins())
-    assert await browser.use("", ALL, Look()) == Failed(
-        reason="missing", message=Plugins().missing("browser")
-    )
 
 
 # --- the way out ------------------------------------------------------------------------------------------------

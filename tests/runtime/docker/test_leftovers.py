@@ -143,6 +143,21 @@ async def test_the_reaper_takes_what_is_past_its_deadline_and_nothing_else(
             client.containers.get(each).remove(force=True)
 
 
+async def test_what_several_remove_at_once_is_gone_for_each_of_them(client: docker.DockerClient) -> None:
+    engines = [await Engine.connect() for _ in range(4)]
+    for _ in range(5):
+        made = client.containers.run("debian:bookworm-slim", ["sleep", "60"], detach=True, labels={RUN: NAME})
+        made.exec_run(["sh", "-c", "head -c 50000000 /dev/zero > /big"])
+
+        async def remove(engine: Engine, which: str = str(made.id)) -> list[str]:
+            await engine.remove(which)
+            return await asyncio.to_thread(left, client)
+
+        assert await asyncio.gather(*map(remove, engines)) == [[]] * 4
+    for engine in engines:
+        await engine.close()
+
+
 async def test_a_name_in_use_is_replaced(docker_sandboxes: Make, client: docker.DockerClient) -> None:
     sandboxes = docker_sandboxes()
     async with sandboxes.open(NAME):
