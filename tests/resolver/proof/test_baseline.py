@@ -153,12 +153,15 @@ async def test_an_image_s_contents_have_a_name_and_what_ran_in_it_is_remembered(
 ) -> None:
     suite = Suite(command="date +%s.%N", report="none", why="")
     name = f"baseline-{os.getpid()}"
+    contents, runs = None, []
     async with proven({"a": ""}) as proof:
-        runs = []
-        for _ in range(2):
-            async with Bases(proof.workspace, docker_sandboxes, name, 60, baselines) as bases:
-                runs.append(await bases.begin(suite))
+        while contents != (
+            contents := await docker_sandboxes.contents()
+        ):  # another process may build it once more
+            runs = []
+            for _ in range(2):
+                async with Bases(proof.workspace, docker_sandboxes, name, 60, baselines) as bases:
+                    runs.append(await bases.begin(suite))
+    assert contents is not None
     assert runs[0] == runs[1] and runs[0].exit_code == 0
-    contents = await docker_sandboxes.contents()
-    assert contents is not None and contents == await docker_sandboxes.contents()
-    assert [path.suffix for path in (tmp_path / "baselines").iterdir()] == [".json"]
+    assert {path.suffix for path in (tmp_path / "baselines").iterdir()} == {".json"}
