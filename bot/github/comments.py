@@ -4,13 +4,13 @@ import asyncio
 import re
 from collections import OrderedDict
 from typing import NamedTuple
-from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 from bot.errors import Crowded
 from bot.github.answers import CommentAnswer
 from bot.github.rest import Rest, path_of
-from bot.github.reviews import MARK, Made, Ourselves
+from bot.github.reviews import Made, Ourselves
+from bot.github.tags import marker
 from bot.github.threads import Threads, is_by
 from bot.pacing import Urgency, urgency_now, writing
 from resolver.domain import Repo
@@ -40,14 +40,14 @@ class Comments:
 
     async def say(self, repo: Repo, number: int, tag: str, body: str) -> CommentAnswer:
         """Our comment with this tag as GitHub has it now. Raises ForgeError; Crowded: progress of what has ended."""
-        marker = f"{MARK}{quote(tag, safe='')} -->\n"
-        text = marker + clipped(body, MAX_BODY - len(marker))
+        first = marker(tag)
+        text = first + clipped(body, MAX_BODY - len(first))
         place, key = (*path_of(repo), "issues"), (repo, number, tag)
 
         async def find() -> CommentAnswer | None:
             us = await self._ourselves(repo)
             ours = (one for one in await self._threads.comments(repo, number) if is_by(one, us))
-            return next((one for one in ours if (one.body or "").startswith(marker)), None)
+            return next((one for one in ours if (one.body or "").startswith(first)), None)
 
         async def make() -> CommentAnswer:
             # Somebody waits for the first word, also for a refusal by the resolver, which knows of no urgency.

@@ -7,20 +7,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
-from urllib.parse import quote
 
 from pydantic import AliasPath, Field
 
 from bot.github.answers import GHOST, Account, Answer, CommentAnswer
 from bot.github.graphql import GraphQL
 from bot.github.rest import Rest
+from bot.github.tags import MARK, marker
 from resolver.domain import Comment, Job, PullRequest, Repo, ReviewThread
 from resolver.forge import MAX_BODY
 
 T = TypeVar("T")
 N = TypeVar("N")
 
-MARK = "<!-- patchwright:"
 MOST = 500  # threads, and reviews
 HUNK_LINES = 40  # the last ones; a comment is about the very last
 
@@ -202,8 +201,8 @@ class Reviews:
 
     async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
         """Say `body` in the thread, once for each tag; its URL. Raises ForgeError."""
-        marker = f"{MARK}{quote(tag, safe='')} -->\n"
-        text = (marker + body)[:MAX_BODY]
+        first = marker(tag)
+        text = (first + body)[:MAX_BODY]
         place = ("repos", repo.owner, repo.name, "pulls", str(number), "comments")
 
         async def find() -> InlineAnswer | None:
@@ -214,7 +213,7 @@ class Reviews:
                 (
                     one
                     for one in ours
-                    if one.in_reply_to_id == thread.first and (one.body or "").startswith(marker)
+                    if one.in_reply_to_id == thread.first and (one.body or "").startswith(first)
                 ),
                 None,
             )

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from typing import TypeVar, get_args
-from urllib.parse import unquote
 
 from bot.github.answers import GHOST, Account, CommentAnswer, IssueAnswer, PermissionAnswer, PullAnswer
 from bot.github.rest import Rest, path_of
-from bot.github.reviews import MARK, Ourselves, Reviews, stood
+from bot.github.reviews import Ourselves, Reviews, stood
+from bot.github.tags import MARK, parted
 from resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
 from resolver.errors import ForgeError, NotFound
 from resolver.forge import MAY_TRIGGER, Permission
@@ -120,7 +120,7 @@ def _is_report(comment: CommentAnswer) -> bool:
 
 
 def _tag(report: CommentAnswer) -> str:
-    return unquote((report.body or "")[len(MARK) :].partition(" -->")[0])
+    return parted(report.body or "")[0]
 
 
 def is_by(what: CommentAnswer | PullAnswer, us: Account | None) -> bool:

@@ -4,15 +4,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
-from urllib.parse import unquote
 
 from bot.github.answers import GHOST, Account, Answer
 from bot.github.rest import PER_PAGE, Rest
+from bot.github.tags import MARK, parted
 from bot.reconcile.apart import Apart
 from bot.reconcile.places import LONGEST, Place, Places
 from bot.webhooks.delivery import Closed, CommentMade, Labelled, ReviewSaid, Sender, Unlabelled, Written
 from bot.webhooks.payloads import ThroughApp
-from bot.webhooks.triggers import OWN_TAG, is_label
+from bot.webhooks.triggers import is_label
 from resolver.domain import Job, Repo, User
 from resolver.errors import NotFound, Unauthorized
 
@@ -231,9 +231,9 @@ class Looking:
             SaidAnswer, place.token, *place.path, "issues", "comments", **query
         ):
             body, number = said.body or "", _number(said.issue_url)
-            if us and said.user and said.user.id == us.id and body.startswith(OWN_TAG):
-                tag, _, text = body.removeprefix(OWN_TAG).partition(" -->")
-                seen.ours[unquote(tag)] = text.strip()
+            if us and said.user and said.user.id == us.id and body.startswith(MARK):
+                tag, text = parted(body)
+                seen.ours[tag] = text.strip()
             if number not in threads or said.updated_at != said.created_at:
                 continue  # what is written into an old comment is said to nobody
             app = said.performed_via_github_app

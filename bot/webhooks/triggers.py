@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, assert_never
 
+from bot.github.tags import MARK
 from bot.webhooks.commands import find_command, thanks_alone
 from bot.webhooks.delivery import (
     Checked,
@@ -21,9 +22,6 @@ from bot.webhooks.delivery import (
 from resolver.domain import Job, JobId, Pinned, Repo, User
 from resolver.request.request import Request, request
 from runtime.frozen import Frozen
-
-OWN_TAG = "<!-- patchwright:"
-"""How a comment of ours begins its hidden tag (`Forge.say`)."""
 
 
 class Triggers(Frozen):
@@ -112,7 +110,7 @@ def is_our_own(comment: CommentMade | ReviewSaid, rules: Triggers) -> bool:
     """
     if isinstance(comment, CommentMade) and rules.app_id is not None and rules.app_id in comment.through_app:
         return True
-    return any(line.lstrip().startswith(OWN_TAG) for line in comment.body.split("\n"))
+    return any(line.lstrip().startswith(MARK) for line in comment.body.split("\n"))
 
 
 def _job(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str, command: str = "") -> Job:
