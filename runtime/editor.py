@@ -245,7 +245,11 @@ def _occurrences(body: str, part: str) -> list[int]:
 def _nearest(body: str, old: str, path: str) -> str:
     """Why `old` was not found, as far as can be seen."""
     flat = r"\s+".join(re.escape(word) for word in old.split()[:400])
-    if flat and (match := re.search(flat, body)):
+    if old[0].isspace():
+        flat = rf"(?<!\S){flat}"  # else a word that goes on would be shown as if it were the one asked for
+    if old[-1].isspace():
+        flat = rf"{flat}(?!\S)"
+    if old.strip() and (match := re.search(flat, body)):
         line = body.count("\n", 0, match.start()) + 1
         exact = clip(_shown(match[0]), 2000)
         return f"old is not in {path}, but with other whitespace it is at line {line}:\n{exact}"

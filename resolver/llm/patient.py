@@ -45,7 +45,7 @@ class Patient(Around):
         while True:
             began = time.monotonic()
             try:
-                left = max(SHORTEST_TRY, self._budget - spent) if failures else None
+                left = round(max(SHORTEST_TRY, self._budget - spent), 1) if failures else None
                 return with_wasted(await self._try(messages, tools, left), failures)
             except ModelError as exc:
                 failures.append(exc)

@@ -70,6 +70,16 @@ def test_text_with_other_whitespace_is_pointed_out(editor: Editor, root: Path) -
         editor.replace(ReplaceText(path="f.py", old="if x:\n    return 1", new=""))
 
 
+def test_a_line_that_goes_on_otherwise_is_not_shown_as_if_it_ended_there(editor: Editor, root: Path) -> None:
+    (root / "f.py").write_text("        outcome = found.value\n")
+    with pytest.raises(
+        Unfit, match=r"(?s)the lines most like it are:\n     1\t        outcome = found\.value$"
+    ):
+        editor.replace(ReplaceText(path="f.py", old="    outcome = found.val\n", new=""))
+    with pytest.raises(Unfit, match="the lines most like it are"):
+        editor.replace(ReplaceText(path="f.py", old=" come  = found.value", new=""))
+
+
 def test_overlapping_occurrences_are_ambiguous(editor: Editor, root: Path) -> None:
     (root / "f").write_text("aaa")
     with pytest.raises(Unfit, match="occurs 2 times"):

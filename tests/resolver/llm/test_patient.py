@@ -61,3 +61,9 @@ async def test_what_will_not_pass_is_not_tried_again() -> None:
     with pytest.raises(ModelRefused):
         await ask(waits, passing(), ModelRefused("Wrong key."), REPLY)
     assert waits.seconds == [1]
+
+
+async def test_the_time_that_the_last_try_gets_is_told_in_tenths(caplog: pytest.LogCaptureFixture) -> None:
+    await ask(Waits(), passing(retry_after=0.0422), TimeoutError(), REPLY)
+    told = [getattr(record, "error", "") for record in caplog.records]
+    assert told == ["Busy.", "The model scripted gave no reply within 599 s."]
