@@ -26,6 +26,7 @@ from bot.signals import signals
 from bot.webhooks.intake import Intake
 from bot.webhooks.triggers import Triggers
 from bot.worker import Apologize, Resolve, Worker
+from resolver.cost import named
 from resolver.domain import Job, JobId, Spent
 from resolver.errors import SettingsError
 from resolver.settings.settings import Settings
@@ -160,4 +161,5 @@ def _came_to(result: Result) -> dict[str, object]:
 def _cost(spent: Spent | None) -> dict[str, object]:
     if spent is None:
         return {}
-    return {"cost_usd": None if spent.unpriced else float(spent.usd), "seconds": round(spent.seconds, 1)}
+    cost: dict[str, object] = {**named("cost_usd", spent.cost)} or {"cost_usd": None}
+    return {**cost, "seconds": round(spent.seconds, 1)}

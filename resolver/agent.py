@@ -224,10 +224,10 @@ class Agent:
                 await log.append(Consulted(purpose="failed", usage=exc.usage))
             await self._failed(exc, before, log)
             return
-        if reply.usage.usd is None and not before.spent().unpriced:
-            logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
         sent = self._fingerprints.of(prompt)
         await log.append(self._decided(reply, before).model_copy(update={"prompt": sent}))
+        if log.trajectory.spent().unpriced and not before.spent().unpriced:
+            logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
 
     async def _failed(self, exc: ModelError, before: Trajectory, log: Log) -> None:
         if isinstance(exc, ModelRefused):

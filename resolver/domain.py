@@ -2,10 +2,11 @@
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, NewType, Protocol
+from typing import Annotated, Literal, NewType
 
 from pydantic import Field
 
+from resolver.cost import AtLeast, Bill, Cost, known
 from resolver.request.request import Options, Request, request
 from runtime.frozen import Frozen
 
@@ -274,23 +275,6 @@ class Verdict(Frozen):
 EndingReason = Literal["finished", "asked", "limit", "stuck", "cancelled", "error"]
 
 
-class Bill(Protocol):
-    """What a reply of a model has cost, or a whole run."""
-
-    @property
-    def usd(self) -> Decimal | None:
-        """None: unknown."""
-
-    @property
-    def prompt_tokens(self) -> int: ...
-
-    @property
-    def cached_tokens(self) -> int: ...
-
-    @property
-    def completion_tokens(self) -> int: ...
-
-
 class Spent(Frozen):
     """What a run has cost so far."""
 
@@ -307,6 +291,13 @@ class Spent(Frozen):
     """Of work: from the run's first event on, but not while it waited or what came of it was published."""
 
     @property
+    def cost(self) -> Cost:
+        """In dollars; where some price is not known, that is said with them."""
+        if not self.unpriced:
+            return self.usd
+        return AtLeast(usd=self.usd) if self.usd else None
+
+    @property
     def tokens(self) -> int:
         """Of prompts, cached ones too, and of replies."""
         return self.prompt_tokens + self.completion_tokens
@@ -314,8 +305,8 @@ class Spent(Frozen):
     def plus(self, bill: Bill, *, steps: int = 0, unpriced: bool = False) -> "Spent":
         """With what something else has cost, but for its time, which may have passed side by side."""
         return Spent(
-            usd=self.usd + (bill.usd or 0),
-            unpriced=self.unpriced or unpriced or bill.usd is None,
+            usd=self.usd + known(bill.usd),
+            unpriced=self.unpriced or unpriced or not isinstance(bill.usd, Decimal),
             prompt_tokens=self.prompt_tokens + bill.prompt_tokens,
             cached_tokens=self.cached_tokens + bill.cached_tokens,
             completion_tokens=self.completion_tokens + bill.completion_tokens,

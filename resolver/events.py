@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from resolver.actions import Action, AnswerField, Called, Reported, Result
 from resolver.circumstances import Configured, Connected, Prepared
+from resolver.cost import Cost
 from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
 from resolver.request.request import Options
 from runtime.egress.egress import Network, Visit, merged
@@ -30,8 +31,8 @@ class Usage(Frozen):
     completion_tokens: int = 0
     reasoning_tokens: int = 0
     """Part of the completion."""
-    usd: Decimal | None = None
-    """None: the price of this model is unknown."""
+    usd: Cost = None
+    """As far as the price of this model, and of those that failed before it answered, is known."""
     seconds: float = 0.0
 
 

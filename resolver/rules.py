@@ -55,7 +55,8 @@ def ending(trajectory: Trajectory, limits: Limits) -> Ended | None:
     if spent.steps >= limits.steps:
         return Ended(reason="limit", detail=f"The limit of {limits.steps} replies of the model is reached.")
     if spent.usd >= limits.usd:
-        return Ended(reason="limit", detail=f"The budget of ${limits.usd} is spent (${spent.usd:.4f}).")
+        known = f"{'at least ' if spent.unpriced else ''}${spent.usd:.4f}"
+        return Ended(reason="limit", detail=f"The budget of ${limits.usd} is spent ({known}).")
     if limits.tokens is not None and spent.tokens >= limits.tokens:
         detail = f"The limit of {limits.tokens:,} tokens is reached ({spent.tokens:,})."
         return Ended(reason="limit", detail=detail)

@@ -16,6 +16,7 @@ from bot.action.answers import Answer, nothing_answered
 from bot.webhooks.delivery import Delivery, Unreadable, read
 from bot.webhooks.triggers import Triggers, wish_for
 from bot.worker import Apologize, Resolve, Stopped, cause_of
+from resolver.cost import AtLeast
 from resolver.delivery import delivery_prose
 from resolver.domain import Asked, Commented, Delivered, Job, Outcome, Refused, Spent, Verdict
 from resolver.errors import (
@@ -130,7 +131,7 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def counted(spent: Spent) -> dict[str, str]:
-    """The outputs that say what a run cost; "" is a price that is not known."""
+    """The outputs that say what a run cost; "" is one of which some price is not known."""
     return {
         "cost-usd": "" if spent.unpriced else str(spent.usd),
         "tokens": str(spent.tokens),
@@ -184,7 +185,9 @@ class _Told:
         outputs |= counted(trajectory.spent()) if trajectory.entries else {}
         outputs |= {"verdict": verdict.kind if verdict else "", "run-page": str(page) if page else ""}
         rows = {**rows, "Branch": escaped(outputs["branch"])}
-        rows |= {"US dollars": outputs["cost-usd"], "Tokens": outputs["tokens"]}
+        cost = trajectory.spent().cost
+        dollars = f"at least {cost.usd}" if isinstance(cost, AtLeast) else outputs["cost-usd"]
+        rows |= {"US dollars": dollars, "Tokens": outputs["tokens"]}
         tests = ""
         if verdict is not None and trajectory.started:
             tests = delivery_prose.job_summary(verdict, summarize(trajectory))

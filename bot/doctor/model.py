@@ -1,6 +1,7 @@
 """The model: asked for one tiny tool call, and each of its fallbacks too."""
 
 from collections.abc import Callable, Coroutine
+from decimal import Decimal
 from typing import Any
 
 from bot.doctor.examine import Check, Finding, failed, ok, warning
@@ -35,7 +36,7 @@ def _trying(name: str, settings: Settings) -> Callable[[], Coroutine[Any, Any, l
             return [failed(NAME, seen, "Check the model's name and its key, or choose another model.")]
         if fitness.tools != settings.model_tools and fitness.tools == "text":
             return [failed(NAME, seen, "Set PATCHWRIGHT_MODEL_TOOLS=text.")]
-        if fitness.usage is not None and fitness.usage.usd is None:
+        if fitness.usage is not None and not isinstance(fitness.usage.usd, Decimal):
             return [
                 warning(NAME, seen, "Limits in dollars do not hold for it; limits of steps and tokens do.")
             ]

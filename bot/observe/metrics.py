@@ -25,6 +25,7 @@ LEDGER = (
     ("faults", "job_failures", "Jobs that ended by a failure, by whose it was.", ("fault",)),
     ("verdicts", "verdicts", "Verdicts on patches.", ("verdict",)),
     ("usd", "spent_dollars", "Known dollars that runs have cost.", ()),
+    ("unpriced", "unpriced_runs", "Runs of which some price is not known.", ()),
     ("tokens", "tokens", "Tokens of models; cached ones are prompt's too.", ("kind", "model")),
     ("steps", "steps", "Replies of models.", ()),
     ("repairs", "repairs", "Times that a patch went back to the agent.", ()),

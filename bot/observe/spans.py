@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from resolver.circumstances import Prepared
+from resolver.cost import named
 from resolver.domain import RunId, SuiteRun, Verdict
 from resolver.errors import LogError
 from resolver.events import (
@@ -191,8 +192,7 @@ class _Story:
         }
         if provider:
             facts["gen_ai.provider.name"] = provider.partition("/")[0]
-        if usage.usd is not None:
-            facts["patchwright.usd"] = float(usage.usd)
+        facts |= named("patchwright.usd", usage.usd)
         return self._span(f"chat {model}", entry, start, facts, failed, parent, "client")
 
     def _span(
@@ -239,8 +239,8 @@ def _about(trajectory: Trajectory) -> Attributes:
     facts: dict[str, str | int | float | bool] = {
         "gen_ai.usage.input_tokens": spent.prompt_tokens,
         "gen_ai.usage.output_tokens": spent.completion_tokens,
-        "patchwright.usd": float(spent.usd),
         "patchwright.steps": spent.steps,
+        **named("patchwright.usd", spent.cost),
     }
     if started := trajectory.started:
         facts["vcs.repository.name"] = str(started.job.repo)

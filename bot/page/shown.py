@@ -112,7 +112,7 @@ def _figures(outcomes: Outcomes) -> list[tuple[str, str, str]]:
     """Name, figure, and what it means."""
     success, each = outcomes.success, outcomes.usd_per_merged
     priced = not outcomes.unpriced
-    unpriced = f"; {outcomes.unpriced:,} without a known price, where no limit in dollars held"
+    unpriced = f"; {outcomes.unpriced:,} with an unknown price, which no limit in dollars counts"
     return [
         ("Runs", f"{outcomes.runs:,}", "in the list below"),
         ("Pull requests", f"{len(outcomes.pulls):,}", "opened or worked on"),
@@ -137,7 +137,7 @@ def _dollars(usd: float, priced: bool) -> str:
     known = f"${usd:,.2f}" if usd < 1000 else f"${usd:,.0f}"
     if priced:
         return known
-    return f"> {known}" if usd else "unknown"
+    return f"≥ {known}" if usd else "unknown"
 
 
 def _pages(overview: Overview) -> dict[str, str]:

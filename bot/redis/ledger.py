@@ -167,6 +167,7 @@ def _of_the_run(account: Account) -> dict[str, float]:
     within = next((str(bound) for bound in SECONDS if spent.seconds <= bound), "+Inf")
     return {
         "usd": float(spent.usd),
+        **({"unpriced": 1} if spent.unpriced else {}),
         "steps": spent.steps,
         "repairs": account.repairs,
         f"seconds_within {within}": 1,

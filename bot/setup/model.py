@@ -49,7 +49,7 @@ async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[s
 
 def _priced(said: bytes) -> bool:
     try:
-        return json.loads(said)["models"][0]["usage"]["usd"] is not None
+        return isinstance(json.loads(said)["models"][0]["usage"]["usd"], str)
     except (ValueError, LookupError, TypeError):
         return False
 

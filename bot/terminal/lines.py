@@ -10,6 +10,7 @@ from typing import Any
 from bot.terminal.ink import COLOURLESS, Ink
 from resolver.actions import Action, Plan
 from resolver.circumstances import Connected, Prepared
+from resolver.cost import named
 from resolver.domain import Asked, Commented, Delivered, Outcome, Refused, Spent, Verdict
 from resolver.events import Decided, Ended, Entry, Event, Judged, Observed, Started, Told
 from resolver.render import result
@@ -216,7 +217,9 @@ def outcome_json(
         "branch": branch,
         "newly_passing": list(verdict.newly_passing) if verdict else [],
         "newly_failing": list(verdict.newly_failing) if verdict else [],
-        "cost_usd": None if spent.unpriced else float(spent.usd),
+        "cost_usd": None,
+        "cost_usd_at_least": None,
+        **named("cost_usd", spent.cost),
         "tokens": spent.tokens,
         "steps": spent.steps,
         "seconds": round(spent.seconds, 1),

@@ -12,6 +12,7 @@ from bot.errors import ArchiveDown
 from bot.observe.archive import Kept
 from bot.terminal.ink import Ink, cells, fit, ink_for, size_of
 from bot.terminal.lines import plain, print_json
+from resolver.cost import named
 from resolver.domain import Delivered, RunId, VerdictKind
 from resolver.errors import LogError, UsageError
 from resolver.events import Trajectory
@@ -52,7 +53,8 @@ class Listed(Frozen):
     verdict: str | None = None
     pull_request: str | None = None
     cost_usd: float | None = None
-    """None: some price is not known."""
+    cost_usd_at_least: float | None = None
+    """Instead of it, where some price is not known. Both None: none is."""
     steps: int = 0
     changed: datetime
     """When something last happened in it; UTC."""
@@ -115,6 +117,7 @@ def _listed(changed: datetime, run: RunId, is_held: bool, logs: Kept) -> Listed 
     if trajectory.assigned:
         return None
     started, verdict, spent = trajectory.started, trajectory.verdict, trajectory.spent()
+    cost = named("cost_usd", spent.cost)
     outcome = trajectory.settled.outcome if trajectory.settled else None
     verdict = getattr(outcome, "verdict", verdict)
     return Listed(
@@ -125,7 +128,8 @@ def _listed(changed: datetime, run: RunId, is_held: bool, logs: Kept) -> Listed 
         title=clip(started.thread.title, 200) if started else "",
         verdict=verdict.kind if verdict else None,
         pull_request=outcome.url if isinstance(outcome, Delivered) and outcome.url != DRY else None,
-        cost_usd=None if spent.unpriced else float(spent.usd),
+        cost_usd=cost.get("cost_usd"),
+        cost_usd_at_least=cost.get("cost_usd_at_least"),
         steps=spent.steps,
         changed=changed,
     )
@@ -186,7 +190,8 @@ def _packed(row: Iterable[str], widths: list[int], width: int | None) -> list[st
 
 def _row(one: Listed) -> tuple[str, ...]:
     about = f"{one.repository}#{one.number} {clip(one.title, 60)}" if one.repository else ""
-    cost = "unknown" if one.cost_usd is None else f"${one.cost_usd:.2f}"
+    known = one.cost_usd if one.cost_usd is not None else one.cost_usd_at_least
+    cost = "unknown" if known is None else f"{'at least ' if one.cost_usd is None else ''}${known:.2f}"
     age = _age((datetime.now(UTC) - one.changed).total_seconds())
     return (one.run, one.state, one.verdict or "", cost, age, about)
 

@@ -247,7 +247,7 @@ def _figures(run: Trajectory, elapsed: float) -> Iterator[str]:
     yield _clock(elapsed)
     if not run.entries:
         return
-    yield _money(spent) + (f" of ${under.usd:.2f}" if under and not spent.unpriced else "")
+    yield _money(spent) + (f" of ${under.usd:.2f}" if under and spent.cost is not None else "")
     yield f"{spent.tokens:,} tokens"
     if under:
         yield f"{spent.steps} of {under.steps} steps"
@@ -264,7 +264,7 @@ def _fitting(parts: Iterator[str], width: int) -> Iterator[str]:
 
 
 def _money(spent: Spent) -> str:
-    return "cost unknown" if spent.unpriced and not spent.usd else wording.money(spent)
+    return "cost unknown" if spent.cost is None else wording.dollars(spent.cost)
 
 
 def _clock(seconds: float) -> str:

@@ -5,6 +5,7 @@ from bot.terminal.lines import print_json
 from resolver.errors import SettingsError
 from resolver.llm.probe import Fitness, probe
 from resolver.settings.settings import Settings
+from resolver.words.wording import dollars
 
 HOW = {
     "native": "fit",
@@ -34,6 +35,6 @@ def line(fitness: Fitness) -> str:
         HOW[fitness.tools],
         fitness.why,
         "it sees pictures" if fitness.sees else "it does not see pictures",
-        "its price is unknown" if usd is None else f"this cost ${usd:.4f}",
+        "its price is unknown" if usd is None else f"this cost {dollars(usd)}",
     ]
     return f"{fitness.model}: {facts[0]}; {'; '.join(facts[1:] if usage else facts[1:2])}."

@@ -7,6 +7,7 @@ from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from resolver.domain import Spent
 from resolver.errors import ModelError
 from resolver.events import Usage
 from resolver.llm.model import Message, Reply
@@ -68,15 +69,17 @@ def estimate(messages: Sequence[Message], received: int, longest: object = None)
 
 
 def together(usages: Sequence[Usage]) -> Usage:
-    """Several as one, in the name of the last; dollars as far as they are known."""
-    known = [usage.usd for usage in usages if usage.usd is not None]
+    """Several as one, in the name of the last."""
+    spent = Spent()
+    for usage in usages:
+        spent = spent.plus(usage)
     return Usage(
         model=usages[-1].model,
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        cached_tokens=sum(usage.cached_tokens for usage in usages),
-        completion_tokens=sum(usage.completion_tokens for usage in usages),
+        prompt_tokens=spent.prompt_tokens,
+        cached_tokens=spent.cached_tokens,
+        completion_tokens=spent.completion_tokens,
         reasoning_tokens=sum(usage.reasoning_tokens for usage in usages),
-        usd=sum(known, Decimal(0)) if known else None,
+        usd=spent.cost,
         seconds=sum(usage.seconds for usage in usages),
     )
 

@@ -180,7 +180,7 @@ def took(seen: Result) -> str:
         case Ran(seconds=seconds) | RanPython(seconds=seconds):
             return wording.duration(seconds)
         case Reported(spent=spent):
-            return "" if spent.unpriced else wording.money(spent)
+            return "" if spent.cost is None else wording.dollars(spent.cost)
         case _:
             return ""
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from resolver.actions import Reported
+from resolver.domain import Spent
 from resolver.events import Condensed, Consulted, Decided, Observed, Trajectory
 
 WIDTH, HEIGHT = 720, 120
@@ -47,25 +48,23 @@ def spending(trajectory: Trajectory) -> Spending | None:
     dollars: list[Decimal] = []
     tokens: list[Decimal] = []
     shortened: list[int] = []
-    usd, count = Decimal(0), 0
+    so_far = Spent()
     for event in trajectory:
         match event:
             case Decided(usage=usage) | Consulted(usage=usage):
-                usd += usage.usd or 0
-                count += usage.prompt_tokens + usage.completion_tokens
+                so_far = so_far.plus(usage)
             case Observed(observation=Reported(spent=spent)):
-                usd += spent.usd
-                count += spent.tokens
+                so_far = so_far.plus(spent, unpriced=spent.unpriced)
             case Condensed():
                 shortened.append(len(dollars))
             case _:
                 continue
         if isinstance(event, Decided):
-            dollars.append(usd)
-            tokens.append(Decimal(count))
+            dollars.append(so_far.usd)
+            tokens.append(Decimal(so_far.tokens))
         elif dollars:
-            dollars[-1], tokens[-1] = usd, Decimal(count)
-    in_dollars = usd and not trajectory.spent().unpriced
+            dollars[-1], tokens[-1] = so_far.usd, Decimal(so_far.tokens)
+    in_dollars = so_far.usd and not so_far.unpriced
     totals = dollars if in_dollars else tokens
     if len(totals) < 2 or not totals[-1]:
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from resolver.circumstances import Configured, Connected, Prepared
-from resolver.domain import RunId, Spent
+from resolver.domain import RunId
 from resolver.events import (
     Call,
     Condensed,
@@ -311,7 +311,7 @@ class _Teller:
 def _usage(usage: Usage) -> str:
     """What one request cost, for a reader."""
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-    price = wording.money(Spent(usd=usage.usd)) if usage.usd is not None else ""
+    price = wording.dollars(usage.usd) if usage.usd is not None else ""
     return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
 
 

@@ -296,9 +296,12 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
 
 
 def _cost(spent: Spent, under: Configured | None) -> str:
-    """Where some price is unknown, nothing has held the dollars."""
+    """With what its limit in dollars means, where some price is unknown."""
     said = wording.money(spent).removeprefix("cost ")
-    return f"{said}; the limit of ${under.usd} cannot hold" if spent.unpriced and under else said
+    if not spent.unpriced or under is None:
+        return said
+    holds = "cannot hold" if spent.cost is None else "holds for what is known"
+    return f"{said}; the limit of ${under.usd} {holds}"
 
 
 def _suites(verdict: Verdict | None, limit: int) -> list[tuple[str, SuiteRun, Text]]:

@@ -3,7 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
+from decimal import Decimal
 
+from resolver.cost import AtLeast, known
 from resolver.domain import Result, Spent, Verdict
 from resolver.summary import clip
 
@@ -57,10 +59,16 @@ def coded(text: str) -> str:
 
 def money(spent: Spent) -> str:
     """What a run cost, in words that are true when a price is unknown."""
-    known = f"${spent.usd:.4f}" if spent.usd < 1 else f"${spent.usd:.2f}"
-    if not spent.unpriced:
-        return known
-    return "cost unknown (no price is known for this model)" if not spent.usd else f"more than {known}"
+    if spent.cost is None:
+        return "cost unknown (no price is known for this model)"
+    return dollars(spent.cost)
+
+
+def dollars(cost: Decimal | AtLeast) -> str:
+    """`$0.1234`, `$1.23`; `at least $0.1234` where some price is not known."""
+    usd = known(cost)
+    exact = f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
+    return f"at least {exact}" if isinstance(cost, AtLeast) else exact
 
 
 def tally(results: Iterable[Result]) -> str:

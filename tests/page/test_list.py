@@ -133,8 +133,8 @@ async def test_outcomes_are_of_what_is_shown(room: Room, filled: httpx.AsyncClie
         "Pull requests": "4",
         "Merged": "2",
         "Zero-touch": "1",
-        "Cost": "&gt; $2.12",
-        "Per merge": "&gt; $1.06",
+        "Cost": "≥ $2.12",
+        "Per merge": "≥ $1.06",
         "Infrastructure": "87.5 %",
     }
     some = dict(
@@ -156,7 +156,7 @@ async def test_a_cost_of_which_nothing_is_known_is_called_unknown_beside_its_tok
     assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<small>([^<]+)<', page) == [
         ("unknown ", "12,345 tokens")
     ]
-    assert "of these runs; 1 without a known price, where no limit in dollars held" in page
+    assert "of these runs; 1 with an unknown price, which no limit in dollars counts" in page
 
 
 async def test_every_figure_says_what_it_means(filled: httpx.AsyncClient) -> None:
@@ -166,7 +166,7 @@ async def test_every_figure_says_what_it_means(filled: httpx.AsyncClient) -> Non
         "Pull requests": "opened or worked on",
         "Merged": "0 closed without a merge",
         "Zero-touch": "merged without a commit of anybody else",
-        "Cost": "of these runs; 1 without a known price, where no limit in dollars held",
+        "Cost": "of these runs; 1 with an unknown price, which no limit in dollars counts",
         "Per merge": "cost, shared out among what was merged",
         "Infrastructure": "of ended runs had no failure of server, sandbox or GitHub",
     }

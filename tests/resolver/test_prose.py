@@ -49,7 +49,7 @@ def test_a_code_block_cannot_be_ended_by_its_content() -> None:
         (Spent(usd=Decimal("0.0123")), "$0.0123"),
         (Spent(usd=Decimal("1.5")), "$1.50"),
         (Spent(unpriced=True), "cost unknown (no price is known for this model)"),
-        (Spent(usd=Decimal("0.5"), unpriced=True), "more than $0.5000"),
+        (Spent(usd=Decimal("0.5"), unpriced=True), "at least $0.5000"),
     ],
 )
 def test_money_is_told_as_far_as_it_is_known(spent: Spent, words: str) -> None:
@@ -211,6 +211,11 @@ def test_new_tests_are_told_with_how_they_did_on_the_old_code() -> None:
             None,
             "at most 100 steps and 1 h; no limit in dollars, as the model's price is unknown.",
         ),
+        (
+            Spent(usd=Decimal("0.5"), unpriced=True),
+            None,
+            "at most 100 steps, $2.00 (as far as prices are known) and 1 h.",
+        ),
     ],
 )
 def test_a_limit_in_dollars_is_told_only_where_it_holds(
@@ -223,7 +228,7 @@ def test_a_limit_in_dollars_is_told_only_where_it_holds(
     story = STORY.model_copy(update={"spent": spent, "under": under, "capped": Decimal(9)})
     said = prose.pull_body(THREAD, Verdict(kind="untested", reason="No tests."), story, (), ())
     assert f"\nPatchwright 1.2.3; {limits}\n" in said
-    assert ("at most $2.00, not the $9 that were asked for" in said) != spent.unpriced
+    assert ("at most $2.00, not the $9 that were asked for" in said) == (spent.cost is not None)
 
 
 @pytest.mark.parametrize(

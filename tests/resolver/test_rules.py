@@ -59,6 +59,8 @@ def test_a_limit_ends_the_run_when_it_is_reached_and_not_before(limits: Limits, 
 def test_a_price_that_is_unknown_is_not_a_price_of_zero_dollars_reached() -> None:
     events = [event for n in range(9) for event in step(n, ViewFile(path=str(n)), SEEN, usd=None)]
     assert ending(run(*events), Limits(usd=Decimal("0.01"))) is None
+    paid = ending(run(*events, *step(9, ViewFile(path="a"), SEEN)), Limits(usd=Decimal("0.01")))
+    assert paid and paid.detail == "The budget of $0.01 is spent (at least $0.1000)."
 
 
 def test_the_time_in_which_a_killed_run_waited_does_not_count() -> None:

@@ -15,6 +15,7 @@ from bot.jobs import Failed
 from bot.progress import apologize
 from bot.worker import Worker
 from demo.model import Fault, Turn, cut_off, html, rate_limited, server_error, unparsable
+from resolver.cost import AtLeast
 from resolver.domain import Delivered
 from resolver.events import Decided, Ended
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene
@@ -108,6 +109,33 @@ async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_cou
     assert "3 replies in a row without calling a tool" in await declined(quick)
     spent = quick.trajectory().spent()
     assert (spent.prompt_tokens, spent.completion_tokens, spent.usd) == (3000, 150, Decimal("0.0045"))
+
+
+async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(quick: Scene) -> None:
+    def fail(turn: int, body: dict[str, Any]) -> None:
+        if (
+            turn == 1 and body["model"] == "scripted"
+        ):  # it breaks off, billed; asked again, it is out of credit
+            endpoint.fail(NO_CREDIT if "cut" in left else cut_off())
+            left.append("cut")
+
+    left: list[str] = []
+    prices = json.dumps({"openai/scripted": json.loads(PRICES)["openai/scripted"]})
+    endpoint = await says(
+        quick, Turn("Mend.", FIX), Turn("Done.", DONE), on_request=fail, model_fallbacks="openai/second",
+        model_prices=prices,
+    )  # fmt: skip
+    body = await proposed(quick)
+    run = quick.trajectory()
+    both, cost = run.decisions()[1].usage, run.spent().cost
+    assert isinstance(both.usd, AtLeast) and isinstance(cost, AtLeast) and both.model == "openai/second"
+    (comment,) = quick.comments
+    for told in (body, comment):
+        assert f"then `openai/second` · at least ${cost.usd:.4f} · " in told
+    assert "$2.00 (as far as prices are known)" in body
+    _, out, _ = await quick.command("runs", "--json")
+    (listed,) = json.loads(out)["runs"]
+    assert (listed["cost_usd"], listed["cost_usd_at_least"]) == (None, float(cost.usd))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import yaml
 
 from bot.action.step import OUTPUTS, escaped, run_action
 from bot.webhooks.triggers import Triggers
+from resolver.cost import AtLeast
 from resolver.domain import Commented, Delivered, Job, Outcome, Refused, Verdict
 from resolver.errors import Forbidden, ForgeError, ModelRefused, SettingsError
 from resolver.events import Decided, Entry, Trajectory, Usage
@@ -226,7 +227,15 @@ async def test_a_cost_that_nobody_knows_is_left_out(tmp_path: Path) -> None:
     step = Step(tmp_path)
     step.log = log_of(Usage(model="m"))
     await step.run(DELIVERED)
+    assert step.outputs()["cost-usd"] == "" and "US dollars" not in step.summary.read_text()
+
+
+async def test_a_cost_of_which_some_is_known_is_in_the_summary_as_that(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    step.log = log_of(Usage(model="m", usd=AtLeast(usd=Decimal("0.12"))))
+    await step.run(DELIVERED)
     assert step.outputs()["cost-usd"] == ""
+    assert "\n| US dollars | at least 0.12 |\n" in step.summary.read_text()
 
 
 async def test_a_step_without_output_files_still_works(tmp_path: Path) -> None:

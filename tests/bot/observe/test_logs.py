@@ -98,6 +98,7 @@ PAID = {"cost_usd": 0.25, "seconds": 4.8}
     [
         (MADE, Spent(usd=Decimal("0.25"), seconds=4.81), PAID | {"verdict": "fixed", "url": URL}),
         (DONE, Spent(unpriced=True), {"cost_usd": None, "seconds": 0.0}),
+        (DONE, Spent(usd=Decimal("0.25"), unpriced=True), {"cost_usd_at_least": 0.25, "seconds": 0.0}),
         (Failed(error="no disk"), None, {}),
     ],
 )

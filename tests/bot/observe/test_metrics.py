@@ -84,6 +84,16 @@ async def test_what_a_job_came_to_is_counted_once_and_can_be_scraped(url: str) -
         ("failures_per_thousand_jobs", "default", "engine"): 500,
     }
     assert {key: seen.get(key) for key in expected} == expected
+    assert ("unpriced_runs_total", "default") not in seen
+
+
+async def test_runs_whose_dollars_are_not_all_are_counted_beside_them(url: str) -> None:
+    ledger = Ledger(url)
+    await ledger.end(JobId("known"), DONE, Account(spent=SPENT))
+    await ledger.end(JobId("partly"), DONE, Account(spent=SPENT.model_copy(update={"unpriced": True})))
+    seen = await counted(ledger)
+    await ledger.close()
+    assert (seen["spent_dollars_total", "default"], seen["unpriced_runs_total", "default"]) == (0.5, 1)
 
 
 async def test_every_class_of_failure_is_shown_and_a_providers_says_nothing_of_the_machine(url: str) -> None:

@@ -20,7 +20,7 @@ from resolver.domain import JobId, RunId
 from resolver.errors import LogError, SettingsError
 from resolver.events import Resumed, Trajectory
 from tests.bot.jobs import DONE, job
-from tests.resolver.seen_runs import CHILD, RUN, child_run, run_of, whole_run
+from tests.resolver.seen_runs import CHILD, RUN, child_run, decided, run_of, started, whole_run
 
 LOGS = {RunId(RUN): whole_run(), RunId(CHILD): child_run()}
 
@@ -131,6 +131,22 @@ async def test_a_collector_gets_a_job_as_one_trace_with_no_word_of_it(collector:
     assert (about["service.name"], about["patchwright.configuration"]) == ("patchwright", "canary")
     told = request.SerializeToString()
     assert not [word for word in (b"subtracts", b"calc.py", b"The brief", b"I open it.") if word in told]
+
+
+async def test_dollars_that_are_not_all_say_so_and_unknown_ones_are_left_out(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = decided("a")
+    unpriced = one.model_copy(update={"usage": one.usage.model_copy(update={"usd": None})})
+    monkeypatch.setitem(LOGS, RunId("partly"), run_of(started(), one, unpriced))
+    monkeypatch.setitem(LOGS, RunId("wholly"), run_of(started(), unpriced))
+    for name, told in (("partly", {"patchwright.usd_at_least": 0.01}), ("wholly", {})):
+        collector.requests.clear()
+        tracer = Tracer(read, "default")
+        tracer.tell(JobId(name), DONE)
+        await tracer.close()
+        (root,) = [span for span in collector.spans if not span.parent_span_id]
+        assert {key: value for key, value in facts(root).items() if "usd" in key} == told
 
 
 async def test_the_same_job_sent_twice_is_the_same_trace(collector: Collector) -> None:

@@ -74,6 +74,15 @@ async def test_plan_step_time_and_cost_stand_below_what_was_told() -> None:
         assert "bold" in run.screen.colours("Once more.") and run.screen.colours("$ pytest -q") == {"brown"}
 
 
+async def test_a_cost_that_is_not_all_says_so_beside_its_limit() -> None:
+    async with watched() as run:
+        run.happens(*list(whole_run())[:3], ago=75)
+        asked = decided("a", plan("doing"))
+        unpriced = asked.usage.model_copy(update={"usd": None})
+        run.happens(asked, decided("b").model_copy(update={"usage": unpriced}), ago=12)
+        await run.screen.until(r" · at least \$0\.0\d+ of \$2\.00 · ")
+
+
 async def test_what_was_told_stays_and_the_picture_goes_at_the_end() -> None:
     with a_screen() as (screen, stream):
         async with telling(stream, XTERM) as tell:

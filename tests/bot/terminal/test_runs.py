@@ -18,7 +18,7 @@ from runtime.actions import RunShell
 from tests.bot.screens import a_screen
 from tests.resolver.agents import FINISH, Box, agent
 from tests.resolver.scripted import Scripted
-from tests.resolver.seen_runs import CHILD, RUN, child_run, ran, run_of, started, step, whole_run
+from tests.resolver.seen_runs import CHILD, RUN, child_run, decided, ran, run_of, started, step, whole_run
 
 
 def patchwright(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -301,6 +301,22 @@ async def test_the_list_fits_the_terminal(three: Path, columns: int, lines: list
         assert [seen[: len(line)] for seen, line in zip(screen.lines, lines, strict=False)] == lines
         assert all(cells(line) < columns for line in screen.lines)
         assert screen.colours("delivered") == {"green"}
+
+
+def test_a_cost_of_which_some_or_nothing_is_known_is_listed_as_that(tmp_path: Path) -> None:
+    known = decided("a")
+    unknown = known.model_copy(update={"usage": known.usage.model_copy(update={"usd": None})})
+    kept(tmp_path, "partly", run_of(started(), known, unknown))
+    kept(tmp_path, "wholly", run_of(started(), unknown))
+    listed = json.loads(patchwright(tmp_path, "runs", "--json").stdout)["runs"]
+    assert {one["run"]: (one["cost_usd"], one["cost_usd_at_least"]) for one in listed} == {
+        "partly": (None, 0.01),
+        "wholly": (None, None),
+    }
+    lines = patchwright(tmp_path, "runs").stdout.splitlines()
+    assert any("  at least $0.01  " in line for line in lines) and any(
+        "  unknown  " in line for line in lines
+    )
 
 
 async def test_a_run_is_opened_for_who_sits_at_a_terminal_with_a_browser(three: Path) -> None:

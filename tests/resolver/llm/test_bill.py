@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from resolver.cost import AtLeast
+from resolver.domain import Spent
 from resolver.events import Usage
 from resolver.llm.bill import bill, together, wait_asked
 from resolver.settings.models import Price
@@ -90,13 +92,19 @@ def test_no_nonsense_breaks_the_bill_or_earns_money(used: Any, usd: object) -> N
     assert Usage.model_validate_json(usage.model_dump_json()) == usage
 
 
-def test_several_bills_are_one_as_far_as_prices_are_known() -> None:
+def test_several_bills_are_one_that_says_when_it_is_not_all() -> None:
     known = Usage(model="a", prompt_tokens=1, usd=Decimal("0.5"), seconds=1)
     unknown = Usage(model="b", completion_tokens=2)
-    assert together([known, unknown]) == Usage(
-        model="b", prompt_tokens=1, completion_tokens=2, usd=Decimal("0.5"), seconds=1
+    both = together([known, unknown])
+    assert both == Usage(
+        model="b", prompt_tokens=1, completion_tokens=2, usd=AtLeast(usd=Decimal("0.5")), seconds=1
     )
-    assert together([unknown]).usd is None
+    assert together([both, known]).usd == AtLeast(usd=Decimal(1))  # what was not all is never all again
+    assert together([known, known]).usd == Decimal(1)
+    free = Usage(model="c", usd=Decimal(0))
+    assert together([free, unknown]).usd is None
+    assert Usage.model_validate_json(both.model_dump_json()) == both
+    assert Spent().plus(both).cost == both.usd
 
 
 def date(seconds: float) -> str:

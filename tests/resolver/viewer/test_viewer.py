@@ -105,7 +105,7 @@ def test_a_cost_that_nobody_knows_says_so_and_that_its_limit_cannot_hold() -> No
     none_known, some_known = (shown(under, *replies).text for replies in ((some,), (asked, some)))
     assert "Cost unknown (no price is known for this model); the limit of $2 cannot hold" in none_known
     assert "Tokens 1,000 read, 50 written" in none_known
-    assert "Cost more than $0.0100; the limit of $2 cannot hold" in some_known
+    assert "Cost at least $0.0100; the limit of $2 holds for what is known" in some_known
 
 
 def test_the_tests_stand_before_and_after_in_a_table(whole: Markup) -> None:
