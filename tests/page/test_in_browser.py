@@ -89,7 +89,11 @@ async def test_somebody_logs_in_watches_a_run_stops_it_and_tries_it_again(
         await room.end(job)
         await page.get_by_text("The run has ended.").wait_for()
         assert await page.locator("#state").inner_text() == "has ended"
-        assert await page.get_by_role("button", name="Stop this run").is_disabled()
+        stop = page.get_by_role("button", name="Stop this run")
+        assert await stop.is_disabled()
+        assert (
+            await stop.evaluate("it => getComputedStyle(it).backgroundColor") == "rgba(0, 0, 0, 0)"
+        )  # and looks it
         await page.get_by_role("link", name="Show all of it").click()
         await page.get_by_role("button", name="Try again").click()
         await page.get_by_text("Another run is asked for.").wait_for()
