@@ -11,6 +11,7 @@ from resolver.domain import PullRequest, Thread
 from resolver.events import Checkpointed, Decided, Judged, Observed, Told, Trajectory
 from resolver.proof.leftovers import leftovers
 from resolver.pull.threads import unanswered
+from resolver.suites.lacking import NOT_STARTED
 from runtime.actions import RunPython, RunShell, SendInput
 from runtime.observations import Failed, Ran, RanPython
 
@@ -21,7 +22,6 @@ _LOOKING = frozenset(
     "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
     "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
 )
-_NOT_RUN = (126, 127)  # exit codes of the shell for a program that cannot be started
 _RUNNERS = re.compile(
     r"\b(pytest|py\.test|unittest|tox|nox|nose2|trial|jest|vitest|mocha|ava|tap|karma|playwright test"
     r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
@@ -198,7 +198,7 @@ def _is_failure(event: tuple[object, object]) -> bool:
         case (RunShell(command=command), Ran(exit_code=code, output=output)):
             if _RUNNERS.search(command) and _FAILURES.search(output):
                 return True
-            failed = code not in (0, *_NOT_RUN) or _RAISED.search(output) is not None
+            failed = code not in (0, *NOT_STARTED) or _RAISED.search(output) is not None
             return failed and not _only_looks(command)
         case (SendInput(), Ran(exit_code=code)):
             return code not in (0, None)

@@ -17,6 +17,8 @@ from bot.errors import QueueDown
 from resolver.errors import SettingsError
 
 ANSWER_SECONDS = 5.0  # GitHub gives up on a delivery after 10
+# KEYS: one. ARGV: what it holds; with another value it stays.
+LET_GO = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
 
 
 def redis_pool(url: str) -> ConnectionPool:

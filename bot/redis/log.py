@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from bot.errors import QueueDown
-from bot.redis.client import reading_client, redis_client, redis_errors
+from bot.redis.client import LET_GO, reading_client, redis_client, redis_errors
 from resolver.domain import RunId
 from resolver.errors import LogError, LogTaken
 from resolver.events import ENTRY, Entry, Event, Trajectory
@@ -58,8 +58,6 @@ if redis.call('exists', KEYS[1]) == 1 or redis.call('xlen', KEYS[2]) ~= tonumber
 redis.call('zrem', KEYS[3], ARGV[1])
 return redis.call('expire', KEYS[2], ARGV[3])
 """
-# KEYS: lease. ARGV: token.
-_LEAVE = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
 
 
 def no_archive(run: RunId) -> Trajectory:
@@ -229,7 +227,7 @@ class SharedLog:
 
     async def leave(self) -> None:
         with contextlib.suppress(QueueDown), redis_errors():
-            await cast("Any", self._redis.eval(_LEAVE, 1, self._keys[0], self._token))
+            await cast("Any", self._redis.eval(LET_GO, 1, self._keys[0], self._token))
 
     async def _acquired(self) -> bool:
         with redis_errors():

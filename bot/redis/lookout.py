@@ -15,7 +15,7 @@ from runtime.frozen import Frozen
 HOLDER = "patchwright:looking"
 SEEN = "patchwright:seen"
 MEMORY = "patchwright:lookout:"
-LEASE_SECONDS = 6.0  # a worker that has not been heard of for so long has left it to another
+LEASE_MS = 6_000  # a worker that has not been heard of for so long has left it to another
 RENEW_SECONDS = 2.0
 TROUBLE = "trouble"  # the name under which it is kept
 
@@ -30,19 +30,18 @@ class Trouble(Frozen):
 class Lookout:
     """Shared by the workers of a Redis. Every method may raise QueueDown."""
 
-    def __init__(self, url: str, *, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(self, url: str) -> None:
         """Raises SettingsError for what is no URL of a Redis."""
         self._redis = redis_client(url)
-        self._lease_ms = round(lease_seconds * 1000)
 
     async def is_mine(self, name: str) -> bool:
         """Whether this worker is the one that looks; being asked keeps it so."""
         with redis_errors():
-            if await self._redis.set(HOLDER, name, nx=True, px=self._lease_ms):
+            if await self._redis.set(HOLDER, name, nx=True, px=LEASE_MS):
                 return True
             if await self._redis.get(HOLDER) != name.encode():
                 return False
-            return bool(await self._redis.pexpire(HOLDER, self._lease_ms))
+            return bool(await self._redis.pexpire(HOLDER, LEASE_MS))
 
     async def hold(self, name: str) -> None:
         """Keep the turn, or wait for it, until cancelled."""

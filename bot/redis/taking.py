@@ -9,15 +9,13 @@ from arq.connections import ArqRedis
 from arq.constants import in_progress_key_prefix
 from arq.worker import Worker as ArqWorker
 
-from bot.redis.client import redis_pool
+from bot.redis.client import LET_GO, redis_pool
 
 QUEUE = "patchwright:queue"
 EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000  # arq's own choice would end what waits for a day
 PAUSED = b"paused"
 """What says that nobody has a job, but nobody is to begin it yet."""
 EVERY = 1_000_000  # arq's choice, 100, would be used up by what runs elsewhere
-
-_UNLESS_HAD = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
 
 
 class Later(arq.Retry):
@@ -84,4 +82,4 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 async def wake(redis: arq.ArqRedis, job: str) -> None:
     """End its pause, if it has one; whoever runs it keeps it."""
-    await cast("Any", redis.eval(_UNLESS_HAD, 1, in_progress_key_prefix + job, PAUSED.decode()))
+    await cast("Any", redis.eval(LET_GO, 1, in_progress_key_prefix + job, PAUSED.decode()))

@@ -17,12 +17,12 @@ from resolver.forge import Forge
 from resolver.git.plumbing import run_git
 from resolver.prose import render
 from resolver.settings.settings import Settings
+from resolver.suites import workflows
 from resolver.workspace import Workspace
 from runtime.frozen import Frozen
 from runtime.observations import Page
 
 MARK = "[skip ci]"  # other services than GitHub's heed it too, some only near a message's beginning
-WORKFLOWS = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
 WORKFLOW_ACCOUNT = "github-actions[bot]"
 """Whose pushes start no workflow: those of a workflow's own token."""
 
@@ -69,7 +69,7 @@ async def ci_for(
     assert started is not None, "only a run that has started commits"
     us = await forge.identity(repo)
     if us is not None and us.login == WORKFLOW_ACCOUNT:
-        return CI(state="silent" if await workspace.rules.find(WORKFLOWS) else "starts")
+        return CI(state="silent" if await workspace.rules.find(workflows.PATHS) else "starts")
     match settings.hold_ci:
         case "never":
             return CI(state="starts")
