@@ -15,21 +15,11 @@ from runtime.egress.egress import Network, Visit
 from runtime.errors import LayerRefused
 from runtime.executor import Executor
 from runtime.plugins import PLUGINS, Plugin, Plugins
-from runtime.sandbox import Sandbox, Sandboxes
+from runtime.sandbox import CA_VARIABLES, INDEX_VARIABLES, Sandbox, Sandboxes
 
 # All that a command sees of the host's environment. Everything else may be secret.
-ALLOWED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
-# Where TLS certificates and packages come from is no secret, and closed networks do not work without it.
-ALLOWED_FOR_NETWORK = (
-    "SSL_CERT_FILE",
-    "PIP_CERT",
-    "REQUESTS_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-    "CURL_CA_BUNDLE",
-    "CARGO_HTTP_CAINFO",
-)
-FOR_INDEX = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
+# Where TLS certificates come from is no secret, and closed networks do not work without it.
+ALLOWED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", *CA_VARIABLES)
 
 
 class LocalSandboxes:
@@ -56,11 +46,11 @@ class LocalSandboxes:
         """
         self.plugins = tuple(plugin for plugin in plugins if _has(plugin, host.get("PATH")))
         self._parent = parent
-        allowed = {key: host[key] for key in (*ALLOWED, *ALLOWED_FOR_NETWORK) if key in host}
-        own = dict.fromkeys(ALLOWED_FOR_NETWORK, str(ca_bundle)) if ca_bundle else {}
+        allowed = {key: host[key] for key in ALLOWED if key in host}
+        own = dict.fromkeys(CA_VARIABLES, str(ca_bundle)) if ca_bundle else {}
         # One with a password stays here: whoever runs commands there could read it.
         open_to_all = package_index and "@" not in urlsplit(package_index).netloc
-        index = dict.fromkeys(FOR_INDEX, package_index) if package_index and open_to_all else {}
+        index = dict.fromkeys(INDEX_VARIABLES, package_index) if package_index and open_to_all else {}
         self._env = {**allowed, **own, **index}
 
     @asynccontextmanager

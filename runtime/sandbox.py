@@ -13,6 +13,19 @@ from runtime.frozen import Frozen
 from runtime.observations import Observation
 from runtime.plugins import Plugin
 
+CA_VARIABLES = (
+    "SSL_CERT_FILE",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+)
+"""How programs are told whose TLS certificates count."""
+INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
+"""How they are told where Python packages come from."""
+
 call: ContextVar[str] = ContextVar("call", default="")
 """For which call of an agent a sandbox is asked; empty: for none."""
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from runtime import VERSION
 from runtime.errors import ImageUnavailable
 from runtime.plugins import Plugin
+from runtime.sandbox import CA_VARIABLES, INDEX_VARIABLES
 
 REPOSITORY = "patchwright-runtime"
 BUNDLES = "patchwright-bundle"
@@ -45,16 +46,6 @@ HOST_ONLY = frozenset(
         "watched.py",
     }
 )
-_CA_VARIABLES = (
-    "SSL_CERT_FILE",
-    "PIP_CERT",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-    "CARGO_HTTP_CAINFO",
-)
-_INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 
 _BUNDLE = """\
 FROM {source}
@@ -231,9 +222,9 @@ class Layer:
         return files if self.ca_bundle is None else {**files, "new/ca.crt": self.ca_bundle}
 
     def _beginning(self, label: str) -> str:
-        env = dict.fromkeys(_CA_VARIABLES, CERTIFICATES)
+        env = dict.fromkeys(CA_VARIABLES, CERTIFICATES)
         if self.package_index is not None:
-            env |= dict.fromkeys(_INDEX_VARIABLES, _index(self.package_index))
+            env |= dict.fromkeys(INDEX_VARIABLES, _index(self.package_index))
         return _LAYER.format(
             base=self.base,
             base_id=self.base_id,
