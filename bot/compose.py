@@ -63,7 +63,7 @@ def read_settings(
     values |= {key: value for key, value in overrides.items() if value is not None}
     if directory:
         values = {**settings_from(read_kept(Path(str(values["data"]))), values), **values}
-    return build(Settings, values, "the settings")
+    return build(values, "the settings")
 
 
 def _found(directory: Path) -> dict[str, Any]:

@@ -100,7 +100,7 @@ async def _from_forge(job: Job, options: argparse.Namespace, settings: Settings,
             if options.dry_run
             else real
         )
-        with unfinished(job, settings, None, to_stderr):
+        with unfinished(job, settings, None):
             outcome = await resolve(job, kit, Masked(forge, kit.secrets.mask), silent)
     trajectory = FileLogs(settings.data / "runs").read(job.id)
     if options.json:
@@ -126,7 +126,7 @@ async def _from_path(
         _telling(options, so_far) as tell,
         compose.kit(settings, trusted=True, say=to_stderr, listeners=(tell,)) as kit,
     ):
-        with unfinished(job, settings, options.out, to_stderr):
+        with unfinished(job, settings, options.out):
             tried, trajectory = await resolve_path(job, issue, path, kit, options.answer or "")
     if tried.ending.reason == "asked":
         return _asked(job, tried.ending.detail, trajectory, options)

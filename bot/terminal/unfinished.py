@@ -1,9 +1,10 @@
 """A run at the command line that is interrupted or fails: its patch so far is written, and how to go on is told."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from bot.terminal.lines import to_stderr
 from bot.terminal.local_files import write_patch
 from resolver.domain import Job
 from resolver.errors import LogError, UsageError
@@ -12,8 +13,8 @@ from resolver.settings.settings import Settings
 
 
 @contextmanager
-def unfinished(job: Job, settings: Settings, out: str | None, say: Callable[[str], object]) -> Iterator[None]:
-    """Passes on what ends the block; tells `say` what there is of the run first.
+def unfinished(job: Job, settings: Settings, out: str | None) -> Iterator[None]:
+    """Passes on what ends the block; tells what there is of the run first.
 
     `out`: where the patch was wanted; None: it goes beside the log.
     """
@@ -21,11 +22,11 @@ def unfinished(job: Job, settings: Settings, out: str | None, say: Callable[[str
         yield
     except BaseException:  # Ctrl-C too; whatever it is goes on
         with suppress(LogError):
-            _tell(job, FileLogs(settings.data / "runs"), out, say)
+            _tell(job, FileLogs(settings.data / "runs"), out)
         raise
 
 
-def _tell(job: Job, logs: FileLogs, out: str | None, say: Callable[[str], object]) -> None:
+def _tell(job: Job, logs: FileLogs, out: str | None) -> None:
     trajectory = logs.read(job.id)
     if trajectory.started is None:
         return
@@ -33,9 +34,9 @@ def _tell(job: Job, logs: FileLogs, out: str | None, say: Callable[[str], object
         try:
             written = write_patch(str(Path(out) if out else logs.path(job.id) / "so-far.diff"), patch)
         except UsageError as exc:
-            say(f"\n{exc}")
+            to_stderr(f"\n{exc}")
             written = None
         if written:
-            say(f"\nWhat was changed so far is in {written}; no tests were run to judge it.")
-    say(f"\nThe run is kept. Go on with: patchwright resolve --continue {job.id}")
-    say(f"See what it did: patchwright view {job.id}")
+            to_stderr(f"\nWhat was changed so far is in {written}; no tests were run to judge it.")
+    to_stderr(f"\nThe run is kept. Go on with: patchwright resolve --continue {job.id}")
+    to_stderr(f"See what it did: patchwright view {job.id}")

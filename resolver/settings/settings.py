@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, get_origin
 
 import pydantic_core
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
@@ -213,9 +213,6 @@ class RepoConfig(Frozen):
         return name
 
 
-_Model = TypeVar("_Model", bound=Frozen)
-
-
 def variable(key: str) -> str:
     """The environment variable of a setting."""
     return next((name for name, known in FOREIGN.items() if known == key), PREFIX + key.upper())
@@ -265,14 +262,14 @@ def parse_toml(text: str, where: str, model: type[Frozen]) -> dict[str, Any]:
     return values
 
 
-def build(model: type[_Model], values: Mapping[str, Any], where: str) -> _Model:
-    """The configuration, checked. Raises SettingsError that names the key and the mend."""
+def build(values: Mapping[str, Any], where: str) -> Settings:
+    """The operator's settings, checked. Raises SettingsError that names the key and the mend."""
     try:
-        return model(**values)
+        return Settings(**values)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        named = f"{key} ({variable(key)})" if model is Settings and key in Settings.model_fields else key
+        named = f"{key} ({variable(key)})" if key in Settings.model_fields else key
         wrong = first["msg"].removeprefix("Value error, ")
         raise SettingsError(f"{named} in {where}: {wrong}. Correct or remove it.") from exc
 

@@ -19,7 +19,7 @@ BRIEF = (FromUser(text="Issue 7"),)
 
 
 def settings(tmp_path: Path, **values: Any) -> Settings:
-    return build(Settings, {"data": tmp_path, "model_patience": 0.01, **values}, "the test")
+    return build({"data": tmp_path, "model_patience": 0.01, **values}, "the test")
 
 
 async def test_a_purpose_has_its_own_model_and_the_provider_its_own_key(

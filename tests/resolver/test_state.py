@@ -59,7 +59,7 @@ def test_settings_and_limits_are_the_same_after_a_way_as_json(tmp_path: Path) ->
 
 def test_wrong_settings_are_refused_before_anything_begins(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="'kernel', 'documents'"):
-        build(Settings, {"data": tmp_path, "plugins": ("nonsense",)}, "the test")
+        build({"data": tmp_path, "plugins": ("nonsense",)}, "the test")
 
 
 def test_by_default_a_run_is_set_up_as_in_the_paper_on_multimodal_browsing(tmp_path: Path) -> None:

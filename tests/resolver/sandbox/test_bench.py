@@ -13,7 +13,7 @@ from resolver.log import FileLogs
 from resolver.resolve import resolve_path
 from resolver.sandbox.bench import REBUILDS, Bench, at_bench
 from resolver.secrets import Secrets
-from resolver.settings.settings import Settings, build
+from resolver.settings.settings import build
 from resolver.workspace import Workspaces
 from runtime.actions import ReplaceText, RunShell, SandboxAction
 from runtime.errors import OutOfMemory, ProtocolBroken, SandboxError, SandboxLost
@@ -67,7 +67,7 @@ def path(tmp_path: Path) -> Path:
 async def run(path: Path, place: Path, error: SandboxError, *script: Line) -> tuple[Mortal, FileLogs, str]:
     sandboxes = Mortal(place / "sandboxes", error)
     kit = Kit(
-        settings=build(Settings, {"data": place}, "the test"),
+        settings=build({"data": place}, "the test"),
         model=Scripted(script),
         sandboxes=sandboxes,
         workspaces=Workspaces(place / "cache"),

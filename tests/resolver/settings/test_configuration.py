@@ -31,7 +31,7 @@ CANARY = "canary4711canary"
 def kit(place: Path, settings: Mapping[str, Any] | None = None) -> Kit:
     model = Scripted(())
     return Kit(
-        settings=build(Settings, {"data": place, **(settings or {})}, "the test"),
+        settings=build({"data": place, **(settings or {})}, "the test"),
         model=model,
         sandboxes=LocalSandboxes(place / "sandboxes", HOST),
         workspaces=Workspaces(place / "cache"),

@@ -17,7 +17,7 @@ import pytest
 from resolver.actions import Called
 from resolver.errors import SettingsError
 from resolver.settings.mcp_server import McpServer
-from resolver.settings.settings import Settings, build
+from resolver.settings.settings import build
 from resolver.tools.mcp import mcp_tools
 from resolver.tools.mcp_way import MOST_BYTES, Outside
 from resolver.tools.tool import Tools
@@ -225,7 +225,7 @@ async def test_the_operators_own_proxy_is_used_and_only_it_hears_its_password(tm
 
     async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        settings = build(Settings, {"data": tmp_path, "proxy": f"http://u:p@127.0.0.1:{port}"}, "the test")
+        settings = build({"data": tmp_path, "proxy": f"http://u:p@127.0.0.1:{port}"}, "the test")
         outside = Outside.of(settings)
         outside.resolve = unknown
         url = f"http://{PUBLIC}:8080/mcp"
@@ -243,5 +243,5 @@ async def test_the_operators_own_proxy_is_used_and_only_it_hears_its_password(tm
 )
 def test_a_url_that_names_no_server_is_told_at_once(url: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mcp_servers") as told:
-        build(Settings, {"data": tmp_path, "mcp_servers": {"wiki": {"url": url}}}, "the test")
+        build({"data": tmp_path, "mcp_servers": {"wiki": {"url": url}}}, "the test")
     assert "secret" not in str(told.value)
