@@ -122,6 +122,7 @@ def _gate(commands: Commands) -> None:
         "its socket instead: it lets through containers that are confined as ours are, and images of our names.\n\n"
         "  patchwright gate --listen /run/patchwright/engine.sock --group 10001\n"
         "  DOCKER_HOST=unix:///run/patchwright/engine.sock patchwright work",
+        settings=False,
     )
     command.add_argument("--listen", metavar="PATH", required=True, help="the socket that workers get")
     command.add_argument(
@@ -160,6 +161,7 @@ def _demo(commands: Commands) -> None:
         "Start a stand-in for GitHub with a sample repository and `patchwright serve` beside it, label an\n"
         "issue, and watch it become a pull request. The model is a recording; everything else is real.\n\n"
         "  patchwright demo --sandbox local",
+        settings=False,
     )
     command.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     command.add_argument(
@@ -353,6 +355,7 @@ def _completion(commands: Commands) -> None:
         "  patchwright completion bash > ~/.local/share/bash-completion/completions/patchwright\n"
         '  patchwright completion zsh > "${fpath[1]}/_patchwright"\n'
         "  patchwright completion fish > ~/.config/fish/completions/patchwright.fish",
+        settings=False,
     )
     command.add_argument("shell", choices=("bash", "zsh", "fish"))
     command.set_defaults(json=False)

@@ -72,13 +72,14 @@ def command(
     summary: str,
     text: str,
     more: Mapping[int, str] = {},
+    settings: bool = True,
 ) -> argparse.ArgumentParser:
-    """`text` ends with an example. `more`: exit codes beyond those of all commands."""
+    """`text` ends with an example. `more`: exit codes beyond those of all commands; `settings`: it reads them."""
     return commands.add_parser(
         name,
         help=summary,
         description=text,
-        epilog=codes(more) + SETTINGS,
+        epilog=codes(more) + (SETTINGS if settings else ""),
         formatter_class=Help,
     )
 

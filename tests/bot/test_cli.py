@@ -41,6 +41,7 @@ def test_every_command_teaches_with_an_example_and_its_exit_codes(command: str) 
     assert re.search(rf"^  (\S+ )*patchwright {command}\b", told, re.MULTILINE)
     for code, meaning in OF_ALL.items():
         assert re.search(rf"  {code} +{meaning}", told)
+    assert ("settings come from patchwright.toml" in told) == ("--config FILE" in told)
     if command in ("resolve", "action"):
         assert all(meaning in " ".join(told.split()) for meaning in OF_A_JOB.values())
 
