@@ -85,7 +85,7 @@ class Workspaces:
             raise NoSuchBranch(f"{url} has no branch {ref!r}.", ref)
         commit = remote.commits[wanted] if wanted else ref
         if not await _has_commit(mirror, commit):
-            await network("fetch", "--quiet", "--no-tags", "--prune", url, "+refs/heads/*:refs/heads/*")
+            await network("fetch", "--quiet", "--prune", url, "+refs/heads/*:refs/heads/*")
         if not await _has_commit(mirror, commit):
             # A commit that no branch holds any more, or a reference such as refs/pull/7/head.
             try:
@@ -177,14 +177,16 @@ async def _bare(place: Path) -> None:
 
 
 async def _fetch(place: Path, source: Path, ref: str, name: str = "base") -> None:
-    """Put `ref` of a repository on this disk into the bare repository `place`. Raises GitFailed.
+    """Put `ref` of a repository on this disk, with the tags before it, into the bare repository `place`.
+
+    Raises GitFailed.
 
     The other side runs with the configuration of `source`, of which git heeds nothing that starts a program
     when it serves a fetch. Whoever owns the directory, it is the one that the operator named.
     """
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(
-        *("fetch", "--quiet", "--no-tags", "--update-shallow", "--upload-pack", serve),
+        *("fetch", "--quiet", "--update-shallow", "--upload-pack", serve),
         *(str(source), f"+{ref}:refs/heads/{name}"),
         git_dir=place,
         protocols="file",

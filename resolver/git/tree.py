@@ -1,10 +1,11 @@
 """How a tree gets into a sandbox, and how the difference comes out: a pack in, text out."""
 
+import os
 import tempfile
 from pathlib import Path
 
 from resolver.errors import ChangeTooLarge, WorkspaceError
-from resolver.git.plumbing import run_git
+from resolver.git.plumbing import GitFailed, run_git
 from runtime.actions import Execute, MarkTree, WriteBytes
 from runtime.observations import Executed, Marked, Written
 from runtime.sandbox import Sandbox
@@ -48,10 +49,11 @@ leftovers >.git/info/exclude
 git index-pack --stdin <"$ours/pack" >"$ours/packed"
 if [ -s "$ours/shallow" ]; then cp "$ours/shallow" .git/shallow; fi
 git update-ref refs/heads/work "$base"
+git update-ref -z --stdin <"$ours/tag"
 git read-tree --reset -u "$tree"
 git reset --quiet
 cp -p .git/index "$ours/base-index"
-rm "$ours/pack" "$ours/packed" "$ours/shallow"
+rm "$ours/pack" "$ours/packed" "$ours/shallow" "$ours/tag"
 """
 )
 
@@ -120,10 +122,11 @@ fi
 async def send_tree(sandbox: Sandbox, git_dir: Path, *, base: str, tree: str, history: int) -> None:
     """Make the sandbox's work tree the `tree`, in a new repository whose HEAD and index are `base`.
 
-    The repository has no remote and `history` commits. Raises WorkspaceError.
+    The repository has no remote, `history` commits and the tag of the last version. Raises WorkspaceError.
     """
     ours = _ours(sandbox)
     await _write_pack(sandbox, git_dir, base, tree, history)
+    await _write(sandbox, "tag", await _last_version(git_dir, base, history))
     done = await _execute(sandbox, UNPACK, (sandbox.root, ours, base, tree), seconds=UNPACK_SECONDS)
     if done.exit_code != 0:
         raise WorkspaceError(f"The repository could not be unpacked in the sandbox: {_said(done)}")
@@ -194,6 +197,22 @@ async def _shallow(git_dir: Path, base: str, history: int) -> list[str]:
     if known.exists():  # the source was shallow itself
         cut |= parents.keys() & set(known.read_text().split())
     return sorted(cut)
+
+
+async def _last_version(git_dir: Path, base: str, history: int) -> bytes:
+    """What makes the nearest tag before `base` with a digit in it, for `git update-ref -z --stdin`; empty: none.
+
+    Builds make a version of it, as setuptools-scm does: without, they install 0.1 and what goes with that. A tag
+    that is older than what is sent stands on the oldest commit there: only the commits since are too few then.
+    """
+    nearest = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", base)
+    try:
+        tag = f"refs/tags/{os.fsdecode(await run_git(*nearest, git_dir=git_dir)).rstrip()}"
+        [at] = (await run_git("rev-list", "--max-count=1", tag, "--", git_dir=git_dir)).split()
+    except GitFailed:
+        return b""
+    sent = (await run_git("rev-list", f"--max-count={history}", base, git_dir=git_dir)).split()
+    return os.fsencode(f"create {tag}\0") + (at if at in sent else sent[-1]) + b"\0"
 
 
 def _ours(sandbox: Sandbox) -> str:
