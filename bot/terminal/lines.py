@@ -182,15 +182,18 @@ def _code(action: Action) -> str:
 def _prepared(event: Prepared, width: int) -> Iterator[str]:
     if (chosen := event.chosen) and chosen.problem:
         yield f"the image for {chosen.language} could not be had: the usual one stands in"
+        yield from _why(chosen.problem, width)
     elif chosen:
         yield clip(f"the sandboxes for {chosen.language} are on {chosen.image}", width)
     if event.problem is not None:
         yield "the repository's set-up was not done: its tests run without it"
-        yield from textwrap.wrap(
-            clip(event.problem, MOST_PROBLEM), width, initial_indent="  ", subsequent_indent="  "
-        )
+        yield from _why(event.problem, width)
     elif event.commands:
         yield "the repository's set-up was kept" if event.warm else "the repository's set-up is done"
+
+
+def _why(problem: str, width: int) -> list[str]:
+    return textwrap.wrap(clip(problem, MOST_PROBLEM), width, initial_indent="  ", subsequent_indent="  ")
 
 
 def outcome_json(

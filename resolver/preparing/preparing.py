@@ -86,7 +86,7 @@ async def on_image(
     try:
         sandboxes = await usual.on(image)
     except ImageUnavailable as exc:
-        logger.warning("image left out", extra={"image": image, "error": str(exc)[:500]})
+        logger.info("image left out", extra={"image": image, "error": str(exc)[:500]})
         return usual, Chosen(language=language, image=image, problem=str(exc))
     return sandboxes, Chosen(language=language, image=image) if sandboxes is not usual else None
 

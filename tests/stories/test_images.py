@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import docker
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from demo.model import Turn
 from resolver.domain import Delivered
 from runtime.actions import RunShell
+from tests.resolver.repositories import Repository
 from tests.runtime.marked_images import MARK, marked_images
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
 
@@ -46,6 +48,19 @@ async def test_agent_set_up_and_proof_are_on_the_language_s_image(
         images["python"],
     )
     assert f"docker sandbox on `{images['python']}`" in str(scene.pull.body)
+
+
+async def test_an_image_that_cannot_be_had_is_told_once_at_a_terminal(scene: Scene, tmp_path: Path) -> None:
+    absent = "localhost:1/no/such:image"
+    scene.environment["PATCHWRIGHT_IMAGES"] = json.dumps({"python": absent})
+    await scene.will(Turn("Mend it.", FIX), Turn("Done.", DONE))
+    made = Repository(tmp_path / "calc")
+    made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    (tmp_path / "issue.md").write_text("add() subtracts\n\nIt should add.")
+    where = ("--repo", str(made.path), "--issue", str(tmp_path / "issue.md"))
+    _, _, error = await scene.command("resolve", *where, "--sandbox", "docker")
+    assert error.count("the image for python could not be had: the usual one stands in") == 1
+    assert error.count(absent) == 1 and "image left out" not in error, error
 
 
 async def test_the_images_are_made_before_a_worker_starts(scene: Scene) -> None:

@@ -61,6 +61,7 @@ def test_the_image_for_a_language_is_told_before_the_set_up() -> None:
     lines = told(plain, plain.model_copy(update={"commands": ("make",), "chosen": chosen}))
     assert [line[10:] for line in lines] == [
         "the image for go could not be had: the usual one stands in",
+        "  no such image",
         "the sandboxes for go are on golang:1",
         "the repository's set-up was kept",
     ]
