@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 
 from bot.errors import Unanswered
 from bot.github.rest import Rest
-from resolver.domain import Repo
 from resolver.errors import ForgeError, RateLimited
 
 log = logging.getLogger(__name__)
@@ -32,8 +31,8 @@ class Apart:
             self._leave_out(place, exc)
 
     @contextlib.asynccontextmanager
-    async def each_thread(self, repo: Repo, number: int, rest: Rest) -> AsyncIterator[None]:
-        """The same for a thread. Raises ForgeError, too, where GitHub does not answer whatever it is asked."""
+    async def each_asked(self, place: str, rest: Rest) -> AsyncIterator[None]:
+        """The same for what GitHub is asked. Raises ForgeError, too, where it does not answer whatever it is asked."""
         try:
             yield
         except self._of_all:
@@ -41,7 +40,7 @@ class Apart:
         except ForgeError as exc:
             if isinstance(exc, Unanswered):
                 await rest.greet()
-            self._leave_out(f"{repo}#{number}", exc)
+            self._leave_out(place, exc)
 
     def _leave_out(self, place: str, exc: ForgeError) -> None:
         log.warning("left out", extra={"place": place, "reason": str(exc)})

@@ -140,7 +140,7 @@ class Looking:
         apart = Apart(Unauthorized)
         for thread in threads:
             if any(is_label(one.name, label) for one in thread.labels):
-                async with apart.each_thread(place.repo, thread.number, self._rest):
+                async with apart.each_asked(f"{place.repo}#{thread.number}", self._rest):
                     seen.happened += await self._labelled(place, thread, label)
         if threads:
             await self._said(place, since, {thread.number: thread for thread in threads}, seen)
@@ -161,7 +161,7 @@ class Looking:
         labels = {job.number: job.label for job in sorted(jobs, key=lambda job: job.label or "")}
         apart, gone = Apart(Unauthorized), list[Closed | Unlabelled]()
         for number, label in labels.items():
-            async with apart.each_thread(place.repo, number, self._rest):
+            async with apart.each_asked(f"{place.repo}#{number}", self._rest):
                 if (told := await self._ended(place, number, label)) is not None:
                     gone.append(told)
         return gone
@@ -257,7 +257,7 @@ class Looking:
         published: dict[int, datetime] = {}
         for number in sorted(pulls):
             reviews = list[ReviewAnswer]()
-            async with apart.each_thread(place.repo, number, self._rest):
+            async with apart.each_asked(f"{place.repo}#{number}", self._rest):
                 path = *place.path, "pulls", str(number), "reviews"
                 reviews = await self._rest.get_all(ReviewAnswer, place.token, *path)
             for review in reviews:

@@ -58,11 +58,6 @@ class Places:
         self._listed: datetime | None = None
 
     @property
-    def has_all(self) -> bool:
-        """Whether nothing failed when the repositories were listed."""
-        return self._listed is not None
-
-    @property
     def is_nowhere(self) -> bool:
         """Whether there was no repository to look at."""
         return not self._places
@@ -84,7 +79,7 @@ class Places:
     async def _named(self, apart: Apart) -> list[Place]:
         found = []
         for repo in self._repositories:
-            with apart.each(str(repo)):
+            async with apart.each_asked(str(repo), self._rest):
                 token = await self._rest.credentials(repo)
                 seen = await self._rest.get(RepositoryAnswer, repo, "repos", repo.owner, repo.name)
                 found.append(Place(repo, seen.id, None, token))
@@ -94,7 +89,7 @@ class Places:
         found = []
         for home in await self._rest.get_all(HomeAnswer, None, "app", "installations"):
             if home.suspended_at is None:
-                with apart.each(f"installation {home.id}"):
+                async with apart.each_asked(f"installation {home.id}", self._rest):
                     found += await self._of(home.id)
         return found
 

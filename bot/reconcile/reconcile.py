@@ -146,16 +146,16 @@ class Reconcile:
 
     async def _note(self, reason: str, wait: float) -> None:
         """How the look went, told once, however often it goes so; `wait`: seconds until the next."""
-        now = self._clock()
-        if reason and self._trouble is None:
-            log.warning("cannot look at github", extra={"reason": reason, "again_seconds": round(wait)})
-        elif self._trouble is not None and not reason:
-            gone = now - self._trouble.since
-            log.info("can look at github again", extra={"away_seconds": round(gone.total_seconds())})
-        since = self._trouble.since if self._trouble else now
-        self._trouble = Trouble(reason=reason, since=since) if reason else None
+        now, before = self._clock(), self._trouble
+        self._trouble = Trouble(reason=reason, since=before.since if before else now) if reason else None
         with contextlib.suppress(QueueDown):
             await self._lookout.note(self._trouble)
+        # Told last: whoever reads of it finds the same wherever else it is shown.
+        if before is None and reason:
+            log.warning("cannot look at github", extra={"reason": reason, "again_seconds": round(wait)})
+        elif before is not None and not reason:
+            gone = now - before.since
+            log.info("can look at github again", extra={"away_seconds": round(gone.total_seconds())})
 
     async def _knock(self) -> None:
         """Raises Away when GitHub itself does not answer, and ForgeError when it does not want us."""
@@ -169,8 +169,6 @@ class Reconcile:
         if self._redelivers:
             self._more = False
             self._more = await self._webhooks.ask_again(self._clock())
-            if not self._webhooks.has_all:
-                await self._knock()
         seen = await self._lookout.seen()
         if not seen.get(""):  # Redis is new, or was wiped
             self._known, self._next = {}, None
@@ -181,8 +179,6 @@ class Reconcile:
         self._next, again = None, now + timedelta(seconds=self._rhythm.all)
         apart, limited = Apart(), dict[int | None, RateLimited]()
         places = await self._looking.places.listed()
-        if not self._looking.places.has_all:
-            await self._knock()
         for place in places:
             if not await self._lookout.is_mine(self._name):
                 return

@@ -217,31 +217,32 @@ class Webhooks:
         self._repositories = repositories
         self._url = url
         self._redelivery = redelivery
-        self.has_all = True
-        """Whether the last time nothing failed."""
         self._found: list[Redelivery] = []
         self._until: datetime | None = None
         """When they are listed again; None: now."""
 
     async def ask_again(self, now: datetime) -> bool:
-        """As Redelivery does, for each; whether something is left. Raises RateLimited and QueueDown."""
+        """As Redelivery does, for each; whether something is left.
+
+        Raises RateLimited and QueueDown, and ForgeError when GitHub itself does not answer.
+        """
         apart, left = Apart(), False
         if self._until is None or now > self._until:
             self._found = [self._redelivery(one) for one in await self.listed(apart)]
             self._until = None if apart.again else now + LISTED
         for one in self._found:
-            with apart.each(one.name):
+            async with apart.each_asked(one.name, self._rest):
                 left |= await one.ask_again() == MOST_AT_ONCE
-        self.has_all = not apart.again
         return left
 
     async def listed(self, apart: Apart) -> list[Webhook]:
-        """Raises RateLimited."""
+        """Raises RateLimited, and ForgeError when GitHub itself does not answer."""
         if self._rest.is_app:
             return [AppWebhook()]
         found: list[Webhook] = []
         for repo in self._repositories if self._url else ():
-            with apart.each(f"webhooks of {repo}"):  # who may not see them looks without
+            # Who may not see them looks without.
+            async with apart.each_asked(f"webhooks of {repo}", self._rest):
                 hooks = await self._rest.get_all(HookAnswer, repo, *path_of(repo), "hooks")
                 found += [RepositoryWebhook(repo, hook.id) for hook in hooks if hook.config.url == self._url]
         return found

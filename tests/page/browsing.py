@@ -1,6 +1,7 @@
 """Windows for the tests of the page, and a way to a server that can be cut."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Self
@@ -51,6 +52,7 @@ class Between:
         self._port = int(url.rpartition(":")[2])
         self._own = 0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._cuts = 0
 
     @property
     def url(self) -> str:
@@ -64,18 +66,24 @@ class Between:
         await self.cut()
 
     async def mend(self) -> None:
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self._own)
+        through = functools.partial(self._carry, self._cuts)
+        self._server = await asyncio.start_server(through, "127.0.0.1", self._own)
         self._own = self._server.sockets[0].getsockname()[1]
 
     async def cut(self) -> None:
-        """Nobody comes through, and who was through is not any more."""
+        """Nobody comes through, and who was through, or on the way, is not any more."""
+        self._cuts += 1
         self._server.close()
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, cuts: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers |= {writer, back}
+        if cuts != self._cuts:
+            writer.transport.abort()
+            back.transport.abort()
+            return
         await asyncio.gather(_copy(reader, back), _copy(there, writer), return_exceptions=True)
 
 
