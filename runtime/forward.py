@@ -9,7 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 PORT = 18_631  # of the container's own loopback: nobody else's, unless the repository's tests choose the same
 EGRESS = "e"  # the proxy's socket, beside that of the actions
-CONNECTIONS = 64  # at a time
+CONNECTIONS = 64  # at a time; those beyond wait for their turn
+QUEUE = 1024  # that are open or wait: npm asks for some hundred packages at once
 BRIDGES = "patchwright-egress"  # the abstract socket for a host that shares no directory with us
 BRIDGE_SECONDS = 20.0  # that a connection waits for the host to come
 CHUNK = 1 << 16  # bytes
@@ -41,17 +42,17 @@ Onward = Callable[[], AbstractAsyncContextManager[Stream]]
 
 
 @asynccontextmanager
-async def forwarding(way: str, host: int) -> AsyncIterator[None]:
-    """Lead each connection to PORT on to the proxy.
+async def forwarding(way: str, host: int, port: int = PORT) -> AsyncIterator[None]:
+    """Lead each connection to the port on to the proxy.
 
     `way`: path of the proxy's socket; or, after an @, the abstract socket to which processes of the user `host`
     bring connections to it.
     """
     if way.startswith("@"):
-        async with _bridges(way[1:], host) as onward, _listening(onward):
+        async with _bridges(way[1:], host) as onward, _listening(onward, port):
             yield
     else:
-        async with _listening(lambda: _socket(way)):
+        async with _listening(lambda: _socket(way), port):
             yield
 
 
@@ -94,24 +95,26 @@ async def _bridges(name: str, host: int) -> AsyncIterator[Onward]:
 
 
 @asynccontextmanager
-async def _listening(onward: Onward) -> AsyncIterator[None]:
-    open_now = 0
+async def _listening(onward: Onward, port: int) -> AsyncIterator[None]:
+    queued = 0
+    # A client that is hung up on instead may never notice: npm 9 waits for its own 300 s.
+    turns = asyncio.Semaphore(CONNECTIONS)
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal open_now
-        if open_now >= CONNECTIONS:
+        nonlocal queued
+        if queued >= QUEUE:
             writer.close()
             return
-        open_now += 1
+        queued += 1
         try:
             with contextlib.suppress(OSError, TimeoutError):
-                async with onward() as far:
+                async with turns, onward() as far:
                     await join((reader, writer), far)
         finally:
-            open_now -= 1
+            queued -= 1
             writer.close()
 
-    server = await asyncio.start_server(forward, "127.0.0.1", PORT, limit=CHUNK)
+    server = await asyncio.start_server(forward, "127.0.0.1", port, limit=CHUNK, backlog=QUEUE)
     try:
         yield
     finally:
