@@ -287,8 +287,9 @@ def _prepare(commands: Commands) -> None:
         commands,
         "prepare",
         "make the sandbox's images now, before a worker starts",
-        "Make what every sandbox begins with: the images on the base image, those of the plugins among them. Takes a\n"
-        "minute or two, once for each version and base image; before an upgrade's restart, nobody waits for it.\n\n"
+        "Make what every sandbox begins with: the images on the base image and on those by language (`images`), those\n"
+        "of the plugins among them. Takes a minute or two, once for each version and base image; before an upgrade's\n"
+        "restart, nobody waits for it.\n\n"
         "  patchwright prepare --image python:3.12-slim",
     )
     command.add_argument(

@@ -28,7 +28,8 @@ from resolver.errors import (
     UsageError,
 )
 from resolver.settings.settings import Settings
-from runtime.errors import SandboxError
+from resolver.suites.kind import Language
+from runtime.errors import ImageUnavailable, SandboxError
 
 ForOperators = (
     SettingsError, UsageError, RepositoryUnusable, ModelRefused, NotFound, Unauthorized, Forbidden,
@@ -222,16 +223,24 @@ async def prepare(options: argparse.Namespace) -> int:
 
     settings = _settings(options)
     compose.check_room(settings.data)
-    image = None
+    image, images = None, dict[Language, str | None]()
     if settings.sandbox != "local":
         made = docker_sandboxes(settings, compose.environment(), to_stderr)
         _, image = await made.prepare()
         await made.close()
+        for language, base in settings.images.items():
+            try:
+                _, images[language] = await (await made.on(base)).prepare()
+            except ImageUnavailable as exc:
+                images[language] = None
+                to_stderr(f"NOTICE: {exc}. What is tested in {language} goes on the usual image.")
     if options.json:
-        print_json({"image": image, "plugins": made.plugins if image else ()})
+        print_json({"image": image, "images": images, "plugins": made.plugins if image else ()})
     else:
         print(f"The sandbox's images are ready: {image}" if image else "The local sandbox needs no image.")
     return DELIVERED
+        for language, base in settings.images.items() if image else ():
+            print(f"for {language}, on {base}: {images[language] or 'none'}")
 
 
 async def completion(options: argparse.Namespace) -> int:

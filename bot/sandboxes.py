@@ -77,19 +77,12 @@ def docker_sandboxes(
     from bot.network import egress
     from runtime.docker.docker import DockerSandboxes
 
-    building = iter([f"Building the sandbox's image on {settings.image} (once) ..."])
-
-    def progress(_: str) -> None:
-        if line := next(building, None):
-            say(line)
-
     host = environ.get("DOCKER_HOST", "")
     return DockerSandboxes(
         spec(settings),
         engine_url=host if host.startswith("ssh://") else None,  # the others are read by the client itself
         ca_bundle=settings.ca_bundle,
         package_index=settings.package_index,
-        progress=progress,
         logs=settings.data / "builds",
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         egress=egress(settings),

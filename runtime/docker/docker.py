@@ -13,7 +13,7 @@ from typing import Literal
 from runtime.actions import RunShell
 from runtime.docker import headroom, machine
 from runtime.docker.alone import alone
-from runtime.docker.engine import Engine, Progress
+from runtime.docker.engine import Engine
 from runtime.docker.layers import ready_layer
 from runtime.docker.machine import Machine, Recipe, Transport
 from runtime.docker.pool import Pool
@@ -43,7 +43,6 @@ class DockerSandboxes:
         engine_url: str | None = None,
         ca_bundle: Path | None = None,
         package_index: str | None = None,
-        progress: Progress | None = None,
         notice: Callable[[str], object] | None = None,
         logs: Path | None = None,
         proxy: str | None = None,
@@ -56,8 +55,8 @@ class DockerSandboxes:
         """`engine_url` None: the engine that DOCKER_HOST names, or the local one.
 
         `ca_bundle` and `package_index` reach the build of the layer and the commands in the sandbox;
-        `progress` hears the lines of the builds, `notice` that a plugin is made or left out, and `logs` is a
-        directory for the lines of a build that failed, by which only one process at a time makes images.
+        `notice` hears that an image is built, and that a plugin is made or left out, and `logs` is a directory for
+        the lines of a build that failed, by which only one process at a time makes images.
         `proxy` is that of the operator's network, for the one build that goes out.
         `egress`: how a sandbox that is opened online gets out; None: it does not.
         `transport`: by a shared socket, or by `docker exec`; auto: by the socket where it can be shared.
@@ -72,7 +71,6 @@ class DockerSandboxes:
         self._whose = whose
         self._ca_bundle = ca_bundle
         self._package_index = package_index
-        self._progress = progress
         self._notice = notice
         self._logs = logs
         self._proxy = proxy
@@ -178,13 +176,19 @@ class DockerSandboxes:
             self._notice("Waiting for the sandbox's images: another process makes them ...")
 
     async def _layer(self, engine: Engine, base: str) -> tuple[str, tuple[Plugin, ...]]:
+        building = iter((f"Building the sandbox's image on {base} (once) ...",))
+
+        def progress(_: str) -> None:
+            if self._notice is not None and (line := next(building, None)):
+                self._notice(line)
+
         return await ready_layer(
             engine,
             base,
             ca_bundle=self._ca_bundle,
             package_index=self._package_index,
             plugins=self.plugins,
-            progress=self._progress,
+            progress=progress,
             notice=self._notice,
             logs=self._logs,
             proxy=self._proxy,

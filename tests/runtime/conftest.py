@@ -7,7 +7,6 @@ import pytest
 import pytest_asyncio
 
 from runtime.docker.docker import DockerSandboxes
-from runtime.docker.engine import Progress
 from runtime.egress.proxy import Egress
 from runtime.plugins import Plugin
 from runtime.sandbox import SandboxSpec
@@ -25,7 +24,7 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
     """Makes sandboxes of a given size on the usual base image, whose layer is built once."""
 
     def make(
-        progress: Progress | None = None,
+        notice: Callable[[str], object] | None = None,
         egress: Egress | None = None,
         transport: Literal["auto", "socket", "exec"] = "auto",
         warm: int = 0,
@@ -36,7 +35,7 @@ def docker_sandboxes() -> Callable[..., DockerSandboxes]:
     ) -> DockerSandboxes:
         return DockerSandboxes(
             SandboxSpec(**{"memory_mb": 512, **spec}),
-            progress=progress,
+            notice=notice,
             egress=egress,
             transport=transport,
             warm=warm,

@@ -10,6 +10,7 @@ import pytest
 from demo.model import Turn
 from resolver.domain import Delivered
 from runtime.actions import RunShell
+from runtime.docker.image import BASE
 from tests.resolver.repositories import Repository
 from tests.runtime.marked_images import MARK, marked_images
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
@@ -71,6 +72,26 @@ async def test_the_images_are_made_before_a_worker_starts(scene: Scene) -> None:
     client.close()
     code, out, error = await scene.command("prepare", "--sandbox", "docker")
     assert (code, error) == (0, "") and out.startswith("The sandbox's images are ready: patchwright-runtime:")
+
+
+async def test_those_by_language_are_made_with_them_each_told(scene: Scene) -> None:
+    prepare, absent = ("prepare", "--sandbox", "docker"), "localhost:1/no/such:image"
+    async with marked_images("go") as images:
+        scene.environment["PATCHWRIGHT_IMAGES"] = json.dumps({**images, "python": absent})
+        code, out, error = await scene.command(*prepare)
+        assert code == 0, error
+        told = f"Building the sandbox's image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not here"
+        assert told in error and error.endswith(" What is tested in python goes on the usual image.\n")
+        first, go, python = out.splitlines()
+        assert go.startswith(f"for go, on {images['go']}: patchwright-runtime:")
+        assert python == f"for python, on {absent}: none"
+        code, out, error = await scene.command(*prepare, "--json")
+        again = json.loads(out)
+        assert (code, "Building" in error) == (0, False)
+        assert again["images"] == {"go": go.split(": ")[1], "python": None} and first.endswith(again["image"])
+        client = docker.from_env()
+        assert client.images.get(again["images"]["go"]).labels[BASE] == images["go"]
+        client.close()
 
 
 @pytest.mark.slow

@@ -259,7 +259,7 @@ async def test_a_layer_is_built_once_and_has_both_names(docker_sandboxes: Make) 
     sandboxes = docker_sandboxes()
     engine, image = await sandboxes.prepare()
     heard: list[str] = []
-    again = docker_sandboxes(progress=heard.append)
+    again = docker_sandboxes(notice=heard.append)
     assert ((await again.prepare())[1], heard) == (image, [])
     generic = Layer("debian:bookworm-slim", "", "").generic_tag  # whoever built last has it
     assert await engine.image(generic) is not None
