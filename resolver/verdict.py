@@ -87,7 +87,7 @@ def judge(patch: Patch, evidence: Evidence | None, touched: Touched = NOTHING_TO
         found = _of_tests(found, evidence)
         kind, reason = _decided(found, evidence)
     else:
-        kind, reason = _by_exit_code(evidence)
+        kind, reason = _by_exit_code(evidence, found.set_aside)
     runs = {"before": before, "after": _with_brought(evidence), "partial": evidence.partial}
     return _reviewed(found.model_copy(update={"kind": kind, "reason": reason, **runs}))
 
@@ -172,12 +172,16 @@ def _decided(found: Verdict, evidence: Evidence) -> tuple[VerdictKind, str]:
     if found.newly_passing:
         mended = f"{_tests(found.newly_passing)} failed without the patch and passed with it; none broke."
         return "fixed", mended
-    return "unproven", _no_sign(evidence)
+    return "unproven", _no_sign(evidence, found.set_aside)
 
 
-def _no_sign(evidence: Evidence) -> str:
+def _no_sign(evidence: Evidence, set_aside: tuple[str, ...]) -> str:
     """Why no test shows the mend, as far as the runs can tell."""
     before, brought = evidence.before, evidence.brought
+    if not evidence.product and set_aside:
+        return (
+            f"The tests were run without the change to {_first(set_aside)}, which can decide how tests run."
+        )
     if not evidence.product:
         return "The patch changes tests alone, so no test can show a mend of the code."
     new = brought.after.results.keys() - before.results.keys() if brought else ()
@@ -263,7 +267,7 @@ def _own_failing(before: SuiteRun, brought: Brought) -> frozenset[str]:
     )
 
 
-def _by_exit_code(evidence: Evidence) -> tuple[VerdictKind, str]:
+def _by_exit_code(evidence: Evidence, set_aside: tuple[str, ...]) -> tuple[VerdictKind, str]:
     """The verdict on a command that reports no single tests."""
     before, after = evidence.before, evidence.after
     ok = before.exit_code == 0, after.exit_code == 0
@@ -283,7 +287,7 @@ def _by_exit_code(evidence: Evidence) -> tuple[VerdictKind, str]:
     if ok == (False, True):
         return "fixed", "The test command failed without the patch and passed with it, as a whole."
     if not evidence.product:
-        return "unproven", _no_sign(evidence)
+        return "unproven", _no_sign(evidence, set_aside)
     same = "passed" if ok[0] else "failed"
     return "unproven", f"The test command {same} without the patch and with it, and names no single tests."
 
@@ -310,12 +314,15 @@ def _reviewed(verdict: Verdict) -> Verdict:
         what = verdict.weakened[0] if verdict.weakened else f"The patch deletes {verdict.deleted[0]}."
         reason = f"Tests show the mend, but the patch also takes from the tests: {what}"
     elif verdict.set_aside:
-        more = f" and {len(verdict.set_aside) - 1} more" if len(verdict.set_aside) > 1 else ""
-        changes = f"{verdict.set_aside[0]}{more}"
+        changes = _first(verdict.set_aside)
         reason = f"Tests show the mend, but the patch also changes {changes}, which can decide how tests run."
     else:
         return verdict
     return verdict.model_copy(update={"kind": "unproven", "reason": reason})
+
+
+def _first(paths: tuple[str, ...]) -> str:
+    return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else paths[0]
 
 
 def merged(verdicts: tuple[Verdict, ...]) -> Verdict:

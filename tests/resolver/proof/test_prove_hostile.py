@@ -23,6 +23,19 @@ async def test_a_patch_that_only_touches_tests_mends_nothing(proven) -> None:
     assert verdict.after and verdict.after.passed == 2
 
 
+async def test_a_patch_to_what_runs_the_tests_is_not_called_one_to_tests(proven) -> None:
+    """As in the repository of pytest's own `pluggy`: what it is to prove would run the proof."""
+    async with proven(
+        {"src/pluggy/calc.py": BUG, "tests/test_new.py": "def test_new():\n    pass\n"}
+    ) as proof:
+        verdict = await proof.verdict({"src/pluggy/calc.py": MENDED})
+    assert (verdict.kind, verdict.set_aside, verdict.reason) == (
+        "unproven",
+        ("src/pluggy/calc.py",),
+        "The tests were run without the change to src/pluggy/calc.py, which can decide how tests run.",
+    )
+
+
 async def test_a_suite_that_needs_what_is_not_there_fails_on_both_sides_and_is_called_so(proven) -> None:
     async with proven({"calc.py": BUG, "tests/test_net.py": NETWORK}) as proof:
         verdict = await proof.verdict({"calc.py": MENDED})
