@@ -5,12 +5,12 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from bot.github.answers import GHOST, MergedAnswer
+from bot.github.answers import MergedAnswer
 from bot.github.rest import PER_PAGE, Rest, path_of
 from bot.lifecycle import time_of
 from bot.reconcile.places import Place
 from bot.redis.ledger import Ledger
-from bot.webhooks.delivery import Branch, Closed, Sender
+from bot.webhooks.delivery import Branch, Closed
 from resolver.ci.checks import Pushed
 from resolver.domain import Repo, User
 
@@ -90,7 +90,6 @@ async def closed_pulls(rest: Rest, place: Place, since: datetime, etag: str) -> 
     told = tuple(
         Closed(
             repo=place.repo,
-            repo_id=place.id,
             number=pull.number,
             how="merged" if pull.merged_at else "closed",
             at=at.isoformat(),
@@ -99,8 +98,6 @@ async def closed_pulls(rest: Rest, place: Place, since: datetime, etag: str) -> 
                 same_repository=pull.same_repository,
                 author=pull.user.id if pull.user else None,
             ),
-            sender=Sender(id=GHOST.id, login=GHOST.login, bot=False),  # the list does not say who
-            installation=place.installation,
         )
         for at, pull in lately
     )

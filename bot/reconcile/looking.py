@@ -167,7 +167,6 @@ class Looking:
         return gone
 
     async def _ended(self, place: Place, number: int, label: str | None) -> Closed | Unlabelled | None:
-        facts = {"repo": place.repo, "repo_id": place.id, "installation": place.installation}
         try:
             thread = await self._rest.page(ThreadAnswer, place.token, *place.path, "issues", str(number))
             assert thread is not None, "it was asked for without an etag"
@@ -177,10 +176,10 @@ class Looking:
         if found is None or found.number != number:  # GitHub leads on to where it was moved
             how: Literal["deleted", "transferred"] = "deleted" if found is None else "transferred"
             now = datetime.now(UTC).isoformat()
-            return Closed(**facts, number=number, how=how, at=now, branch=None, sender=_sender(None))
+            return Closed(repo=place.repo, number=number, how=how, at=now, branch=None)
         if found.closed_at is not None:
             at = found.closed_at.isoformat()
-            return Closed(**facts, number=number, how="closed", at=at, branch=None, sender=_sender(None))
+            return Closed(repo=place.repo, number=number, how="closed", at=at, branch=None)
         if label is None or any(is_label(one.name, label) for one in found.labels):
             return None
         events = await self._rest.get_all(
@@ -195,7 +194,7 @@ class Looking:
             return None
         last = away[-1]
         by = _sender(last.actor)
-        return Unlabelled(**facts, number=number, label=label, at=last.created_at, sender=by)
+        return Unlabelled(repo=place.repo, number=number, label=label, at=last.created_at, sender=by)
 
     async def _labelled(self, place: Place, thread: ThreadAnswer, label: str) -> list[Happened]:
         """The last time that somebody put the label there."""

@@ -74,13 +74,11 @@ class Unlabelled(Frozen):
 
     kind: Literal["unlabelled"] = "unlabelled"
     repo: Repo
-    repo_id: int
     number: int
     label: str
     at: str
     """When, as GitHub wrote it."""
     sender: Sender
-    installation: int | None
 
 
 class Branch(Frozen):
@@ -98,15 +96,12 @@ class Closed(Frozen):
 
     kind: Literal["closed"] = "closed"
     repo: Repo
-    repo_id: int
     number: int
     how: Literal["closed", "merged", "deleted", "transferred"]
     at: str
     """When, as GitHub wrote it."""
     branch: Branch | None
     """None: it is an issue."""
-    sender: Sender
-    installation: int | None
 
 
 class Reach(Frozen):
@@ -176,8 +171,6 @@ class ReviewSaid(Frozen):
     """As of a label."""
 
 
-_Label = TypeVar("_Label", Labelled, Unlabelled)
-
 Delivery = Annotated[
     Ping | Ignored | Labelled | Unlabelled | Closed | Reach | Checked | CommentMade | ReviewSaid,
     Field(discriminator="kind"),
@@ -203,10 +196,10 @@ def read(event: str, body: bytes) -> Delivery:
             return _put_on(on_pull, on_pull.pull_request)
         case "issues", "unlabeled":
             on_issue = _parse(payloads.IssueLabel, body)
-            return _label(Unlabelled, on_issue, on_issue.issue)
+            return _taken_away(on_issue, on_issue.issue)
         case "pull_request", "unlabeled":
             on_pull = _parse(payloads.PullLabel, body)
-            return _label(Unlabelled, on_pull, on_pull.pull_request)
+            return _taken_away(on_pull, on_pull.pull_request)
         case "issues", "closed" | "deleted" | "transferred":
             return _closed(_parse(payloads.OnIssue, body), action)
         case "pull_request", "closed":
@@ -253,13 +246,7 @@ LOST = frozenset({"deleted", "suspend", "removed"})
 
 
 def _put_on(said: payloads.IssueLabel | payloads.PullLabel, thread: payloads.Thread) -> Labelled:
-    return _label(Labelled, said, thread).model_copy(update={"pinned": _written(thread)})
-
-
-def _label(
-    told: type[_Label], said: payloads.IssueLabel | payloads.PullLabel, thread: payloads.Thread
-) -> _Label:
-    return told(
+    return Labelled(
         repo=_repo(said),
         repo_id=said.repository.id,
         number=thread.number,
@@ -267,6 +254,17 @@ def _label(
         at=thread.updated_at,
         sender=_sender(said),
         installation=_installation(said),
+        pinned=_written(thread),
+    )
+
+
+def _taken_away(said: payloads.IssueLabel | payloads.PullLabel, thread: payloads.Thread) -> Unlabelled:
+    return Unlabelled(
+        repo=_repo(said),
+        number=thread.number,
+        label=said.label.name,
+        at=thread.updated_at,
+        sender=_sender(said),
     )
 
 
@@ -287,14 +285,11 @@ def _closed(said: payloads.OnIssue, how: Literal["closed", "deleted", "transferr
     thread = said.issue
     return Closed(
         repo=_repo(said),
-        repo_id=said.repository.id,
         number=thread.number,
         how=how,
         # One that is deleted or transferred may have been closed long ago, and open again since.
         at=(thread.closed_at if how == "closed" else None) or thread.updated_at,
         branch=None,
-        sender=_sender(said),
-        installation=_installation(said),
     )
 
 
@@ -303,13 +298,10 @@ def _pull_closed(said: payloads.PullClosed) -> Closed:
     here = pull.head.repo is not None and pull.head.repo == pull.base.repo
     return Closed(
         repo=_repo(said),
-        repo_id=said.repository.id,
         number=pull.number,
         how="merged" if pull.merged else "closed",
         at=pull.closed_at or pull.updated_at,
         branch=Branch(name=pull.head.ref, same_repository=here, author=pull.user.id if pull.user else None),
-        sender=_sender(said),
-        installation=_installation(said),
     )
 
 

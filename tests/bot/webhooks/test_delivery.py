@@ -80,19 +80,20 @@ def test_a_label_put_on_a_pull_request_is_read() -> None:
     )
 
 
-WHERE: dict[str, Any] = {
-    "repo": Repo(owner="acme", name="sample"),
-    "repo_id": 99,
-    "sender": Sender(id=5, login="maintainer", bot=False),
-    "installation": 31,
-}
+WHERE = Repo(owner="acme", name="sample")
 
 
 @pytest.mark.parametrize(("event", "payload"), [("issues", LABELED), ("pull_request", PULL_LABELED)])
 def test_a_label_taken_away_is_read(event: str, payload: dict[str, Any]) -> None:
     read_as = said(event, payload | {"action": "unlabeled"})
     thread = payload.get("issue") or payload["pull_request"]
-    assert read_as == Unlabelled(**WHERE, number=thread["number"], label="fix-me", at=thread["updated_at"])
+    assert read_as == Unlabelled(
+        repo=WHERE,
+        number=thread["number"],
+        label="fix-me",
+        at=thread["updated_at"],
+        sender=Sender(id=5, login="maintainer", bot=False),
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_a_label_taken_away_is_read(event: str, payload: dict[str, Any]) -> None
 )
 def test_an_issue_that_goes_is_read_with_the_time_at_which_it_went(action: str, at: str) -> None:
     payload = LABELED | {"action": action, "issue": ISSUE | {"closed_at": "2026-11-20T05:00:00Z"}}
-    assert said("issues", payload) == Closed(**WHERE, number=7, how=action, at=at, branch=None)
+    assert said("issues", payload) == Closed(repo=WHERE, number=7, how=action, at=at, branch=None)
 
 
 @pytest.mark.parametrize(("merged", "how"), [(True, "merged"), (False, "closed")])
@@ -113,7 +114,7 @@ def test_a_pull_request_that_is_closed_says_whether_it_was_merged(merged: bool, 
     pull = PULL_CLOSED["pull_request"]
     read_as = said("pull_request", PULL_CLOSED | {"pull_request": pull | {"merged": merged}})
     branch = Branch(name="patchwright/issue-7", same_repository=True, author=77)
-    assert read_as == Closed(**WHERE, number=8, how=how, at="2026-11-20T09:00:00Z", branch=branch)
+    assert read_as == Closed(repo=WHERE, number=8, how=how, at="2026-11-20T09:00:00Z", branch=branch)
 
 
 @pytest.mark.parametrize("head", [{"ref": "x", "repo": None}, {"ref": "x", "repo": {"id": 100}}])
