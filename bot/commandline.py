@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bot import compose
 from bot.credentials import private_key_of, secrets_of
-from bot.errors import WorkerFailed
+from bot.errors import Unanswered, WorkerFailed
 from bot.observe.logs import LogLine, listen
 from bot.terminal.exits import DELIVERED, ERROR, INTERRUPTED, NOTHING, USAGE
 from bot.terminal.lines import plain, print_json, to_stderr
@@ -39,6 +39,7 @@ MENDS = {
     Unauthorized: "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key.",
     Forbidden: "The token needs to read and write contents, issues and pull requests of the repository.",
     NotFound: "Check the address, and that GITHUB_TOKEN or the App may see the repository.",
+    Unanswered: "Check the network, and GITHUB_API_URL.",
 }
 
 SHARED = {

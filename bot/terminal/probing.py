@@ -37,4 +37,5 @@ def line(fitness: Fitness) -> str:
         "it sees pictures" if fitness.sees else "it does not see pictures",
         "its price is unknown" if usd is None else f"this cost {dollars(usd)}",
     ]
-    return f"{fitness.model}: {facts[0]}; {'; '.join(facts[1:] if usage else facts[1:2])}."
+    said = "; ".join(fact.rstrip(".") for fact in (facts if usage else facts[:2]))
+    return f"{fitness.model}: {said}."

@@ -70,6 +70,8 @@ async def _go_on(options: argparse.Namespace, settings: Settings) -> int:
     if (started := so_far.started) is None:
         raise UsageError(f"the run {run} was stopped before it began: start it anew")
     if "://" not in started.source:
+        if so_far.ended and not so_far.decisions():
+            raise UsageError(f"the run {run} ended before the model had answered: start it anew")
         assert isinstance(started.thread, Issue)
         return await _from_path(started.job, started.thread, Path(started.source), options, settings, so_far)
     if options.out:
@@ -146,9 +148,12 @@ async def _from_path(
         if kept:
             to_stderr(f"patch: {kept}")
         to_stderr(_where(job, settings, trajectory.spent()))
+    code = _code_of_verdict(tried.verdict.kind, trajectory)
+    if code != DELIVERED and tried.ending.reason != "finished" and trajectory.decisions():
+        to_stderr(f"go on: patchwright resolve --continue {job.id}")
     if failed is not None:
         to_stderr(f"patchwright: {plain(failed)}")
-    return _code_of_verdict(tried.verdict.kind, trajectory)
+    return code
 
 
 def _shown(diff: str) -> str:

@@ -29,6 +29,9 @@ def unfinished(job: Job, settings: Settings, out: str | None) -> Iterator[None]:
 def _tell(job: Job, logs: FileLogs, out: str | None) -> None:
     trajectory = logs.read(job.id)
     if trajectory.started is None:
+        if not trajectory.entries:  # refused before anything was done: no run, and none to be listed
+            (logs.path(job.id) / "events.jsonl").unlink()
+            logs.path(job.id).rmdir()
         return
     if (patch := trajectory.checkpoint()) is not None:
         try:

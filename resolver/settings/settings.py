@@ -245,6 +245,8 @@ def from_toml(path: Path) -> dict[str, Any]:
     """The settings that a TOML file names. Raises SettingsError for bad TOML or an unknown key."""
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as exc:
+        raise SettingsError(f"There is no settings file {path}: see --config.") from exc
     except (OSError, UnicodeDecodeError) as exc:
         raise SettingsError(f"{path} cannot be read: {exc}. Mend or remove the file.") from exc
     return parse_toml(text, str(path), Settings)

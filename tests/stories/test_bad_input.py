@@ -103,7 +103,14 @@ async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(sce
     for path in ("acme/nothing/issues/1", "acme/calc/issues/99"):
         sentence = await refused(scene, "resolve", f"{scene.world.server_url}/{path}")
         assert path.split("/issues")[0] in sentence
-    assert scene.world.writes == ()
+    assert scene.world.writes == scene.runs == ()
+
+
+async def test_a_github_that_does_not_answer_is_told_with_what_to_look_at(scene: Scene) -> None:
+    scene.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
+    sentence = await refused(scene, "resolve", f"{scene.world.server_url}/acme/calc/issues/1", code=1)
+    assert sentence.endswith("Check the network, and GITHUB_API_URL.")
+    assert scene.runs == ()
 
 
 @pytest.mark.slow
@@ -162,6 +169,8 @@ async def test_a_model_that_is_not_there_is_what_the_command_ends_with(
     assert code == 1
     assert told.startswith("The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9")
     assert error.splitlines()[-1] == f"patchwright: {told}"
+    again = await refused(scene, "resolve", "--continue", "last")
+    assert "ended before the model had answered: start it anew" in again
 
 
 async def test_an_engine_that_does_not_answer_is_named(scene: Scene, repository: Path, issue: Path) -> None:
@@ -195,6 +204,7 @@ async def test_a_base_image_that_is_not_there_is_named(scene: Scene, repository:
         (("resolve", "--repo", "{repository}", "--issue", "/nowhere.md"), "/nowhere.md cannot be read"),
         (("resolve", "--continue", "no-such-run"), "no-such-run"),
         (("resolve", "--continue", "../../etc"), "is not a run's name"),
+        (("runs", "--config", "no.toml"), "There is no settings file no.toml: see --config"),
         (("resolve", "--answer", "yes"), "--answer belongs to --continue RUN"),
         (("resolve", "--continue", "last", "--repo", "{repository}"), "name no other one"),
         (("resolve", "--continue", "last", "acme/calc#1"), "name no other one"),
@@ -223,6 +233,7 @@ async def test_a_directory_without_a_commit_is_told_as_such(
         scene, "resolve", "--repo", str(tmp_path / "plain"), "--issue", str(issue), code=2
     )
     assert "is not a git repository" in sentence
+    assert scene.runs == ()  # what was refused is in no list
 
 
 async def test_an_empty_repository_on_the_forge_is_told_as_such(a_scene: Callable[..., Scene]) -> None:

@@ -122,5 +122,20 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
 
 
+async def test_a_run_that_came_to_a_limit_says_how_to_go_on_and_does(
+    scene: Scene, repository: Path, tmp_path: Path
+) -> None:
+    issue = tmp_path / "issue.md"
+    issue.write_text("add() subtracts")
+    fix = tmp_path / "fix.diff"
+    await scene.will(Turn("Look.", RUN_TESTS))
+    start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--max-steps", "1")
+    code, _, error = await scene.command(*start)
+    (run,) = scene.runs
+    assert (code, error.splitlines()[-1]) == (3, f"go on: patchwright resolve --continue {run}")
+    await scene.will(Turn("Look.", RUN_TESTS), *MENDED)
+    assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
+
+
 async def wait() -> None:
     await asyncio.sleep(0.05)

@@ -37,6 +37,11 @@ async def test_a_fit_model_is_told_in_a_line(tmp_path: Path) -> None:
 
 
 async def test_one_that_is_not_is_told_with_the_reason_and_an_exit_code(tmp_path: Path) -> None:
+    code, said = await patchwright(tmp_path, UNFIT, "--model", "openai/recorded")
+    assert code == 3
+    assert said.startswith(
+        "openai/recorded: NOT FIT; it answered without calling the tool: I would rather talk; "
+    )
     code, said = await patchwright(tmp_path, UNFIT, "--model", "openai/recorded", "--json")
     assert code == 3
     (found,) = json.loads(said)["models"]
