@@ -228,20 +228,20 @@ async def prepare(options: argparse.Namespace) -> int:
     if settings.sandbox != "local":
         made = docker_sandboxes(settings, compose.environment(), to_stderr)
         _, image = await made.prepare()
-        await made.close()
         for language, base in settings.images.items():
             try:
                 _, images[language] = await (await made.on(base)).prepare()
             except ImageUnavailable as exc:
                 images[language] = None
                 to_stderr(f"NOTICE: {exc}. What is tested in {language} goes on the usual image.")
+        await made.close()
     if options.json:
         print_json({"image": image, "images": images, "plugins": made.plugins if image else ()})
     else:
         print(f"The sandbox's images are ready: {image}" if image else "The local sandbox needs no image.")
-    return DELIVERED
         for language, base in settings.images.items() if image else ():
             print(f"for {language}, on {base}: {images[language] or 'none'}")
+    return DELIVERED
 
 
 async def completion(options: argparse.Namespace) -> int:
