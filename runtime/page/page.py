@@ -42,16 +42,16 @@ class Seen:
 async def look_at(send: Send, bids: Bids, look: Look, seconds: float = 15) -> Seen:
     """What the page shows now, within `seconds`; a page that cannot be read is a note, never an error."""
     problem = ""
-    for _ in range(2):  # a page that moves on while it is read is read once more
-        try:
-            async with asyncio.timeout(seconds / 2):
-                return await _Looking(send, bids, look).look()
-        except TimeoutError:
-            problem = (
-                f"it did not answer within {seconds / 2:g} s (a dialog is open, or a script of it runs on)"
-            )
-        except NoAnswer as exc:
-            problem = f"it went away or moved on while it was read ({exc})"
+    try:
+        # Asked a second time before it has answered, a slow page would first have to do all of the work in vain.
+        async with asyncio.timeout(seconds):
+            for _ in range(2):  # a page that moves on while it is read is read once more
+                try:
+                    return await _Looking(send, bids, look).look()
+                except NoAnswer as exc:
+                    problem = f"it went away or moved on while it was read ({exc})"
+    except TimeoutError:
+        problem = f"it did not answer within {seconds:g} s (a dialog is open, or a script of it runs on)"
     return Seen(tree="", notes=(f"The page could not be read: {problem}; wait and look again.",))
 
 
