@@ -5,7 +5,7 @@ import os
 import resource
 import sys
 import sysconfig
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,15 +13,9 @@ import pytest
 import pytest_asyncio
 
 from runtime import processes
-from runtime.actions import RunPython
 from runtime.kernel.kernel import Kernel
 from runtime.observations import Failed, RanPython, Wanted
 from runtime.plugins import Plugins
-from runtime.remote import Door, RemoteSandbox
-from runtime.server import BOOT
-from runtime.wire import KEY, SOCKET
-
-CHECKOUT = Path(__file__).parents[3]
 
 shared = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,6 +46,18 @@ async def ran(kernel: Kernel, code: str, timeout: float = 30) -> RanPython:
     seen = await kernel.run(code, timeout)
     assert isinstance(seen, RanPython), seen
     return seen
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not happened():
+            await asyncio.sleep(0.02)
+
+
+def once(file: Path, then: str) -> str:
+    """A cell that leaves a thread running, which does this once there is such a file."""
+    wait = f"import os, threading, time\ndef wait():\n    while not os.path.exists({str(file)!r}): time.sleep(0.01)\n"
+    return f"{wait}    {then}\nthreading.Thread(target=wait).start()"
 
 
 IN_ORDER = [
@@ -118,10 +124,12 @@ async def test_every_skill_is_a_name_of_the_session_from_its_start(kernel: Kerne
 
 
 @shared
-async def test_what_is_printed_between_cells_is_told_apart(kernel: Kernel) -> None:
-    late = "import threading\nthreading.Timer(0.2, lambda: print('late')).start()"
-    assert (await ran(kernel, late)).output == ""
-    await asyncio.sleep(0.5)
+async def test_what_is_printed_between_cells_is_told_apart(kernel: Kernel, tmp_path: Path) -> None:
+    told, said = tmp_path / "told", tmp_path / "said"
+    then = f"print('late'); open({str(said)!r}, 'w').close()"
+    assert (await ran(kernel, once(told, then))).output == ""
+    told.touch()
+    await until(said.exists)
     seen = await ran(kernel, "print('now')")
     assert seen.output == "late\nnow\n"
     assert seen.note == "the first line comes from what earlier cells left running"
@@ -141,9 +149,7 @@ async def interrupted(kernel: Kernel, code: str) -> None:
     """A cell that is interrupted once it has said that it is ready: what it does before takes its time."""
     ready = Path((await ran(kernel, "import os; print(os.getcwd())")).output.strip()) / "ready"
     running = asyncio.create_task(kernel.run(code.replace("READY", f"open({str(ready)!r}, 'w').close()"), 60))
-    async with asyncio.timeout(30):
-        while not ready.exists():
-            await asyncio.sleep(0.02)
+    await until(ready.exists)
     ready.unlink()
     assert await kernel.interrupt()
     seen = await running
@@ -268,8 +274,9 @@ async def test_a_crowd_that_a_cell_leaves_running_is_killed_and_the_session_stay
 @pytest.mark.slow
 async def test_a_session_that_does_not_listen_is_replaced(tmp_path: Path) -> None:
     async with kernel_in(tmp_path) as kernel:
-        deaf = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
-        deaf += "import time\nwhile True:\n    try: time.sleep(60)\n    except BaseException: pass"
+        left = "import subprocess, time; subprocess.Popen(['sleep', '60'], start_new_session=True)"
+        await ran(kernel, left)
+        deaf = "while True:\n    try: time.sleep(60)\n    except BaseException: pass"
         seen = await ran(kernel, deaf, timeout=1)
         assert seen.note is not None and not seen.ok
         assert "the Python session did not listen and was killed: its variables" in seen.note
@@ -285,11 +292,11 @@ async def test_a_session_that_dies_between_two_cells_or_in_one_is_told_and_repla
     tmp_path: Path, death: str, told: str
 ) -> None:
     async with kernel_in(tmp_path) as kernel:
-        await ran(kernel, "import os, threading")
-        seen = await ran(kernel, f"print('going'); {death}")
+        seen = await ran(kernel, f"import os; print('going'); {death}")
         assert (seen.output, seen.ok) == ("going\n", False) and told in (seen.note or "")
-        await ran(kernel, f"import os, threading; threading.Timer(0.1, lambda: {death}).start()")
-        await asyncio.sleep(0.5)
+        pid = (await ran(kernel, once(tmp_path / "told", death) + "\nos.getpid()")).output.strip()
+        (tmp_path / "told").touch()
+        await until(lambda: not Path("/proc", pid).exists())
         seen = await ran(kernel, "1")
         assert seen.output == "1\n"
         assert (seen.note or "").startswith(f"before this cell the Python session {told}: its variables")
@@ -348,31 +355,3 @@ async def test_a_skill_whose_plugin_the_sandbox_has_not_says_so(tmp_path: Path) 
         (tmp_path / "tree" / "paper.pdf").write_bytes(b"%PDF-1.4")
         seen = await ran(kernel, "parse_pdf('paper.pdf')")
         assert "this sandbox has no `documents`: the operator's setting `plugins`" in seen.output
-
-
-async def test_a_host_that_takes_over_finds_the_session_with_its_names(short_tmp: Path) -> None:
-    place, door_at = short_tmp, short_tmp / "d"
-    for name in ("tree", "tmp", "d"):
-        (place / name).mkdir()
-    where = ["--socket", door_at / SOCKET, "--key", door_at / KEY, "--root", place / "tree"]
-    async with Door.open(door_at) as door:
-        key = door.key
-        server = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-I", "-c", BOOT, str(CHECKOUT), *map(str, where)],
-            *["--scratch", str(place / "tmp")],
-            env={"PATH": os.environ["PATH"], "HOME": str(place)},
-        )
-        await door.line(timeout=30)
-        first = RemoteSandbox(door, str(place / "tree"), str(place / "tmp"))
-        await first.act(RunPython(code="x = 7"))
-        waiting = "from agentskills import host; host.ask('image', ['/a'], '')"
-        assert isinstance(await first.act(RunPython(code=waiting)), Wanted)
-    try:
-        async with Door.open(door_at, key) as door:
-            await door.line(timeout=30)
-            second = RemoteSandbox(door, str(place / "tree"), str(place / "tmp"), left=door.hello)
-            seen = await second.act(RunPython(code="x"))
-            assert isinstance(seen, RanPython) and seen.output == "7\n"
-    finally:
-        server.terminate()
-        await asyncio.wait_for(server.wait(), timeout=10)
