@@ -6,7 +6,7 @@ It asks once. What is still missing then is said in the account, for the reviewe
 import re
 from collections.abc import Iterator, Sequence
 
-from resolver.actions import Finish, Plan, PlanItem
+from resolver.actions import Finish, Malformed, Plan, PlanItem
 from resolver.domain import PullRequest, Thread
 from resolver.events import Checkpointed, Decided, Judged, Observed, Told, Trajectory
 from resolver.proof.leftovers import leftovers
@@ -48,8 +48,9 @@ _WANTED = re.compile(
 
 
 def missing(trajectory: Trajectory, test_command: str | None, *, runnable: bool = True) -> tuple[str, ...]:
-    """One sentence for each thing that a finished run would have done; empty where nothing was changed.
+    """One sentence for each thing that a finished run would have done.
 
+    Where nothing was changed, only what waits for an answer, and what was not done beside the account, is missing.
     Not `runnable`: it is known that nothing in the sandbox can run the tests, and they are not asked for.
     """
     thread = trajectory.started.thread if trajectory.started else None
@@ -59,6 +60,8 @@ def missing(trajectory: Trajectory, test_command: str | None, *, runnable: bool 
         found.append(
             f"These review threads wait, and `answers` says nothing of them: {', '.join(map(str, silent))}."
         )
+    if failed := _failed_beside_finish(trajectory):
+        found.append(f"In the very reply that ends the work, this was not done: {_listed(failed)}.")
     if (patch := trajectory.checkpoint()) is None or patch.empty:
         return tuple(found)
     if not reviewed and not reproduced(trajectory):
@@ -159,6 +162,16 @@ def plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:
             if isinstance(call.action, Plan):
                 return call.action.items
     return ()
+
+
+def _failed_beside_finish(trajectory: Trajectory) -> tuple[str, ...]:
+    """Calls of the last reply that failed, if it wants to finish: its account was written before that was known."""
+    calls = trajectory.decisions()[-1].calls if trajectory.decisions() else ()
+    if not any(isinstance(call.action, Finish) for call in calls):
+        return ()
+    failed = {e.call for e in trajectory if isinstance(e, Observed) and isinstance(e.observation, Failed)}
+    beside = (call.action for call in calls if call.id in failed and not isinstance(call.action, Finish))
+    return tuple(action.name if isinstance(action, Malformed) else action.kind for action in beside)
 
 
 def _undone(trajectory: Trajectory) -> tuple[str, ...]:

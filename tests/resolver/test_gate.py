@@ -6,15 +6,11 @@ import pytest
 
 from resolver.actions import Action, Finish, Plan, PlanItem, Result
 from resolver.domain import Issue, Job, JobId, Patch, Repo, User
-from resolver.events import (
-    Checkpointed,
-    Started,
-    Told,
-)
+from resolver.events import Call, Checkpointed, Decided, Observed, Started, Told, Usage
 from resolver.gate import missing, points, ran_tests, reproduced, was_sent_back
 from resolver.proof.leftovers import leftovers
-from runtime.actions import RunPython, RunShell
-from runtime.observations import Failed, Ran, RanPython
+from runtime.actions import ReplaceText, RunPython, RunShell
+from runtime.observations import Edited, Failed, Ran, RanPython
 from tests.resolver.trajectories import run
 
 MENDED = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
@@ -54,6 +50,18 @@ def test_tests_that_nothing_can_run_are_not_asked_for_and_all_else_is() -> None:
 def test_a_run_that_changed_nothing_is_asked_for_nothing() -> None:
     assert missing(run(shell("ls")), None) == ()
     assert missing(run(Checkpointed(patch=Patch(base="b" * 40, diff=b""))), None) == ()
+
+
+def test_an_account_written_beside_a_call_that_failed_is_asked_for_again() -> None:
+    edit = ReplaceText(path="calc.py", old="a - b", new="a + b")
+    calls = (Call(id="a", action=edit), Call(id="b", action=Finish(cause="c", change="c", checked="c")))
+    reply = Decided(thought="", calls=calls, usage=Usage(model="m"))
+    failed = Observed(call="a", observation=Failed(reason="not_found", message="old is not in calc.py"))
+    done = Observed(call="a", observation=Edited(path="calc.py", diff=""))
+    assert missing(run(reply, failed), None) == (
+        'In the very reply that ends the work, this was not done: "replace_text".',
+    )
+    assert missing(run(reply, done), None) == ()
 
 
 @pytest.mark.parametrize(
