@@ -17,6 +17,7 @@ import base64
 import contextlib
 import ctypes
 import fcntl
+import functools
 import io
 import itertools
 import json
@@ -228,6 +229,13 @@ def application(plan: Plan, output: Output) -> Any:
             self.failed = True
             output.line("\n".join(collapsed(stb)))
 
+        @functools.wraps(ZMQInteractiveShell.run_cell_async)  # its parameters are looked at
+        async def run_cell_async(self, *args: Any, **named: Any) -> Any:  # type: ignore[override]
+            try:
+                return await super().run_cell_async(*args, **named)
+            except KeyboardInterrupt as error:  # out of a task it would end the loop, and with it the session
+                raise asyncio.CancelledError from error
+
         def show_usage_error(self, exc: BaseException) -> None:
             self.failed = True
             super().show_usage_error(exc)  # type: ignore[no-untyped-call]
@@ -248,16 +256,30 @@ def application(plan: Plan, output: Output) -> Any:
 
         shell_class = Shell
 
+        def pre_handler_hook(self) -> None:
+            """Hear interrupts in cells alone: Jupyter hears them around each message, and forgets one it hits."""
+
+        post_handler_hook = pre_handler_hook
+
         async def do_execute(self, *args: Any, **named: Any) -> dict[str, Any]:
             here = os.getpid()
             output.restore()
             shell: Any = self.shell
             shell.failed = False
-            reply: dict[str, Any] = await super().do_execute(*args, **named)  # type: ignore[no-untyped-call]
+            try:
+                try:
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
+                    reply: dict[str, Any] = await super().do_execute(*args, **named)  # type: ignore[no-untyped-call]
+                finally:
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
+            except (KeyboardInterrupt, asyncio.CancelledError):  # it hit what is around the cell's own code
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it came just before this was done above
+                shell.failed = True
+                output.line("KeyboardInterrupt")
+                reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
             if os.getpid() != here:
                 os._exit(0)  # a fork that came back from its cell would take the session's messages
-            pictures = gallery.take()
-            return {"ok": not shell.failed, **pictures, **reply}
+            return {"ok": not shell.failed, **gallery.take(), **reply}
 
         raw_input = getpass = staticmethod(nobody)
 
@@ -283,8 +305,7 @@ def application(plan: Plan, output: Output) -> Any:
             if threading.current_thread() is not threading.main_thread():
                 raise RuntimeError("only the main thread of the session can ask for this")
             wanted = {"sense": sense, "files": list(files), "task": task, "model": model}
-            said = self._asked(WANT + json.dumps(wanted))
-            answer = json.loads(said)
+            answer = json.loads(self._asked(WANT + json.dumps(wanted)))
             if answer["failed"]:
                 raise RuntimeError(answer["text"])
             return str(answer["text"])

@@ -173,6 +173,30 @@ async def test_what_a_cell_starts_while_it_is_interrupted_ends_as_well(kernel: K
 
 
 @shared
+@pytest.mark.parametrize("code", ["kept = 5", "await asyncio.sleep(0); kept = 5"])
+@pytest.mark.parametrize("moment", ["input_transformers_post", "ast_transformers"])
+async def test_an_interrupt_that_hits_no_line_of_its_cell_ends_that_cell_alone(
+    kernel: Kernel, code: str, moment: str
+) -> None:
+    hit = f"""
+import ast, asyncio, os, signal
+kept = 4
+class Hit(ast.NodeTransformer):
+    def __call__(self, read):
+        get_ipython().{moment}.remove(self)
+        os.kill(os.getpid(), signal.SIGINT)
+        return read
+    visit = __call__
+get_ipython().{moment}.append(Hit())
+"""
+    await ran(kernel, hit)
+    seen = await ran(kernel, code)
+    assert seen.output.endswith(("KeyboardInterrupt\n", "CancelledError\n"))
+    assert (seen.ok, seen.note) == (False, None)
+    assert (await ran(kernel, "kept")).output == "4\n"
+
+
+@shared
 async def test_the_largest_pictures_are_shown_and_the_others_named(kernel: Kernel) -> None:
     code = (
         "from IPython.display import display\n"
