@@ -353,9 +353,10 @@ def _completion(commands: Commands) -> None:
         "completion",
         "print what a shell needs to complete commands, options and runs",
         "Print what a shell needs to complete our commands, their options, and the names of runs.\n\n"
-        "  patchwright completion bash > ~/.local/share/bash-completion/completions/patchwright\n"
-        '  patchwright completion zsh > "${fpath[1]}/_patchwright"\n'
-        "  patchwright completion fish > ~/.config/fish/completions/patchwright.fish",
+        "  patchwright completion bash > ~/.patchwright.bash && echo '. ~/.patchwright.bash' >> ~/.bashrc\n"
+        "  patchwright completion zsh > ~/.patchwright.zsh && echo '. ~/.patchwright.zsh' >> ~/.zshrc\n"
+        "  mkdir -p ~/.config/fish/completions && "
+        "patchwright completion fish > ~/.config/fish/completions/patchwright.fish",
         settings=False,
     )
     command.add_argument("shell", choices=("bash", "zsh", "fish"))

@@ -158,6 +158,30 @@ def test_fish_completes_commands_options_values_and_runs(
     assert offered == [becomes.split()[-2] if " " in becomes[:-2] else becomes[:-2]]
 
 
+@pytest.mark.parametrize(
+    ("shell", "before", "defined"),
+    [("bash", ":", "complete -p patchwright"),
+     ("zsh", "echo 'autoload -U compinit; compinit -u -D' > ~/.zshrc", '[ -n "${_comps[patchwright]}" ]'),
+     ("fish", ":", "complete -C 'patchwright vi' | string match -q 'view*'")],
+)  # fmt: skip
+def test_the_line_for_a_shell_works_in_an_empty_home(
+    runs: dict[str, str], tmp_path: Path, shell: str, before: str, defined: str
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    told = COMMANDS["completion"].format_help()
+    (line,) = re.findall(rf"^  (.*patchwright completion {shell} .*)$", told, re.MULTILINE)
+    for script in (before, line, defined):
+        subprocess.run(
+            [shell, "-i", "-c", script],
+            env=runs,
+            cwd=tmp_path,
+            timeout=60,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        )
+
+
 def test_settings_that_are_wrong_keep_no_shell_from_completing(runs: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "patchwright.toml").write_text("no toml")
     asked = 'eval "$(patchwright completion bash)"; COMP_LINE="patchwright view a" COMP_POINT=18 COMP_TYPE=9'
