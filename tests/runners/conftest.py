@@ -12,6 +12,7 @@ from resolver.workspace import Workspaces
 from runtime.local import LocalSandboxes
 from tests.resolver.proofs import Proven, proving
 from tests.resolver.repositories import HOST, Repository
+from tests.runners.repositories import SAMPLES, Sample
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "patchwright-ci"
 NPM = CACHE / "npm" / "node_modules"  # .ci/run puts jest, vitest, mocha and tap there
@@ -37,6 +38,13 @@ def proven(tmp_path: Path) -> Proven:
     (parent / "node_modules").symlink_to(NPM)
     sandboxes = LocalSandboxes(parent, {**HOST, "PATH": path()})
     return proving(Repository(tmp_path / "repository"), Workspaces(tmp_path / "cache"), sandboxes)
+
+
+@pytest.fixture(params=SAMPLES)
+def sample(request: pytest.FixtureRequest) -> Sample:
+    found = SAMPLES[request.param]
+    skip_without(*found.needs)
+    return found
 
 
 def skip_without(*programs: str) -> None:

@@ -11,13 +11,6 @@ from tests.runners.repositories import SAMPLES, Sample
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=SAMPLES)
-def sample(request: pytest.FixtureRequest) -> Sample:
-    found = SAMPLES[request.param]
-    skip_without(*found.needs)
-    return found
-
-
 async def test_a_mend_is_seen_and_so_is_what_breaks(proven: Proven, sample: Sample) -> None:
     code = sample.files[sample.source]
     async with proven(sample.files) as proof:

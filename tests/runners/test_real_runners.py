@@ -13,13 +13,6 @@ from tests.runners.repositories import SAMPLES, Sample
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=SAMPLES)
-def sample(request: pytest.FixtureRequest) -> Sample:
-    found = SAMPLES[request.param]
-    skip_without(*found.needs)
-    return found
-
-
 async def test_each_outcome_is_had_before_and_after_the_bug_is_mended(proven: Proven, sample: Sample) -> None:
     async with proven(sample.files) as proof:
         suites = await find_suites(proof.workspace, RepoConfig())
