@@ -152,12 +152,13 @@ class Desk:
             await self._queue.take_up(job)  # so that whoever reads it again knows that something was stopped
         await self._drop(meant)
         await self._queue.stop(job.repo, job.number, at)
+        unread = bool(await self._queue.unread(job.repo, job.number))
         old = found and datetime.now(UTC) - at > LATE  # found where Redis was wiped: it was dealt with
-        if old or await self._queue.state(job.id) is not None:
+        if not unread and (old or await self._queue.state(job.id) is not None):
             self._notice(wish)  # the comment of each says what became of it
             await self._queue.settle(job, Answered())
         else:
-            await self._answer(job, stopped())
+            await self._answer(job, stopped(self.rules.mention, unread=unread))
 
     async def _drop(self, meant: Sequence[Record]) -> None:
         """Say it first, so that whoever reads this again finds it still to be said; what runs stops in any case."""

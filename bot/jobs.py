@@ -144,6 +144,9 @@ class Queue(Protocol):
     async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
         """What waits or runs for this issue or pull request, in the order in which it was asked for."""
 
+    async def unread(self, repo: Repo, number: int) -> tuple[Unread, ...]:
+        """What waits or runs for it, and only another version of ours can do or stop."""
+
     async def everywhere(self) -> tuple[Record, ...]:
         """What waits or runs for any of them, in no order."""
 

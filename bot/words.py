@@ -22,9 +22,9 @@ def helped(mention: str, label: str) -> str:
     return reply("help.md.j2", mention=mention, label=label)
 
 
-def stopped() -> str:
-    """What a stop came to where nothing was going on, and nothing waited."""
-    return reply("stopped.md.j2")
+def stopped(mention: str, *, unread: bool) -> str:
+    """What a stop came to where nothing was going on, and nothing waited; or only what cannot be read (`unread`)."""
+    return reply("stopped.md.j2", mention=mention, unread=unread)
 
 
 def not_stopped_here(url: str) -> str:

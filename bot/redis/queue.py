@@ -127,6 +127,12 @@ class ArqQueue:
         known = await self.everywhere()
         return in_order(one for one in known if thread_of(one.job.repo, one.job.number) == thread)
 
+    async def unread(self, repo: Repo, number: int) -> tuple[Unread, ...]:
+        with redis_errors():
+            known = await self._records.unread()
+        thread = thread_of(repo, number)
+        return tuple(one for one in known if thread_of(one.repo, one.number) == thread)
+
     async def everywhere(self) -> tuple[Record, ...]:
         with redis_errors():
             return tuple(await self._records.unended())

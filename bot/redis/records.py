@@ -1,5 +1,6 @@
 """What Redis knows of jobs: a record each, kept for good, and which of them have not ended."""
 
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable
@@ -8,7 +9,7 @@ from typing import cast
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
-from bot.jobs import Record
+from bot.jobs import Record, Unread
 from resolver.domain import JobId
 
 log = logging.getLogger(__name__)
@@ -81,10 +82,17 @@ class Records:
 
     async def unended(self) -> list[Record]:
         """What is stored of those that have not ended."""
-        names = await self.open()
-        stored = await self._redis.mget([record_of(name) for name in names]) if names else []
-        known = (_read(name, text) for name, text in zip(names, stored, strict=True))
+        known = [_read(name, text) for name, text in await self._stored()]
         return [one for one in known if one and one.state != "ended"]
+
+    async def unread(self) -> list[Unread]:
+        """Those that have not ended, of which more is stored than can be read here."""
+        return [one for _, text in await self._stored() if (one := _unread(text))]
+
+    async def _stored(self) -> list[tuple[JobId, bytes | None]]:
+        """Those that have not ended, with their records."""
+        names = await self.open()
+        return list(zip(names, await self._redis.mget(map(record_of, names)), strict=True)) if names else []
 
 
 def _read(job: JobId, stored: bytes | None) -> Record | None:
@@ -93,6 +101,16 @@ def _read(job: JobId, stored: bytes | None) -> Record | None:
     except ValidationError as exc:  # of another version of ours
         log.error("a job's record is unreadable", extra={"job": job, "faults": exc.error_count()})
         return None
+
+
+def _unread(stored: bytes | None) -> Unread | None:
+    """None: all of it can be read, or nothing."""
+    try:
+        Record.model_validate_json(stored or b"")
+    except ValidationError:
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            return Unread.model_validate(json.loads(stored or b"")["job"])
+    return None
 
 
 def record_of(job: JobId) -> str:

@@ -12,6 +12,7 @@ from bot.jobs import (
     Result,
     Scope,
     Stop,
+    Unread,
     Why,
     ending,
     in_order,
@@ -35,6 +36,8 @@ class InlineQueue:
         self._stopped: dict[tuple[str, Scope], datetime] = {}
         self._unwanted: dict[JobId, Why] = {}
         self._taken_up: dict[JobId, Record] = {}
+        self.left: list[Unread] = []
+        """What another version has put."""
 
     @property
     def known(self) -> frozenset[JobId]:
@@ -60,6 +63,9 @@ class InlineQueue:
         thread = thread_of(repo, number)
         known = await self.everywhere()
         return in_order(one for one in known if thread_of(one.job.repo, one.job.number) == thread)
+
+    async def unread(self, repo: Repo, number: int) -> tuple[Unread, ...]:
+        return tuple(one for one in self.left if thread_of(one.repo, one.number) == thread_of(repo, number))
 
     async def everywhere(self) -> tuple[Record, ...]:
         return tuple(one for one in self._records.values() if one.state != "ended")

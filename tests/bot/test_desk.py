@@ -11,7 +11,7 @@ from bot.errors import QueueDown
 from bot.jobs import Answered, Cancelled, Result, Unread
 from bot.mail import Mail
 from bot.webhooks.delivery import CommentMade, read
-from resolver.domain import Job, Refused, User
+from resolver.domain import Job, JobId, Refused, User
 from resolver.errors import ForgeError
 from resolver.events import Trajectory
 from tests.bot.inline_queue import InlineQueue
@@ -120,6 +120,24 @@ async def test_a_stop_before_the_job_has_begun_says_that_it_is_off_the_list(room
     assert record is not None and record.result == Cancelled()
     assert room.answers == ["I did not start on this: I was stopped before I began."]
     assert await room.seen(room.issue.comments[0]) == ["eyes"]
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside one that is stopped"])
+async def test_a_stop_says_that_what_another_version_has_queued_goes_on(room: Room, beside: bool) -> None:
+    job = await room.labelled()
+    assert job.requester is not None
+    unread = Unread(id=JobId("tomorrow"), repo=job.repo, number=job.number, requester=job.requester)
+    room.queue.left.append(unread)
+    if not beside:
+        await room.queue.cancel(job.id)
+    stopping = await room.asked("@agent stop")
+    assert room.answers[:-1] == (["I did not start on this: I was stopped before I began."] if beside else [])
+    assert room.answers[-1] == (
+        "I cannot stop what was asked for here: another version of me has it, and this one cannot read it. Write "
+        "`@agent stop` again once all my workers are of one version: whoever runs me has to bring them there."
+    )
+    known = await room.queue.state(stopping.id)
+    assert known is not None and known.result == Answered()
 
 
 def lose_the_next_edit(room: Room) -> None:

@@ -158,6 +158,7 @@ async def test_a_record_of_another_version_breaks_nothing_else_and_its_job_is_do
     assert [one.job for one in await queue.everywhere()] == [job()]
     assert (await queue.waiting())[0] == {"queued": 1}
     assert await queue.stop(other.repo, other.number, datetime.now(UTC)) == ()
+    assert await queue.unread(other.repo, other.number) == ()  # of what it is about, nothing can be read
     assert await queue.put(other) is False
     async with working(queue, handler):
         assert (await settled(queue, other.id)).result == DONE
@@ -172,6 +173,23 @@ async def test_a_job_of_another_version_is_left_to_a_worker_of_that(
         await paused(queue, other.id)
     assert await queue._redis.get(job_key_prefix + other.id) == newer
     assert handler.begun == {}
+
+
+async def test_a_record_of_another_version_is_known_by_its_thread_as_far_as_it_can_be_read(
+    queue: ArqQueue,
+) -> None:
+    other = on(9, "other")
+    for one in (other, on(9, "known"), job()):
+        await queue.put(one)
+    key = f"patchwright:job:{other.id}"
+    newer = json.loads(await queue._redis.get(key))
+    newer["job"]["of_tomorrow"] = 1
+    await queue._redis.set(key, json.dumps(newer))
+    assert [one.job.id for one in await queue.open(other.repo, 9)] == ["known-9"]
+    assert await queue.unread(other.repo, 9) == (
+        Unread(**other.model_dump(include={"id", "repo", "number", "requester"})),
+    )
+    assert await queue.unread(other.repo, 7) == ()
 
 
 @pytest.mark.parametrize("begun", [False, True])
