@@ -1,14 +1,13 @@
 """A workflow's jobs, each a process with the token that its permissions give it."""
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from demo.world import Delivery
-from tests.stories.conftest import Scene, written
+from tests.stories.conftest import Scene
 
 READ = {"contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
 WRITE = {
@@ -51,14 +50,13 @@ class Workflow:
         return world.installation_token(world.install(actions, self.scene.repo))
 
     async def labelled(self) -> None:
-        self.event("issues", await self.scene.world.label(self.scene.issue, "fix-me", by="maintainer"))
+        self.event(await self.scene.world.label(self.scene.issue, "fix-me", by="maintainer"))
 
     async def commented(self, text: str, by: str = "maintainer") -> None:
-        self.event("issue_comment", await self.scene.world.comment(self.scene.issue, text, by=by))
+        self.event(await self.scene.world.comment(self.scene.issue, text, by=by))
 
-    def event(self, name: str, delivery: Delivery) -> None:
-        self.name = name
-        (self.scene.data / "event.json").write_text(json.dumps(written(delivery)))
+    def event(self, delivery: Delivery) -> None:
+        self.given = self.scene.event(delivery)
 
     async def all(self, **environment: str) -> Step:
         """In one job."""
@@ -75,17 +73,17 @@ class Workflow:
     async def _job(self, name: str, option: str, environment: Mapping[str, str]) -> Step:
         machine = self.scene.data / name
         machine.mkdir(exist_ok=True)
-        given = {
+        given = self.given | {
             "GITHUB_TOKEN": self._tokens[name],
             "GITHUB_ACTIONS": "true",
             "GITHUB_REPOSITORY": "acme/calc",
-            "GITHUB_EVENT_NAME": self.name,
-            "GITHUB_EVENT_PATH": str(self.scene.data / "event.json"),
             "GITHUB_OUTPUT": str(machine / "output"),
             "GITHUB_STEP_SUMMARY": str(machine / "summary.md"),
             "PATCHWRIGHT_DATA": str(machine),
             "HOME": str(machine),
-        } | (dict.fromkeys(MODEL, "") if name == "publish" else {})
+        }
+        if name == "publish":
+            given |= dict.fromkeys(MODEL, "")
         self.running = await self.scene.cli(
             "action", *((option, str(self.parcel)) if option else ()), environment=given | environment
         )

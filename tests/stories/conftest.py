@@ -1,7 +1,6 @@
 """A whole run in one room: the stand-in forge, a scripted model over HTTP, and the product as it is composed."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -113,6 +112,17 @@ class Scene:
         assert process.returncode is not None
         return process.returncode, out.decode(), error.decode()
 
+    def event(self, delivery: Delivery) -> dict[str, str]:
+        """What the step of a workflow is given that this delivery has started."""
+        payload = self.data / "event.json"
+        payload.write_bytes(delivery.body)
+        return {
+            "GITHUB_EVENT_NAME": delivery.event,
+            "GITHUB_EVENT_PATH": str(payload),
+            "GITHUB_OUTPUT": str(self.data / "output"),
+            "GITHUB_STEP_SUMMARY": str(self.data / "summary.md"),
+        }
+
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Served"]:
         """`patchwright serve` as a process, told of what happens in the world."""
@@ -165,12 +175,6 @@ class Served:
     async def health(self) -> int:
         async with httpx.AsyncClient(trust_env=False) as client:
             return (await client.get(self.webhook.replace("/webhook", "/readyz"))).status_code
-
-
-def written(delivery: Delivery) -> dict[str, object]:
-    """The payload of a delivery, as it would lie in a workflow's event file."""
-    payload: dict[str, object] = json.loads(delivery.body)
-    return payload
 
 
 @pytest.fixture

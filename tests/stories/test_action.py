@@ -1,24 +1,13 @@
 """The same pull request from a workflow's event file."""
 
-import json
-
-from tests.stories.conftest import CODE, MENDED, Scene, written
+from tests.stories.conftest import CODE, MENDED, Scene
 
 
 async def test_a_workflow_step_opens_the_same_pull_request_and_sets_its_outputs(scene: Scene) -> None:
     await scene.will(*MENDED)
     scene.world.hook("http://127.0.0.1:9/nobody", "none")
     delivery = await scene.world.label(scene.issue, "fix-me", by="maintainer")
-    (scene.data / "event.json").write_text(json.dumps(written(delivery)))
-    code, out, error = await scene.command(
-        "action",
-        environment={
-            "GITHUB_EVENT_NAME": "issues",
-            "GITHUB_EVENT_PATH": str(scene.data / "event.json"),
-            "GITHUB_OUTPUT": str(scene.data / "output"),
-            "GITHUB_STEP_SUMMARY": str(scene.data / "summary.md"),
-        },
-    )
+    code, out, error = await scene.command("action", environment=scene.event(delivery))
     assert code == 0, out + error
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert not scene.pull.draft
@@ -31,10 +20,9 @@ async def test_a_workflow_step_opens_the_same_pull_request_and_sets_its_outputs(
 async def test_an_event_that_asks_for_nothing_needs_no_model(scene: Scene) -> None:
     scene.world.hook("http://127.0.0.1:9/nobody", "none")
     delivery = await scene.world.label(scene.issue, "question", by="maintainer")
-    (scene.data / "event.json").write_text(json.dumps(written(delivery)))
     del scene.environment["PATCHWRIGHT_MODEL"]
-    event = {"GITHUB_EVENT_NAME": "issues", "GITHUB_EVENT_PATH": str(scene.data / "event.json")}
-    code, out, _ = await scene.command("action", environment=event)
+    nowhere = {"GITHUB_OUTPUT": "", "GITHUB_STEP_SUMMARY": ""}
+    code, out, _ = await scene.command("action", environment=scene.event(delivery) | nowhere)
     assert (code, scene.comments) == (0, [])
     assert "asks for nothing" in out
 
@@ -42,14 +30,10 @@ async def test_an_event_that_asks_for_nothing_needs_no_model(scene: Scene) -> No
 async def test_a_workflow_answers_commands_that_it_cannot_carry_out_without_a_model(scene: Scene) -> None:
     scene.world.hook("http://127.0.0.1:9/nobody", "none")
     del scene.environment["PATCHWRIGHT_MODEL"]
-    event = {"GITHUB_EVENT_NAME": "issue_comment", "GITHUB_EVENT_PATH": str(scene.data / "event.json")}
     said = ("@agent stop", "maintainer"), ("@agent stop", "stranger"), ("@agent hlep", "maintainer")
     for text, by in (*said, ("@agent help", "stranger")):
         delivery = await scene.world.comment(scene.issue, text, by=by)
-        (scene.data / "event.json").write_text(json.dumps(written(delivery)))
-        code, out, error = await scene.command(
-            "action", environment=event | {"GITHUB_OUTPUT": str(scene.data / "output")}
-        )
+        code, out, error = await scene.command("action", environment=scene.event(delivery))
         assert code == 0, out + error
     stopped, refused, slip, helped = scene.comments[1::2]
     assert stopped == (

@@ -98,7 +98,7 @@ async def test_the_two_jobs_open_a_pull_request_as_written(
     await scene.will(*MENDED)
     actions = scene.world.app("github-actions", WRITE)
     token = scene.world.installation_token(scene.world.install(actions, scene.repo))
-    Workflow(scene).event("issues", await scene.world.label(scene.issue, "fix-me", by="maintainer"))
+    Workflow(scene).event(await scene.world.label(scene.issue, "fix-me", by="maintainer"))
 
     home = tmp_path / "repository"
     (home / ".github/workflows").mkdir(parents=True)

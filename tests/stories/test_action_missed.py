@@ -22,8 +22,9 @@ AT_ONCE = timedelta(minutes=-1)
 @pytest.fixture
 def scheduled(scene: Scene) -> Workflow:
     workflow = Workflow(scene)
-    workflow.name = "schedule"
-    (scene.data / "event.json").write_text('{"schedule": "7 * * * *"}')
+    event = scene.data / "event.json"
+    event.write_text('{"schedule": "7 * * * *"}')
+    workflow.given = {"GITHUB_EVENT_NAME": "schedule", "GITHUB_EVENT_PATH": str(event)}
     return workflow
 
 

@@ -15,7 +15,7 @@ from resolver.events import Ended, Told
 from runtime.actions import RunShell
 from runtime.observations import Ran
 from tests.resolver.repositories import Repository
-from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene, written
+from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.minds import SEES_IT_FAIL, answers, says, told
 
 QUESTION = Ask(question="Should add() take floats as well, @maintainer?")
@@ -107,16 +107,7 @@ async def test_the_action_ends_with_its_own_exit_code_and_names_the_question(hoo
     scene = hooked
     await says(scene, Turn("Unclear.", QUESTION))
     delivery = await scene.world.label(scene.issue, "fix-me", by="maintainer")
-    (scene.data / "event.json").write_text(json.dumps(written(delivery)))
-    code, out, error = await scene.command(
-        "action",
-        environment={
-            "GITHUB_EVENT_NAME": "issues",
-            "GITHUB_EVENT_PATH": str(scene.data / "event.json"),
-            "GITHUB_OUTPUT": str(scene.data / "output"),
-            "GITHUB_STEP_SUMMARY": str(scene.data / "summary.md"),
-        },
-    )
+    code, out, error = await scene.command("action", environment=scene.event(delivery))
     assert code == 6, out + error
     assert "asked" in (scene.data / "output").read_text()
     assert "Should add" in (scene.data / "summary.md").read_text()

@@ -1,7 +1,6 @@
 """Work that was paid for is never thrown away: however a run stops, its tree is on a branch and somebody can go on."""
 
 import asyncio
-import json
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +27,7 @@ from runtime.errors import EngineUnavailable
 from runtime.sandbox import Sandbox, Sandboxes
 from tests.bot.inline_queue import InlineQueue
 from tests.resolver.repositories import Repository
-from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, Scene, written
+from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, Scene
 from tests.stories.minds import says
 from tests.stories.test_mind_questions import comment
 
@@ -310,16 +309,7 @@ async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hook
 
     await says(scene, Turn("Mend.", FIX), Turn("Never.", DONE), on_request=think)
     delivery = await scene.world.label(scene.issue, "fix-me", by="maintainer")
-    (scene.data / "event.json").write_text(json.dumps(written(delivery)))
-    process = await scene.cli(
-        "action",
-        environment={
-            "GITHUB_EVENT_NAME": "issues",
-            "GITHUB_EVENT_PATH": str(scene.data / "event.json"),
-            "GITHUB_OUTPUT": str(scene.data / "output"),
-            "GITHUB_STEP_SUMMARY": str(scene.data / "summary.md"),
-        },
-    )
+    process = await scene.cli("action", environment=scene.event(delivery))
     async with asyncio.timeout(120):
         await thinking.wait()
     process.send_signal(signal.SIGINT)  # as the runner does

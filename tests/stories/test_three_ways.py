@@ -1,6 +1,5 @@
 """One issue, three callers, and the few primitives that do all of it."""
 
-import json
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from demo.model import Turn
 from resolver.domain import Delivered
 from resolver.events import Decided
 from runtime.actions import RunPython, RunShell
-from tests.stories.conftest import CODE, DONE, MENDED, Scene, written
+from tests.stories.conftest import CODE, DONE, MENDED, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +48,7 @@ async def test_server_workflow_and_command_line_do_the_same(scene: Scene) -> Non
     scene.world.hook("http://127.0.0.1:9/nobody", "none")
     await scene.will(*MENDED)
     delivery = await scene.world.label(issues[1], "fix-me", by="maintainer")
-    (scene.data / "event.json").write_text(json.dumps(written(delivery)))
-    event = {"GITHUB_EVENT_NAME": "issues", "GITHUB_EVENT_PATH": str(scene.data / "event.json")}
-    code, out, error = await scene.command("action", environment=event)
+    code, out, error = await scene.command("action", environment=scene.event(delivery))
     assert code == 0, out + error
     note()
     await scene.will(*MENDED)

@@ -1,6 +1,5 @@
 """What people complain of with bots of this kind, and what is told here instead: ends, costs, tests, status."""
 
-import json
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -11,7 +10,7 @@ from demo.model import Turn
 from resolver.actions import Ask, Finish
 from resolver.domain import Asked, Commented, Delivered
 from runtime.actions import ReplaceText, RunShell
-from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene, written
+from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene
 from tests.stories.minds import PRICES, says
 
 pytestmark = pytest.mark.slow
@@ -56,11 +55,7 @@ async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -
     quick.world.hook("http://127.0.0.1:9/nobody", "none")
     await says(quick, Turn("Mend.", FIX), Turn("Done.", DONE), model_prices=PRICES)
     delivery = await quick.world.label(quick.issue, "fix-me", by="maintainer")
-    (quick.data / "event.json").write_text(json.dumps(written(delivery)))
-    event = {"GITHUB_EVENT_NAME": "issues", "GITHUB_EVENT_PATH": str(quick.data / "event.json")}
-    code, out, error = await quick.command(
-        "action", environment=event | {"GITHUB_OUTPUT": str(quick.data / "out")}
-    )
+    code, out, error = await quick.command("action", environment=quick.event(delivery))
     assert code == 0, out + error
     spent = quick.trajectory().spent()
     tokens = spent.prompt_tokens + spent.completion_tokens
@@ -71,7 +66,7 @@ async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -
             f"{spent.steps} steps of `openai/scripted` · ${spent.usd:.4f} · {tokens:,} tokens · working time "
             in told
         )
-    lines = (quick.data / "out").read_text().splitlines()
+    lines = (quick.data / "output").read_text().splitlines()
     assert str(spent.usd) in lines and str(tokens) in lines
 
 
