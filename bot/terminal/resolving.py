@@ -7,12 +7,13 @@ from pathlib import Path
 
 from bot import compose
 from bot.terminal.exits import ASKED, DELIVERED, ERROR, NOTHING, REFUSED, UNPROVEN
-from bot.terminal.lines import outcome_json, plain, print_json, tests_table, to_stderr
+from bot.terminal.lines import folded, outcome_json, plain, print_json, tests_table, to_stderr
 from bot.terminal.live import telling
 from bot.terminal.local_files import absolute, check_writable, read_issue, write_patch
 from bot.terminal.names import issue_named, run_name, safe
 from bot.terminal.naming import named
 from bot.terminal.unfinished import unfinished
+from resolver.actions import Finish
 from resolver.domain import (
     Asked,
     Commented,
@@ -28,6 +29,7 @@ from resolver.domain import (
 from resolver.errors import LogError, UsageError
 from resolver.events import Trajectory
 from resolver.forge import DRY
+from resolver.gate import last_account
 from resolver.log import FileLogs, Listener
 from resolver.settings.settings import Settings
 from resolver.words import wording
@@ -135,13 +137,16 @@ async def _from_path(
     failed = tried.ending.detail if tried.ending.reason == "error" else None
     diff = tried.patch.diff.decode("utf-8", errors="surrogateescape")
     kept = write_patch(options.out, tried.patch)
+    told = last_account(trajectory)
     if options.json:
         text = tried.patch.diff.decode("utf-8", errors="replace")
-        more = {"patch": text, "patch_file": kept, "error": failed}
+        account = told.model_dump(include={"cause", "change", "checked"}) if told else None
+        more = {"account": account, "patch": text, "patch_file": kept, "error": failed}
         print_json(outcome_json(job.id, None, tried.verdict, trajectory.spent(), **more))
     else:
         print(plain(f"verdict: {tried.verdict.kind}. {tried.verdict.reason}"))
         print(tests_table(tried.verdict))
+        print(folded(plain(_account(told))) if told else "the agent gave no account")
         sys.stdout.flush()
         sys.stdout.buffer.write(_shown(diff).encode("utf-8", errors="surrogateescape"))
         sys.stdout.flush()
@@ -154,6 +159,12 @@ async def _from_path(
     if failed is not None:
         to_stderr(f"patchwright: {plain(failed)}")
     return code
+
+
+def _account(told: Finish) -> str:
+    return (
+        f"what was wrong: {told.cause}\nwhat was changed: {told.change}\nhow it was checked: {told.checked}"
+    )
 
 
 def _shown(diff: str) -> str:

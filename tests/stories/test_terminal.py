@@ -1,5 +1,6 @@
 """A person at a terminal: what stands there while a run goes on, when it is stopped, and when it goes on."""
 
+import json
 import re
 import sys
 import termios
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from demo.model import Turn
-from resolver.actions import Plan, PlanItem
+from resolver.actions import Finish, Plan, PlanItem
 from runtime.actions import RunShell
 from tests.bot.screens import a_screen
 from tests.resolver.repositories import Repository
@@ -92,6 +93,21 @@ async def test_a_pipe_gets_lines_and_quiet_only_the_result(scene: Scene, asked: 
         assert ("+    return a + b" in error) == told and ("waiting for" in error) is False
         assert ("the agent has its brief" in error) == told and "see it: patchwright view" in error
         assert re.search(r"^took: .+ s, \d+ steps, \S+ tokens, ", error, re.MULTILINE)
+
+
+async def test_what_the_agent_says_stands_beside_the_verdict(scene: Scene, asked: tuple[str, ...]) -> None:
+    """Where nothing was changed, it is all that a run came to."""
+    account = Finish(cause="add() adds.", change="None: there is no such bug.", checked="Ran it.")
+    await scene.will(Turn("Nothing to do.", account))
+    code, out, error = await scene.command(*asked)
+    assert code == 3 and out.startswith("verdict: empty."), error
+    assert out.endswith(
+        "\nwhat was wrong: add() adds.\nwhat was changed: None: there is no such bug.\nhow it was checked: Ran it.\n"
+    )
+    await scene.will(Turn("Nothing to do.", account))
+    code, out, _ = await scene.command(*asked, "--json")
+    said = {"cause": "add() adds.", "change": "None: there is no such bug.", "checked": "Ran it."}
+    assert (code, json.loads(out)["account"]) == (3, said)
 
 
 @pytest.mark.slow
