@@ -145,7 +145,7 @@ async def _plugins(
         try:
             await online.build(each)
         except ImageUnavailable as failed:
-            log.warning("plugin left out", extra={"plugin": each.plugin, "error": str(failed)})
+            log.info("plugin left out", extra={"plugin": each.plugin, "error": str(failed)})
             left_out.add(each.plugin)
             if notice is not None:
                 notice(f"NOTICE: {failed}. The sandbox goes without it.")
