@@ -9,6 +9,7 @@ from runtime.actions import Execute, RunShell
 from runtime.local import LocalSandboxes
 from runtime.observations import Executed, Ran
 from runtime.plugins import PLUGINS, Plugins
+from tests.runtime.waiting import gone
 
 CANARY = "canary-7c1f"
 
@@ -43,8 +44,7 @@ async def test_nothing_is_left_of_a_sandbox(tmp_path: Path) -> None:
         await sandbox.act(RunShell(command="setsid -f sleep 83; exit"))
         await sandbox.act(Execute(argv=("setsid", "-f", "sleep", "84")))
         assert processes.with_environment(f"HOME={home}") != []
-    await asyncio.sleep(0.1)
-    assert processes.with_environment(f"HOME={home}") == []
+    await gone(f"HOME={home}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,7 +57,7 @@ async def test_a_cancelled_command_leaves_no_process_and_a_usable_sandbox(tmp_pa
             with pytest.raises(asyncio.CancelledError):
                 await running
         home = Path(sandbox.root).parent / "home"
-        assert processes.with_environment(f"HOME={home}") == []
+        await gone(f"HOME={home}")
         ran = await sandbox.act(RunShell(command="echo again"))
         assert isinstance(ran, Ran) and ran.output == "again\n"
 

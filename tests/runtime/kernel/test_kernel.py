@@ -5,7 +5,7 @@ import os
 import resource
 import sys
 import sysconfig
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from runtime import processes
 from runtime.kernel.kernel import Kernel
 from runtime.observations import Failed, RanPython, Wanted
 from runtime.plugins import Plugins
+from tests.runtime.waiting import gone, until
 
 shared = pytest.mark.asyncio(loop_scope="module")
 
@@ -46,12 +47,6 @@ async def ran(kernel: Kernel, code: str, timeout: float = 30) -> RanPython:
     seen = await kernel.run(code, timeout)
     assert isinstance(seen, RanPython), seen
     return seen
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not happened():
-            await asyncio.sleep(0.02)
 
 
 def once(file: Path, then: str) -> str:
@@ -277,7 +272,7 @@ async def test_a_cell_that_nobody_waits_for_any_more_ends_with_its_session(tmp_p
     async with kernel_in(tmp_path) as kernel:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(kernel.run("import time; time.sleep(60)", 60), timeout=3)
-        assert processes.with_environment(f"HOME={tmp_path}") == []
+        await gone(f"HOME={tmp_path}")
         assert (await ran(kernel, "1")).output == "1\n"
 
 
@@ -304,7 +299,7 @@ async def test_a_session_that_does_not_listen_is_replaced(tmp_path: Path) -> Non
         seen = await ran(kernel, deaf, timeout=1)
         assert seen.note is not None and not seen.ok
         assert "the Python session did not listen and was killed: its variables" in seen.note
-        assert processes.with_environment(f"HOME={tmp_path}") == []
+        await gone(f"HOME={tmp_path}")
         assert (await ran(kernel, "1")).output == "1\n"
 
 
@@ -332,7 +327,7 @@ async def test_a_session_starts_with_its_first_cell_and_leaves_nothing(tmp_path:
         assert processes.with_environment(mine) == []
         await ran(kernel, "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)")
         assert processes.with_environment(mine) != []
-    assert processes.with_environment(mine) == []
+    await gone(mine)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
