@@ -77,7 +77,6 @@ class KernelProcess:
         self.note: str | None = None
         """What is to be known about this session, once."""
         self._killed = False
-        self._crowd = processes.count()
         self._watch = os.pidfd_open(process.pid)
         self._loop.add_reader(output, self._read)
         self._loop.add_reader(self._watch, self._exited)
@@ -144,9 +143,9 @@ class KernelProcess:
 
     def disperse(self) -> str | None:
         """Kill what cells have left running if it is so much that nothing else gets its turn; says so."""
-        if processes.count() - self._crowd <= MOST_STRAYS:
-            return None
         pid = self._process.pid
+        if processes.members(pid) - 1 <= MOST_STRAYS:
+            return None
         left = len(processes.session(pid)) - 1
         if left <= MOST_LEFT and len(processes.stray_forks(pid)) <= MOST_STRAYS:
             return None
