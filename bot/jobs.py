@@ -171,9 +171,6 @@ class Queue(Protocol):
         Whatever a handler raises ends its job as Failed. A queue that is down is waited for.
         """
 
-    async def healthy(self) -> bool:
-        """Whether a job could be stored now; never raises."""
-
 
 def thread_of(repo: Repo, number: int) -> str:
     """The name of an issue or pull request, however its repository is spelled."""

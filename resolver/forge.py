@@ -50,8 +50,6 @@ class Meanwhile(Frozen):
     """What became of the thread and of the base branch while a run went on."""
 
     is_open: bool
-    is_locked: bool
-    """Whether only members may still comment."""
     has_base: bool
     """Whether the base branch still has the commit that the run began with; False: it was rewritten, or is gone."""
 

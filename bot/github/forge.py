@@ -143,8 +143,8 @@ class GitHubForge:
         try:
             thread = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", str(number))
         except NotFound:  # deleted
-            return Meanwhile(is_open=False, is_locked=True, has_base=has_base)
-        return Meanwhile(is_open=thread.state == "open", is_locked=thread.locked, has_base=has_base)
+            return Meanwhile(is_open=False, has_base=has_base)
+        return Meanwhile(is_open=thread.state == "open", has_base=has_base)
 
     async def identity(self, repo: Repo) -> User | None:
         account = await self._ourselves(repo)

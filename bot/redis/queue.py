@@ -38,7 +38,7 @@ from bot.jobs import (
     stop,
     thread_of,
 )
-from bot.redis.client import answers, redis_errors
+from bot.redis.client import redis_errors
 from bot.redis.records import Records, unwanted_of
 from bot.redis.taking import EXPIRES_MS, PAUSED, QUEUE, Later, Taker, arq_client, to_json, wake
 from resolver.domain import Job, JobId, Repo
@@ -166,9 +166,6 @@ class ArqQueue:
             if held is None and turn is None:
                 ages.append(now - at + (AHEAD.total_seconds() if one.urgent else 0))
         return dict(Counter[str](one.state for one in known.values())), max(ages)
-
-    async def healthy(self) -> bool:
-        return await answers(self._redis)
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)

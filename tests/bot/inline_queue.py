@@ -133,6 +133,3 @@ class InlineQueue:
         self._records[job] = record.after(result)
         if isinstance(result, Again):
             asyncio.get_running_loop().call_later(result.seconds, self._line_up, job)
-
-    async def healthy(self) -> bool:
-        return True

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from bot.embedded import embedded_redis, redis_server
+from bot.redis.client import answers
 from bot.redis.queue import ArqQueue
 from resolver.errors import SettingsError
 from tests.bot.jobs import job
@@ -123,7 +124,7 @@ async def test_when_it_is_killed_it_is_started_again_with_its_data(short_tmp: Pa
         os.kill(before, signal.SIGKILL)
         assert await gone(before)
         async with asyncio.timeout(10):
-            while not await queue.healthy():
+            while not await answers(queue._redis):
                 await asyncio.sleep(0.05)
         assert (await queue._redis.info())["process_id"] != before
         assert await queue.put(job()) is False

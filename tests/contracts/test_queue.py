@@ -179,10 +179,6 @@ async def test_what_somebody_waits_for_goes_before_what_nobody_waits_for(
     assert list(handler.begun) == [jobs[2].id, jobs[0].id, jobs[1].id]
 
 
-async def test_a_queue_says_that_it_is_well(queue: Queue) -> None:
-    assert await queue.healthy() is True
-
-
 async def test_a_thread_shows_what_waits_and_runs_for_it_in_the_order_of_asking(
     queue: Queue, handler: Handlers
 ) -> None:

@@ -16,6 +16,7 @@ from arq.constants import in_progress_key_prefix, job_key_prefix
 from bot.embedded import embedded_redis
 from bot.errors import QueueDown
 from bot.jobs import Cancelled, Record, thread_of
+from bot.redis.client import answers
 from bot.redis.queue import ArqQueue
 from bot.redis.records import OPEN
 from bot.redis.taking import QUEUE
@@ -242,7 +243,7 @@ async def test_a_running_job_does_not_notice_the_death_of_redis(queue: ArqQueue,
         await handler.running.wait()
         os.kill((await queue._redis.info())["process_id"], signal.SIGKILL)
         async with asyncio.timeout(10):
-            while not await queue.healthy():
+            while not await answers(queue._redis):
                 await asyncio.sleep(0.02)
         handler.go.set()
         assert (await settled(queue, job().id)).result == DONE
@@ -288,7 +289,7 @@ async def test_a_job_cancelled_in_the_moment_it_begins_is_cancelled(
 
 async def test_a_redis_that_does_not_answer_is_said_at_once(short_tmp: Path) -> None:
     queue = ArqQueue(f"unix://{short_tmp}/nobody.sock")
-    assert await queue.healthy() is False
+    assert await answers(queue._redis) is False
     with pytest.raises(QueueDown):
         await queue.put(job())
     with pytest.raises(QueueDown):
