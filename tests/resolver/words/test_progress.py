@@ -24,7 +24,6 @@ from runtime.actions import (
 from tests.resolver.seen_runs import decided, ran, run_of, started, step
 
 SETTINGS = Settings(data=Path("/nowhere"), public_url="https://bot.test")
-ZW = "\u200b"
 
 
 def told(trajectory: Trajectory, settings: Settings = SETTINGS) -> str:
