@@ -91,24 +91,33 @@ async def serve(
             server = Server(receiver)
             serving = asyncio.create_task(server.serve(sockets=[opened]))
             keeping = asyncio.create_task(_keep(worker, {**environment, "REDIS_URL": url}, ready))
-            waiting = asyncio.create_task(ready.wait())
+
+            async def greet() -> None:
+                await ready.wait()
+                announce(_greeting(settings, url_of(opened), has_page=page is not None))
+                if not worker:
+                    return
+                waits = False
+                while not await stores.inbox.healthy():
+                    if not waits:
+                        announce("patchwright waits for its Redis, which does not answer: see REDIS_URL")
+                    waits = True
+                    await asyncio.sleep(FIRST_PAUSE)
+                announce(
+                    f"patchwright is ready: label an issue {settings.label}, or begin a comment with "
+                    f"{settings.mention}; Ctrl-C stops it"
+                )
+
+            greeting = asyncio.create_task(greet())
             try:
-                await asyncio.wait((serving, keeping, waiting, told), return_when=asyncio.FIRST_COMPLETED)
-                if ready.is_set():
-                    announce(_greeting(settings, url_of(opened), has_page=page is not None))
-                    if worker:
-                        announce(
-                            f"patchwright is ready: label an issue {settings.label}, or begin a comment with "
-                            f"{settings.mention}; Ctrl-C stops it"
-                        )
-                    await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((serving, keeping, told), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 if page is not None:
                     await page.close()  # else the server waits for those who watch a run
                 server.should_exit = True
-                waiting.cancel()
+                greeting.cancel()
                 keeping.cancel()
-                await asyncio.gather(serving, keeping, waiting, return_exceptions=True)
+                await asyncio.gather(serving, keeping, greeting, return_exceptions=True)
         for task in (keeping, serving):
             if not task.cancelled():
                 task.result()  # why it ended, if that was not our doing

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.embedded import embedded_redis
+from bot.embedded import embedded_redis, redis_server
 from bot.redis.inbox import Inbox
 from bot.redis.lookout import Trouble
 from bot.redis.queue import ArqQueue
@@ -251,6 +252,27 @@ async def test_a_server_whose_redis_is_away_says_so_and_takes_nothing(short_tmp:
         server.process.terminate()
         async with asyncio.timeout(8):
             assert await server.process.wait() == 0
+        assert server.process.stdout is not None
+        waits = "patchwright waits for its Redis, which does not answer: see REDIS_URL"
+        assert (await server.process.stdout.read()).decode().splitlines() == [waits, *ENDS[signal.SIGTERM]]
+
+
+async def test_a_server_says_that_it_is_ready_when_its_redis_answers(short_tmp: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with running(short_tmp, f"redis://127.0.0.1:{port}/0") as server:
+        assert server.process.stdout is not None
+        assert (await server.process.stdout.readline()).startswith(b"patchwright waits for its Redis")
+        redis = await asyncio.create_subprocess_exec(
+            redis_server(), "--port", str(port), "--save", "", cwd=short_tmp, stdout=subprocess.DEVNULL
+        )
+        try:
+            async with asyncio.timeout(20):
+                assert (await server.process.stdout.readline()).decode().strip() == READY
+        finally:
+            redis.terminate()
+            await redis.wait()
 
 
 async def test_the_figures_of_a_server_can_be_scraped(short_tmp: Path) -> None:
