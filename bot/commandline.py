@@ -86,7 +86,18 @@ def run(options: argparse.Namespace, top: argparse.ArgumentParser) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DELIVERED
     except WorkerFailed as exc:
-        return exc.exit_code if exc.exit_code in range(1, 128) else ERROR  # it has said why
+        code = exc.exit_code if exc.exit_code in range(1, 128) else ERROR
+        if options.json:  # people have read why on standard error
+            kind = type(exc).__name__
+            print_json(
+                {
+                    "outcome": "error",
+                    "error": f"{exc} Its standard error says why.",
+                    "kind": kind,
+                    "exit_code": code,
+                }
+            )
+        return code
     except ForOperators as exc:
         return complain(options, exc, USAGE)
     except (ResolverError, SandboxError) as exc:

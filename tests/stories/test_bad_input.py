@@ -295,6 +295,15 @@ async def test_json_is_the_only_thing_on_standard_output(
     assert (code, json.loads(out)["outcome"]) == (2, "error")
 
 
+async def test_a_server_whose_worker_could_not_begin_says_so_in_json_too(scene: Scene) -> None:
+    await scene.will(*MENDED)
+    del scene.environment["PATCHWRIGHT_MODEL"]
+    code, out, error = await scene.command("serve", "--port", "0", "--json")
+    told = json.loads(out)
+    assert (code, told["outcome"], told["exit_code"]) == (2, "error", 2)
+    assert error.splitlines()[-1].startswith("patchwright: PATCHWRIGHT_MODEL is not set")
+
+
 @pytest.mark.slow
 async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scene: Scene) -> None:
     await scene.will(*MENDED)
