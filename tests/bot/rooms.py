@@ -20,6 +20,18 @@ from tests.bot.inline_queue import InlineQueue
 QUICK = Pace(between_writes=0, first_pause=0.01, longest_wait=2, timeout=5)
 
 
+class Patient(Waiting):
+    """Says that a job waits only while somebody listens: else it hung on the machine what a test hears of it."""
+
+    def __init__(self, queue: InlineQueue, forge: GitHubForge) -> None:
+        super().__init__(queue, HoldsHere(), forge, "@agent", grace=0.2)
+        self.listened_to = asyncio.Event()
+
+    async def tell(self, job: Job) -> None:
+        await self.listened_to.wait()
+        await super().tell(job)
+
+
 @dataclass
 class Room:
     """One issue, and a desk that hears of it."""
@@ -31,11 +43,12 @@ class Room:
     queue: InlineQueue = field(default_factory=InlineQueue)
 
     def __post_init__(self) -> None:
-        self.waiting = Waiting(self.queue, HoldsHere(), self.forge, "@agent", grace=0.2)
+        self.waiting = Patient(self.queue, self.forge)
         self.desk = Desk(self.queue, Triggers(), self.forge, waiting=self.waiting)
 
     async def answered(self, begins: str) -> str:
-        """The first answer that begins so, once there is one."""
+        """The first answer that begins so, once there is one; from here on, also that something waits."""
+        self.waiting.listened_to.set()
         async with asyncio.timeout(20):
             while True:
                 if found := [answer for answer in self.answers if answer.startswith(begins)]:

@@ -63,6 +63,7 @@ async def test_a_label_behind_a_mention_is_answered_by_its_run_and_nothing_more_
         await handler.running.wait()
         label = await room.labelled()
         assert await room.seen(room.issue) == ["eyes"]
+        room.waiting.listened_to.set()
         await asyncio.sleep(0.5)  # the grace is over: it does not say that it waits
         assert await mail.news(run, at_work(room, run)) == ()
         record = await room.queue.state(label.id)
