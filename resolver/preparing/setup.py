@@ -11,6 +11,7 @@ from typing import Any
 from resolver import prose
 from resolver.circumstances import Prepared
 from resolver.errors import ResolverError
+from resolver.preparing.poetry import for_developers
 from resolver.preparing.pytest_plugins import CONFIGURATIONS, plugins_wanted
 from resolver.settings.settings import RepoConfig
 from resolver.suites.find import find_suites
@@ -137,7 +138,9 @@ async def _python(workspace: Workspace, files: frozenset[str], prefix: str) -> l
             extras = list(FOR_TESTS[:3])  # in setup.py or setup.cfg; pip only warns of one that is not there
         wanted.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
     wanted += await _plugins(workspace, files, prefix)
-    return [Step(command=f"{install} {' '.join(wanted)}", needs="python3")] if wanted else []
+    commands = [f"{install} {' '.join(each)}" for each in (for_developers(project), wanted) if each]
+    # What developers use beyond the tests may not be had: that is no reason to go without the project.
+    return [Step(command="; ".join(commands), needs="python3")] if commands else []
 
 
 async def _plugins(workspace: Workspace, files: frozenset[str], prefix: str) -> list[str]:
