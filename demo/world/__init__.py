@@ -317,6 +317,10 @@ class World:
         """The same delivery once more: same GUID, same bytes."""
         return await self._hooks.again(delivery)
 
+    async def all_sent(self) -> None:
+        """Waits for what is being delivered, until that is known to have arrived or not."""
+        await self._hooks.sent()
+
     def lock(self, thread: Issue) -> None:
         """Nobody who is not a member may comment any more; the app counts as none."""
         thread.locked = True

@@ -48,6 +48,11 @@ class Hooks:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
+    async def sent(self) -> None:
+        """Returns when nothing is on its way."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
     async def tell(self, news: News) -> Delivery:
         """Sends it now; what came of it at the first hook. Raises LookupError if there is no hook."""
         if not self._state.hooks:

@@ -1,6 +1,5 @@
 """Whoever looks what has happened is told, a page at a time, and not twice what has not changed."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -75,9 +74,7 @@ async def test_failed_deliveries_are_listed_by_cursor_and_sent_again(
         assert {one["status_code"] for one in listed} == {502}
         asked = await http.post(f"/app/hook/deliveries/{sent[0].id}/attempts")
         assert (asked.status_code, asked.json()) == (202, {})
-        async with asyncio.timeout(5):
-            while len(world.deliveries) < 4:
-                await asyncio.sleep(0.01)
+        await world.all_sent()
         again = (await http.get("/app/hook/deliveries")).json()[0]
     assert (again["guid"], again["redelivery"]) == (sent[0].guid, True)
     assert again["delivered_at"] > listed[0]["delivered_at"]
