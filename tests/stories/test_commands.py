@@ -147,11 +147,9 @@ async def test_help_and_a_stop_of_nothing_are_answered_once_and_briefly(scene: S
     async with scene.serving() as served:
         scene.world.hook(served.webhook, SECRET)
         for said in ("@agent stop", "@agent help", "@agent stop"):
-            told = await scene.world.comment(
-                scene.issue, said, by="stranger" if len(answers(scene)) == 2 else "maintainer"
-            )
-            await scene.world.redeliver(told)
             count = len(answers(scene))
+            told = await scene.world.comment(scene.issue, said, by="stranger" if count == 2 else "maintainer")
+            await scene.world.redeliver(told)
             await until(lambda count=count: len(answers(scene)) > count)  # type: ignore[misc]
         await asyncio.sleep(1)
     nothing, helped, refused = answers(scene)
