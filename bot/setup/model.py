@@ -12,6 +12,8 @@ from resolver.settings.settings import variable
 
 SECONDS = 90.0  # for one tiny call, or two
 MOST_SAID = 500  # characters
+# How the page calls what a command's own words call by its variable; a name that begins another stands after it.
+_FIELDS = {"model_base_url": "the address", "model_api_key": "the API key", "model": "the name"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[s
         await stop(process, seconds=5)
     if process.returncode == 0:
         return Tried(priced=_priced(said))
-    why = _why(said)  # a provider may quote the key that it does not take
+    why = _why(said)
+    for key, field in _FIELDS.items():
+        why = why.replace(variable(key), field)
+    # A provider may quote the key that it does not take.
     return Tried(why.replace(model.model_api_key, "...") if model.model_api_key else why)
 
 

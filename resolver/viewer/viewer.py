@@ -288,8 +288,9 @@ def _facts(trajectory: Trajectory) -> list[tuple[str, str]]:
     elif assigned := trajectory.assigned:
         facts += [("Model", assigned.model), ("Asked for by", f"the run {assigned.parent}")]
     if under := trajectory.configured:
-        most = f"{under.steps} steps, ${under.usd}, {wording.duration(under.seconds)}"
-        facts += [("At most", most), ("Patchwright", under.version)]
+        dollars = [f"${under.usd}"] if spent.cost is not None else []  # else nothing holds them
+        most = f"{under.steps} steps", *dollars, wording.duration(under.seconds)
+        facts += [("At most", ", ".join(most)), ("Patchwright", under.version)]
     if trajectory.entries:
         facts.append(("Began", f"{trajectory.entries[0].at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"))
     return facts

@@ -174,6 +174,8 @@ async def test_a_model_that_does_not_call_is_told_and_can_be_used_anyway(fresh: 
             answer = await http.post("/setup/model", data=wrong)
             assert (answer.status_code, told in html.unescape(why(answer))) == (400, True)
             assert all(f'value="{html.escape(typed)}"' in answer.text for typed in wrong.values())
+        nameless = await http.post("/setup/model", data={"model": "m", "key": "sk-story-model-key"})
+        assert "names no provider: write the name as provider/model" in html.unescape(why(nameless))
         refused = await http.post("/setup/model", data=said)
         assert (refused.status_code, "I would rather talk" in why(refused)) == (400, True)
         assert "sk-story-model-key" not in refused.text

@@ -21,6 +21,7 @@ from resolver.viewer.exhibits import Album, diff, inert
 from resolver.viewer.spending import spending
 from resolver.viewer.viewer import MOST, tool_counts, view
 from resolver.words import texts
+from resolver.words.wording import duration
 from runtime.actions import ReplaceText, RunPython, RunShell, UseBrowser, ViewFile
 from runtime.observations import Edited, Failed, Picture, RanPython, Viewed
 from tests.resolver.seen_runs import (
@@ -105,6 +106,8 @@ def test_a_cost_that_nobody_knows_says_so_and_that_its_limit_cannot_hold() -> No
     none_known, some_known = (shown(under, *replies).text for replies in ((some,), (asked, some)))
     assert "Cost unknown (no price is known for this model); the limit of $2 cannot hold" in none_known
     assert "Tokens 1,000 read, 50 written" in none_known
+    assert f"At most {under.steps} steps, {duration(under.seconds)}" in none_known
+    assert f"At most {under.steps} steps, $2, {duration(under.seconds)}" in some_known
     assert "Cost at least $0.0100; the limit of $2 holds for what is known" in some_known
 
 
