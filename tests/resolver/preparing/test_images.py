@@ -11,7 +11,7 @@ from resolver.domain import Verdict
 from resolver.errors import SettingsError
 from resolver.preparing.preparing import on_image
 from resolver.secrets import Secrets
-from resolver.settings.settings import RepoConfig, Settings, build, from_environment
+from resolver.settings.settings import RepoConfig, build, from_environment
 from resolver.suites.find import find_suites, suites_in
 from resolver.suites.kind import Language
 from resolver.suites.suite import Suite, Suites
@@ -70,14 +70,14 @@ def test_images_are_written_as_a_table_or_as_json(tmp_path: Path) -> None:
     table = {"go": "golang:1.23", "make": "gcc:14"}
     given = from_environment({"PATCHWRIGHT_IMAGES": json.dumps(table)})
     for images in (given["images"], table):
-        made = build(Settings, {"data": tmp_path, "images": images}, "the test")
+        made = build({"data": tmp_path, "images": images}, "the test")
         assert made.images == table
 
 
 @pytest.mark.parametrize("images", ['{"golang": "golang:1.23"}', '{"go": ""}', "go=golang", "[]"])
 def test_an_unknown_language_or_an_empty_name_is_an_error(tmp_path: Path, images: str) -> None:
     with pytest.raises(SettingsError, match="images"):
-        build(Settings, {"data": tmp_path, "images": images}, "the test")
+        build({"data": tmp_path, "images": images}, "the test")
 
 
 async def test_the_local_sandbox_has_no_image_and_nothing_is_said_of_one(sandboxes: LocalSandboxes) -> None:
