@@ -23,7 +23,7 @@ def helped(mention: str, label: str) -> str:
 
 
 def stopped(mention: str, *, unread: bool) -> str:
-    """What a stop came to where nothing was going on, and nothing waited; or only what cannot be read (`unread`)."""
+    """What a stop came to where nothing was going on or waited, or (`unread`) where some of it cannot be read."""
     return reply("stopped.md.j2", mention=mention, unread=unread)
 
 

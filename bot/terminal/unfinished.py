@@ -21,7 +21,7 @@ def unfinished(job: Job, settings: Settings, out: str | None) -> Iterator[None]:
     try:
         yield
     except BaseException:  # Ctrl-C too; whatever it is goes on
-        with suppress(LogError):
+        with suppress(LogError, OSError):
             _tell(job, FileLogs(settings.data / "runs"), out)
         raise
 

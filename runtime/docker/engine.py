@@ -306,9 +306,8 @@ class Engine:
         except docker.errors.APIError as error:
             if error.status_code != 409:
                 raise
-            with suppress(
-                docker.errors.NotFound, OSError
-            ):  # somebody else is already removing it: it goes on after that
+            # Somebody else is already removing it: whoever asks here goes on after that.
+            with suppress(docker.errors.NotFound, OSError):
                 self._client.wait(container, timeout=REMOVAL, condition="removed")
 
     def _build(
