@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from resolver.settings.settings import variable
 
 SECONDS = 90.0  # for one tiny call, or two
 MOST_SAID = 500  # characters
-# How the page calls what a command's own words call by its variable; a name that begins another stands after it.
-_FIELDS = {"model_base_url": "the address", "model_api_key": "the API key", "model": "the name"}
+# How the page calls what a command's own words call by its variable.
+_FIELDS = {"model": "the name", "model_base_url": "the address", "model_api_key": "the API key"}
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,10 @@ async def tried(model: ChosenModel, probe: Sequence[str], environment: Mapping[s
         return Tried(priced=_priced(said))
     why = _why(said)
     for key, field in _FIELDS.items():
-        why = why.replace(variable(key), field)
-    # A provider may quote the key that it does not take.
-    return Tried(why.replace(model.model_api_key, "...") if model.model_api_key else why)
+        why = re.sub(rf"\b{variable(key)}\b", field, why)
+    if model.model_api_key:  # a provider may quote the key that it does not take
+        why = why.replace(model.model_api_key, "...")
+    return Tried(why[:MOST_SAID])
 
 
 def _priced(said: bytes) -> bool:
@@ -65,4 +67,4 @@ def _why(said: bytes) -> str:
         why = told["error"] if "error" in told else told["models"][0]["why"]
     except (ValueError, LookupError, TypeError):
         why = "it could not be tried"
-    return str(why)[:MOST_SAID]
+    return str(why)

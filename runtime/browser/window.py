@@ -178,15 +178,17 @@ class Window:
 
     async def quieten(self, tab: OpenTab) -> None:
         """Leave a page whose scripts open one thing after the other, which would overtake what a call opens."""
-        with contextlib.suppress(NoAnswer, TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await tab.send("Emulation.setScriptExecutionDisabled", {"value": True})
-                await tab.send("Page.stopLoading", {})
-                with self.fence():
-                    await tab.page.goto("about:blank")
-        with contextlib.suppress(NoAnswer, TimeoutError):
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await tab.send("Emulation.setScriptExecutionDisabled", {"value": False})
+        try:
+            with contextlib.suppress(NoAnswer, TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await tab.send("Emulation.setScriptExecutionDisabled", {"value": True})
+                    await tab.send("Page.stopLoading", {})
+                    with self.fence():
+                        await tab.page.goto("about:blank")
+        finally:  # the next page's scripts are to run, also where the call's time ends here
+            with contextlib.suppress(NoAnswer, TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await tab.send("Emulation.setScriptExecutionDisabled", {"value": False})
 
     async def responsive(self) -> OpenTab:
         """The active tab, able to answer: a script without end is stopped, what still does not answer is replaced."""

@@ -133,7 +133,8 @@ async def test_a_stop_says_that_what_another_version_has_queued_goes_on(room: Ro
     stopping = await room.asked("@agent stop")
     assert room.answers[:-1] == (["I did not start on this: I was stopped before I began."] if beside else [])
     assert room.answers[-1] == (
-        "I cannot stop what was asked for here: another version of me has it, and this one cannot read it. Write "
+        "I cannot stop all that was asked for here: another version of me has some of it, and this one cannot read "
+        "that. Write "
         "`@agent stop` again once all my workers are of one version: whoever runs me has to bring them there."
     )
     known = await room.queue.state(stopping.id)

@@ -153,15 +153,15 @@ async def test_an_image_s_contents_have_a_name_and_what_ran_in_it_is_remembered(
 ) -> None:
     suite = Suite(command="date +%s.%N", report="none", why="")
     name = f"baseline-{os.getpid()}"
-    contents, runs = None, []
+    contents, runs, rounds = None, [], 0
     async with proven({"a": ""}) as proof:
-        while contents != (
-            contents := await docker_sandboxes.contents()
-        ):  # another process may build it once more
-            runs = []
+        # Another process may build it once more.
+        while contents != (contents := await docker_sandboxes.contents()):
+            runs, rounds = [], rounds + 1
             for _ in range(2):
                 async with Bases(proof.workspace, docker_sandboxes, name, 60, baselines) as bases:
                     runs.append(await bases.begin(suite))
     assert contents is not None
     assert runs[0] == runs[1] and runs[0].exit_code == 0
-    assert {path.suffix for path in (tmp_path / "baselines").iterdir()} == {".json"}
+    kept = [path.suffix for path in (tmp_path / "baselines").iterdir()]
+    assert set(kept) == {".json"} and len(kept) <= rounds
