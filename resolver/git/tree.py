@@ -208,7 +208,9 @@ async def _last_version(git_dir: Path, base: str, history: int) -> bytes:
     nearest = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", base)
     try:
         tag = f"refs/tags/{os.fsdecode(await run_git(*nearest, git_dir=git_dir)).rstrip()}"
-        [at] = (await run_git("rev-list", "--max-count=1", tag, "--", git_dir=git_dir)).split()
+        # The name is the one that an annotated tag gives itself: it may be no tag's here, or one of a file.
+        await run_git("show-ref", "--verify", "--quiet", tag, git_dir=git_dir)
+        at = (await run_git("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}", git_dir=git_dir)).strip()
     except GitFailed:
         return b""
     sent = (await run_git("rev-list", f"--max-count={history}", base, git_dir=git_dir)).split()

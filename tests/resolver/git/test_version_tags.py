@@ -50,6 +50,23 @@ async def test_a_version_that_is_not_before_the_base_is_none_of_its(
         assert await described(workspace, sandboxes) == "none"
 
 
+@pytest.mark.parametrize("called", ["v9", "v1~1", "../heads/v1", "v1"], ids=str)
+async def test_a_tag_that_calls_itself_otherwise_is_none_or_what_it_is_called(
+    workspaces, sandboxes, repository, called: str
+) -> None:
+    """git tells the name that an annotated tag gives itself: here one that is a file's, or no reference."""
+    repository.commit({"a.py": "x = 0\n"})
+    head = repository.commit({"a.py": "x = 1\n"})
+    made = f"object {head}\ntype commit\ntag {called}\ntagger a <a@b> 1 +0000\n\nCrafted\n"
+    repository.write("../crafted", made)
+    tag = repository.git("hash-object", "-t", "tag", "-w", "--literally", "../crafted")
+    repository.git("update-ref", "refs/tags/v1", tag)
+    base = repository.commit({"b.py": ""})
+    repository.git("tag", "-a", "-m", "A file", f"v9-1-g{base}", f"{head}:a.py")
+    async with workspaces.local(repository.path) as workspace:
+        assert await described(workspace, sandboxes) == ("v1-1" if called == "v1" else "none")
+
+
 async def test_a_forge_gives_the_tags_of_its_branches(
     workspaces: Workspaces, sandboxes, repository, world
 ) -> None:
