@@ -19,6 +19,9 @@ from runtime.frozen import Frozen
 
 __all__ = ["ABSENT", "GITLINK", "SYMLINK", "Change", "Workspace", "Workspaces", "push"]
 
+# Tags that git follows by itself would stay as they were when the forge moves or deletes them.
+EVERYTHING = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+
 
 class Workspaces:
     """Makes workspaces, keeping a mirror of each repository below `cache`."""
@@ -85,7 +88,7 @@ class Workspaces:
             raise NoSuchBranch(f"{url} has no branch {ref!r}.", ref)
         commit = remote.commits[wanted] if wanted else ref
         if not await _has_commit(mirror, commit):
-            await network("fetch", "--quiet", "--prune", url, "+refs/heads/*:refs/heads/*")
+            await network("fetch", "--quiet", "--prune", url, *EVERYTHING)
         if not await _has_commit(mirror, commit):
             # A commit that no branch holds any more, or a reference such as refs/pull/7/head.
             try:
@@ -177,9 +180,9 @@ async def _bare(place: Path) -> None:
 
 
 async def _fetch(place: Path, source: Path, ref: str, name: str = "base") -> None:
-    """Put `ref` of a repository on this disk, with the tags before it, into the bare repository `place`.
+    """Put `ref` of a repository on this disk into the bare repository `place`. Raises GitFailed.
 
-    Raises GitFailed.
+    The first one, `base`, comes with the tags before it; later ones may be in their way.
 
     The other side runs with the configuration of `source`, of which git heeds nothing that starts a program
     when it serves a fetch. Whoever owns the directory, it is the one that the operator named.
@@ -187,6 +190,7 @@ async def _fetch(place: Path, source: Path, ref: str, name: str = "base") -> Non
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(
         *("fetch", "--quiet", "--update-shallow", "--upload-pack", serve),
+        *(() if name == "base" else ("--no-tags",)),
         *(str(source), f"+{ref}:refs/heads/{name}"),
         git_dir=place,
         protocols="file",

@@ -79,3 +79,20 @@ async def test_a_forge_gives_the_tags_of_its_branches(
             repo.bare.git("tag", "v2", head)
         async with workspaces.clone(url, "main", None) as workspace:
             assert await described(workspace, sandboxes, version) == version
+
+
+async def test_a_tag_that_was_moved_or_stands_where_another_was_keeps_no_commit_out(
+    workspaces: Workspaces, sandboxes, world
+) -> None:
+    """`v1/rc` can only be where `v1` is not: the mirror has what the forge has, a run what it began with."""
+    repo = world.repository("acme/sample", {"a.py": "x = 1\n"})
+    url = f"{world.server_url}/acme/sample.git"
+    async with workspaces.clone(url, "main", None) as begun:
+        for number, (before, name) in enumerate((("", "v1"), ("", "v1"), ("v1", "v1/rc"), ("v1/rc", "v1"))):
+            if before:
+                repo.bare.git("tag", "-d", before)
+            head = repo.commit("main", {"a.py": f"x = {number}\n"})
+            repo.bare.git("tag", "--force", name, head)
+            async with workspaces.clone(url, "main", None, rules="HEAD") as workspace:
+                assert await described(workspace, sandboxes, f"run-{number}") == name
+            assert (await workspaces.fetch(begun, url, head, None)).base == head
