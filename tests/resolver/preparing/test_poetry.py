@@ -18,6 +18,7 @@ optional = true
 [tool.poetry.group.docs.dependencies]
 Sphinx = "^4.3"
 """
+MARKED = ["""'x; os_name == '"'"'a'"'"' or extra == '"'"'b'"'"''"""]
 PIP = "python3 -m pip install --quiet"
 
 
@@ -31,14 +32,31 @@ PIP = "python3 -m pip install --quiet"
         ("~1.2.3", ["'x>=1.2.3,<1.3'"]),
         ("~1", ["'x>=1,<2'"]),
         ("1.2", ["x==1.2"]),
-        (">=1.2, <3", ["'x>=1.2, <3'"]),
+        (">=1.2, <3", ["'x>=1.2,<3'"]),
         ("1.*", ["x"]),
         ("^1 || ^2", ["x"]),
         ("*", ["x"]),
-        ([{"version": "^1"}], ["x"]),
+        ([{"version": "^1"}, "2"], ["'x>=1,<2'", "x==2"]),
         ({"version": "^1", "extras": ["a", "b"]}, ["'x[a,b]>=1,<2'"]),
         ({"version": "^1", "extras": 7}, ["'x>=1,<2'"]),
+        ({"version": "*", "extras": ["a] @ https://example.org/x", "b"]}, ["'x[b]'"]),
         ({"git": "https://example.org/x"}, []),
+        ({"version": "*", "python": "<3.7"}, ["""'x; python_version < "3.7"'"""]),
+        ({"version": "*", "python": "*"}, ["x"]),
+        ({"version": "*", "python": "^3.8"}, ["""'x; python_version >= "3.8" and python_version < "4"'"""]),
+        ({"version": "1", "python": ">=3.8.1"}, ["""'x==1; python_full_version >= "3.8.1"'"""]),
+        ({"version": "*", "python": "~2.7 || ^3.8"}, []),
+        ({"version": "*", "platform": "win32"}, ["""'x; sys_platform == "win32"'"""]),
+        ({"version": "*", "platform": "!=win32"}, ["""'x; sys_platform != "win32"'"""]),
+        ({"version": "*", "platform": "linux || darwin"}, []),
+        ({"version": "*", "platform": 'x" or "1" == "1'}, []),
+        ({"version": "*", "markers": "os_name == 'a' or extra == 'b'"}, MARKED),
+        (
+            {"version": "*", "platform": "linux", "markers": "a or b"},
+            ["""'x; sys_platform == "linux" and (a or b)'"""],
+        ),
+        ({"version": "*", "markers": "a\n--index-url=https://example.org"}, []),
+        ({"version": "*", "markers": "a' --pre y; b"}, ["""'x; a'"'"' --pre y; b'"""]),
     ],
     ids=str,
 )
