@@ -48,6 +48,8 @@ class Prepared(Frozen):
     seconds: float
     skipped: tuple[str, ...] = ()
     """Programs that the image lacks, so that their part was left out."""
+    missed: tuple[str, ...] = ()
+    """Why something is not there that it can do without."""
     problem: str | None = None
     """Why the run goes on without it."""
     chosen: Chosen | None = None

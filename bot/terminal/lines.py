@@ -190,6 +190,9 @@ def _prepared(event: Prepared, width: int) -> Iterator[str]:
         yield from _why(event.problem, width)
     elif event.commands:
         yield "the repository's set-up was kept" if event.warm else "the repository's set-up is done"
+    for missed in event.missed:
+        yield "it went on without something that its developers use"
+        yield from _why(missed, width)
 
 
 def _why(problem: str, width: int) -> list[str]:

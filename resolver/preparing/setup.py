@@ -53,6 +53,8 @@ class Step(Frozen):
     """Shell command, run as root at the repository's root."""
     needs: str | None = None
     """The program without which it is left out; None: a maintainer wrote it, so it is run."""
+    needed: bool = True
+    """Whether its failure is that of the whole set-up; it is told in any case."""
 
 
 class Setup(Frozen):
@@ -138,9 +140,13 @@ async def _python(workspace: Workspace, files: frozenset[str], prefix: str) -> l
             extras = list(FOR_TESTS[:3])  # in setup.py or setup.cfg; pip only warns of one that is not there
         wanted.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
     wanted += await _plugins(workspace, files, prefix)
-    commands = [f"{install} {' '.join(each)}" for each in (for_developers(project), wanted) if each]
-    # What developers use beyond the tests may not be had: that is no reason to go without the project.
-    return [Step(command="; ".join(commands), needs="python3")] if commands else []
+    steps = [Step(command=f"{install} {' '.join(wanted)}", needs="python3")] if wanted else []
+    if extra := " ".join(for_developers(project)):
+        # What developers use beyond the tests may not be had: no reason to go without the project, or the rest.
+        singly = f'for each in {extra}; do {install} "$each" || missed="$missed $each,"; done'
+        command = f'{install} {extra} || {singly}; test -z "$missed" || ! echo "Not to be had:${{missed%,}}"'
+        steps.insert(0, Step(command=command, needs="python3", needed=False))
+    return steps
 
 
 async def _plugins(workspace: Workspace, files: frozenset[str], prefix: str) -> list[str]:
@@ -237,6 +243,7 @@ async def with_dependencies(
         warm=problem is None and not ran.begun,
         seconds=round(time.monotonic() - begun, 3),
         skipped=tuple(ran.skipped),
+        missed=tuple(ran.missed),
         problem=problem,
     )
     return sandboxes, prepared, ran.visits
@@ -256,6 +263,8 @@ class _Run:
         self.begun = False
         self.skipped: list[str] = []
         """Programs that the image lacks."""
+        self.missed: list[str] = []
+        """How steps failed that are not needed."""
         self.visits: tuple[Visit, ...] = ()
 
     async def fill(self, sandbox: Sandbox) -> None:
@@ -300,7 +309,10 @@ class _Run:
             said = seen.stdout.decode(errors="replace") if isinstance(seen, Executed) else str(seen)
             self.visits += self._sandboxes.visits(self._name)
             refused = {visit.host: visit.refused for visit in self.visits if visit.refused}
-            raise SetupFailed(prose.setup_failed(step.command, code, last_lines(said.strip()), refused))
+            problem = prose.setup_failed(step.command, code, last_lines(said.strip()), refused)
+            if step.needed:
+                raise SetupFailed(problem)
+            self.missed.append(problem)
 
 
 def last_lines(said: str) -> str:

@@ -298,7 +298,8 @@ class _Teller:
 
     def _setup(self, event: Prepared) -> tuple[Exhibit, ...]:
         commands = (printed("commands", "\n".join(event.commands), self._limit),) if event.commands else ()
-        problem = (words("", event.problem, self._limit),) if event.problem else ()
+        told = filter(None, (*event.missed, event.problem))
+        problem = tuple(words("", problem, self._limit) for problem in told)
         chosen = event.chosen
         image = (
             (words(f"image for {chosen.language}", chosen.problem or chosen.image, self._limit),)

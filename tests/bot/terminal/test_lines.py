@@ -86,7 +86,7 @@ def test_what_the_sandbox_was_refused_and_what_would_allow_it_are_told() -> None
     )
     done = Prepared(commands=("make",), warm=False, seconds=1)
     lines = told(
-        done,
+        done.model_copy(update={"missed": ("not to be had: x",)}),
         done.model_copy(update={"warm": True}),
         done.model_copy(update={"problem": "exit code 1"}),
         Connected(visits=visits),
@@ -94,6 +94,8 @@ def test_what_the_sandbox_was_refused_and_what_would_allow_it_are_told() -> None
     assert all(len(line) <= 80 for line in lines)
     assert [line[10:] for line in lines] == [
         "the repository's set-up is done",
+        "it went on without something that its developers use",
+        "  not to be had: x",
         "the repository's set-up was kept",
         "the repository's set-up was not done: its tests run without it",
         "  exit code 1",

@@ -1,12 +1,23 @@
 """What a project of poetry names for its developers: without a lock, pip is told of it."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from resolver import prose
+from resolver.circumstances import Prepared
+from resolver.domain import Verdict
 from resolver.preparing.poetry import for_developers
-from resolver.preparing.setup import find_setup
+from resolver.preparing.setup import find_setup, with_dependencies
+from resolver.secrets import Secrets
 from resolver.settings.repository import RepoConfig
+from resolver.summary import summarize
+from resolver.viewer.viewer import view
 from resolver.workspace import Workspaces
+from tests.resolver.preparing.deriving import Deriving
 from tests.resolver.repositories import Repository
+from tests.resolver.seen_runs import RUN, run_of, started
 
 PYPROJECT = """
 [tool.poetry]
@@ -65,6 +76,49 @@ def test_a_constraint_is_told_in_the_words_of_pip(wanted: object, asked: list[st
     assert for_developers(project) == asked
 
 
+# Has what is asked of it unless that is called `gone`, and writes down what it has.
+INDEX = """#!/bin/sh
+for each; do case $each in gone*) echo "ERROR: No matching distribution found for $each"; exit 1;; esac; done
+shift 4
+for each; do echo "$each" >>"$0.had"; done
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "had", "missed"),
+    [
+        ('pytest = "*"\nPyYAML = "^6.0"', ["pytest", "PyYAML>=6.0,<7"], []),
+        (
+            'gone = "^1"\npytest = "*"\ngone2 = {version = "*", python = "<4"}',
+            ["pytest"],
+            ['gone>=1,<2, gone2; python_version < "4").'],
+        ),
+    ],
+    ids=["all", "some"],
+)
+async def test_what_cannot_be_had_for_developers_is_told_and_keeps_nothing_else_out(
+    repository: Repository,
+    workspaces: Workspaces,
+    tmp_path: Path,
+    named: str,
+    had: list[str],
+    missed: list[str],
+) -> None:
+    repository.commit({"pyproject.toml": f"[tool.poetry.group.dev.dependencies]\n{named}\n"})
+    index = tmp_path / "bin" / "python3"
+    index.parent.mkdir()
+    index.write_text(INDEX)
+    index.chmod(0o755)
+    sandboxes = Deriving(tmp_path / "boxes", {"PATH": f"{index.parent}:{os.environ['PATH']}"})
+    async with workspaces.local(repository.path) as workspace:
+        _, prepared, _ = await with_dependencies(
+            workspace, RepoConfig(), sandboxes, name="x", source="x", seconds=60
+        )
+    assert Path(f"{index}.had").read_text().splitlines() == [*had, "-e", ".[test,tests,testing]"]
+    assert prepared is not None and prepared.problem is None
+    assert [problem.rpartition("Not to be had: ")[2] for problem in prepared.missed] == missed
+
+
 async def test_what_developers_use_is_tried_before_the_project_is_installed(
     repository: Repository, workspaces: Workspaces
 ) -> None:
@@ -72,6 +126,16 @@ async def test_what_developers_use_is_tried_before_the_project_is_installed(
     async with workspaces.local(repository.path) as workspace:
         setup = await find_setup(workspace, RepoConfig())
     assert setup is not None
-    assert [step.command for step in setup.steps] == [
-        f"{PIP} 'PyYAML>=6.0,<7'; {PIP} -e '.[test,tests,testing]'"
-    ]
+    [extra, project] = setup.steps
+    assert (extra.needed, extra.command.partition(" || ")[0]) == (False, f"{PIP} 'PyYAML>=6.0,<7'")
+    assert (project.needed, project.command) == (True, f"{PIP} -e '.[test,tests,testing]'")
+
+
+def test_what_the_set_up_went_on_without_is_told_in_the_pull_request_and_in_the_viewer() -> None:
+    why = "`pip` ended with exit code 1 (Not to be had: gone)."
+    run = run_of(started(), Prepared(commands=("pip",), warm=False, seconds=1, missed=(f"@all: {why}",)))
+    assert run.started is not None
+    untested = Verdict(kind="untested", reason="There are no tests.")
+    body = prose.pull_body(run.started.thread, untested, summarize(run), (), ())
+    assert "set-up went on without something" in body and why in body and "@all" not in body
+    assert "Not to be had: gone" in view(RUN, run, lambda delegate: None, Secrets([]))

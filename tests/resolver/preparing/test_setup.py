@@ -3,9 +3,8 @@
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -22,7 +21,8 @@ from resolver.workspace import Workspace, Workspaces
 from runtime.actions import RunShell
 from runtime.docker.docker import DockerSandboxes
 from runtime.local import LocalSandboxes
-from runtime.sandbox import Sandbox, SandboxSpec
+from runtime.sandbox import SandboxSpec
+from tests.resolver.preparing.deriving import Deriving
 from tests.resolver.proofs import PYTEST
 from tests.resolver.repositories import Repository, changed, shell
 from tests.runtime.hosts import indexes
@@ -180,14 +180,6 @@ async def test_somebodys_proposal_brings_its_manifests_but_no_word_on_how_they_a
     base = repository.commit({SCRIPT: f"echo base >>{said}\n"})
     head = repository.commit({SCRIPT: f"echo head >>{said}\n", "requirements.txt": "wcwidth\n"})
     other = repository.commit({SCRIPT: f"echo head again >>{said}\n"})
-
-    class Deriving(LocalSandboxes):
-        async def derived(
-            self, name: str, repository: str, key: str, fill: Callable[[Sandbox], Awaitable[None]]
-        ) -> Self:
-            async with self.open(name) as sandbox:
-                await fill(sandbox)
-            return self
 
     async with workspaces.local(repository.path) as workspace:
         rules = workspace.at_commit(base)
