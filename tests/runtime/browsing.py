@@ -158,6 +158,11 @@ class Web:
                 send(b"<title>Nothing</title>", status="404 Not Found")
 
 
+def notes(web: Web) -> str:
+    assert web.page is not None
+    return "\n".join(web.page.notes)
+
+
 @asynccontextmanager
 async def browsing(directory: Path, **more: str) -> AsyncIterator[Web]:
     """`more`: what else stands in the browser's environment."""

@@ -3,23 +3,15 @@
 import inspect
 import itertools
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from runtime.browser.actions import Actions
 from runtime.browser.calls import ALL, CALLS, DEFAULT
 from runtime.observations import Look
-from tests.runtime.browsing import Web, browsing
+from tests.runtime.browsing import Web
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
-    async with browsing(tmp_path_factory.mktemp("browser")) as made:
-        yield made
 
 
 @pytest.mark.parametrize("name", ALL)

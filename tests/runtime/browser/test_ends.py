@@ -4,30 +4,17 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from runtime.browser.browser import Browser
 from runtime.browser.calls import ALL
 from runtime.observations import Failed, Look
 from runtime.plugins import Plugins
-from tests.runtime.browsing import Web, browsing
+from tests.runtime.browsing import Web, browsing, notes
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
-    async with browsing(tmp_path_factory.mktemp("browser")) as made:
-        yield made
-
-
-def notes(web: Web) -> str:
-    assert web.page is not None
-    return "\n".join(web.page.notes)
 
 
 def of(web: Web) -> list[int]:

@@ -8,27 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from runtime.browser.calls import ALL
 from runtime.egress.proxy import Proxy
 from runtime.forward import join
 from runtime.observations import Look
-from tests.runtime.browsing import LOAD_SECONDS, Web, browsing
+from tests.runtime.browsing import LOAD_SECONDS, Web, browsing, notes
 from tests.runtime.hosts import ALLOWED, PUBLIC, Internet, internet
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
-    async with browsing(tmp_path_factory.mktemp("browser")) as made:
-        yield made
-
-
-def notes(web: Web) -> str:
-    assert web.page is not None
-    return "\n".join(web.page.notes)
 
 
 # --- dialogs ----------------------------------------------------------------------------------------------------
