@@ -33,6 +33,13 @@ def repository(tmp_path: Path) -> Path:
     return made.path
 
 
+@pytest.fixture
+def issue(tmp_path: Path) -> Path:
+    path = tmp_path / "issue.md"
+    path.write_text("add() subtracts")
+    return path
+
+
 @pytest.mark.parametrize("killed_at", [0, pytest.param(3, marks=pytest.mark.slow)])
 async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
     scene: Scene, repository: Path, tmp_path: Path, killed_at: int
@@ -68,11 +75,9 @@ async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
 
 @pytest.mark.slow
 async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
-    scene: Scene, repository: Path, tmp_path: Path
+    scene: Scene, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     traces = tmp_path / "traces"
-    issue = tmp_path / "issue.md"
-    issue.write_text("add() subtracts")
     fix = tmp_path / "fix.diff"
     hanging = once(traces, "hanging", after=f"[ -e {tmp_path / 'again'} ] || sleep 600")
     await scene.will(
@@ -98,10 +103,8 @@ async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
 
 @pytest.mark.slow
 async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
-    scene: Scene, repository: Path, tmp_path: Path
+    scene: Scene, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
-    issue = tmp_path / "issue.md"
-    issue.write_text("add() subtracts")
     fix = tmp_path / "fix.diff"
     started = tmp_path / "started"
     await scene.will(Turn("Hang.", RunShell(command=f"touch {started}; sleep 600")), *MENDED)
@@ -123,10 +126,8 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
 
 
 async def test_a_run_that_came_to_a_limit_says_how_to_go_on_and_does(
-    scene: Scene, repository: Path, tmp_path: Path
+    scene: Scene, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
-    issue = tmp_path / "issue.md"
-    issue.write_text("add() subtracts")
     fix = tmp_path / "fix.diff"
     await scene.will(Turn("Look.", RUN_TESTS))
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--max-steps", "1")
