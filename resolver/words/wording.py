@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 
 from resolver.cost import AtLeast, known
 from resolver.domain import Result, Spent, Verdict
@@ -67,8 +67,10 @@ def money(spent: Spent) -> str:
 def dollars(cost: Decimal | AtLeast) -> str:
     """`$0.1234`, `$1.23`; `at least $0.1234` where some price is not known."""
     usd = known(cost)
-    exact = f"${usd:.4f}" if usd < 1 else f"${usd:.2f}"
-    return f"at least {exact}" if isinstance(cost, AtLeast) else exact
+    places = Decimal("0.0001") if usd < 1 else Decimal("0.01")
+    if isinstance(cost, AtLeast):  # rounded up, it would say too much
+        return f"at least ${usd.quantize(places, ROUND_FLOOR)}"
+    return f"${usd.quantize(places)}"
 
 
 def tally(results: Iterable[Result]) -> str:

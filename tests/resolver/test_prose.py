@@ -50,6 +50,8 @@ def test_a_code_block_cannot_be_ended_by_its_content() -> None:
         (Spent(usd=Decimal("1.5")), "$1.50"),
         (Spent(unpriced=True), "cost unknown (no price is known for this model)"),
         (Spent(usd=Decimal("0.5"), unpriced=True), "at least $0.5000"),
+        (Spent(usd=Decimal("0.009977"), unpriced=True), "at least $0.0099"),
+        (Spent(usd=Decimal("0.009977")), "$0.0100"),
     ],
 )
 def test_money_is_told_as_far_as_it_is_known(spent: Spent, words: str) -> None:
