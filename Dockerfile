@@ -1,4 +1,4 @@
-# Server, worker and gate in one image: compose.yaml starts them. By itself it is a server that needs an engine.
+# Server, worker and Docker proxy in one image: started by compose.yaml. On its own it is a server without an engine.
 #   docker build --tag patchwright .
 ARG BASE=debian:bookworm-slim
 
@@ -6,12 +6,13 @@ FROM ${BASE} AS build
 RUN apt-get update -qq \
     && apt-get install -qq -y --no-install-recommends ca-certificates python3 python3-venv >/dev/null \
     && rm -rf /var/lib/apt/lists/*
-# What a network with an index or a certificate of its own has to say: --build-arg PIP_INDEX_URL=...
+# For a network with its own package index: --build-arg PIP_INDEX_URL=...
 ARG PIP_INDEX_URL
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY bot bot
 COPY demo demo
+COPY patchwright patchwright
 COPY resolver resolver
 COPY runtime runtime
 COPY templates templates

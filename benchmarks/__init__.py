@@ -1,1 +1,1 @@
-"""What is measured, how, and against whom: one module a figure, each run as `python -m benchmarks.NAME`."""
+"""The benchmarks: one module per measurement, each run as `python -m benchmarks.NAME`."""

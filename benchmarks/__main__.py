@@ -1,6 +1,6 @@
-"""Every benchmark, one after the other, each in a process of its own: `python -m benchmarks [NAME ...]`.
+"""Runs all benchmarks in turn, each in its own process: `python -m benchmarks [NAME ...]`.
 
-Those that take minutes are run when they are named, or by the name `long`.
+Benchmarks that take minutes run only if you name them, or with the name `long`.
 """
 
 import json
@@ -15,7 +15,7 @@ NOT_MEASURES = ("__init__", "__main__", "endpoint", "killer", "measure")
 
 
 def main(names: list[str]) -> int:
-    """Exit code 0 when every benchmark ran; 1 when one failed. A missed target fails nothing."""
+    """Returns 0 if every benchmark ran, and 1 if one failed. A missed target is not a failure."""
     found = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in NOT_MEASURES)
     names = [one for name in names for one in (LONG if name == "long" else (name,))]
     if unknown := set(names) - set(found):
@@ -24,7 +24,7 @@ def main(names: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    if not names:  # those that are named come beside what was measured before
+    if not names:  # results of named benchmarks are added to the previous ones
         RESULTS.unlink(missing_ok=True)
     failed = []
     for name in names or [name for name in found if name not in LONG]:

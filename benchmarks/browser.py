@@ -1,12 +1,16 @@
-"""What looking at a page costs: Chromium's start, a page of 200 table rows, its tree, its screenshot with marks.
+"""Measures the cost of viewing a page: Chromium's start, a page with 200 table rows, its tree, and its marked
+screenshot.
 
-Through the executor of this process, and through a sandbox in Docker, which serves the page itself.
-A further look is one at the page that is open; a next page is opened first.
-Floor, in the same run: Playwright's own start, `goto` and screenshot of the same page, with neither tree nor marks.
-And what a sandbox with all plugins, a Python session and that page takes of memory, as its cgroup counts it: what its
-processes have for themselves, shared memory and files in `/tmp`, and the kernel's part; not the pages of files, such as
-Chromium's program, which are dropped when memory is short.
-Peer, measured on a Debian 12 machine with 2 cores: browsergym-core 0.14.3, its extraction without the screenshot.
+Measured through the executor of this process, and through a Docker sandbox that serves the page itself. A
+repeated view shows the page that is already open; a next page is opened first. Floor, in the same run:
+Playwright's own start, `goto`, and screenshot of the same page, without tree and marks.
+
+Also measures the memory of a sandbox with all features, a Python session, and that page, as its cgroup counts
+it: private memory of its processes, shared memory, files in `/tmp`, and the kernel's part. File pages, such
+as Chromium's program, are not included, because they are dropped when memory is short.
+
+Peer, measured on a Debian 12 machine with 2 cores: browsergym-core 0.14.3, its extraction without the
+screenshot.
 """
 
 import asyncio
@@ -23,12 +27,12 @@ from typing import NamedTuple
 
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
-from runtime.actions import RunPython, RunShell, UseBrowser, WriteBytes
-from runtime.docker.docker import DockerSandboxes
-from runtime.executor import Executor
-from runtime.observations import Look, Page, Ran, RanPython
-from runtime.plugins import PLUGINS, Plugins
-from runtime.sandbox import Sandbox, SandboxSpec
+from patchwright.runtime.actions import RunPython, RunShell, UseBrowser, WriteBytes
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.executor import Executor
+from patchwright.runtime.features import ALL_FEATURES, SandboxFeatures
+from patchwright.runtime.observations import CellResult, PageSnapshot, ShellResult, SnapshotOptions
+from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
 STARTS, LOOKS = 5, 15
 ROWS = "".join(
@@ -36,7 +40,7 @@ ROWS = "".join(
 )
 SERVE = """/opt/patchwright/python/bin/python3 -m http.server 8765 --bind 127.0.0.1 > /dev/null 2>&1 &
 until (: < /dev/tcp/127.0.0.1/8765) 2> /dev/null; do sleep 0.05; done"""
-# The second version of cgroups has the kernel's part in the same file.
+# Version 2 of cgroups has the kernel's part in the same file.
 COUNTED = """cd /sys/fs/cgroup
 if [ -e memory/memory.stat ]
 then sed -n 's/^rss //p; s/^shmem //p' memory/memory.stat; cat memory/memory.kmem.usage_in_bytes
@@ -46,7 +50,7 @@ PAGE = f"<!doctype html><title>Orders</title><table>{ROWS}</table>".encode()
 
 
 def measure() -> list[Result]:
-    """Medians, in milliseconds; p95 where a name says so."""
+    """Returns medians in milliseconds; p95 where the name says so."""
     return asyncio.run(_measure())
 
 
@@ -59,7 +63,7 @@ async def _measure() -> list[Result]:
     first, later, pages = _medians(ours)
     first_floor, later_floor, pages_floor = _medians(floor)
     first_docker, later_docker, pages_docker = _medians(docker)
-    every = [look for taken in docker for look in taken.looks]
+    every = [look for timings in docker for look in timings.looks]
     return [
         _result("browser_first_look", first_docker, first_floor, 1000, browsergym_core=1203),
         _result("browser_further_look", later_docker, later_floor, 150, browsergym_core=603),
@@ -73,20 +77,20 @@ async def _measure() -> list[Result]:
 
 
 class _Taken(NamedTuple):
-    """Milliseconds."""
+    """Measured times, in milliseconds."""
 
     first: float
     looks: list[float]
     pages: list[float]
 
 
-def _medians(taken: list[_Taken]) -> tuple[float, float, float]:
-    """Of the first looks, of all further ones, and of those at a next page."""
+def _medians(timings: list[_Taken]) -> tuple[float, float, float]:
+    """Returns the medians of first views, of repeated views, and of views of a next page."""
     middle = statistics.median
     return (
-        middle(each.first for each in taken),
-        middle(look for each in taken for look in each.looks),
-        middle(look for each in taken for look in each.pages),
+        middle(each.first for each in timings),
+        middle(look for each in timings for look in each.looks),
+        middle(look for each in timings for look in each.pages),
     )
 
 
@@ -108,68 +112,68 @@ async def _ours(url: str) -> _Taken:
 
 
 async def _docker() -> list[_Taken]:
-    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, plugins=("browser",))
+    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, features=("browser",))
     await sandboxes.prepare()
-    taken = []
+    timings = []
     for _ in range(STARTS):
         async with sandboxes.open(f"benchmark-{os.getpid()}") as sandbox:
             await sandbox.act(WriteBytes(path="index.html", content=PAGE))
             await sandbox.act(RunShell(command=SERVE))
-            taken.append(await _looks(sandbox, "http://localhost:8765/"))
+            timings.append(await _looks(sandbox, "http://localhost:8765/"))
     await sandboxes.close()
-    return taken
+    return timings
 
 
 async def _memory() -> float:
-    """10^6 bytes, after LOOKS looks."""
-    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, plugins=PLUGINS)
+    """Returns the memory after LOOKS views, in 10^6 bytes."""
+    sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE, features=ALL_FEATURES)
     async with sandboxes.open(f"benchmark-{os.getpid()}") as sandbox:
         await sandbox.act(WriteBytes(path="index.html", content=PAGE))
         await sandbox.act(RunShell(command=SERVE))
         session = await sandbox.act(RunPython(code="1+1"))
-        assert isinstance(session, RanPython) and session.ok, session
+        assert isinstance(session, CellResult) and session.ok, session
         await _looks(sandbox, "http://localhost:8765/")
         counted = await sandbox.act(RunShell(command=COUNTED))
-        assert isinstance(counted, Ran) and counted.exit_code == 0, counted
+        assert isinstance(counted, ShellResult) and counted.exit_code == 0, counted
     await sandboxes.close()
     return float(counted.output) / 1e6
 
 
 async def _looks(sandbox: Sandbox, url: str) -> _Taken:
-    """From the asking to the page."""
-    seen = Look(screenshot=True, marks=True)
-    opened = UseBrowser(code=f"goto({url!r})", allowed=("goto",), look=seen)
+    """Measures the time from the request to the page."""
+    snapshot_options = SnapshotOptions(screenshot=True, marks=True)
+    opened = UseBrowser(code=f"goto({url!r})", allowed_calls=("goto",), snapshot=snapshot_options)
 
     async def timed(action: UseBrowser) -> float:
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         page = await sandbox.act(action)
-        taken = _since(begun)
-        assert isinstance(page, Page) and page.screenshot is not None and "Order 9" in page.tree, page
-        return taken
+        timings = _since(started_at)
+        assert isinstance(page, PageSnapshot) and page.screenshot is not None and "Order 9" in page.tree, page
+        return timings
 
     first = await timed(opened)
-    looks = [await timed(UseBrowser(look=seen)) for _ in range(LOOKS)]
+    looks = [await timed(UseBrowser(snapshot=snapshot_options)) for _ in range(LOOKS)]
     return _Taken(first, looks, [await timed(opened) for _ in range(LOOKS)])
 
 
 async def _floor(url: str) -> _Taken:
     from playwright.async_api import async_playwright
 
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(
-            executable_path=Plugins().chromium() or shutil.which("chromium"),
+            executable_path=SandboxFeatures().chromium_program() or shutil.which("chromium"),
             args=["--no-sandbox", "--disable-gpu"],
         )
         page = await chromium.new_page(viewport={"width": 1280, "height": 720})
 
-        async def timed(begun: float, *, opened: bool) -> float:
+        async def timed(started_at: float, *, opened: bool) -> float:
             if opened:
                 await page.goto(url)
             await page.screenshot()
-            return _since(begun)
+            return _since(started_at)
 
-        first = await timed(begun, opened=True)
+        first = await timed(started_at, opened=True)
         looks = [await timed(time.perf_counter(), opened=False) for _ in range(LOOKS)]
         pages = [await timed(time.perf_counter(), opened=True) for _ in range(LOOKS)]
         await chromium.close()
@@ -179,7 +183,7 @@ async def _floor(url: str) -> _Taken:
 @asynccontextmanager
 async def _served() -> AsyncIterator[str]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError):  # Chromium connects ahead of need
+        with contextlib.suppress(asyncio.IncompleteReadError):  # Chromium connects in advance
             await reader.readuntil(b"\r\n\r\n")
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(PAGE) + PAGE
@@ -194,8 +198,8 @@ async def _served() -> AsyncIterator[str]:
         server.close()
 
 
-def _since(begun: float) -> float:
-    return (time.perf_counter() - begun) * 1000
+def _since(started_at: float) -> float:
+    return (time.perf_counter() - started_at) * 1000
 
 
 if __name__ == "__main__":

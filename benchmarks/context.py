@@ -1,9 +1,10 @@
-"""What the conversation of a 50-step run costs, its prefix cached at a tenth, and how much of it ever changes.
+"""Measures what the conversation of a 50-step run costs, with its cached prefix at a tenth, and how much of
+it ever changes.
 
-Fifty shell commands with their outputs, of the sizes that reading and testing code brings. Tokens are bytes by four,
-for us and for the peer alike. Floor, in the same run: commands and outputs alone, with no word around them. Peer:
-mini-swe-agent 2.4.6 with its `mini.yaml`, given the same commands and outputs, none of which it had to cut; measured
-by the messages and the tool that its agent hands to its model.
+Fifty shell commands with outputs of the sizes that reading and testing code produces. Tokens are bytes
+divided by four, for us and for the peer. Floor, in the same run: commands and outputs alone. Peer:
+mini-swe-agent 2.4.6 with its `mini.yaml`, with the same commands and outputs, none of which it had to
+shorten; measured by the messages and the tool that its agent passes to its model.
 """
 
 import json
@@ -13,23 +14,33 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.measure import Result, report
-from resolver import prose
-from resolver.brief import brief
-from resolver.domain import Issue, User
-from resolver.events import Call, Decided, Entry, Event, Observed, Prompted, Told, Trajectory, Usage
-from resolver.llm.chat import written
-from resolver.llm.model import Message
-from resolver.render import messages
-from resolver.replay import as_sent
-from resolver.tools.sandboxed import sandbox_tools
-from resolver.tools.talk import talk_tools
-from resolver.tools.tool import Tools
-from runtime.actions import RunShell
-from runtime.observations import Ran, Viewed
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.domain import Issue, User
+from patchwright.resolver.events import (
+    Entry,
+    Event,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    SystemPrompt,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+)
+from patchwright.resolver.initial_prompt import build_initial_prompt
+from patchwright.resolver.llm.chat_completions import to_chat_messages
+from patchwright.resolver.llm.model import ChatMessage
+from patchwright.resolver.messages import build_messages
+from patchwright.resolver.replay import tool_schemas
+from patchwright.resolver.tools.control_tools import build_control_tools
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.observations import ShellResult, TextResult
 
 STEPS = 50
 SIZES = (200, 1_500, 4_000, 800, 9_000)  # characters of the outputs, in turn
-CACHED = 0.1  # of the price of a token that was sent before
+CACHED = 0.1  # share of the price for a token that was sent before
 BYTES_PER_TOKEN = 4
 PEER = 163_991  # tokens; see above
 ISSUE = "The parser drops the last field of a line that ends with a separator.\n" * 10
@@ -40,7 +51,7 @@ def command(step: int) -> str:
 
 
 def output(step: int) -> str:
-    """Something like code, the same each time."""
+    """Returns text that looks like code, the same each time."""
     size, lines, length = SIZES[step % len(SIZES)], [], 0
     while length < size:
         n = len(lines)
@@ -56,8 +67,8 @@ def output(step: int) -> str:
 
 
 def run() -> Trajectory:
-    """A run with these steps, as our agent would log it."""
-    tools = Tools((*sandbox_tools(_NoSandbox()), *talk_tools()))
+    """Returns a run with these steps, as our agent would log it."""
+    tools = ToolRegistry((*build_sandbox_tools(_NoSandbox()), *build_control_tools()))
     author = User(id=1, login="reporter")
     issue = Issue(
         number=1,
@@ -69,35 +80,38 @@ def run() -> Trajectory:
         url="https://x/1",
     )
     files = tuple(f"src/package/module_{n}.py" for n in range(7))
-    first = brief(
-        issue, "", root="/workspace", base="0" * 40, files=files, machine="python3: Python 3.11.2",
-        suite=None, before=None,
+    first = build_initial_prompt(
+        issue, "", root="/workspace", base_sha="0" * 40, files=files, sandbox_facts="python3: Python 3.11.2",
+        suite=None, baseline=None,
     )  # fmt: skip
     events: list[Event] = [
-        Prompted(system=prose.system("/workspace", "/tmp/scratch", "docker"), tools=as_sent(tools.specs)),
-        Told(text=prose.brief(first), source="brief"),
+        SystemPrompt(
+            text=prompt_texts.render_system_prompt("/workspace", "/tmp/scratch", "docker"),
+            tools=tool_schemas(tools.specs),
+        ),
+        Message(text=prompt_texts.render_initial_prompt(first), source="initial_prompt"),
     ]
     for step in range(STEPS):
         id = f"call_{step}"
-        call = Call(id=id, action=RunShell(command=command(step)))
-        events.append(Decided(thought=f"Step {step}.", calls=(call,), usage=Usage(model="none")))
-        ran = Ran(output=output(step), exit_code=0, cwd="/workspace", seconds=0.1)
-        events.append(Observed(call=id, observation=ran))
+        call = ToolCall(id=id, action=RunShell(command=command(step)))
+        events.append(ModelReply(thought=f"Step {step}.", calls=(call,), usage=ReplyUsage(model="none")))
+        ran = ShellResult(output=output(step), exit_code=0, cwd="/workspace", seconds=0.1)
+        events.append(ToolResult(call_id=id, observation=ran))
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    return Trajectory(tuple(Entry(seq=n, at=now, event=event) for n, event in enumerate(events)))
+    return Trajectory(tuple(Entry(seq=n, timestamp=now, event=event) for n, event in enumerate(events)))
 
 
 class _NoSandbox:
-    """Its tools are only described."""
+    """A sandbox that only describes its tools."""
 
     root, scratch = "/workspace", "/tmp/scratch"
 
-    async def act(self, action: object) -> Viewed:
+    async def act(self, action: object) -> TextResult:
         raise NotImplementedError
 
 
 def billed(prompts: Sequence[str]) -> float:
-    """Tokens of all prompts, what a prompt has in common with the one before at a tenth."""
+    """Returns the tokens of all prompts, counting the common prefix with the previous prompt at a tenth."""
     total, before = 0.0, ""
     for prompt in prompts:
         same = len(before) if prompt.startswith(before) else 0
@@ -107,14 +121,14 @@ def billed(prompts: Sequence[str]) -> float:
 
 
 def measure() -> list[Result]:
-    whole = run()
-    tools = json.dumps(next(event.tools for event in whole if isinstance(event, Prompted)))
-    asked = [messages(Trajectory(whole.entries[: 2 + 2 * step])) for step in range(STEPS + 1)]
+    trajectory = run()
+    tools = json.dumps(next(event.tools for event in trajectory if isinstance(event, SystemPrompt)))
+    prompts = [build_messages(Trajectory(trajectory.entries[: 2 + 2 * step])) for step in range(STEPS + 1)]
     bare = ["".join(command(n) + output(n) for n in range(step)) for step in range(STEPS + 1)]
     return [
         Result(
             name="prompt tokens billed for 50 steps",
-            value=billed([tools + _text(one) for one in asked]),
+            value=billed([tools + _text(one) for one in prompts]),
             unit="tokens",
             floor=billed(bare),
             peers={"mini-swe-agent": PEER},
@@ -122,7 +136,7 @@ def measure() -> list[Result]:
         ),
         Result(
             name="prompt bytes that change between two steps",
-            value=max(_changed(one, later) for one, later in pairwise(asked)),
+            value=max(_changed(one, later) for one, later in pairwise(prompts)),
             unit="B",
             floor=0,
             target=0,
@@ -130,20 +144,20 @@ def measure() -> list[Result]:
     ]
 
 
-def _text(sent: Sequence[Message]) -> str:
-    """What a model reads of it: not the JSON that carries it."""
-    return "".join(map(read, written(sent, reader="none", sees=False)))
+def _text(sent: Sequence[ChatMessage]) -> str:
+    """Returns the text that a model reads, without the JSON around it."""
+    return "".join(map(read, to_chat_messages(sent, model_name="none", supports_vision=False)))
 
 
 def read(message: dict[str, Any]) -> str:
-    """The words of a message in the form of OpenAI's chat completions."""
+    """Returns the text of a message in the format of OpenAI's chat completions."""
     calls = (call["function"] for call in message.get("tool_calls") or ())
-    said = (call["name"] + call["arguments"] for call in calls)
-    return "".join((message["role"], message.get("content") or "", *said))
+    call_texts = (call["name"] + call["arguments"] for call in calls)
+    return "".join((message["role"], message.get("content") or "", *call_texts))
 
 
-def _changed(one: Sequence[Message], later: Sequence[Message]) -> int:
-    """Bytes of what was sent and is not sent again at its place."""
+def _changed(one: Sequence[ChatMessage], later: Sequence[ChatMessage]) -> int:
+    """Returns the bytes that were sent and are not sent again at the same place."""
     pairs = zip(one, later, strict=False)
     return sum(len(before.model_dump_json()) for before, after in pairs if before != after)
 

@@ -1,4 +1,4 @@
-"""A model that answers at once, in a process of its own: what is measured is all around it."""
+"""A model that answers immediately, in its own process, so that everything around it can be measured."""
 
 import subprocess
 import sys
@@ -44,7 +44,9 @@ asyncio.run(main())
 
 @contextmanager
 def instant(*, calls: bool, command: str = "echo step") -> Iterator[str]:
-    """The base URL of such a model; `calls`: each reply is the command with another number, else it is `ok`."""
+    """Yields the base URL of such a model. `calls`: each reply is the command with another number; otherwise
+    it is `ok`.
+    """
     arguments = [sys.executable, "-c", _PROGRAM, "calls" if calls else "text", command]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

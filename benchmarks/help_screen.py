@@ -1,7 +1,7 @@
-"""How long `patchwright --help` takes, and how much memory.
+"""Measures the time and memory of `patchwright --help`.
 
-Floor: `python -c pass` in the same run. Peers: mini-swe-agent 2.4.6 and OpenHands 1.58.2,
-measured on a Debian 12 machine with 2 cores and Python 3.11.
+Floor: `python -c pass` in the same run. Peers: mini-swe-agent 2.4.6 and OpenHands 1.58.2, measured on a
+Debian 12 machine with 2 cores and Python 3.11.
 """
 
 import sys
@@ -13,7 +13,7 @@ TIMES = 15
 
 
 def measure() -> list[Result]:
-    """Wall time and peak memory, medians."""
+    """Returns medians of wall time and peak memory."""
     ours = median_run([str(Path(sys.executable).parent / "patchwright"), "--help"], TIMES)
     floor = median_run([sys.executable, "-c", "pass"], TIMES)
     return [

@@ -1,8 +1,7 @@
-"""How large the core is: this project without extras, installed into an empty environment.
+"""Measures the size of the core: this project without extras, installed into an empty environment.
 
-Counted are the bytes of all files but compiled caches, pip and setuptools. Floor: the empty
-environment, counted alike. Peers: mini-swe-agent 2.4.6, OpenHands 1.58.2 and pr-agent, measured
-with the same rule.
+Counts the bytes of all files except compiled caches, pip, and setuptools. Floor: the empty environment.
+Peers: mini-swe-agent 2.4.6, OpenHands 1.58.2, and pr-agent, measured with the same rule.
 """
 
 import re
@@ -20,7 +19,7 @@ NOT_COUNTED = re.compile(r"__pycache__|(pip|setuptools|_distutils_hack|pkg_resou
 
 
 def measure() -> list[Result]:
-    """Megabytes, 10^6 bytes."""
+    """Returns megabytes, 10^6 bytes."""
     with tempfile.TemporaryDirectory(prefix="patchwright-size-") as directory:
         environment = Path(directory) / "environment"
         _make(environment)

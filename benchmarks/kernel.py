@@ -1,7 +1,8 @@
-"""What the Python session of a sandbox costs: one `1+1`, its start with the first cell, its memory.
+"""Measures the cost of a sandbox's Python session: one `1+1`, its start with the first cell, and its memory.
 
-Floor, in the same run and on this machine's Python, without a container: a Jupyter kernel and Jupyter's own client,
-from the request of `1+1` to its reply; and from the start of the kernel's process to the reply to its first cell.
+Floor, in the same run and on this machine's Python, without a container: a Jupyter kernel and Jupyter's own
+client, from the request of `1+1` to its reply, and from the start of the kernel's process to the reply to its
+first cell.
 """
 
 import asyncio
@@ -13,10 +14,10 @@ from pathlib import Path
 from jupyter_client.manager import AsyncKernelManager
 
 from benchmarks.measure import Result, report
-from runtime.actions import RunPython, RunShell
-from runtime.docker.docker import DockerSandboxes
-from runtime.observations import Ran, RanPython
-from runtime.sandbox import Sandbox, SandboxSpec
+from patchwright.runtime.actions import RunPython, RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.observations import CellResult, ShellResult
+from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
 CERTIFICATES = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
 CA_BUNDLE = CERTIFICATES if CERTIFICATES.exists() else None
@@ -25,12 +26,12 @@ NAME = f"benchmark-kernel-{os.getpid()}"
 
 
 def measure() -> list[Result]:
-    """Medians, in milliseconds; p95 where a name says so."""
+    """Returns medians in milliseconds; p95 where the name says so."""
     return asyncio.run(_measure())
 
 
 async def _measure() -> list[Result]:
-    sandboxes = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="socket", plugins=("kernel",))
+    sandboxes = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="socket", features=("kernel",))
     await sandboxes.prepare()
     starts = []
     for _ in range(STARTS):
@@ -56,49 +57,49 @@ async def _measure() -> list[Result]:
 
 
 async def _cell(sandbox: Sandbox, code: str) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     ran = await sandbox.act(RunPython(code=code))
-    taken = (time.perf_counter() - begun) * 1000
-    assert isinstance(ran, RanPython) and ran.output == "2\n", ran
-    return taken
+    timings = (time.perf_counter() - started_at) * 1000
+    assert isinstance(ran, CellResult) and ran.output == "2\n", ran
+    return timings
 
 
 async def _memory(sandbox: Sandbox) -> tuple[float, float]:
-    """Resident sets of the server, and of the session, 10^6 bytes."""
-    told = await sandbox.act(RunPython(code="import os; print(os.getpid(), os.getppid())"))
-    assert isinstance(told, RanPython)
-    session, server = told.output.split()
+    """Returns the resident memory of the server and of the session, in 10^6 bytes."""
+    process_ids = await sandbox.act(RunPython(code="import os; print(os.getpid(), os.getppid())"))
+    assert isinstance(process_ids, CellResult)
+    session, server = process_ids.output.split()
     ran = await sandbox.act(
         RunShell(command=f"awk '/VmRSS/ {{ print $2 }}' /proc/{server}/status /proc/{session}/status")
     )
-    assert isinstance(ran, Ran) and ran.exit_code == 0, ran
+    assert isinstance(ran, ShellResult) and ran.exit_code == 0, ran
     first, second = ran.output.split()
     return int(first) * 1024 / 1e6, int(second) * 1024 / 1e6
 
 
 async def _floor() -> tuple[float, float]:
-    """Start and `1+1` of a bare kernel with a bare client."""
+    """Returns the times of a plain kernel with a plain client: its start, and `1+1`."""
     manager = AsyncKernelManager(kernel_name="python3", transport="ipc")
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     await manager.start_kernel()
     client = manager.client()
     client.start_channels(iopub=False, stdin=False, hb=False, control=False)
 
     async def cell() -> None:
-        asked = client.execute("1+1")
-        while (await client.get_shell_msg(timeout=60))["parent_header"].get("msg_id") != asked:
+        message_id = client.execute("1+1")
+        while (await client.get_shell_msg(timeout=60))["parent_header"].get("msg_id") != message_id:
             pass
 
     await cell()
-    start = (time.perf_counter() - begun) * 1000
-    taken = []
+    start = (time.perf_counter() - started_at) * 1000
+    timings = []
     for _ in range(CELLS // STARTS):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         await cell()
-        taken.append((time.perf_counter() - begun) * 1000)
+        timings.append((time.perf_counter() - started_at) * 1000)
     client.stop_channels()
     await manager.shutdown_kernel(now=True)
-    return start, statistics.median(taken)
+    return start, statistics.median(timings)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kills the worker that has taken a job when its run comes to a named point, seen from outside of it."""
+"""Kills the worker of a job when its run reaches a given point, observed from outside."""
 
 import asyncio
 import contextlib
@@ -12,22 +12,23 @@ from typing import Literal, NamedTuple
 HANGING, HANGS = (
     3,
     4.0,
-)  # the model's turn with a command that is killed half-way, and how many seconds it takes
-PROOF = (3, 10, 20)  # tenths of a second from the end of the agent's work
+)  # the model's reply with a command that is killed halfway, and its duration in seconds
+PROOF = (3, 10, 20)  # tenths of a second after the end of the agent's work
 LINE = re.compile(rb'\{"seq":(\d+),"at":')
 
 
 class Point(NamedTuple):
-    """Where a worker is killed."""
+    """The point where a worker is killed."""
 
     what: Literal["line", "model", "command", "proof", "write"]
     number: int
-    """Of the line, the model's turn or the write; for `proof`, tenths of a second after its beginning."""
+    """Number of the line, the model's reply, or the write. For `proof`, tenths of a second after its start.
+    """
     moment: Literal["before", "after"] = "before"
 
 
 class Killer:
-    """Kills the worker that took the job when the run comes to the point; once."""
+    """Kills the worker of the job once, when the run reaches the point."""
 
     def __init__(self, point: Point | None) -> None:
         self._point = point
@@ -38,12 +39,14 @@ class Killer:
         self.struck = asyncio.Event()
 
     def reached(self, point: Point) -> bool:
-        """Whether this was the point. A later line than the one that was named will do: some come when they like."""
-        wanted = self._point
-        if self.victim is None or self.at is not None or wanted is None:
+        """True if this was the point. A later line than the named one counts, because some lines have no
+        fixed order.
+        """
+        target = self._point
+        if self.victim is None or self.at is not None or target is None:
             return False
-        late = wanted.what == "line" == point.what and point.number > wanted.number
-        if point != wanted and not (late and point.moment == wanted.moment):
+        late = target.what == "line" == point.what and point.number > target.number
+        if point != target and not (late and point.moment == target.moment):
             return False
         os.kill(self.victim, signal.SIGKILL)
         self.at = time.monotonic()
@@ -54,12 +57,12 @@ class Killer:
         asyncio.get_running_loop().call_later(seconds, self.reached, point)
 
     def witness(self, path: str, moment: Literal["before", "after"]) -> bool:
-        """For demo.world: requests that change something, numbered from 1."""
+        """Observes requests to demo.github that change something, numbered from 1."""
         self._writes += moment == "before"
         return self.reached(Point("write", self._writes, moment))
 
-    def asked(self, turn: int, request: object) -> None:
-        """For demo.model."""
+    def on_model_request(self, turn: int, request: object) -> None:
+        """Observes requests to demo.recorded_model."""
         self.reached(Point("model", turn))
         if turn == HANGING:
             self.soon(Point("command", 0), HANGS / 2)
@@ -70,14 +73,14 @@ class Killer:
 
 
 class Relay:
-    """Between one worker and Redis: sees which of them took the job, and each line of its log."""
+    """A relay between a worker and Redis that sees which worker took the job, and each line of its log."""
 
     def __init__(self, redis: str, killer: Killer) -> None:
         self._redis = redis.removeprefix("unix://")
         self._killer = killer
         self.process: asyncio.subprocess.Process | None = None
         self.first_line: float | None = None
-        """When this worker shared its first line."""
+        """Time when this worker shared its first line."""
         self._proving = False
 
     @contextlib.asynccontextmanager
@@ -121,7 +124,7 @@ class Relay:
                     return
                 lines.append(number)
                 self.first_line = self.first_line or time.monotonic()
-            if b'"kind":"ended"' in here and not self._proving:
+            if b'"kind":"agent_stopped"' in here and not self._proving:
                 self._proving = True
                 for tenths in PROOF:
                     self._killer.soon(Point("proof", tenths), tenths / 10)

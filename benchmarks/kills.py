@@ -1,12 +1,15 @@
-"""What is lost and what is done twice when a worker is killed (SIGKILL) at every step of a run, and another goes on.
+"""Measures what is lost or duplicated when a worker is killed (SIGKILL) at every step of a run, and another
+continues.
 
-Two `patchwright work` processes wait on one Redis; whichever takes the job is killed at one point of it: when a line
-of its log is on its own disk alone, when the line has just been shared, while the model thinks, in the middle of a
-command, while the patch is proven, before each write to GitHub and after it, before its answer is read. The leases are
-those of production. Afterwards the pull request must be the one of a run that nobody killed, and alone; no call may
-have been executed twice. By turns the sandboxes are containers and local, and the two workers share a disk (so that
-the other one can adopt log and container) or do not, as on two machines. GitHub is the stand-in (demo/world), which
-judges each request by GitHub's description. It takes a quarter of an hour: `script/bench long`.
+Two `patchwright work` processes wait on one Redis. The one that takes the job is killed at one point of it:
+when a line of its log is only on its own disk, when the line has just been shared, while the model thinks,
+during a command, while the patch is verified, and before and after each write to GitHub. The leases are those
+of production. Afterwards the pull request must equal that of a run without a kill, and be the only one; no
+call may have run twice.
+
+The sandboxes are alternately containers and local. The two workers alternately share a disk (so that the
+other one can adopt log and container) or do not, as on two machines. GitHub is the fake server (demo/github),
+which checks each request with GitHub's API description. It takes a quarter of an hour: `script/bench long`.
 """
 
 import asyncio
@@ -32,16 +35,16 @@ import docker.errors
 
 from benchmarks.killer import HANGS, PROOF, Killer, Point, Relay
 from benchmarks.measure import Result, report
-from bot.embedded import embedded_redis
-from bot.redis.client import redis_client
-from bot.redis.log import stream_of
-from bot.redis.queue import ArqQueue
-from demo.model import ONCE, Endpoint, Turn
-from demo.world import Repository, World
-from resolver.actions import Finish
-from resolver.domain import Job, JobId, Repo, User
-from runtime.actions import ReplaceText, RunShell
-from runtime.docker.reaper import RUN
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.shared_run_log import stream_key
+from patchwright.demo.github import FakeGitHub, Repository
+from patchwright.demo.recorded_model import UNIQUE_TEXT, RecordedModel, RecordedTurn
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Job, JobId, Repo, User
+from patchwright.runtime.actions import ReplaceText, RunShell
+from patchwright.runtime.docker.reaper import RUN_LABEL
 
 CODE = "def add(a, b):\n    return a - b\n"
 TESTS = """import unittest
@@ -60,11 +63,11 @@ TEST = ReplaceText(
     new="class Add(unittest.TestCase):\n    def test_adds(self) -> None:\n        self.assertEqual(add(2, 3), 5)\n\n",
 )
 TURNS = 6
-DONE = Finish(cause="add() subtracted.", change="It adds now.", checked="python3 -m unittest: all pass.")
+DONE = Finish(cause="add() subtracted.", change="It adds now.", testing="python3 -m unittest: all pass.")
 
-AT_ONCE = 6  # scenes; mostly they wait for leases
-MOST_SECONDS = 300.0  # of one scene
-OUTLIVE = 90.0  # seconds that a container may be there after its job has ended: promise R7
+AT_ONCE = 6  # scenes; they mostly wait for leases
+MOST_SECONDS = 300.0  # for one scene
+OUTLIVE = 90.0  # seconds that a container may exist after its job has ended: guarantee R7
 TALLY = "/home/agent/tally"  # in a container
 FOR_IMAGES = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", "DOCKER_HOST")
 
@@ -72,37 +75,37 @@ Kind: TypeAlias = Literal["docker", "local"]
 
 
 @dataclass
-class Seen:
-    """What one scene came to."""
+class SceneResult:
+    """The results of one scene."""
 
     point: Point | None
     sandbox: Kind
     same_disk: bool
     killed: bool = False
     resumed: float = 0.0
-    """Seconds from the kill to the next line of the log, or to the end where none was left to write."""
-    came_to: str = "nothing"
+    """Seconds from the kill to the next line of the log, or to the end if no line was left to write."""
+    result_kind: str = "nothing"
     """The kind of the job's result."""
     lines: int = 0
-    """Of the log, at the end."""
+    """Lines of the log at the end."""
     writes: int = 0
     executed: Counter[str] = field(default_factory=Counter)
-    """How often each call was."""
+    """Number of executions per call."""
     diff: str = ""
     pulls: int = 0
     comments: int = 0
     branches: int = 0
     outlived: float = 0.0
-    """Seconds that the last container was there after the job's end."""
+    """Seconds that the last container existed after the job's end."""
 
     @property
     def twice(self) -> int:
-        """Calls that were executed more than once."""
+        """Calls that ran more than once."""
         return sum(times > 1 for times in self.executed.values())
 
     @property
     def doubled(self) -> int:
-        """Pull requests, branches and status comments beyond the one of each."""
+        """Pull requests, branches, and status comments beyond one of each."""
         return max(0, self.pulls - 1) + max(0, self.comments - 1) + max(0, self.branches - 1)
 
 
@@ -110,52 +113,54 @@ class Scene:
     """One issue, two workers, one Redis."""
 
     def __init__(self, point: Point | None, sandbox: Kind, *, same_disk: bool) -> None:
-        self._seen = Seen(point, sandbox, same_disk)
+        self._result = SceneResult(point, sandbox, same_disk)
         self._killer = Killer(point)
 
-    async def run(self) -> Seen:
+    async def run(self) -> SceneResult:
         async with AsyncExitStack() as stack:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pwk-", dir="/tmp")))
-            (place / "tally").touch()
-            world = await stack.enter_async_context(World())
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pwk-", dir="/tmp")))
+            (directory / "tally").touch()
+            world = await stack.enter_async_context(FakeGitHub())
             files = {"calc.py": CODE, "test_calc.py": TESTS, ".github/patchwright.toml": CONFIG}
-            repo = world.repository("acme/calc", files, permissions={"maintainer": "write"})
-            environment = self._environment(world, repo, place)
-            issue = world.issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
+            repo = world.create_repository("acme/calc", files, permissions={"maintainer": "write"})
+            environment = self._environment(world, repo, directory)
+            issue = world.create_issue(
+                repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter"
+            )
             person = world.user("maintainer")
             self._job = Job(
-                id=JobId(f"acme-calc-{issue.number}-{place.name}"),
+                id=JobId(f"acme-calc-{issue.number}-{directory.name}"),
                 repo=Repo(owner="acme", name="calc"),
                 number=issue.number,
                 requester=User(id=person.id, login=person.login),
             )
-            model = Endpoint(self._turns(place), on_request=self._killer.asked)
+            model = RecordedModel(self._turns(directory), on_request=self._killer.on_model_request)
             environment["PATCHWRIGHT_MODEL_BASE_URL"] = (await stack.enter_async_context(model)).base_url
-            url = await stack.enter_async_context(embedded_redis(place))
+            url = await stack.enter_async_context(run_embedded_redis(directory))
             relays = [Relay(url, self._killer) for _ in range(2)]
             for number, relay in enumerate(relays):
-                data = place / ("one" if self._seen.same_disk else str(number))
+                data = directory / ("one" if self._result.same_disk else str(number))
                 address = await stack.enter_async_context(relay.listening())
                 more = {"REDIS_URL": address, "PATCHWRIGHT_DATA": str(data)}
                 relay.process = await stack.enter_async_context(working(environment | more))
-            world.witness(self._killer.witness)
+            world.observe_writes(self._killer.witness)
             queue = ArqQueue(url)
             stack.push_async_callback(queue.close)
             await queue.put(self._job)
-            containers = Containers(self._job.id) if self._seen.sandbox == "docker" else None
+            containers = Containers(self._job.id) if self._result.sandbox == "docker" else None
             ended = await self._ended(queue, containers)
-            known = await queue.state(self._job.id)
-            self._seen.came_to = known.result.kind if known and known.result else "nothing"
+            known = await queue.get_record(self._job.id)
+            self._result.result_kind = known.result.kind if known and known.result else "nothing"
             await self._look(url, relays, ended or time.monotonic(), containers)
-            self._seen.executed.update((place / "tally").read_text().split())
+            self._result.executed.update((directory / "tally").read_text().split())
             self._delivered(repo)
-        return self._seen
+        return self._result
 
     async def _ended(self, queue: ArqQueue, containers: "Containers | None") -> float | None:
-        """When the job did; None: it did not."""
+        """Returns the time of the job's end; None if it did not end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MOST_SECONDS):
-                while (known := await queue.state(self._job.id)) is None or known.state != "ended":
+                while (known := await queue.get_record(self._job.id)) is None or known.state != "completed":
                     await asyncio.sleep(0.25)
                     if containers is not None:
                         await asyncio.to_thread(containers.look)
@@ -165,57 +170,57 @@ class Scene:
     async def _look(
         self, url: str, relays: list[Relay], ended: float, containers: "Containers | None"
     ) -> None:
-        seen, killer = self._seen, self._killer
+        results, killer = self._result, self._killer
         if killer.at is not None:
             (heir,) = (each for each in relays if each.process and each.process.pid != killer.victim)
-            seen.killed, seen.resumed = True, (heir.first_line or ended) - killer.at
+            results.killed, results.resumed = True, (heir.first_line or ended) - killer.at
         redis = redis_client(url)
-        seen.lines = await redis.xlen(stream_of(self._job.id))
+        results.lines = await redis.xlen(stream_key(self._job.id))
         await redis.aclose()
-        seen.writes = killer.writes
+        results.writes = killer.writes
         if containers is not None:
             for _ in range(round(2 * OUTLIVE)):
                 if not await asyncio.to_thread(containers.look):
                     break
                 await asyncio.sleep(1)
-            seen.outlived = time.monotonic() - ended
+            results.outlived = time.monotonic() - ended
             containers.close()
-            seen.executed.update(containers.executed())
+            results.executed.update(containers.executed())
 
     def _delivered(self, repo: Repository) -> None:
-        seen = self._seen
+        results = self._result
         branches = [name for name in repo.branches if name != "main"]
-        seen.branches, seen.pulls = len(branches), len(repo.pulls)
-        seen.comments = sum("<!-- patchwright:" in one.body for one in repo.comments(self._job.number))
+        results.branches, results.pulls = len(branches), len(repo.pulls)
+        results.comments = sum("<!-- patchwright:" in one.body for one in repo.comments(self._job.number))
         for pull in repo.pulls:
             changed = repo.bare.git("diff", "main", pull.head.ref).decode()
-            seen.diff += f"{pull.title}\ndraft: {pull.draft}\n{changed}"
+            results.diff += f"{pull.title}\ndraft: {pull.draft}\n{changed}"
 
-    def _turns(self, place: Path) -> tuple[Turn, ...]:
-        tally = TALLY if self._seen.sandbox == "docker" else str(place / "tally")
+    def _turns(self, directory: Path) -> tuple[RecordedTurn, ...]:
+        tally = TALLY if self._result.sandbox == "docker" else str(directory / "tally")
 
-        def told(thought: str, command: str) -> Turn:
-            return Turn(thought, RunShell(command=f"echo {ONCE} >> {tally}; {command}"))
+        def turn(thought: str, command: str) -> RecordedTurn:
+            return RecordedTurn(thought, RunShell(command=f"echo {UNIQUE_TEXT} >> {tally}; {command}"))
 
         return (
-            told("Look around.", "ls; cat calc.py"),
-            Turn("Mend it.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
-            Turn("Test it.", TEST),
-            told("Take some time.", f"sleep {HANGS:g}"),
-            told("Run the tests.", "python3 -m unittest; sleep 2"),  # until its tally was looked at
-            Turn("Done.", DONE),
+            turn("Look around.", "ls; cat calc.py"),
+            RecordedTurn("Fix it.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
+            RecordedTurn("Test it.", TEST),
+            turn("Take some time.", f"sleep {HANGS:g}"),
+            turn("Run the tests.", "python3 -m unittest; sleep 2"),  # until its tally was read
+            RecordedTurn("Done.", DONE),
         )
 
-    def _environment(self, world: World, repo: Repository, place: Path) -> dict[str, str]:
-        app = world.app()
-        world.install(app, repo)
+    def _environment(self, world: FakeGitHub, repo: Repository, directory: Path) -> dict[str, str]:
+        app = world.create_app()
+        world.install_app(app, repo)
         return {
             **{name: value for name, value in os.environ.items() if name in FOR_IMAGES},
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(place),
-            "PATCHWRIGHT_SANDBOX": self._seen.sandbox,
-            "PATCHWRIGHT_PLUGINS": "none",
-            "PATCHWRIGHT_REFUSE_RISK": "never",  # the tally lies outside of the work tree
+            "HOME": str(directory),
+            "PATCHWRIGHT_SANDBOX": self._result.sandbox,
+            "PATCHWRIGHT_SANDBOX_FEATURES": "none",
+            "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the tally is outside the work tree
             "PATCHWRIGHT_MODEL": "openai/scripted",
             "PATCHWRIGHT_MODEL_API_KEY": "sk-benchmark",
             "PATCHWRIGHT_APP_ID": str(app.id),
@@ -228,7 +233,7 @@ class Scene:
 
 
 class Containers:
-    """The containers of one job: what was executed in each, as it was last seen."""
+    """The containers of one job, and what ran in each, as last observed."""
 
     def __init__(self, job: JobId) -> None:
         self._job = job
@@ -236,11 +241,11 @@ class Containers:
         self._tallies: dict[str, str] = {}
 
     def look(self) -> int:
-        """How many there are."""
-        found = self._client.containers.list(all=True, ignore_removed=True, filters={"label": RUN})
-        ours = [each for each in found if each.labels[RUN].startswith(self._job)]
+        """Returns the number of containers."""
+        found = self._client.containers.list(all=True, ignore_removed=True, filters={"label": RUN_LABEL})
+        ours = [each for each in found if each.labels[RUN_LABEL].startswith(self._job)]
         for container in ours:
-            with contextlib.suppress(docker.errors.APIError):  # none is there yet, or it ends just now
+            with contextlib.suppress(docker.errors.APIError):  # there is none yet, or it is ending
                 archive = b"".join(container.get_archive(TALLY)[0])
                 with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
                     file = packed.extractfile("tally")
@@ -257,15 +262,15 @@ class Containers:
 
 @contextlib.asynccontextmanager
 async def working(environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`patchwright work` as a process of its own, ready for jobs."""
+    """Runs `patchwright work` in its own process, ready for jobs."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.cli", "work"), env=environment, stdout=subprocess.PIPE,
+        *(sys.executable, "-m", "patchwright", "work"), env=environment, stdout=subprocess.PIPE,
         stderr=None if "VERBOSE" in os.environ else subprocess.DEVNULL, cwd=Path(__file__).parents[1],
     )  # fmt: skip
     assert process.stdout is not None
     try:
         async with asyncio.timeout(120):
-            if not (await process.stdout.readline()).startswith(b"patchwright works"):
+            if not (await process.stdout.readline()).startswith(b"patchwright worker ready"):
                 raise RuntimeError("a worker does not start")
         yield process
     finally:
@@ -274,42 +279,44 @@ async def working(environment: dict[str, str]) -> AsyncIterator[asyncio.subproce
         await process.communicate()
 
 
-def points(whole: Seen) -> list[Point]:
-    """Every point of a run that nobody killed."""
+def points(reference: SceneResult) -> list[Point]:
+    """Returns every point of a run without a kill."""
     moments: tuple[Literal["before", "after"], ...] = ("before", "after")
     return [
-        *(Point("line", number, moment) for number in range(whole.lines) for moment in moments),
+        *(Point("line", number, moment) for number in range(reference.lines) for moment in moments),
         *(Point("model", turn) for turn in range(TURNS)),
         Point("command", 0),
         *(Point("proof", tenths) for tenths in PROOF),
-        *(Point("write", number, moment) for number in range(1, whole.writes + 1) for moment in moments),
+        *(Point("write", number, moment) for number in range(1, reference.writes + 1) for moment in moments),
     ]
 
 
-async def killed(wanted: Callable[[Seen], list[Point]]) -> tuple[Seen, list[Seen]]:
-    """A run that nobody killed, and one for each point that is wanted of it."""
-    whole = await Scene(None, "local", same_disk=False).run()
+async def killed(
+    select_points: Callable[[SceneResult], list[Point]],
+) -> tuple[SceneResult, list[SceneResult]]:
+    """Returns a run without a kill, and one for each requested point of it."""
+    reference = await Scene(None, "local", same_disk=False).run()
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def one(number: int, point: Point) -> Seen:
+    async def one(number: int, point: Point) -> SceneResult:
         async with gate:
             kind: Kind = "docker" if number % 2 == 0 else "local"
             return await Scene(point, kind, same_disk=number // 2 % 2 == 0).run()
 
-    chosen = wanted(whole)
-    return whole, list(await asyncio.gather(*(one(number, point) for number, point in enumerate(chosen))))
+    chosen = select_points(reference)
+    return reference, list(await asyncio.gather(*(one(number, point) for number, point in enumerate(chosen))))
 
 
 def measure() -> list[Result]:
-    """How long a job lies, and what was lost or doubled over all points."""
+    """Returns how long a job waits, and what was lost or duplicated over all points."""
 
-    def shuffled(whole: Seen) -> list[Point]:
-        every = points(whole)
+    def shuffled(reference: SceneResult) -> list[Point]:
+        every = points(reference)
         random.Random(7).shuffle(every)
         return every
 
-    whole, seen = asyncio.run(killed(shuffled))
-    wrong = [one for one in seen if is_wrong(one, whole)]
+    reference, results = asyncio.run(killed(shuffled))
+    wrong = [one for one in results if is_wrong(one, reference)]
     for one in wrong:
         print(one, file=sys.stderr)
 
@@ -317,24 +324,24 @@ def measure() -> list[Result]:
         return Result(name=f"kills_{name}", value=round(value, 1), unit=unit, floor=None, target=target)
 
     return [
-        result("points", sum(one.killed for one in seen), 30).model_copy(update={"better": "higher"}),
-        result("resumed_worst", max(one.resumed for one in seen), 60, "s"),
-        result("resumed_median", statistics.median(one.resumed for one in seen), None, "s"),
-        result("not_ended", sum(one.came_to != whole.came_to for one in seen), 0),
-        result("other_diffs", sum(one.diff != whole.diff for one in seen), 0),
-        result("executed_twice", sum(one.twice for one in seen), 0),
-        result("doubled", sum(one.doubled for one in seen), 0),
-        result("containers_outlive", max(one.outlived for one in seen), OUTLIVE, "s"),
+        result("points", sum(one.killed for one in results), 30).model_copy(update={"better": "higher"}),
+        result("resumed_worst", max(one.resumed for one in results), 60, "s"),
+        result("resumed_median", statistics.median(one.resumed for one in results), None, "s"),
+        result("not_ended", sum(one.result_kind != reference.result_kind for one in results), 0),
+        result("other_diffs", sum(one.diff != reference.diff for one in results), 0),
+        result("executed_twice", sum(one.twice for one in results), 0),
+        result("doubled", sum(one.doubled for one in results), 0),
+        result("containers_outlive", max(one.outlived for one in results), OUTLIVE, "s"),
     ]
 
 
-def is_wrong(one: Seen, whole: Seen) -> bool:
-    """Whether anything was lost or doubled there."""
+def is_wrong(one: SceneResult, reference: SceneResult) -> bool:
+    """True if anything was lost or duplicated."""
     return (
         not one.killed
-        or one.came_to != whole.came_to
+        or one.result_kind != reference.result_kind
         or bool(one.twice or one.doubled)
-        or one.diff != whole.diff
+        or one.diff != reference.diff
     )
 
 

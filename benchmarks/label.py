@@ -1,7 +1,9 @@
-"""From a label to the open pull request: the demo with its recorded model, which answers at once.
+"""Measures the time from a label to the open pull request: the demo with its recorded model, which answers
+immediately.
 
-Server, queue, worker, sandbox, git and both test runs are real; GitHub is the stand-in. The images are built and the
-repository is cached (one run before does not count), and GitHub's spacing of writes is left out. The sandbox is Docker.
+Server, queue, worker, sandbox, git, and both test runs are real; GitHub is the fake server. The images are
+built and the repository is cached (a first run does not count). GitHub's spacing of writes is off. The
+sandbox is Docker.
 """
 
 import asyncio
@@ -12,36 +14,38 @@ from pathlib import Path
 
 from benchmarks.measure import Result, in_a_directory, report
 from benchmarks.reaction import LIMIT, until
-from bot.compose import environment
-from demo.run import Stage, server, stage
+from patchwright.bot.composition_root import read_environment
+from patchwright.demo.run import DemoSetup, run_server, set_up
 
 TIMES = 5
 
 
-async def once(scene: Stage) -> float:
-    """Seconds from the label on a new issue to its pull request."""
-    told, before = scene.issue, len(scene.repository.pulls)
-    issue = scene.world.issue(scene.repository, title=told.title, body=told.body, by="reporter")
-    began = time.perf_counter()
-    telling = asyncio.create_task(scene.world.label(issue, "fix-me", by="maintainer"))
+async def once(scene: DemoSetup) -> float:
+    """Returns the seconds from the label on a new issue to its pull request."""
+    sample_issue, before = scene.issue, len(scene.repository.pulls)
+    issue = scene.github.create_issue(
+        scene.repository, title=sample_issue.title, body=sample_issue.body, by="reporter"
+    )
+    started_at = time.perf_counter()
+    telling = asyncio.create_task(scene.github.add_label(issue, "fix-me", by="maintainer"))
     await until(lambda: len(scene.repository.pulls) > before, LIMIT)
-    taken = time.perf_counter() - began
+    timings = time.perf_counter() - started_at
     await telling
     await until(lambda: "I opened pull request" in issue.comments[0].body, LIMIT)
-    return taken
+    return timings
 
 
 async def _measure(data: Path) -> list[Result]:
-    async with stage(data, environment()) as scene:
-        quick = {"PATCHWRIGHT_BETWEEN_WRITES": "0"}
-        scene = replace(scene, environment={**scene.environment, **quick})
-        async with server(scene, "docker") as url:
-            scene.world.hook(f"{url}/webhook", scene.environment["PATCHWRIGHT_WEBHOOK_SECRET"])
+    async with set_up(data, read_environment()) as scene:
+        quick = {"PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0"}
+        scene = replace(scene, server_env={**scene.server_env, **quick})
+        async with run_server(scene, "docker") as url:
+            scene.github.add_webhook(f"{url}/webhook", scene.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
             await once(scene)
-            taken = [await once(scene) for _ in range(TIMES)]
+            timings = [await once(scene) for _ in range(TIMES)]
     return [
         Result(
-            name="label_to_pull_request", value=statistics.median(taken), unit="s", floor=None, target=10.0
+            name="label_to_pull_request", value=statistics.median(timings), unit="s", floor=None, target=10.0
         )
     ]
 

@@ -1,10 +1,11 @@
-"""200 sandboxes in Docker, 20 at a time, as one busy worker opens them: what they leave behind, and what they take.
+"""Measures what 200 Docker sandboxes, 20 at a time as in a busy worker, leave behind and use.
 
-Each takes memory, writes to its disk and leaves processes in the background; of every ten, the work in one breaks
-off, another one's container is removed under its hands, and a third is given up while it starts. Afterwards there must
-be no container, volume, network, process, file or open descriptor more than before, and the machine must never have
-had less memory and disk than a sandbox is started with (`free_memory_mb`, `free_disk_mb`). It takes some minutes:
-`script/bench long`.
+Each uses memory, writes to its disk, and leaves background processes. Of every ten, one fails during its
+work, one loses its container, and one is abandoned during its start. Afterwards there must be no additional
+container, volume, network, process, file, or open descriptor. The machine must always have had the memory and
+disk that a sandbox needs to start (`min_free_memory_mb`, `min_free_disk_mb`).
+
+It takes some minutes: `script/bench long`.
 """
 
 import asyncio
@@ -21,15 +22,15 @@ import docker.errors
 
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
-from resolver.settings.server import ServerSettings
-from runtime import lease, processes
-from runtime.actions import RunShell
-from runtime.docker import headroom
-from runtime.docker.docker import DockerSandboxes
-from runtime.docker.machine import container_name
-from runtime.errors import SandboxError
-from runtime.observations import Ran
-from runtime.sandbox import SandboxSpec
+from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.runtime import ownership, processes
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker import capacity
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.sandbox_container import container_name
+from patchwright.runtime.errors import SandboxError
+from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.sandbox import SandboxSpec
 
 SANDBOXES, AT_ONCE = 200, 20
 FLOORS = ServerSettings()
@@ -38,23 +39,23 @@ SPEC = SandboxSpec(
     cpus=0.5,
     pids=64,
     disk_mb=256,
-    free_memory_mb=FLOORS.free_memory_mb,
-    free_disk_mb=FLOORS.free_disk_mb,
+    min_free_memory_mb=FLOORS.min_free_memory_mb,
+    min_free_disk_mb=FLOORS.min_free_disk_mb,
 )
-# 64 MiB of memory and of disk, and two processes that outlive the command, one of them in a session of its own.
+# 64 MiB of memory and disk, and two processes that outlive the command, one in its own session.
 WORK = "head -c 67108864 /dev/zero > file; cp file /tmp/file; (sleep 600 &); (setsid sleep 600 &); sleep 1; echo done"
 
 
-OURS = f"many-{os.getpid()}-"  # how the names of our sandboxes begin
+OURS = f"many-{os.getpid()}-"  # start of the names of our sandboxes
 
 
 class BrokenOff(Exception):
-    """What goes wrong in the work on purpose."""
+    """A deliberate failure during the work."""
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What there is of ours, and on the engine, at one moment."""
+    """Everything of ours on the machine and the engine at one moment."""
 
     containers: frozenset[str]
     volumes: frozenset[str]
@@ -64,7 +65,7 @@ class Traces:
     descriptors: int
 
     @classmethod
-    def seen(cls) -> "Traces":
+    def collect(cls) -> "Traces":
         client = docker.from_env()
         try:
             ours = client.containers.list(all=True, ignore_removed=True, filters={"name": OURS})
@@ -72,59 +73,62 @@ class Traces:
                 frozenset(str(each.id) for each in ours),
                 frozenset(str(each.id) for each in client.volumes.list()),
                 frozenset(str(each.id) for each in client.networks.list()),
-                frozenset(processes.descendants(os.getpid())),
-                frozenset(path.name for path in Path(tempfile.gettempdir()).glob(f"pw-{lease.owner()}-*")),
+                frozenset(processes.descendant_pids(os.getpid())),
+                frozenset(
+                    path.name
+                    for path in Path(tempfile.gettempdir()).glob(f"pw-{ownership.current_owner()}-*")
+                ),
                 len(os.listdir("/proc/self/fd")),
             )
         finally:
             client.close()
 
     def more_than(self, before: "Traces") -> dict[str, int]:
-        """How many of each kind are here that were not before."""
+        """Returns how many of each kind are new."""
         names = ("containers", "volumes", "networks", "processes", "files")
         more = {name: len(getattr(self, name) - getattr(before, name)) for name in names}
         return more | {"descriptors": max(0, self.descriptors - before.descriptors)}
 
 
 @dataclass
-class Seen:
-    """What came of all of them."""
+class Totals:
+    """The results of all sandboxes."""
 
     done: int = 0
     broken: int = 0
-    """Ended on purpose before their time."""
+    """Sandboxes that were ended early on purpose."""
     failed: list[str] = field(default_factory=list)
     left: dict[str, int] = field(default_factory=dict)
     memory: list[int] = field(default_factory=list)
-    """MiB that the machine had left, from before the first to after the last."""
+    """MiB of free memory, from before the first sandbox to after the last."""
     disk: list[int] = field(default_factory=list)
     seconds: float = 0.0
 
 
-async def many(count: int, at_once: int) -> Seen:
-    """Open so many, so many at a time, and see what is left."""
-    seen, gate = Seen(), asyncio.Semaphore(at_once)
+async def many(count: int, at_once: int) -> Totals:
+    """Opens this number of sandboxes, this many at a time, and returns what is left."""
+    totals, semaphore = Totals(), asyncio.Semaphore(at_once)
     sandboxes = DockerSandboxes(SPEC, ca_bundle=CA_BUNDLE)
     engine, _ = await sandboxes.prepare()
     storage = Path((await engine.info())["DockerRootDir"])
-    # Whatever is made once (threads, the client's connections to the engine) is made now.
-    await asyncio.gather(*(_use(sandboxes, 10 * number, Seen()) for number in range(at_once)))
-    before, begun = await asyncio.to_thread(Traces.seen), time.monotonic()
-    with _watching(seen, storage):
+    # Creates everything that is created once: threads, and the client's connections to the engine.
+    await asyncio.gather(*(_use(sandboxes, 10 * number, Totals()) for number in range(at_once)))
+    before, started_at = await asyncio.to_thread(Traces.collect), time.monotonic()
+    with _watching(totals, storage):
 
         async def one(number: int) -> None:
-            async with gate:
-                await _use(sandboxes, number, seen)
+            async with semaphore:
+                await _use(sandboxes, number, totals)
 
         await asyncio.gather(*(one(number) for number in range(count)))
-        seen.seconds = time.monotonic() - begun
-    after = await asyncio.to_thread(Traces.seen)
-    seen.left = after.more_than(before)
+        totals.seconds = time.monotonic() - started_at
+    after = await asyncio.to_thread(Traces.collect)
+    totals.left = after.more_than(before)
     await sandboxes.close()
-    return seen
+    return totals
 
 
-async def _use(sandboxes: DockerSandboxes, number: int, seen: Seen) -> None:
+async def _use(sandboxes: DockerSandboxes, number: int, totals: Totals) -> None:
     name, fate = f"{OURS}{number}", number % 10
     try:
         async with asyncio.timeout(0.15 if fate == 3 else None), sandboxes.open(name) as sandbox:
@@ -133,16 +137,16 @@ async def _use(sandboxes: DockerSandboxes, number: int, seen: Seen) -> None:
             ran = await sandbox.act(RunShell(command=WORK, timeout=120))
             if fate == 1:
                 raise BrokenOff
-            if not isinstance(ran, Ran) or not ran.output.endswith("done\n"):
-                seen.failed.append(f"{name}: {ran}")
-        seen.done += 1
+            if not isinstance(ran, ShellResult) or not ran.output.endswith("done\n"):
+                totals.failed.append(f"{name}: {ran}")
+        totals.done += 1
     except (BrokenOff, TimeoutError):
-        seen.broken += 1
+        totals.broken += 1
     except SandboxError as error:
         if fate == 2:
-            seen.broken += 1
+            totals.broken += 1
         else:
-            seen.failed.append(f"{name}: {error}")
+            totals.failed.append(f"{name}: {error}")
 
 
 def _remove(container: str) -> None:
@@ -155,12 +159,12 @@ def _remove(container: str) -> None:
 
 
 @contextlib.contextmanager
-def _watching(seen: Seen, storage: Path) -> Iterator[None]:
-    """Look at what the machine has left, four times a second and at both ends."""
+def _watching(totals: Totals, storage: Path) -> Iterator[None]:
+    """Records the free resources four times a second, and at both ends."""
 
     def look() -> None:
-        seen.memory.append(headroom.memory() or 0)
-        seen.disk.append(headroom.disk(storage) or 0)
+        totals.memory.append(capacity.available_memory_mb() or 0)
+        totals.disk.append(capacity.available_disk_mb(storage) or 0)
 
     async def again() -> None:
         while True:
@@ -176,9 +180,9 @@ def _watching(seen: Seen, storage: Path) -> Iterator[None]:
 
 
 def measure() -> list[Result]:
-    """What was left behind, and what the machine had left, in MiB."""
-    seen = asyncio.run(many(SANDBOXES, AT_ONCE))
-    for line in (*seen.failed, *(f"left: {kind}" for kind, count in seen.left.items() if count)):
+    """Returns what was left behind, and the free resources in MiB."""
+    totals = asyncio.run(many(SANDBOXES, AT_ONCE))
+    for line in (*totals.failed, *(f"left: {kind}" for kind, count in totals.left.items() if count)):
         print(line)
 
     def result(name: str, value: float, target: float | None, unit: str = "") -> Result:
@@ -188,14 +192,14 @@ def measure() -> list[Result]:
         return result(name, value, target, unit).model_copy(update={"better": "higher"})
 
     return [
-        at_least("sandboxes", seen.done + seen.broken, SANDBOXES),
-        result("failed", len(seen.failed), 0),
-        result("left_behind", sum(seen.left.values()), 0),
-        at_least("memory_least", min(seen.memory), FLOORS.free_memory_mb, "MiB"),
-        at_least("disk_least", min(seen.disk), FLOORS.free_disk_mb, "MiB"),
-        result("memory_lost", max(0, seen.memory[0] - seen.memory[-1]), None, "MiB"),
-        result("disk_lost", max(0, seen.disk[0] - seen.disk[-1]), None, "MiB"),
-        result("seconds", seen.seconds, None, "s"),
+        at_least("sandboxes", totals.done + totals.broken, SANDBOXES),
+        result("failed", len(totals.failed), 0),
+        result("left_behind", sum(totals.left.values()), 0),
+        at_least("memory_least", min(totals.memory), FLOORS.min_free_memory_mb, "MiB"),
+        at_least("disk_least", min(totals.disk), FLOORS.min_free_disk_mb, "MiB"),
+        result("memory_lost", max(0, totals.memory[0] - totals.memory[-1]), None, "MiB"),
+        result("disk_lost", max(0, totals.disk[0] - totals.disk[-1]), None, "MiB"),
+        result("seconds", totals.seconds, None, "s"),
     ]
 
 

@@ -1,7 +1,6 @@
-"""What every benchmark hands back, and how it is shown and kept.
+"""The results of benchmarks, and how they are printed and stored.
 
-A benchmark is a module beside this one with a function `measure() -> list[Result]`
-that ends in::
+A benchmark is a module in this package with a function `measure() -> list[Result]` that ends in::
 
     if __name__ == "__main__":
         report(measure())
@@ -23,7 +22,7 @@ RESULTS = Path(__file__).parent / "results.json"
 
 
 class Result(BaseModel):
-    """One figure, with what it is to be held against."""
+    """One figure, and what to compare it with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,11 +31,11 @@ class Result(BaseModel):
     unit: str
     better: Literal["lower", "higher"] = "lower"
     floor: float | None
-    """The same measure of the least that does anything, taken in the same run; None where nothing is less."""
+    """The same measurement of the minimum that does anything, in the same run; None if there is none."""
     peers: dict[str, float] = Field(default_factory=dict)
-    """Other programs' figures in the same unit; where they are from is said in the benchmark's module."""
+    """Figures of other programs in the same unit; the benchmark's module names their source."""
     target: float | None
-    """The figure that we promise; None where we promise none."""
+    """The figure that we guarantee; None if we guarantee none."""
 
     @property
     def met(self) -> bool:
@@ -46,16 +45,16 @@ class Result(BaseModel):
 
 
 class Run(BaseModel):
-    """One process from its start to its end."""
+    """One process from start to end."""
 
     milliseconds: float
     """Wall time."""
     megabytes: float
-    """Peak resident set, 10^6 bytes; of the process itself, not of its children."""
+    """Peak resident memory in 10^6 bytes, of the process itself without its children."""
 
 
-# A child's peak counts what its parent held when it was started, so the parent must be the smallest Python
-# there is: started from this process, every command would seem to need at least as much as this process.
+# A child's peak includes what its parent held at the start, so the parent must be the smallest possible
+# Python. Started from this process, every command would appear to need at least as much as this process.
 _LAUNCHER = """
 import os, sys, time
 quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
@@ -69,7 +68,7 @@ print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(
 def run(command: Sequence[str]) -> Run:
     """Times one run of a command, given by its full path, that must succeed.
 
-    Raises CalledProcessError with the exit code when it does not.
+    Raises CalledProcessError with the exit code if it fails.
     """
     launch = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *command]
     seconds, kibibytes, code = subprocess.run(
@@ -81,7 +80,9 @@ def run(command: Sequence[str]) -> Run:
 
 
 def median_run(command: Sequence[str], times: int) -> Run:
-    """The median of each figure over `times` runs, after one that fills the caches and does not count."""
+    """Returns the median of each figure over `times` runs, after one that fills the caches and does not
+    count.
+    """
     run(command)
     runs = [run(command) for _ in range(times)]
     return Run(
@@ -91,13 +92,13 @@ def median_run(command: Sequence[str], times: int) -> Run:
 
 
 def in_a_directory(measured: Callable[[Path], Coroutine[Any, Any, list[Result]]]) -> list[Result]:
-    """What is measured in a directory of its own, which is gone afterwards."""
+    """Measures in a temporary directory."""
     with tempfile.TemporaryDirectory() as directory:
         return asyncio.run(measured(Path(directory)))
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results, a line each, for people."""
+    """Returns the results as text, one per line."""
     heads = ("", "name", "value", "unit", "floor", "target", "peers")
     rows = [heads] + [
         (
@@ -120,9 +121,9 @@ def _figure(value: float | None) -> str:
 
 
 def report(results: Sequence[Result]) -> None:
-    """Prints the table and keeps the results, in the place of older ones of the same names."""
+    """Prints the table and stores the results; they replace older ones of the same name."""
     names = {result.name for result in results}
-    kept = [] if not RESULTS.exists() else json.loads(RESULTS.read_text())
-    rows = [row for row in kept if row["name"] not in names] + [result.model_dump() for result in results]
+    previous = [] if not RESULTS.exists() else json.loads(RESULTS.read_text())
+    rows = [row for row in previous if row["name"] not in names] + [result.model_dump() for result in results]
     RESULTS.write_text(json.dumps(sorted(rows, key=lambda row: row["name"]), indent=2) + "\n")
     print(table(results))

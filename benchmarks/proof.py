@@ -1,11 +1,13 @@
-"""What the proof costs beside the tests themselves: the wait for the runs at base, and the time to the first verdict.
+"""Measures what verification costs besides the tests: the wait for the baseline, and the time to the first
+verdict.
 
-Real pytest in clean local sandboxes, on a repository of 2,000 tests in 100 files, each of which sleeps PAUSE. A change
-to one module mends one of the 20 tests that call it. `proof_first_verdict` is the time from the agent's end to the
-verdict on these 20 (with everything that differs run a second time, with the patch and without), as a share of the
-time that the whole suite takes; `..._at_once` the same for an agent that was done before anything was known of base.
-`proof_waiting` is what a run whose agent takes longer than the suite waits for the runs at base: at its beginning, so
-that the first message can tell of them, and at its end. Floor of the verdicts: one run of these 20 tests by hand.
+Real pytest in clean local sandboxes, on a repository of 2,000 tests in 100 files, each of which sleeps PAUSE.
+A change to one module fixes one of the 20 tests that call it. `proof_first_verdict` is the time from the
+agent's end to the verdict on these 20 (with every difference run again, with and without the patch), as a
+share of the time for the full suite. `..._at_once` is the same for an agent that finished before the
+baseline. `proof_waiting` is the time that a run waits for the baseline if its agent takes longer than the
+suite: at its start, to include it in the first message, and at its end. Floor of the verdicts: one run of
+these 20 tests by hand.
 """
 
 import asyncio
@@ -17,18 +19,18 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from benchmarks.measure import Result, in_a_directory, report
-from resolver.domain import Patch, Verdict
-from resolver.preparing.preparing import BASELINE_WAIT
-from resolver.proof.baseline import Bases
-from resolver.suites.suite import Suite, Suites
-from resolver.validate import prove
-from resolver.workspace import Workspace, Workspaces
-from runtime.local import LocalSandboxes
+from patchwright.resolver.domain import Patch, Verdict
+from patchwright.resolver.preparation.run_start import BASELINE_WAIT
+from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.suites.suite import Suite, Suites
+from patchwright.resolver.verification import verify_patch
+from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
+from patchwright.runtime.local_sandboxes import LocalSandboxes
 
 FILES, TESTS, PAUSE = 100, 20, 0.02  # seconds
 SECONDS = 600
-SUITE = Suite(command="python3 -m pytest -q", report="pytest", why="")
-SUITES = Suites(all=(SUITE,), likely=SUITE)
+SUITE = Suite(command="python3 -m pytest -q", runner="pytest", command_reason="")
+SUITES = Suites(all=(SUITE,), primary=SUITE)
 CHANGED = "module_42.py"
 
 
@@ -36,22 +38,22 @@ def measure() -> list[Result]:
     return in_a_directory(_measure)
 
 
-async def _measure(place: Path) -> list[Result]:
-    tree = _repository(place / "tree")
+async def _measure(directory: Path) -> list[Result]:
+    tree = _repository(directory / "tree")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    sandboxes = LocalSandboxes(place / "sandboxes", os.environ | {"PATH": path})
+    sandboxes = LocalSandboxes(directory / "sandboxes", os.environ | {"PATH": path})
     async with AsyncExitStack() as stack:
-        workspace = await stack.enter_async_context(Workspaces(place / "cache").local(tree))
+        workspace = await stack.enter_async_context(WorkspaceFactory(directory / "cache").local(tree))
         patch = _patch(tree, workspace)
-        bases = await stack.enter_async_context(Bases(workspace, sandboxes, "known", SECONDS))
-        began = time.perf_counter()
-        base = await bases.begin(SUITE)
-        suite = time.perf_counter() - began
-        assert (base.passed, base.failed) == (FILES * TESTS - 1, 1), base
+        bases = await stack.enter_async_context(BaselineRuns(workspace, sandboxes, "known", SECONDS))
+        started_at = time.perf_counter()
+        base = await bases.start(SUITE)
+        suite = time.perf_counter() - started_at
+        assert (base.passed_count, base.failed_count) == (FILES * TESTS - 1, 1), base
         waited = await _waited(workspace, sandboxes)
         first = await _first(workspace, patch, sandboxes, bases)
-        async with Bases(workspace, sandboxes, "unknown", SECONDS) as unknown:
-            unknown.begin(SUITE)
+        async with BaselineRuns(workspace, sandboxes, "unknown", SECONDS) as unknown:
+            unknown.start(SUITE)
             at_once = await _first(workspace, patch, sandboxes, unknown)
     floor = 100 * _by_hand(tree, path) / suite
     return [
@@ -67,39 +69,41 @@ async def _measure(place: Path) -> list[Result]:
     ]
 
 
-async def _first(workspace: Workspace, patch: Patch, sandboxes: LocalSandboxes, bases: Bases) -> float:
-    """Seconds to the first verdict, with which the proof is content."""
-    heard: list[Verdict] = []
+async def _first(workspace: Workspace, patch: Patch, sandboxes: LocalSandboxes, bases: BaselineRuns) -> float:
+    """Returns the seconds to the first verdict, which ends verification."""
+    verdicts: list[Verdict] = []
 
     async def enough(verdict: Verdict) -> bool:
-        heard.append(verdict)
+        verdicts.append(verdict)
         return True
 
-    began = time.perf_counter()
-    await prove(workspace, patch, SUITES, sandboxes, "proof", SECONDS, bases, enough)
-    taken = time.perf_counter() - began
-    (verdict,) = heard
-    assert (verdict.kind, verdict.partial, len(verdict.newly_passing)) == ("fixed", True, 1), verdict
-    return taken
+    started_at = time.perf_counter()
+    await verify_patch(workspace, patch, SUITES, sandboxes, "proof", SECONDS, bases, enough)
+    elapsed = time.perf_counter() - started_at
+    (verdict,) = verdicts
+    assert (verdict.kind, verdict.partial, len(verdict.fail_to_pass)) == ("fixed", True, 1), verdict
+    return elapsed
 
 
 async def _waited(workspace: Workspace, sandboxes: LocalSandboxes) -> float:
-    """Seconds of a run that are spent on nothing but the runs at base; here of a suite of 20 tests."""
-    short = Suite(command=f"{SUITE.command} test_module_1.py", report="pytest", why="")
-    async with Bases(workspace, sandboxes, "short", SECONDS) as bases:
-        before = bases.begin(short)
-        began = time.perf_counter()
+    """Returns the seconds of a run that are spent only on waiting for the baseline, here with a suite of 20
+    tests.
+    """
+    short = Suite(command=f"{SUITE.command} test_module_1.py", runner="pytest", command_reason="")
+    async with BaselineRuns(workspace, sandboxes, "short", SECONDS) as bases:
+        before = bases.start(short)
+        started_at = time.perf_counter()
         await asyncio.wait({before}, timeout=BASELINE_WAIT)
-        waited = time.perf_counter() - began
-        await asyncio.wait({before})  # the agent works, and a little longer than they do
+        waited = time.perf_counter() - started_at
+        await asyncio.wait({before})  # the agent works a little longer than the baseline
         await asyncio.sleep(0.5)
-        began = time.perf_counter()
-        await bases.begin(short)
-        return waited + time.perf_counter() - began
+        started_at = time.perf_counter()
+        await bases.start(short)
+        return waited + time.perf_counter() - started_at
 
 
 def _by_hand(tree: Path, path: str) -> float:
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     subprocess.run(
         ["python3", "-m", "pytest", "-q", f"test_{CHANGED}"],
         cwd=tree,
@@ -107,7 +111,7 @@ def _by_hand(tree: Path, path: str) -> float:
         stdout=subprocess.DEVNULL,
         check=False,
     )
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at
 
 
 def _repository(tree: Path) -> Path:
@@ -135,7 +139,7 @@ def _patch(tree: Path, workspace: Workspace) -> Patch:
     file.write_text(wrong.replace("3 if n == 1 else ", ""))
     diff = _git(tree, "diff", "--binary", "--full-index")
     file.write_text(wrong)
-    return Patch(base=workspace.base, diff=diff)
+    return Patch(base_sha=workspace.base, diff=diff)
 
 
 def _git(tree: Path, *arguments: str) -> bytes:

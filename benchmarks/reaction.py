@@ -1,8 +1,9 @@
-"""From a label to the first thing that people see of us, while 20 runs go on: the server, its worker and real Redis.
+"""Measures the time from a label to the first visible reaction during 20 active runs: server, worker, and
+real Redis.
 
-Every run asks a model that takes a second, tries a command, and keeps its comment up to date; all of them write for one
-installation, whose writes are a second apart. Labels come one every 2.5 s. GitHub is the stand-in; the sandboxes are
-local, so that what is measured is the bot. It takes two minutes: `script/bench long`.
+Every run asks a model that takes a second, runs a command, and updates its comment. All of them write for one
+installation, whose writes are a second apart. Labels arrive every 2.5 s. GitHub is the fake server. The
+sandboxes are local, so that only the bot is measured. It takes two minutes: `script/bench long`.
 """
 
 import asyncio
@@ -13,68 +14,71 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.measure import Result, in_a_directory, report
-from bot.compose import environment
-from demo.model import Endpoint, Turn
-from demo.run import Stage, server, stage
-from demo.world import Issue
-from runtime.actions import RunShell
+from patchwright.bot.composition_root import read_environment
+from patchwright.demo.github import Issue
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.demo.run import DemoSetup, run_server, set_up
+from patchwright.runtime.actions import RunShell
 
-RUNNING, LABELS, APART = 20, 20, 2.5  # runs; labels that are measured; seconds
+RUNNING, LABELS, APART = 20, 20, 2.5  # runs; measured labels; seconds
 BETWEEN = 1.0  # seconds between two writes
 LIMIT = 180.0  # seconds
 
 
-async def until(seen: Callable[[], bool], seconds: float) -> None:
-    """Raises TimeoutError when it does not come to pass."""
+async def until(condition: Callable[[], bool], seconds: float) -> None:
+    """Waits until the condition is true. Raises TimeoutError if it never is."""
     async with asyncio.timeout(seconds):
         while True:
-            if seen():
+            if condition():
                 return
             await asyncio.sleep(0.005)
 
 
-def issue(scene: Stage, number: int) -> Issue:
-    return scene.world.issue(
-        scene.repository, title=f"Issue {number}", body="Please mend it.", by="maintainer"
+def issue(scene: DemoSetup, number: int) -> Issue:
+    return scene.github.create_issue(
+        scene.repository, title=f"Issue {number}", body="Please fix it.", by="maintainer"
     )
 
 
-async def reaction(scene: Stage, number: int) -> float:
-    """Seconds from the label to a reaction on its issue, or a comment."""
-    labelled = issue(scene, number)
-    began = time.perf_counter()
-    telling = asyncio.create_task(scene.world.label(labelled, "fix-me", by="maintainer"))
-    await until(lambda: bool(labelled.reactions or labelled.comments), LIMIT)
-    taken = time.perf_counter() - began
+async def reaction(scene: DemoSetup, number: int) -> float:
+    """Returns the seconds from the label to a reaction on its issue, or a comment."""
+    labeled = issue(scene, number)
+    started_at = time.perf_counter()
+    telling = asyncio.create_task(scene.github.add_label(labeled, "fix-me", by="maintainer"))
+    await until(lambda: bool(labeled.reactions or labeled.comments), LIMIT)
+    timings = time.perf_counter() - started_at
     await telling
-    return taken
+    return timings
 
 
 async def _measure(data: Path) -> list[Result]:
-    turns = [Turn(f"Step {n}.", RunShell(command="echo looking")) for n in range(400)]
-    async with stage(data, environment()) as scene, Endpoint(turns, delay=1.0) as model:
+    turns = [RecordedTurn(f"Step {n}.", RunShell(command="echo looking")) for n in range(400)]
+    async with set_up(data, read_environment()) as scene, RecordedModel(turns, delay=1.0) as model:
         more = {
             "PATCHWRIGHT_MODEL_BASE_URL": model.base_url,
-            "PATCHWRIGHT_JOBS_AT_ONCE": "64",
+            "PATCHWRIGHT_MAX_CONCURRENT_JOBS": "64",
             "PATCHWRIGHT_MAX_STEPS": "400",
             "PATCHWRIGHT_USER_RUNS_PER_DAY": "1000",
             "PATCHWRIGHT_REPOSITORY_RUNS_PER_DAY": "1000",
-            "PATCHWRIGHT_BETWEEN_WRITES": str(BETWEEN),
+            "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": str(BETWEEN),
         }
-        scene = replace(scene, environment={**scene.environment, **more})
-        async with server(scene, "local") as url:
-            scene.world.hook(f"{url}/webhook", scene.environment["PATCHWRIGHT_WEBHOOK_SECRET"])
+        scene = replace(scene, server_env={**scene.server_env, **more})
+        async with run_server(scene, "local") as url:
+            scene.github.add_webhook(f"{url}/webhook", scene.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
             running = [issue(scene, number) for number in range(RUNNING)]
             for one in running:
-                await scene.world.label(one, "fix-me", by="maintainer")
+                await scene.github.add_label(one, "fix-me", by="maintainer")
             await until(lambda: all(one.comments for one in running), LIMIT)
             await until(lambda: len(model.requests) > RUNNING * 2, LIMIT)
-            taken: list[float] = []
+            timings: list[float] = []
             for number in range(LABELS):
-                began = time.perf_counter()
-                taken.append(await reaction(scene, RUNNING + number))
-                await asyncio.sleep(max(APART - (time.perf_counter() - began), 0.0))
-    p50, p99 = statistics.median(taken), max(taken)  # of so few, the slowest is the hundredth
+                started_at = time.perf_counter()
+                timings.append(await reaction(scene, RUNNING + number))
+                await asyncio.sleep(max(APART - (time.perf_counter() - started_at), 0.0))
+    p50, p99 = (
+        statistics.median(timings),
+        max(timings),
+    )  # with so few values, the slowest is the 99th percentile
     return [
         Result(name="reaction_p50", value=p50, unit="s", floor=None, target=None),
         Result(name="reaction_p99", value=p99, unit="s", floor=None, target=2.0),

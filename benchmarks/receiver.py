@@ -1,9 +1,9 @@
-"""How many deliveries a second one process stores and answers, how long each waits, and what memory it takes.
+"""Measures how many deliveries per second one process stores and answers, the wait of each, and the memory.
 
-The server as `patchwright serve` starts it (receiver, embedded Redis, a worker that deals with what is stored), the
-receiver held to one core; signed `issues.labeled` deliveries of 12 kB over 32 connections from the other. Floor, in
-the same run and in the same way: a bare ASGI application that parses the body and pushes it to the same Redis.
-Peers, measured on a Debian 12 machine with 2 cores.
+The server as `patchwright serve` starts it (receiver, embedded Redis, and a worker that handles what is
+stored), with the receiver on one core. Signed `issues.labeled` deliveries of 12 kB arrive over 32 connections
+from the other core. Floor, in the same run and way: a bare ASGI application that parses the body and pushes
+it to the same Redis. Peers, measured on a Debian 12 machine with 2 cores.
 """
 
 import asyncio
@@ -41,36 +41,37 @@ SERVER = """
 import os, sys
 from pathlib import Path
 import uvloop
-from bot.serve import serve
-from resolver.settings.settings import Settings
+from patchwright.bot.server import run_server
+from patchwright.resolver.settings.settings import Settings
 os.sched_setaffinity(0, {0})
 settings = Settings(data=Path(sys.argv[1]), webhook_secret=sys.argv[2])
 worker = (sys.executable, "-c", sys.argv[3], sys.argv[1])
-uvloop.run(serve(settings, worker, os.environ, host="127.0.0.1", port=0))
+uvloop.run(run_server(settings, worker, os.environ, host="127.0.0.1", port=0))
 """
 WORKER = """
 import asyncio, os, sys
 from pathlib import Path
-from bot.work import work
-from resolver.domain import Refused
-from resolver.settings.settings import Settings
+from patchwright.bot.worker_process import run_worker
+from patchwright.resolver.domain import Rejected
+from patchwright.resolver.settings.settings import Settings
 os.sched_setaffinity(0, range(os.cpu_count()))
 async def resolve(job):
-    return Refused(explanation="only counted")
-async def apologize(job, error):
+    return Rejected(explanation="only counted")
+async def report_failure(job, error):
     raise error
-asyncio.run(work(Settings(data=Path(sys.argv[1]), redis_url=os.environ["REDIS_URL"]), resolve, apologize, sole=True))
+settings = Settings(data=Path(sys.argv[1]), redis_url=os.environ["REDIS_URL"])
+asyncio.run(run_worker(settings, resolve, report_failure, exclusive=True))
 """
 FLOOR = """
 import json, os, sys
 from pathlib import Path
 import uvloop
-from bot.embedded import embedded_redis
-from bot.http import Server, listening, url_of
-from bot.redis.client import redis_client
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.http_server import HttpServer, listener_url, open_listener
+from patchwright.bot.redis.connection import redis_client
 os.sched_setaffinity(0, {0})
 async def main():
-    async with embedded_redis(Path(sys.argv[1])) as url:
+    async with run_embedded_redis(Path(sys.argv[1])) as url:
         redis = redis_client(url)
         async def app(scope, receive, send):
             body = b""
@@ -83,21 +84,21 @@ async def main():
             await redis.rpush("floor", body)
             await send({"type": "http.response.start", "status": 202, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
-        with listening("127.0.0.1", 0) as socket:
-            print("listens on " + url_of(socket) + "/webhook", flush=True)
-            await Server(app).serve(sockets=[socket])
+        with open_listener("127.0.0.1", 0) as socket:
+            print("listens on " + listener_url(socket) + "/webhook", flush=True)
+            await HttpServer(app).serve(sockets=[socket])
 uvloop.run(main())
 """
 
 
 def measure() -> list[Result]:
-    """Deliveries a second, milliseconds, and MB."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as place, _server(FLOOR, place) as (port, process):
+    """Returns deliveries per second, milliseconds, and MB."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory, _server(FLOOR, directory) as (port, process):
         floor, floor_late = uvloop.run(_load(port, SECONDS))
         floor_memory = _resident(process.pid)
     with (
-        tempfile.TemporaryDirectory(dir="/tmp") as place,
-        _server(SERVER, place, SECRET, WORKER) as (port, process),
+        tempfile.TemporaryDirectory(dir="/tmp") as directory,
+        _server(SERVER, directory, SECRET, WORKER) as (port, process),
     ):
         idle = _resident(process.pid)
         rate, late = uvloop.run(_load(port, SECONDS))
@@ -149,13 +150,13 @@ def _server(program: str, *arguments: str) -> Iterator[tuple[int, subprocess.Pop
 
 
 def _resident(pid: int) -> float:
-    """MB (10^6 bytes) of the process itself."""
+    """Returns MB (10^6 bytes) of the process itself."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in line)
     return round(int(line.split()[1]) * 1024 / 1e6, 1)
 
 
 async def _load(port: int, seconds: float | None, times: int | None = None) -> tuple[float, float]:
-    """Deliveries a second, and the 99th percentile of their waits in milliseconds."""
+    """Returns deliveries per second, and the 99th percentile of their waits in milliseconds."""
     os.sched_setaffinity(0, {os.cpu_count() - 1 if os.cpu_count() else 0})
     signature = hmac.new(SECRET.encode(), BODY, hashlib.sha256).hexdigest()
     head = (
@@ -175,7 +176,7 @@ async def _load(port: int, seconds: float | None, times: int | None = None) -> t
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while time.monotonic() < end if end else left > 0:
             left -= 1
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             writer.write(request)
             answer = await reader.readuntil(b"\r\n\r\n")
             at = answer.lower().index(b"content-length: ") + 16
@@ -183,12 +184,12 @@ async def _load(port: int, seconds: float | None, times: int | None = None) -> t
                 await reader.readexactly(size)
             if b" 202 " not in answer[:16]:
                 raise RuntimeError(answer.decode(errors="replace"))
-            waits.append(time.perf_counter() - begun)
+            waits.append(time.perf_counter() - started_at)
         writer.close()
 
-    begun = time.monotonic()
+    started_at = time.monotonic()
     await asyncio.gather(*(one() for _ in range(CONNECTIONS)))
-    passed = time.monotonic() - begun
+    passed = time.monotonic() - started_at
     return len(waits) / passed, statistics.quantiles(waits, n=100)[98] * 1000
 
 

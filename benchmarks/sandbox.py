@@ -1,8 +1,9 @@
-"""What a sandbox in Docker costs: one `echo` in its shell, 109 kB of output, its start, its end, its memory.
+"""Measures the cost of a Docker sandbox: one `echo` in its shell, 109 kB of output, its start, its end, and
+its memory.
 
-Floor, in the same run: bash on the attached stream of a container of the same base image (`docker run -i`), from
-the writing of a command to the reading of its last line, the engine's own relay of the stream included.
-Peers, measured on a Debian 12 machine with 2 cores, engine 20.10: mini-swe-agent 2.4.6 (`docker exec`), swe-rex
+Floor, in the same run: bash on the attached stream of a container of the same base image (`docker run -i`),
+from writing a command to reading its last line, including the engine's own relay of the stream. Peers,
+measured on a Debian 12 machine with 2 cores, engine 20.10: mini-swe-agent 2.4.6 (`docker exec`), swe-rex
 1.4.0 (pexpect), OpenHands 1.58.2 (its HTTP workspace, which keeps no shell).
 """
 
@@ -14,10 +15,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.measure import Result, report
-from runtime.actions import RunShell
-from runtime.docker.docker import DockerSandboxes
-from runtime.observations import Ran
-from runtime.sandbox import Sandbox, SandboxSpec
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
 BASE = SandboxSpec().image
 CERTIFICATES = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
@@ -28,7 +29,7 @@ NAME = f"benchmark-{os.getpid()}"
 
 
 def measure() -> list[Result]:
-    """Medians, in milliseconds; p95 where a name says so."""
+    """Returns medians in milliseconds; p95 where the name says so."""
     return asyncio.run(_measure())
 
 
@@ -45,7 +46,7 @@ async def _measure() -> list[Result]:
     async with far.open(NAME) as sandbox:
         echo_exec = await _sample(lambda: _run(sandbox, "echo hi"), ECHOES)
     await far.close()
-    ready = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="socket", warm=1)
+    ready = DockerSandboxes(SandboxSpec(), ca_bundle=CA_BUNDLE, transport="socket", warm_pool_size=1)
     await ready.prepare()
     warm, _ = await _starts(ready, pause=1.5)  # seconds until the next one is ready
     await ready.close()
@@ -85,30 +86,32 @@ def _result(
 
 
 async def _starts(sandboxes: DockerSandboxes, pause: float = 0) -> tuple[list[float], list[float]]:
-    """From the asking to the first result of the shell, and from the end of the work to the end of the sandbox."""
+    """Measures from the request to the first result of the shell, and from the end of the work to the end of
+    the sandbox.
+    """
     starts, stops = [], []
     for _ in range(STARTS):
         await asyncio.sleep(pause)
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         async with sandboxes.open(NAME) as sandbox:
             await _run(sandbox, "echo hi")
-            starts.append(_since(begun))
-            begun = time.perf_counter()
-        stops.append(_since(begun))
+            starts.append(_since(started_at))
+            started_at = time.perf_counter()
+        stops.append(_since(started_at))
     return starts, stops
 
 
 async def _memory(sandbox: Sandbox) -> float:
-    """Resident set of the server, 10^6 bytes."""
+    """Returns the resident memory of the server, in 10^6 bytes."""
     ran = await sandbox.act(RunShell(command="awk '/VmRSS/ { print $2 }' /proc/$PPID/status"))
-    assert isinstance(ran, Ran)
+    assert isinstance(ran, ShellResult)
     return int(ran.output) * 1024 / 1e6
 
 
 async def _floor() -> tuple[float, float, float]:
-    """Start, echo and long output of a bash on an attached stream."""
+    """Returns the times of start, echo, and long output of bash on an attached stream."""
     name = f"patchwright-floor-{os.getpid()}"
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     bash = await asyncio.create_subprocess_exec(
         *["docker", "run", "-i", "--name", name, "--network", "none", BASE, "bash"],
         stdin=asyncio.subprocess.PIPE,
@@ -124,7 +127,7 @@ async def _floor() -> tuple[float, float, float]:
         await read.readuntil(b"END\n")
 
     await run("echo hi")
-    start = _since(begun)
+    start = _since(started_at)
     echo = statistics.median(await _sample(lambda: run("echo hi"), ECHOES))
     long = statistics.median(await _sample(lambda: run(LONG), OUTPUTS))
     remove = await asyncio.create_subprocess_exec(
@@ -137,24 +140,24 @@ async def _floor() -> tuple[float, float, float]:
 
 async def _run(sandbox: Sandbox, command: str) -> None:
     ran = await sandbox.act(RunShell(command=command))
-    assert isinstance(ran, Ran) and ran.exit_code == 0, ran
+    assert isinstance(ran, ShellResult) and ran.exit_code == 0, ran
 
 
 async def _sample(act: Callable[[], Awaitable[None]], times: int) -> list[float]:
-    taken = []
+    timings = []
     for _ in range(times):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         await act()
-        taken.append(_since(begun))
-    return taken
+        timings.append(_since(started_at))
+    return timings
 
 
-def _p95(taken: list[float]) -> float:
-    return statistics.quantiles(taken, n=20)[-1]
+def _p95(timings: list[float]) -> float:
+    return statistics.quantiles(timings, n=20)[-1]
 
 
-def _since(begun: float) -> float:
-    return (time.perf_counter() - begun) * 1000
+def _since(started_at: float) -> float:
+    return (time.perf_counter() - started_at) * 1000
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What one step of the agent costs outside of the model and the command: at 50 steps of history, and at 300.
+"""Measures what one step of the agent costs besides the model and the command: at 50 and at 300 steps of
+history.
 
-A real run in a Docker sandbox, on a repository of 2,000 files: litellm over HTTP to an endpoint that answers at once,
-the command through the persistent shell, a checkpoint of the tree, every event fsynced. The command's own seconds are
-taken off. The commands of `_edit` write to a file of the tree; the others do not, as most of an agent's do not.
-Floor, in the same run: the same request posted by httpx and the same command, and nothing else. Peers, measured on a
-Debian 12 machine with 2 cores.
+A real run in a Docker sandbox, on a repository of 2,000 files: litellm over HTTP to an endpoint that answers
+immediately, the command through the persistent shell, a checkpoint of the tree, and every event fsynced. The
+command's own seconds are subtracted. The commands of `_edit` write to a file of the tree; the others do not,
+like most commands of an agent. Floor, in the same run: the same request posted by httpx and the same command,
+and nothing else. Peers, measured on a Debian 12 machine with 2 cores.
 """
 
 import asyncio
@@ -23,46 +24,46 @@ from pydantic import SecretStr
 from benchmarks.endpoint import instant
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
-from resolver.agent import Agent, begin
-from resolver.events import Decided, Observed, Trajectory
-from resolver.git.tree import mark
-from resolver.llm.chat import written
-from resolver.llm.litellm import LitellmModel, warm
-from resolver.log import FileLog
-from resolver.render import messages
-from resolver.rules import Limits
-from resolver.tools.sandboxed import sandbox_tools
-from resolver.tools.talk import talk_tools
-from resolver.tools.tool import Tools
-from resolver.workspace import Workspace, Workspaces
-from runtime.actions import RunShell
-from runtime.docker.docker import DockerSandboxes
-from runtime.observations import Ran
-from runtime.sandbox import Sandbox, SandboxSpec
+from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.events import ModelReply, ToolResult, Trajectory
+from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.llm.chat_completions import to_chat_messages
+from patchwright.resolver.llm.litellm import LitellmModel, preload_litellm
+from patchwright.resolver.messages import build_messages
+from patchwright.resolver.run_limits import Limits
+from patchwright.resolver.run_log import FileRunLog
+from patchwright.resolver.tools.control_tools import build_control_tools
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
-FILES, STEPS, NEAR = 2000, (50, 300), 20  # medians are taken over the NEAR steps before each
+FILES, STEPS, NEAR = 2000, (50, 300), 20  # medians over the NEAR steps before each
 EDITS, EDIT = 50, "echo >>package_0/module_0.py"
 
 
 def measure() -> list[Result]:
-    """Medians, in milliseconds."""
+    """Returns medians in milliseconds."""
     with instant(calls=True) as reads, instant(calls=True, command=EDIT) as edits:
         return asyncio.run(_measure(reads, edits))
 
 
 async def _measure(reads: str, edits: str) -> list[Result]:
-    await warm()
-    with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
+    await preload_litellm()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
         sandboxes = DockerSandboxes(SandboxSpec(memory_mb=2048), ca_bundle=CA_BUNDLE)
         async with (
-            Workspaces(place / "cache").local(_repository(place / "tree"), "HEAD") as workspace,
+            WorkspaceFactory(directory / "cache").local(_repository(directory / "tree"), "HEAD") as workspace,
             sandboxes.open(f"benchmark-{os.getpid()}") as sandbox,
         ):
-            await workspace.send(sandbox)
-            reading = await _run(place / "reads.jsonl", reads, workspace, sandbox, max(STEPS))
+            await workspace.send_to(sandbox)
+            reading = await _run(directory / "reads.jsonl", reads, workspace, sandbox, max(STEPS))
             floors = [await _floor(reads, reading, sandbox, steps, "echo floor") for steps in STEPS]
-            editing = await _run(place / "edits.jsonl", edits, workspace, sandbox, EDITS)
+            editing = await _run(directory / "edits.jsonl", edits, workspace, sandbox, EDITS)
             floor = await _floor(edits, editing, sandbox, EDITS, EDIT)
         await sandboxes.close()
     targets = (6.0, 9.0)
@@ -84,56 +85,58 @@ def _result(
 
 
 async def _run(path: Path, base_url: str, workspace: Workspace, sandbox: Sandbox, steps: int) -> Trajectory:
-    log = FileLog(path)
+    log = FileRunLog(path)
     agent = Agent(
-        model=LitellmModel("openai/m", base_url=base_url, api_key=SecretStr("key"), sees=False),
+        model=LitellmModel("openai/m", base_url=base_url, api_key=SecretStr("key"), supports_vision=False),
         tools=_tools(sandbox),
         limits=Limits(steps=steps + 1, usd=Decimal(1000)),
-        checkpoint=lambda: workspace.take_patch(sandbox),
-        mark=lambda: mark(sandbox),
+        take_patch=lambda: workspace.take_patch(sandbox),
+        fingerprint_tree=lambda: fingerprint_tree(sandbox),
         scratch=sandbox.scratch,
     )
-    await begin(log, "You mend. " * 200, "The issue. " * 200, agent.tools)
+    await record_prompts(log, "You fix bugs. " * 200, "The issue. " * 200, agent.tools)
     await agent.run(log)
     log.close()
     return log.trajectory
 
 
-def _tools(sandbox: Sandbox) -> Tools:
-    return Tools((*sandbox_tools(sandbox, ()), *talk_tools()))
+def _tools(sandbox: Sandbox) -> ToolRegistry:
+    return ToolRegistry((*build_sandbox_tools(sandbox, ()), *build_control_tools()))
 
 
 def _steps(trajectory: Trajectory) -> list[float]:
-    """Milliseconds from each reply to the next, without those of the command."""
-    begun = None
+    """Returns the milliseconds from each reply to the next, without those of the command."""
+    previous_at = None
     command = 0.0
-    taken: list[float] = []
+    timings: list[float] = []
     for entry in trajectory.entries:
         match entry.event:
-            case Observed(observation=Ran(seconds=seconds)):
+            case ToolResult(observation=ShellResult(seconds=seconds)):
                 command = seconds
-            case Decided():
-                if begun is not None:
-                    taken.append(((entry.at - begun).total_seconds() - command) * 1000)
-                begun = entry.at
+            case ModelReply():
+                if previous_at is not None:
+                    timings.append(((entry.timestamp - previous_at).total_seconds() - command) * 1000)
+                previous_at = entry.timestamp
             case _:
                 continue
-    return taken
+    return timings
 
 
 async def _floor(base_url: str, trajectory: Trajectory, sandbox: Sandbox, steps: int, command: str) -> float:
-    places = [at for at, event in enumerate(trajectory) if isinstance(event, Decided)]
-    sent = written(messages(Trajectory(trajectory.entries[: places[steps]])), reader="m", sees=False)
-    body = {"model": "m", "messages": sent, "tools": [spec.as_openai() for spec in _tools(sandbox).specs]}
-    taken: list[float] = []
+    places = [at for at, event in enumerate(trajectory) if isinstance(event, ModelReply)]
+    sent = to_chat_messages(
+        build_messages(Trajectory(trajectory.entries[: places[steps]])), model_name="m", supports_vision=False
+    )
+    body = {"model": "m", "messages": sent, "tools": [spec.to_openai() for spec in _tools(sandbox).specs]}
+    timings: list[float] = []
     async with httpx.AsyncClient() as client:
         for number in range(NEAR):
-            begun = time.perf_counter()
+            previous_at = time.perf_counter()
             (await client.post(f"{base_url}/chat/completions", json=body)).json()
             ran = await sandbox.act(RunShell(command=f"{command} {number}"))
-            assert isinstance(ran, Ran)
-            taken.append((time.perf_counter() - begun - ran.seconds) * 1000)
-    return statistics.median(taken)
+            assert isinstance(ran, ShellResult)
+            timings.append((time.perf_counter() - previous_at - ran.seconds) * 1000)
+    return statistics.median(timings)
 
 
 def _repository(path: Path) -> Path:

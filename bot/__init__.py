@@ -1,1 +1,3 @@
-"""The outside: webhooks, queue, worker, forge and command line. Imports everything below."""
+"""Contains the service: webhooks, queue, workers, GitHub and the command line. It may import all other
+packages.
+"""

@@ -1,83 +1,88 @@
-"""The command line. Everything heavy is imported by the command that needs it: `--help` must be instant."""
+"""Defines the command line. Commands import their heavy modules themselves, so that `--help` is instant."""
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 
-from bot.terminal.exits import DIFFERENT, OF_A_JOB, USAGE
-from bot.terminal.usage import FIRST, SETTINGS, Commands, Help, Parser, codes
-from bot.terminal.usage import command as _command
+from patchwright.bot.terminal.exit_codes import CHECK_EXIT_CODES, JOB_EXIT_CODES, USAGE_ERROR
+from patchwright.bot.terminal.help_screens import (
+    GETTING_STARTED,
+    SETTINGS_HELP,
+    CommandParser,
+    HelpFormatter,
+    Subparsers,
+    exit_codes_help,
+)
+from patchwright.bot.terminal.help_screens import add_command as _command
+
+JSON_ERROR_HELP = "also print a fatal error as one JSON object"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    top = Parser(
+def build_parser() -> argparse.ArgumentParser:
+    """Returns the argument parser with all commands."""
+    parser = CommandParser(
         prog="patchwright",
         description="Label an issue `fix-me`, get a tested pull request.",
-        epilog=codes(OF_A_JOB)
-        + SETTINGS
-        + "\ncompletion of commands, options and runs: patchwright completion --help",
-        formatter_class=Help,
+        epilog=f"{exit_codes_help(JOB_EXIT_CODES)}{SETTINGS_HELP}\nshell completion: patchwright completion --help",
+        formatter_class=HelpFormatter,
     )
-    top.add_argument("--version", action="store_true", help="print the version and exit")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for add in (
-        _resolve, _serve, _work, _gate, _action, _demo, _runs, _view, _export, _replay, _probe, _doctor, _prepare,
-        _completion,
+        _add_resolve, _add_serve, _add_work, _add_docker_proxy, _add_action, _add_demo, _add_runs, _add_view,
+        _add_export, _add_replay, _add_probe, _add_doctor, _add_prepare, _add_completion,
     ):  # fmt: skip
         add(commands)
-    return top
+    return parser
 
 
-def _resolve(commands: Commands) -> None:
+def _add_resolve(commands: Subparsers) -> None:
     command = _command(
         commands,
         "resolve",
-        "work on one issue and deliver a proven patch",
-        "Work on one issue: reproduce, mend, prove with the repository's own tests, deliver.\n\n"
+        "resolve one issue and open a verified pull request",
+        "Resolve one issue: reproduce it, fix it, verify the fix with the repository's own tests, and open a pull\n"
+        "request.\n\n"
         "  patchwright resolve https://github.com/OWNER/REPO/issues/7\n"
         "  patchwright resolve --repo PATH --issue FILE.md --out FIX.diff\n"
         "  patchwright resolve --continue RUN [--answer TEXT]",
-        OF_A_JOB,
+        JOB_EXIT_CODES,
     )
     command.add_argument(
         "url",
         nargs="?",
         metavar="ISSUE",
-        help="its URL, as in the browser's address line, or OWNER/REPO#7; or a pull request's, whose open review "
-        "threads are worked on",
+        help="URL of the issue, or OWNER/REPO#7; for a pull request, its open review threads are addressed",
     )
+    command.add_argument("--repo", metavar="PATH", help="a local git repository, instead of a GitHub issue")
     command.add_argument(
-        "--repo", metavar="PATH", help="a git repository on this disk, instead of an issue on GitHub"
+        "--issue", metavar="FILE", help="with --repo: a text file that describes the problem"
     )
-    command.add_argument("--issue", metavar="FILE", help="with --repo: a text file that says what is wrong")
-    command.add_argument("--out", metavar="FILE", help="with --repo: write the patch to this file as well")
+    command.add_argument("--out", metavar="FILE", help="with --repo: also write the patch to this file")
+    command.add_argument("--continue", dest="run", metavar="RUN", help="resume this run, or the `last`")
     command.add_argument(
-        "--continue", dest="run", metavar="RUN", help="go on with an interrupted run, or the `last`"
-    )
-    command.add_argument(
-        "--answer", metavar="TEXT", help="with --continue: the answer to the question that the run asked"
+        "--answer", metavar="TEXT", help="with --continue: your answer to the question that the run asked"
     )
     command.add_argument("--dry-run", action="store_true", help="show the pull request instead of opening it")
-    told = command.add_mutually_exclusive_group()
-    told.add_argument("--quiet", "-q", action="store_true", help="only notices, errors and the result")
-    told.add_argument(
-        "--verbose", "-v", action="store_true", help="thoughts, commands and what came of them in full"
+    verbosity = command.add_mutually_exclusive_group()
+    verbosity.add_argument(
+        "--quiet", "-q", action="store_true", help="print only notices, errors and the result"
     )
-    _shared(command)
+    verbosity.add_argument("--verbose", "-v", action="store_true", help="print everything in full")
+    _add_settings_options(command)
 
 
-def _serve(commands: Commands) -> None:
+def _add_serve(commands: Subparsers) -> None:
     command = _command(
         commands,
         "serve",
-        "receive webhooks and work on labelled issues",
-        "Receive GitHub's webhooks at POST /webhook, in a small process of its own, and work on what is labelled or\n"
-        "mentioned in another (see `patchwright work`). /healthz, /readyz and /metrics say how it is.\n"
-        "A first start that was told nothing prints a code and an address, where a model is chosen and an App made.\n"
-        "Else it needs PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and GITHUB_TOKEN or an App's id and key. With\n"
-        "--poll it needs no webhook and no secret; with GITHUB_TOKEN it needs PATCHWRIGHT_REPOSITORIES then.\n\n"
+        "run the server: receive webhooks and resolve labeled issues",
+        "Receive GitHub webhooks at POST /webhook and run jobs in a worker process (see `patchwright work`).\n"
+        "/healthz, /readyz and /metrics report the server's state.\n\n"
+        "Without configuration, the first start prints a URL and a code for the setup page, which lets you choose a\n"
+        "model and creates a GitHub App. Otherwise set PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and either\n"
+        "GITHUB_TOKEN or an App's ID and private key. With --poll, you need no webhook and no secret; with\n"
+        "GITHUB_TOKEN, also set PATCHWRIGHT_POLLED_REPOSITORIES then.\n\n"
         "  patchwright serve --host 0.0.0.0 --port 8000",
     )
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
@@ -86,227 +91,232 @@ def _serve(commands: Commands) -> None:
         "--poll",
         action="store_true",
         default=None,
-        help="look at GitHub every 30 s: works behind a firewall, without a webhook",
+        help="poll GitHub every 30 s instead of receiving webhooks; works behind a firewall",
     )
     command.add_argument(
         "--no-worker",
         action="store_true",
-        help="only receive: what is asked for is done by `patchwright work` elsewhere (needs REDIS_URL)",
+        help="only receive webhooks; `patchwright work` runs the jobs elsewhere (needs REDIS_URL)",
     )
-    _shared(command, json="print an error that ends it as one JSON object too")
+    _add_settings_options(command, json_help=JSON_ERROR_HELP)
 
 
-def _work(commands: Commands) -> None:
+def _add_work(commands: Subparsers) -> None:
     command = _command(
         commands,
         "work",
-        "do the jobs of a server, on another machine or beside it",
-        "Take jobs from the Redis that REDIS_URL names and do them: start as many as you like, each with a Docker\n"
-        "engine of its own. `patchwright serve` starts one itself. Settings are those of the server.\n\n"
+        "run a worker that takes jobs from a server",
+        "Take jobs from the Redis at REDIS_URL and run them. Start as many workers as you like, each with its own\n"
+        "Docker engine; `patchwright serve` starts one itself. Use the same settings as for the server.\n\n"
         "  REDIS_URL=redis://queue:6379/0 patchwright work",
     )
     command.add_argument(
-        "--alone",
+        "--exclusive",
         action="store_true",
-        help="nobody else works on this Redis: what a killed worker left begins at once",
+        help="no other worker uses this Redis; jobs of a killed worker restart at once",
     )
-    _shared(command, json="print an error that ends it as one JSON object too")
+    _add_settings_options(command, json_help=JSON_ERROR_HELP)
 
 
-def _gate(commands: Commands) -> None:
+def _add_docker_proxy(commands: Subparsers) -> None:
     command = _command(
         commands,
-        "gate",
-        "a door to the Docker engine that lets nothing but sandboxes through",
-        "Whoever reaches an engine's socket is root on its machine. Run this as somebody who may, and give workers\n"
-        "its socket instead: it lets through containers that are confined as ours are, and images of our names.\n\n"
-        "  patchwright gate --listen /run/patchwright/engine.sock --group 10001\n"
+        "docker-proxy",
+        "run a Docker proxy that allows only sandbox containers",
+        "Access to the Docker socket means root access to its machine. Run this proxy as a user with that access\n"
+        "and give workers its socket instead. It allows only containers with Patchwright's isolation and images.\n\n"
+        "  patchwright docker-proxy --listen /run/patchwright/engine.sock --group 10001\n"
         "  DOCKER_HOST=unix:///run/patchwright/engine.sock patchwright work",
-        settings=False,
+        has_settings=False,
     )
-    command.add_argument("--listen", metavar="PATH", required=True, help="the socket that workers get")
+    command.add_argument("--listen", metavar="PATH", required=True, help="socket for the workers")
     command.add_argument(
-        "--engine", metavar="PATH", default="/var/run/docker.sock", help="the engine's (default %(default)s)"
+        "--engine",
+        metavar="PATH",
+        default="/var/run/docker.sock",
+        help="socket of the Docker engine (default %(default)s)",
     )
-    command.add_argument("--group", metavar="GROUP", help="the group that may connect, by name or number")
-    command.add_argument(
-        "--json", action="store_true", help="print an error that ends it as one JSON object too"
-    )
+    command.add_argument("--group", metavar="GROUP", help="group that may connect, by name or number")
+    command.add_argument("--json", action="store_true", help=JSON_ERROR_HELP)
 
 
-def _action(commands: Commands) -> None:
+def _add_action(commands: Subparsers) -> None:
     command = _command(
         commands,
         "action",
-        "work on the event that started a GitHub Actions workflow",
-        "Work on the event in GITHUB_EVENT_PATH; writes step outputs and a job summary. See action.yml.\n\n"
-        "In two jobs, of which none has both the model's key and a right to write:\n"
-        "  patchwright action --leave DIR      work, with a token that may only read\n"
-        "  patchwright action --publish DIR    publish what that left; no model, no sandbox",
-        OF_A_JOB,
+        "handle the event that started a GitHub Actions workflow",
+        "Handle the event in GITHUB_EVENT_PATH, and write step outputs and a job summary. See action.yml.\n\n"
+        "Split into two jobs, so that none has both the model's key and write access:\n"
+        "  patchwright action --resolve DIR    resolve the issue with a read-only token, save the result in DIR\n"
+        "  patchwright action --publish DIR    verify and publish the result; without model and sandbox",
+        JOB_EXIT_CODES,
     )
-    part = command.add_mutually_exclusive_group()
-    part.add_argument(
-        "--leave", metavar="DIR", help="write nothing to GitHub; leave what is to be published here"
+    directory = command.add_mutually_exclusive_group()
+    directory.add_argument(
+        "--resolve", metavar="DIR", help="write nothing to GitHub; save the result in this directory"
     )
-    part.add_argument("--publish", metavar="DIR", help="check and publish what another job left here")
-    _shared(command)
+    directory.add_argument(
+        "--publish",
+        metavar="DIR",
+        help="verify and publish the result that another job saved in this directory",
+    )
+    _add_settings_options(command)
 
 
-def _demo(commands: Commands) -> None:
+def _add_demo(commands: Subparsers) -> None:
     command = _command(
         commands,
         "demo",
-        "watch one issue become a pull request, without account or key",
-        "Start a stand-in for GitHub with a sample repository and `patchwright serve` beside it, label an\n"
-        "issue, and watch it become a pull request. The model is a recording; everything else is real.\n\n"
+        "watch an issue become a pull request, without an account or API key",
+        "Start a local GitHub fake with a sample repository and `patchwright serve`, label an issue, and watch it\n"
+        "become a pull request. The model's replies are recorded; everything else is real.\n\n"
         "  patchwright demo --sandbox local",
-        settings=False,
+        has_settings=False,
     )
     command.add_argument("--json", action="store_true", help="print the outcome as one JSON object")
     command.add_argument(
-        "--sandbox", choices=("docker", "local", "auto"), default="auto", help="where the agent works"
+        "--sandbox", choices=("docker", "local", "auto"), default="auto", help="where commands run"
     )
     command.add_argument("--keep", metavar="DIR", help="keep the demo's data in this directory")
 
 
-def _runs(commands: Commands) -> None:
+def _add_runs(commands: Subparsers) -> None:
     command = _command(
         commands,
         "runs",
-        "list the runs on this disk",
-        "List the runs on this disk, the newest first: state, verdict, cost, and when something last happened.\n\n"
+        "list the runs on this machine",
+        "List the runs on this machine, newest first, with state, verdict, cost and time of the last change.\n\n"
         "  patchwright runs durations --state stopped",
     )
     command.add_argument(
-        "text", nargs="?", metavar="TEXT", help="only those whose name, repository or title has this"
+        "text", nargs="?", metavar="TEXT", help="only runs whose name, repository or title contains this text"
     )
     command.add_argument(
-        "--state", metavar="STATE", help="only these: working, delivered, asked, stopped ..."
+        "--state",
+        metavar="STATE",
+        help="only runs in this state: working, published, input_required, stopped ...",
     )
-    command.add_argument("--verdict", metavar="VERDICT", help="only these: fixed, unproven, regressed ...")
-    command.add_argument("--all", action="store_true", help="not only the newest 20")
-    _reading(command)
+    command.add_argument(
+        "--verdict", metavar="VERDICT", help="only runs with this verdict: fixed, unproven, regressed ..."
+    )
+    command.add_argument("--all", action="store_true", help="list all runs, not only the newest 20")
+    _add_config_and_json_options(command)
 
 
-def _view(commands: Commands) -> None:
+def _add_view(commands: Subparsers) -> None:
     command = _command(
         commands,
         "view",
-        "write a run as one HTML file",
-        "Write a run as one HTML file that needs nothing else: every step with its output, edits as diffs, tests,\n"
-        "pictures, cost. Secrets are masked. Prints the file's path.\n\n"
+        "export a run as an HTML file",
+        "Export a run as one self-contained HTML file: steps with their output, edits as diffs, tests, images and\n"
+        "cost. Secrets are masked. Prints the path of the file.\n\n"
         "  patchwright view last",
     )
-    _of_a_run(command)
+    _add_run_argument(command)
     command.add_argument(
-        "--out", metavar="FILE", help="write it here (default: view.html beside the run's log)"
+        "--out", metavar="FILE", help="output file (default: view.html in the run's directory)"
     )
     command.add_argument(
         "--open",
         action=argparse.BooleanOptionalAction,
-        help="open it in a browser (default: at a terminal, where there is one)",
+        help="open it in a browser (default: in a terminal, if there is a browser)",
     )
-    _reading(command)
+    _add_config_and_json_options(command)
 
 
-def _export(commands: Commands) -> None:
+def _add_export(commands: Subparsers) -> None:
     command = _command(
         commands,
         "export",
         "print the events of a run as JSON lines",
-        "Print the events of a run, and of the agents that it asked, as JSON lines. Secrets are masked.\n\n"
+        "Print the events of a run and of its subagents as JSON lines. Secrets are masked.\n\n"
         "  patchwright export last --out run.jsonl",
     )
-    _of_a_run(command)
-    command.add_argument("--out", metavar="FILE", help="write them here (default: standard output)")
+    _add_run_argument(command)
+    command.add_argument("--out", metavar="FILE", help="output file (default: standard output)")
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
-    command.add_argument(
-        "--json", action="store_true", help="print an error that ends it as one JSON object too"
-    )
+    command.add_argument("--json", action="store_true", help=JSON_ERROR_HELP)
 
 
-def _of_a_run(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "run", metavar="RUN", help="the run's name, as `runs` lists it, its beginning, or `last`"
-    )
+def _add_run_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", metavar="RUN", help="name of the run, the start of it, or `last`")
 
 
-def _reading(command: argparse.ArgumentParser) -> None:
+def _add_config_and_json_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
-    command.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
+    command.add_argument("--json", action="store_true", help="print only one JSON object")
 
 
-def _replay(commands: Commands) -> None:
+def _add_replay(commands: Subparsers) -> None:
     command = _command(
         commands,
         "replay",
-        "rebuild what the model was sent in a run, from its log alone",
+        "rebuild the prompts of a run from its log",
         "Rebuild the prompt of each step of a run, without model or sandbox, and compare it with what was sent.\n"
-        "With --step, print one of them. Ends with 0 when all are the same, else with 3.\n\n"
+        "With --step, print one prompt. Exits with 0 if all are identical, otherwise with 3.\n\n"
         "  patchwright replay last --step 4",
-        DIFFERENT,
+        CHECK_EXIT_CODES,
     )
-    _of_a_run(command)
+    _add_run_argument(command)
     command.add_argument("--step", type=int, metavar="N", help="print the prompt of the model's Nth reply")
-    _reading(command)
+    _add_config_and_json_options(command)
 
 
-def _probe(commands: Commands) -> None:
+def _add_probe(commands: Subparsers) -> None:
     command = _command(
         commands,
         "probe",
-        "try whether the model can drive the agent",
-        "Ask the model, and each of its fallbacks, for one tiny tool call, and say whether it can drive the agent.\n"
-        "Ends with 0 when all can as they are configured, else with 3.\n\n"
+        "test whether the model can drive the agent",
+        "Ask the model and each fallback for one small tool call, and report whether it can drive the agent.\n"
+        "Exits with 0 if all configured models can, otherwise with 3.\n\n"
         "  patchwright probe --model anthropic/claude-sonnet-4-5",
-        DIFFERENT,
+        CHECK_EXIT_CODES,
     )
     command.add_argument("--model", metavar="NAME", help="litellm name, such as anthropic/claude-sonnet-4-5")
     command.add_argument(
         "--base-url", dest="model_base_url", metavar="URL", help="OpenAI-compatible endpoint"
     )
-    _reading(command)
+    _add_config_and_json_options(command)
 
 
-def _doctor(commands: Commands) -> None:
+def _add_doctor(commands: Subparsers) -> None:
     command = _command(
         commands,
         "doctor",
-        "check everything that a run needs, and say what mends what lacks",
-        "Check what a server needs, all at once: GitHub and what it grants, the webhook (a ping is asked for), Redis,\n"
-        "engine, images and limits, the model (one tiny call), disk, memory, clock. Else it changes nothing.\n"
-        "Ends with 0 when nothing has failed, else with 1.\n\n"
+        "check everything that a server needs, and show how to fix problems",
+        "Check GitHub and its permissions, the webhook (requests a ping), Redis, the Docker engine, images and\n"
+        "limits, the model (one small call), disk, memory and clock. Changes nothing else.\n"
+        "Exits with 0 if no check failed, otherwise with 1.\n\n"
         "  patchwright doctor --config /etc/patchwright/patchwright.toml",
     )
-    _reading(command)
+    _add_config_and_json_options(command)
 
 
-def _prepare(commands: Commands) -> None:
+def _add_prepare(commands: Subparsers) -> None:
     command = _command(
         commands,
         "prepare",
-        "make the sandbox's images now, before a worker starts",
-        "Make what every sandbox begins with: the images on the base image and on those by language (`images`), those\n"
-        "of the plugins among them. Takes a minute or two, once for each version and base image; before an upgrade's\n"
-        "restart, nobody waits for it.\n\n"
+        "build the sandbox images ahead of time",
+        "Build the images of all sandboxes: on the base image, on the images by language (`language_images`), and\n"
+        "with the sandbox features. This takes a minute or two per version and base image. Run it before you restart\n"
+        "for an upgrade, so that no job waits for it.\n\n"
         "  patchwright prepare --image python:3.12-slim",
     )
     command.add_argument(
         "--sandbox",
         choices=("docker", "local", "auto"),
-        help="where the agent works (default auto); local needs no image [PATCHWRIGHT_SANDBOX]",
+        help="where the agent runs commands (default auto); local needs no image [PATCHWRIGHT_SANDBOX]",
     )
     command.add_argument(
         "--image", metavar="IMAGE", help="base image of the Docker sandbox [PATCHWRIGHT_IMAGE]"
     )
-    _reading(command)
+    _add_config_and_json_options(command)
 
 
-def _shared(
-    command: argparse.ArgumentParser, json: str = "print the outcome as one JSON object, nothing else"
+def _add_settings_options(
+    command: argparse.ArgumentParser, json_help: str = "print only the outcome, as one JSON object"
 ) -> None:
-    group = command.add_argument_group("settings (before the environment and patchwright.toml)")
+    group = command.add_argument_group("settings (override the environment and patchwright.toml)")
     group.add_argument(
         "--model",
         metavar="NAME",
@@ -321,7 +331,7 @@ def _shared(
     group.add_argument(
         "--sandbox",
         choices=("docker", "local", "auto"),
-        help="where the agent works (default auto) [PATCHWRIGHT_SANDBOX]",
+        help="where the agent runs commands (default auto) [PATCHWRIGHT_SANDBOX]",
     )
     group.add_argument(
         "--image", metavar="IMAGE", help="base image of the Docker sandbox [PATCHWRIGHT_IMAGE]"
@@ -330,59 +340,55 @@ def _shared(
         "--max-steps",
         type=int,
         metavar="N",
-        help="replies of the model (default 100) [PATCHWRIGHT_MAX_STEPS]",
+        help="maximum number of model replies (default 100) [PATCHWRIGHT_MAX_STEPS]",
     )
     group.add_argument(
         "--max-usd",
         metavar="USD",
-        help="dollars, where the model's price is known (default 2.00) [PATCHWRIGHT_MAX_USD]",
+        help="maximum cost in dollars, if the model's price is known (default 2.00) [PATCHWRIGHT_MAX_USD]",
     )
     group.add_argument(
         "--timeout",
         type=int,
         metavar="SECONDS",
-        help="seconds for the agent's work (default 3600) [PATCHWRIGHT_TIMEOUT]",
+        help="maximum seconds for the agent's work (default 3600) [PATCHWRIGHT_TIMEOUT]",
     )
     group.add_argument("--config", metavar="FILE", help="settings file (default ./patchwright.toml)")
-    command.add_argument("--json", action="store_true", help=json)
+    command.add_argument("--json", action="store_true", help=json_help)
 
 
-def _completion(commands: Commands) -> None:
+def _add_completion(commands: Subparsers) -> None:
     command = _command(
         commands,
         "completion",
-        "print what a shell needs to complete commands, options and runs",
-        "Print what a shell needs to complete our commands, their options, and the names of runs.\n\n"
+        "print the completion script of a shell",
+        "Print a script that completes commands, options and names of runs in your shell.\n\n"
         "  patchwright completion bash > ~/.patchwright.bash && echo '. ~/.patchwright.bash' >> ~/.bashrc\n"
         "  patchwright completion zsh > ~/.patchwright.zsh && echo '. ~/.patchwright.zsh' >> ~/.zshrc\n"
         "  mkdir -p ~/.config/fish/completions && "
         "patchwright completion fish > ~/.config/fish/completions/patchwright.fish",
-        settings=False,
+        has_settings=False,
     )
     command.add_argument("shell", choices=("bash", "zsh", "fish"))
     command.set_defaults(json=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
-    top = parser()
+    """Runs the command line and returns the exit code."""
+    parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:
-        from bot.terminal.completion import complete
+        from patchwright.bot.terminal.completion import complete
 
-        complete(top)
-    options = top.parse_args(arguments)
+        complete(parser)
+    options = parser.parse_args(arguments)
     if options.version:
         from importlib.metadata import version
 
         print(f"patchwright {version('patchwright')}")
         return 0
     if options.command is None:
-        print(FIRST, end="")
-        return USAGE
-    from bot.commandline import run
+        print(GETTING_STARTED, end="")
+        return USAGE_ERROR
+    from patchwright.bot.cli_commands import run_command
 
-    return run(options, top)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return run_command(options, parser)

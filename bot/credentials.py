@@ -1,4 +1,4 @@
-"""The credentials that settings and environment hold: what must never leave, and the App's key."""
+"""Collects the secrets from settings and environment, and reads the App's private key."""
 
 import re
 from collections.abc import Mapping
@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from resolver.errors import SettingsError
-from resolver.secrets import Secrets
-from resolver.settings.settings import Settings
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
 
 
-def own_secrets(settings: Settings) -> list[str]:
-    """The credentials that the settings name."""
+def settings_secrets(settings: Settings) -> list[str]:
+    """Returns the secrets in the settings."""
     fields = (
         settings.proxy,
         settings.model_api_key,
@@ -21,25 +21,27 @@ def own_secrets(settings: Settings) -> list[str]:
         settings.webhook_secret,
         settings.operator_token,
         settings.oauth_client_secret,
-        private_key_of(settings),
+        read_private_key(settings),
         SecretStr(urlsplit(settings.archive or "").password or ""),
         *(value for server in settings.mcp_servers.values() for value in server.headers.values()),
     )
     return [field.get_secret_value() for field in fields if field is not None]
 
 
-def secrets_of(settings: Settings, environ: Mapping[str, str]) -> Secrets:
-    """Everything that must never leave this process: our own credentials and the providers' keys."""
-    ours = own_secrets(settings)
+def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> Secrets:
+    """Returns everything that must be masked in output: our credentials and the keys of model providers."""
+    own_secrets = settings_secrets(settings)
     secret = re.compile(r"_(API_KEY|TOKEN|SECRET|SECRET_KEY|ACCESS_KEY)$")
     keys = [value for name, value in environ.items() if secret.search(name)]
-    told = (environ.get(f"OTEL_EXPORTER_OTLP_{kind}HEADERS", "") for kind in ("", "TRACES_"))
-    keys += [pair.partition("=")[2] for headers in told for pair in headers.split(",")]
-    return Secrets([*ours, *keys])
+    otlp_headers = (environ.get(f"OTEL_EXPORTER_OTLP_{kind}HEADERS", "") for kind in ("", "TRACES_"))
+    keys += [pair.partition("=")[2] for headers in otlp_headers for pair in headers.split(",")]
+    return Secrets([*own_secrets, *keys])
 
 
-def private_key_of(settings: Settings) -> SecretStr | None:
-    """The App's, wherever it stands. Raises SettingsError when its file cannot be read."""
+def read_private_key(settings: Settings) -> SecretStr | None:
+    """Returns the App's private key from the setting or its file. Raises SettingsError if the file is
+    unreadable.
+    """
     if settings.private_key or settings.private_key_file is None:
         return settings.private_key
     try:

@@ -1,59 +1,58 @@
-"""
-What goes wrong with the world around a run.
+"""Errors of the services around a run.
 
 ForgeError (resolver)
-├── Unanswered     no usable answer came: for a write, whether it happened is not known until it is looked up
-├── Crowded        there is more urgent to write than this, which may be left out
-└── Rejected       GitHub understood the request and will not do it; asking again changes nothing
+├── ForgeUnavailable      no usable response; for a write, it is unknown whether it happened
+├── Preempted             a more urgent write comes first; this one may be dropped
+└── UnprocessableRequest  GitHub understood the request and rejects it; a retry does not help
 Forbidden (resolver)
-└── NotGranted     an owner has not given us the permission for this
-Away               GitHub itself does not answer, whatever it is asked
-QueueDown          Redis does not answer
-ArchiveDown        the archive does not take, give or list what it should
-WorkerFailed       the process that works could not begin; it has said why
+└── PermissionNotGranted  the owner has not granted the permission that this needs
+GitHubDown                GitHub does not respond to any request
+QueueDown                 Redis does not respond
+ArchiveDown               the archive cannot store, return or list runs
+WorkerFailed              the worker process did not start; it has printed the reason
 """
 
-from resolver.errors import Forbidden, ForgeError
+from patchwright.resolver.errors import Forbidden, ForgeError
 
 
-class Unanswered(ForgeError):
-    """The connection broke, nothing came in time, or the server failed."""
+class ForgeUnavailable(ForgeError):
+    """The connection broke, timed out, or the server failed."""
 
 
-class Rejected(ForgeError):
-    """The request is well understood and not possible, such as a body that is too long."""
+class UnprocessableRequest(ForgeError):
+    """GitHub understood the request and rejects it, for example because a body is too long."""
 
     retryable = False
 
 
-class NotGranted(Forbidden):
-    """An owner has not given our App, or whoever made our token, the permission for this."""
+class PermissionNotGranted(Forbidden):
+    """The owner has not granted our App or token the permission that this needs."""
 
 
-class Crowded(ForgeError):
-    """There is more urgent to write than this, which may be left out."""
+class Preempted(ForgeError):
+    """A more urgent write goes first; the preempted write may be dropped."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__("there is more urgent to write to GitHub")
-        self.seconds = seconds
-        """After which there may be room."""
+    def __init__(self, retry_after: float) -> None:
+        super().__init__("a more urgent write to GitHub comes first")
+        self.retry_after = retry_after
+        """Seconds after which a write may be possible."""
 
 
-class Away(Exception):
-    """GitHub itself does not answer: no one repository, installation or webhook is to blame."""
+class GitHubDown(Exception):
+    """GitHub does not respond to any request, regardless of repository, installation or webhook."""
 
 
 class QueueDown(Exception):
-    """Redis does not answer: nothing is stored for sure."""
+    """Redis does not respond, so a write may not have been stored."""
 
 
 class ArchiveDown(Exception):
-    """The archive does not answer, or not as it should; what was to go there stays where it is."""
+    """The archive does not respond, or an operation failed. Runs that were not archived stay where they are."""
 
 
 class WorkerFailed(Exception):
-    """The process that works could not begin; what was wrong is on its standard error."""
+    """The worker process did not start. The reason is on its standard error."""
 
     def __init__(self, exit_code: int) -> None:
         self.exit_code = exit_code
-        super().__init__(f"The worker ended with {exit_code} before it took a job.")
+        super().__init__(f"The worker exited with code {exit_code} before it was ready.")

@@ -1,4 +1,4 @@
-"""What becomes of a job, and the seam that carries it from receiver to worker."""
+"""Job records, results and cancellations, and the protocol of the queue between receiver and worker."""
 
 import asyncio
 import logging
@@ -9,105 +9,112 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
-from bot.observe.faults import Fault
-from resolver.domain import Asked, Commented, Delivered, Job, JobId, Refused, Repo, User
-from runtime.frozen import Frozen
+from patchwright.bot.observe.faults import Fault
+from patchwright.resolver.domain import InputRequired, Job, JobId, Published, Rejected, Repo, Reported, User
+from patchwright.runtime.frozen_model import FrozenModel
 
 log = logging.getLogger(__name__)
 
 
-Why = Literal["asked", "unlabelled", "closed", "out_of_reach"]
-"""What has a job stopped: a command; or its label, its thread or our way to it is gone."""
+CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
+"""Why a job was canceled: by a command, because its label was removed, its thread closed, or access revoked.
+"""
 
 
-class Stop(Frozen):
-    """Told to a handler that is cancelled because its job is not to go on; without it, a worker goes away."""
+class Cancellation(FrozenModel):
+    """Marks the canceled task of a handler: its job was canceled. Without this mark, the worker is shutting
+    down.
+    """
 
-    why: Why
-
-
-# Not in the CancelledError: what the handler waits for may swallow that, and then it ends by another one.
-_STOPS: WeakKeyDictionary[asyncio.Task[Any], Stop] = WeakKeyDictionary()
+    reason: CancelReason
 
 
-def stop(handling: asyncio.Task[Any], told: Stop) -> None:
-    """Cancel a handler's task, and let it know why."""
-    _STOPS[handling] = told
-    handling.cancel()
+# The mark is not in the CancelledError, because code that the handler awaits may swallow that error and raise
+# another one.
+_CANCELLATIONS: WeakKeyDictionary[asyncio.Task[Any], Cancellation] = WeakKeyDictionary()
 
 
-def stop_heard() -> Stop | None:
-    """Why the job of this task, a handler's, is not to go on; None: it is."""
-    handling = asyncio.current_task()
-    return None if handling is None else _STOPS.get(handling)
+def cancel_handler(task: asyncio.Task[Any], cancellation: Cancellation) -> None:
+    """Cancels a handler's task and stores the cancellation for it."""
+    _CANCELLATIONS[task] = cancellation
+    task.cancel()
 
 
-class Failed(Frozen):
-    """The machine failed, not the work: somebody must look."""
+def current_cancellation() -> Cancellation | None:
+    """Returns the cancellation of the current handler's job; None if the job was not canceled."""
+    task = asyncio.current_task()
+    return None if task is None else _CANCELLATIONS.get(task)
+
+
+class Failed(FrozenModel):
+    """The job failed because of an error, not because of the patch."""
 
     kind: Literal["failed"] = "failed"
     error: str
-    fault: Fault = "ours"
+    fault: Fault = "internal"
 
 
-class Cancelled(Frozen):
-    """It was not to go on."""
+class Canceled(FrozenModel):
+    """The job was canceled."""
 
-    kind: Literal["cancelled"] = "cancelled"
-    why: Why = "asked"
+    kind: Literal["canceled"] = "canceled"
+    reason: CancelReason = "requested"
 
 
-class Answered(Frozen):
-    """Dealt with without a run of its own: a command, or a word to a run that was going on."""
+class Answered(FrozenModel):
+    """The job needed no run of its own: it was a command, or a message to a run in progress."""
 
     kind: Literal["answered"] = "answered"
     run: JobId | None = None
-    """The run that was told."""
+    """The run that received the message; None for a command."""
 
 
-Result: TypeAlias = Delivered | Commented | Refused | Asked | Failed | Cancelled | Answered
+JobResult: TypeAlias = Published | Reported | Rejected | InputRequired | Failed | Canceled | Answered
 
 
-class Again(Frozen):
-    """Not ended: to be begun once more."""
+class Retry(FrozenModel):
+    """This try did not complete the job, so the queue tries again."""
 
-    kind: Literal["again"] = "again"
-    seconds: float
-    """How long to wait first."""
-    counts: bool = True
-    """False when this was no try: it had to make way."""
+    kind: Literal["retry"] = "retry"
+    delay_seconds: float
+    """Seconds to wait before the next try."""
+    counts_as_try: bool = True
+    """False if the try ended without an error of the job, for example because its worker shut down."""
 
 
-class Record(Frozen):
-    """What became of a job."""
+class JobRecord(FrozenModel):
+    """A job with its state and result."""
 
     job: Job
-    state: Literal["queued", "running", "ended"] = "queued"
+    state: Literal["queued", "running", "completed"] = "queued"
     tries: int = 0
-    """How often it was begun, those not counted that had to make way."""
-    result: Annotated[Result, Field(discriminator="kind")] | None = None
-    """None until it ended."""
+    """Number of tries, without those whose `counts_as_try` is False."""
+    result: Annotated[JobResult, Field(discriminator="kind")] | None = None
+    """None until the job is completed."""
     urgent: bool = True
-    """Whether a person waits for it: then it goes before what nobody waits for."""
-    asked: datetime | None = None
-    """When it was asked for; None: not known."""
+    """True if a person waits for the job. Urgent jobs run first."""
+    requested_at: datetime | None = None
+    """When the job was requested; None if unknown."""
 
-    def begun(self) -> "Record":
+    def with_next_try(self) -> "JobRecord":
         return self.model_copy(update={"state": "running", "tries": self.tries + 1})
 
-    def after(self, result: Result | Again) -> "Record":
-        if isinstance(result, Again):
-            tries = self.tries if result.counts else self.tries - 1
+    def with_result(self, result: JobResult | Retry) -> "JobRecord":
+        if isinstance(result, Retry):
+            tries = self.tries if result.counts_as_try else self.tries - 1
             return self.model_copy(update={"state": "queued", "tries": tries})
-        return self.model_copy(update={"state": "ended", "result": result})
+        return self.model_copy(update={"state": "completed", "result": result})
 
-    def is_before(self, at: datetime) -> bool:
-        """Whether somebody who spoke then can have meant this job: GitHub's times are whole seconds."""
-        return self.asked is None or self.asked <= at
+    def is_requested_before(self, time: datetime) -> bool:
+        """Returns True if the job was requested at this time or earlier, or if its time is unknown.
+
+        Both times may be equal, because GitHub's timestamps are whole seconds.
+        """
+        return self.requested_at is None or self.requested_at <= time
 
 
-class Unread(Frozen, extra="ignore"):
-    """A job that somebody asked for and another version of ours has put, as far as it can be read."""
+class UnreadableJob(FrozenModel, extra="ignore"):
+    """A queued job written by an incompatible version, with the fields that can be read."""
 
     id: JobId
     repo: Repo
@@ -115,97 +122,107 @@ class Unread(Frozen, extra="ignore"):
     requester: User
 
 
-Left: TypeAlias = Callable[[Unread], Coroutine[Any, Any, None]]
-"""Hears that such a job waits; never raises."""
+UnreadableJobListener: TypeAlias = Callable[[UnreadableJob], Coroutine[Any, Any, None]]
+"""Function that is called for each unreadable job in the queue. It must not raise."""
 
 
-Handler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, Result | Again]]
-"""Does a job. The number says which try this is, from 1; a try that was killed counts."""
+JobHandler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, JobResult | Retry]]
+"""Function that runs a job. The number is the current try, from 1; a try whose worker was killed counts."""
 
 
-class Queue(Protocol):
-    """Where jobs wait: one of an issue or pull request at a time, those that somebody waits for before the others.
+class JobQueue(Protocol):
+    """Stores jobs and runs one per issue or pull request at a time, urgent ones first.
 
-    A method that asks or changes something may raise QueueDown.
+    Every method that reads or changes something may raise QueueDown.
     """
 
-    async def put(self, job: Job, *, urgent: bool = True, asked: datetime | None = None) -> bool:
-        """Store the job; False: it is known already, whether it waits, runs or has ended.
+    async def put(self, job: Job, *, urgent: bool = True, requested_at: datetime | None = None) -> bool:
+        """Stores the job. Returns False if it is already known (queued, running or completed).
 
-        `urgent`: a person waits for it. `asked`: when it was asked for; False, too, if its thread was stopped since.
+        `urgent`: a person waits for the job. `requested_at`: when it was requested. If the jobs of its thread
+        were canceled after that time, the job is not stored and the result is False.
         """
 
-    async def take_up(self, job: Job) -> None:
-        """It is being dealt with, without being put: known as running until it is settled, and no work for anybody."""
+    async def mark_running(self, job: Job) -> None:
+        """Records the job as running without queuing it, so that no worker takes it. The caller completes it."""
 
-    async def settle(self, job: Job, result: Result) -> None:
-        """What the job came to without being begun; it need not have been put."""
+    async def complete(self, job: Job, result: JobResult) -> None:
+        """Stores the result of a job that was not run. The job need not be queued."""
 
-    async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
-        """What waits or runs for this issue or pull request, in the order in which it was asked for."""
+    async def active_jobs(self, repo: Repo, number: int) -> tuple[JobRecord, ...]:
+        """Returns the queued and running jobs of this issue or pull request, in the order of their requests."""
 
-    async def unread(self, repo: Repo, number: int) -> tuple[Unread, ...]:
-        """What waits or runs for it, and only another version of ours can do or stop."""
+    async def unreadable_jobs(self, repo: Repo, number: int) -> tuple[UnreadableJob, ...]:
+        """Returns the active jobs of this issue or pull request that only another version can run or cancel."""
 
-    async def everywhere(self) -> tuple[Record, ...]:
-        """What waits or runs for any of them, in no order."""
+    async def all_active_jobs(self) -> tuple[JobRecord, ...]:
+        """Returns the active jobs of all threads, in no particular order."""
 
-    async def stop(self, repo: Repo, number: int, at: datetime, why: Why = "asked") -> tuple[Record, ...]:
-        """Cancel what was asked for there until then, also what has not arrived yet; what waited or ran.
+    async def cancel_thread(
+        self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
+    ) -> tuple[JobRecord, ...]:
+        """Cancels the thread's jobs requested until `requested_before`, and returns those that were active.
 
-        All of it; `unlabelled`: what a label asked for.
+        Jobs requested before that time are canceled even if they arrive later. The reason "unlabeled" cancels
+        only jobs that a label requested.
         """
 
-    async def cancel(self, job: JobId, why: Why = "asked") -> bool:
-        """Stop the job within seconds, or never begin it; False: it is unknown or has ended."""
+    async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
+        """Cancels the job within seconds. Returns False if it is unknown or completed."""
 
-    async def is_wanted(self, job: JobId) -> bool:
-        """Whether a job that runs is to go on: from its stop to its end it puts its work away."""
+    async def should_continue(self, job: JobId) -> bool:
+        """Returns False once a running job is canceled. Until the job ends, it may then only save its work."""
 
-    async def state(self, job: JobId) -> Record | None:
-        """What became of it; None: never heard of."""
+    async def get_record(self, job: JobId) -> JobRecord | None:
+        """Returns the record of a job; None if it is unknown."""
 
-    async def work(self, handler: Handler) -> None:
-        """Do jobs until cancelled; what runs then is cancelled too and goes back into the queue.
+    async def process_jobs(self, handler: JobHandler) -> None:
+        """Runs jobs until canceled. Running jobs are then canceled too and go back to the queue.
 
-        Whatever a handler raises ends its job as Failed. A queue that is down is waited for.
+        An exception of a handler completes its job as Failed. While Redis is down, this method waits.
         """
 
 
-def thread_of(repo: Repo, number: int) -> str:
-    """The name of an issue or pull request, however its repository is spelled."""
+def thread_key(repo: Repo, number: int) -> str:
+    """Returns the key of an issue or pull request, independent of letter case."""
     return f"{repo}#{number}".lower()
 
 
-Scope = Literal["all", "label"]
-"""What of a thread a stop is about."""
+CancelScope = Literal["all", "label"]
+"""Which jobs of a thread a cancellation covers."""
 
 
-def scope_of(why: Why) -> Scope:
-    return "label" if why == "unlabelled" else "all"
+def cancel_scope(reason: CancelReason) -> CancelScope:
+    return "label" if reason == "unlabeled" else "all"
 
 
-def scopes_of(job: Job) -> tuple[Scope, ...]:
-    """The stops that are about this job."""
+def matching_scopes(job: Job) -> tuple[CancelScope, ...]:
+    """Returns the cancellation scopes that cover this job."""
     return ("all",) if job.label is None else ("all", "label")
 
 
-def meant_by(records: Iterable[Record], at: datetime, scope: Scope) -> tuple[Record, ...]:
-    """Those that a stop of this scope at this time is about."""
-    return tuple(one for one in records if one.is_before(at) and scope in scopes_of(one.job))
+def select_records(
+    records: Iterable[JobRecord], requested_before: datetime, scope: CancelScope
+) -> tuple[JobRecord, ...]:
+    """Returns the records that a cancellation of this scope at this time covers."""
+    return tuple(
+        record
+        for record in records
+        if record.is_requested_before(requested_before) and scope in matching_scopes(record.job)
+    )
 
 
-def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
-    """As they were asked for."""
-    first = datetime.min.replace(tzinfo=UTC)
-    return tuple(sorted(records, key=lambda one: (one.asked or first, one.job.id)))
+def sort_by_request_time(records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
+    """Returns the records sorted by the time of their requests."""
+    earliest = datetime.min.replace(tzinfo=UTC)
+    return tuple(sorted(records, key=lambda record: (record.requested_at or earliest, record.job.id)))
 
 
-def ending(job: JobId, task: asyncio.Task[Result | Again]) -> Result | Again:
-    """What a task that is done came to."""
+def task_result(job: JobId, task: asyncio.Task[JobResult | Retry]) -> JobResult | Retry:
+    """Returns the result of a finished task. An exception becomes Failed."""
     if task.cancelled():
-        return Failed(error="cancelled from inside")
+        return Failed(error="canceled by its own handler")
     if (error := task.exception()) is not None:
-        log.error("a job's handler raised", extra={"job": job}, exc_info=error)
+        log.error("job handler failed", extra={"job": job}, exc_info=error)
         return Failed(error=type(error).__name__)
     return task.result()

@@ -1,36 +1,39 @@
-"""SIGTERM and SIGINT, as something to wait for."""
+"""Turns SIGTERM and SIGINT into a future."""
 
 import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
-STOPPING = "patchwright stops: what runs is put away within {seconds:g} s, and goes on with the next start"
-STILL = "patchwright is stopping already, within {seconds:g} s, so that nothing is lost"
+STOPPING_MESSAGE = (
+    "patchwright is stopping: running jobs are saved within {seconds:g} s and resume at the next start"
+)
+STILL_STOPPING_MESSAGE = "patchwright is already stopping: saving the running jobs takes up to {seconds:g} s"
 
 
 @contextlib.contextmanager
-def signals(
-    announce: Callable[[str], None] | None = None, seconds: float = 0.0
+def catch_stop_signals(
+    announce: Callable[[str], None] | None = None, grace_seconds: float = 0.0
 ) -> Iterator[asyncio.Future[signal.Signals]]:
-    """Done with the signal that tells this process to go.
+    """Yields a future that completes with the first stop signal.
 
-    `announce` gets a line of what happens then, for which there are so many `seconds`, and one for each signal more.
+    `announce` receives a message for each signal. The first message contains `grace_seconds`, the time that
+    running work still has.
     """
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[signal.Signals] = loop.create_future()
+    received: asyncio.Future[signal.Signals] = loop.create_future()
 
-    def note(number: signal.Signals) -> None:
-        first = not told.done()
-        if first:
-            told.set_result(number)
+    def on_signal(number: signal.Signals) -> None:
+        is_first = not received.done()
+        if is_first:
+            received.set_result(number)
         if announce is not None:
-            announce((STOPPING if first else STILL).format(seconds=seconds))
+            announce((STOPPING_MESSAGE if is_first else STILL_STOPPING_MESSAGE).format(seconds=grace_seconds))
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, note, number)
+        loop.add_signal_handler(number, on_signal, number)
     try:
-        yield told
+        yield received
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

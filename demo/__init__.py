@@ -1,1 +1,1 @@
-"""The first command of the README: a whole run on this machine, with no account and no key."""
+"""The first command of the README: a complete run on this machine, without an account or an API key."""

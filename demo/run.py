@@ -1,6 +1,7 @@
-"""The first command of the README: a labelled issue becomes a pull request.
+"""The first command of the README: turns a labeled issue into a pull request.
 
-The forge is a stand-in and the model a recording; webhook, server, queue, worker, sandbox, git and tests are real.
+GitHub is a fake and the model is a recording; webhook, server, queue, worker, sandbox, git and tests are
+real.
 """
 
 import asyncio
@@ -21,156 +22,177 @@ from typing import Literal, TextIO
 
 import httpx
 
-from bot.terminal.lines import folded, outcome_json, plain, print_json, tests_table
-from bot.terminal.live import telling
-from demo.model import Endpoint, Turn
-from demo.world import Issue, Repository, World
-from resolver.domain import Delivered, RunId
-from resolver.errors import LogError, ResolverError
-from resolver.events import Trajectory
-from resolver.log import FileLogs, Listener
+from patchwright.bot.terminal.live_display import open_display
+from patchwright.bot.terminal.output import (
+    outcome_json,
+    print_json,
+    strip_control_chars,
+    tests_table,
+    wrap_text,
+)
+from patchwright.demo.github import FakeGitHub, Issue, Repository
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.resolver.domain import Published, RunId
+from patchwright.resolver.errors import LogError, ResolverError
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.run_log import FileLogStore, Listener
 
-PATIENCE = 300.0  # seconds from the label to the end; the first time, an image is built meanwhile
-# What the server may see of our environment: where programs and the engine are, and how a closed network is reached.
-PASSED_ON = (
+RUN_TIMEOUT = 300.0  # seconds from the label to the end; the first demo also builds an image in this time
+# Environment variables that the server gets: where to find programs and the Docker engine, and how to reach a
+# closed network.
+FORWARDED_VARIABLES = (
     "PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "DOCKER_HOST", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY",
     "PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", "PATCHWRIGHT_IMAGE", "SSL_CERT_FILE", "PIP_INDEX_URL",
 )  # fmt: skip
 
 
 class DemoFailed(ResolverError):
-    """The demo did not come to its end; the message says where it stopped and where to look."""
+    """The demo failed; the message says where it stopped and where to look."""
 
 
 @dataclass(frozen=True)
-class Stage:
-    """The world that the demo plays in."""
+class DemoSetup:
+    """The services and objects of the demo."""
 
-    world: World
+    github: FakeGitHub
     repository: Repository
     issue: Issue
-    environment: Mapping[str, str]
-    data: Path
+    server_env: Mapping[str, str]
+    data_dir: Path
 
 
-async def demo(
+async def run_demo(
     sandbox: Literal["docker", "local"],
-    why: str | None,
-    data: Path,
+    fallback_reason: str | None,
+    data_dir: Path,
     environ: Mapping[str, str],
     *,
     as_json: bool,
 ) -> int:
-    """Play the demo; the exit code.
+    """Runs the demo and returns the exit code.
 
-    `why`: the notice that says why the sandbox is not Docker. `data`: where the run's log stays.
+    `fallback_reason` says why the sandbox is not Docker. `data_dir` receives the run's log.
     """
     stream = sys.stderr if as_json else sys.stdout
-    say = _say(stream)
+    say = _line_printer(stream)
     began = time.monotonic()
-    async with stage(data, environ) as scene:
+    async with set_up(data_dir, environ) as scene:
         say(
-            f"A stand-in for GitHub is at {scene.world.server_url}, with the repository {scene.repository.full_name}."
+            f"a fake GitHub server is at {scene.github.server_url}, with the repository {scene.repository.full_name}."
         )
-        if why:
+        if fallback_reason:
             say(
-                f"NOTICE: {why} The agent works in the local sandbox instead: a directory, and no wall around it."
+                f"NOTICE: {fallback_reason} The agent uses the local sandbox instead: a directory without isolation."
             )
-        async with server(scene, sandbox) as url:
+        async with run_server(scene, sandbox) as url:
             say(
                 f"patchwright serve listens at {url}; the model is a recording behind an OpenAI-compatible endpoint."
             )
-            scene.world.hook(f"{url}/webhook", scene.environment["PATCHWRIGHT_WEBHOOK_SECRET"])
+            scene.github.add_webhook(f"{url}/webhook", scene.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
             say(f'A maintainer labels issue #{scene.issue.number}, "{scene.issue.title}", with fix-me.\n')
-            await scene.world.label(scene.issue, "fix-me", by="maintainer")
-            async with telling(stream, environ) as tell:
-                run, trajectory = await watch(scene, tell)
-        settle(scene, run, trajectory, say, as_json=as_json)
+            await scene.github.add_label(scene.issue, "fix-me", by="maintainer")
+            async with open_display(stream, environ) as tell:
+                run, trajectory = await follow_run(scene, tell)
+        show_result(scene, run, trajectory, say, as_json=as_json)
     if not as_json:
         say(
-            f"Done in {time.monotonic() - began:.0f} s. Every step is in {data / 'runs' / run / 'events.jsonl'}\n"
-            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data))} {_program()} view {run}"
+            f"Done in {time.monotonic() - began:.0f} s. Every step is in {data_dir / 'runs' / run / 'events.jsonl'}\n"
+            f"See it in your browser: PATCHWRIGHT_DATA={shlex.quote(str(data_dir))} {_command_name()} view {run}"
         )
     return 0
 
 
-def _program() -> str:
-    """What to type for our commands, from any directory: a checkout's own is not on the PATH."""
+def _command_name() -> str:
+    """Returns the `patchwright` command to type in any directory. A checkout's own command is not on the
+    PATH.
+    """
     own = Path(sys.executable).with_name("patchwright")
     return "patchwright" if shutil.which("patchwright") or not own.is_file() else shlex.quote(str(own))
 
 
-def settle(
-    scene: Stage, run: RunId, trajectory: Trajectory, say: Callable[[str], None], *, as_json: bool
+def show_result(
+    setup: DemoSetup,
+    run_id: RunId,
+    trajectory: Trajectory,
+    print_line: Callable[[str], None],
+    *,
+    as_json: bool,
 ) -> None:
-    """Show what the run came to. Raises DemoFailed when there is no pull request."""
-    settled = trajectory.settled
+    """Prints the result of the run. Raises DemoFailed if there is no pull request."""
+    settled = trajectory.job_completed
     assert settled is not None, "watch() returns a settled run"
-    log = scene.data / "runs" / run
-    if not isinstance(settled.outcome, Delivered):
+    log = setup.data_dir / "runs" / run_id
+    if not isinstance(settled.outcome, Published):
         raise DemoFailed(f"there is no pull request; the log is in {log}")
     number, verdict = settled.outcome.number, settled.outcome.verdict
-    pull = next(pull for pull in scene.repository.pulls if pull.number == number)
+    pull = next(pull for pull in setup.repository.pulls if pull.number == number)
     if as_json:
         more = {"title": pull.title, "body": pull.body, "log": str(log)}
-        print_json(outcome_json(run, settled.outcome, verdict, trajectory.spent(), **more))
+        print_json(outcome_json(run_id, settled.outcome, verdict, trajectory.usage(), **more))
         return
     rule = "─" * 78
-    say(f"\n{rule}\nPull request #{number} ({'draft' if pull.draft else 'ready'}): {pull.title}\n{rule}")
-    say(folded(plain(pull.body or "")))
-    say(f"{rule}\nThe diff\n{rule}\n{plain(scene.repository.diff(pull))}")
-    say(f"{rule}\nThe repository's tests\n{rule}\n{tests_table(verdict)}\n{rule}")
+    print_line(
+        f"\n{rule}\nPull request #{number} ({'draft' if pull.draft else 'ready'}): {pull.title}\n{rule}"
+    )
+    print_line(wrap_text(strip_control_chars(pull.body or "")))
+    print_line(f"{rule}\nThe diff\n{rule}\n{strip_control_chars(setup.repository.diff(pull))}")
+    print_line(f"{rule}\nThe repository's tests\n{rule}\n{tests_table(verdict)}\n{rule}")
 
 
 @contextlib.asynccontextmanager
-async def stage(data: Path, environ: Mapping[str, str]) -> AsyncIterator[Stage]:
-    """The stand-in with the sample repository and its issue, and the recorded model."""
+async def set_up(data_dir: Path, environ: Mapping[str, str]) -> AsyncIterator[DemoSetup]:
+    """Starts the fake server, with the sample repository and its issue, and the recorded model."""
     sample = files("demo") / "sample"
     recording = json.loads((sample / "recording.json").read_text(encoding="utf-8"))
     title, _, body = (sample / "issue.md").read_text(encoding="utf-8").partition("\n")
     key = secrets.token_urlsafe(24)
     async with (
-        World() as world,
-        Endpoint([Turn.model_validate(turn) for turn in recording], key=key) as endpoint,
+        FakeGitHub() as world,
+        RecordedModel([RecordedTurn.model_validate(turn) for turn in recording], key=key) as endpoint,
     ):
         with as_file(sample / "repository") as path:
-            repository = world.repository("acme/durations", files=path, permissions={"maintainer": "write"})
-        app = world.app()
-        world.install(app, repository)
-        issue = world.issue(repository, title=title.lstrip("# "), body=body.strip(), by="reporter")
-        environment = {name: environ[name] for name in PASSED_ON if name in environ} | {
-            "PATCHWRIGHT_DATA": str(data),
-            "PATCHWRIGHT_PLUGINS": "none",  # the recording needs none, and they take a minute to be made
-            "PATCHWRIGHT_MODEL": "openai/recorded",
-            "PATCHWRIGHT_MODEL_BASE_URL": endpoint.base_url,
-            "PATCHWRIGHT_MODEL_API_KEY": key,
-            "PATCHWRIGHT_APP_ID": str(app.id),
-            "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
-            "PATCHWRIGHT_WEBHOOK_SECRET": secrets.token_urlsafe(24),
-            "GITHUB_API_URL": world.api_url,
-            "GITHUB_GRAPHQL_URL": world.graphql_url,
-            "GITHUB_SERVER_URL": world.server_url,
-        }
-        yield Stage(world, repository, issue, environment, data)
+            repository = world.create_repository(
+                "acme/durations", files=path, permissions={"maintainer": "write"}
+            )
+        app = world.create_app()
+        world.install_app(app, repository)
+        issue = world.create_issue(repository, title=title.lstrip("# "), body=body.strip(), by="reporter")
+        environment = (
+            {name: environ[name] for name in FORWARDED_VARIABLES if name in environ}
+            | {
+                "PATCHWRIGHT_DATA": str(data_dir),
+                "PATCHWRIGHT_SANDBOX_FEATURES": "none",  # the recording uses none, and building them takes a minute
+                "PATCHWRIGHT_MODEL": "openai/recorded",
+                "PATCHWRIGHT_MODEL_BASE_URL": endpoint.base_url,
+                "PATCHWRIGHT_MODEL_API_KEY": key,
+                "PATCHWRIGHT_APP_ID": str(app.id),
+                "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
+                "PATCHWRIGHT_WEBHOOK_SECRET": secrets.token_urlsafe(24),
+                "GITHUB_API_URL": world.api_url,
+                "GITHUB_GRAPHQL_URL": world.graphql_url,
+                "GITHUB_SERVER_URL": world.server_url,
+            }
+        )
+        yield DemoSetup(world, repository, issue, environment, data_dir)
 
 
 @contextlib.asynccontextmanager
-async def server(scene: Stage, sandbox: str) -> AsyncIterator[str]:
-    """`patchwright serve` as a process of its own, in an empty directory of the demo's; its URL."""
+async def run_server(setup: DemoSetup, sandbox: str) -> AsyncIterator[str]:
+    """Runs `patchwright serve` as a separate process in an empty directory of the demo, and yields its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    scene.data.mkdir(parents=True, exist_ok=True)
-    output = scene.data / "serve.log"
+    setup.data_dir.mkdir(parents=True, exist_ok=True)
+    output = setup.data_dir / "serve.log"
     with output.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bot.cli", "serve", "--port", str(port), "--sandbox", sandbox,
-            cwd=scene.data, env=dict(scene.environment), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True,  # Ctrl-C is ours; we stop the server with SIGTERM
+            sys.executable, "-m", "patchwright", "serve", "--port", str(port), "--sandbox", sandbox,
+            cwd=setup.data_dir, env=dict(setup.server_env), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,  # this program handles Ctrl-C and stops the server with SIGTERM
         )  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     try:
-        await _healthy(url, process, output)
+        await _wait_until_ready(url, process, output)
         yield url
     finally:
         if process.returncode is None:
@@ -183,7 +205,7 @@ async def server(scene: Stage, sandbox: str) -> AsyncIterator[str]:
                 await process.wait()
 
 
-async def _healthy(url: str, process: asyncio.subprocess.Process, output: Path) -> None:
+async def _wait_until_ready(url: str, process: asyncio.subprocess.Process, output: Path) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -198,40 +220,40 @@ async def _healthy(url: str, process: asyncio.subprocess.Process, output: Path) 
 
 def _last_line(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return plain(lines[-1]) if lines else "it said nothing"
+    return strip_control_chars(lines[-1]) if lines else "it said nothing"
 
 
-async def watch(scene: Stage, tell: Listener) -> tuple[RunId, Trajectory]:
-    """Tell the run's entries as its log grows, until it is settled."""
-    logs = FileLogs(scene.data / "runs")
-    told = 0
-    deadline = time.monotonic() + PATIENCE
+async def follow_run(setup: DemoSetup, listener: Listener) -> tuple[RunId, Trajectory]:
+    """Passes the run's log entries to `listener` as they are written, until the job is completed."""
+    logs = FileLogStore(setup.data_dir / "runs")
+    reported_count = 0
+    deadline = time.monotonic() + RUN_TIMEOUT
     while time.monotonic() < deadline:
         await asyncio.sleep(0.1)
         run = next(
-            (RunId(path.name) for path in sorted((scene.data / "runs").glob("*/")) if path.is_dir()), None
+            (RunId(path.name) for path in sorted((setup.data_dir / "runs").glob("*/")) if path.is_dir()), None
         )
         if run is None:
             continue
-        with contextlib.suppress(LogError):  # its first line is being written
+        with contextlib.suppress(LogError):  # the first line is still being written
             trajectory = logs.read(run)
-            for entry in trajectory.entries[told:]:
-                tell(entry)
-            told = len(trajectory)
-            if trajectory.settled:
+            for entry in trajectory.entries[reported_count:]:
+                listener(entry)
+            reported_count = len(trajectory)
+            if trajectory.job_completed:
                 return run, trajectory
     raise DemoFailed(
-        f"the run was not over after {PATIENCE:.0f} s; the server's output is in {scene.data / 'serve.log'}"
+        f"the run was not over after {RUN_TIMEOUT:.0f} s; the server's output is in {setup.data_dir / 'serve.log'}"
     )
 
 
-def _say(stream: TextIO) -> Callable[[str], None]:
+def _line_printer(stream: TextIO) -> Callable[[str], None]:
     def say(line: str) -> None:
         print(line, file=stream, flush=True)
 
     return say
 
 
-def fresh_directory(data: Path) -> Path:
-    """A directory for one demo, below the user's data directory."""
-    return data / "demo" / datetime.now().strftime("%Y%m%d-%H%M%S")
+def new_data_dir(user_data_dir: Path) -> Path:
+    """Returns a new directory for one demo, below the user's data directory."""
+    return user_data_dir / "demo" / datetime.now().strftime("%Y%m%d-%H%M%S")

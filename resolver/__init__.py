@@ -1,1 +1,3 @@
-"""The work: from an issue to a proven patch. Knows the machine, knows no forge's vendor."""
+"""Resolves issues and pull requests with verified patches. Nothing here depends on the API of a certain
+forge.
+"""

@@ -1,4 +1,6 @@
-"""The CodeAct loop: the next step is read from the log, so that going on after a kill is the normal path."""
+"""The agent loop (CodeAct). The log alone determines the next step, so a run that was killed continues like
+any other run.
+"""
 
 import asyncio
 import contextlib
@@ -9,253 +11,293 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, count
 
-from resolver import prose, rules, stuck
-from resolver.actions import Ask, Finish, Malformed, Propose, Report, Result
-from resolver.condenser import ROOM, Room, Shorter
-from resolver.domain import Patch
-from resolver.errors import ChangeTooLarge, ContextOverflow, ModelError, ModelRefused
-from resolver.events import (
-    Call,
-    Checkpointed,
-    Condensed,
-    Consulted,
-    Decided,
-    Ended,
-    Observed,
-    Prompted,
-    Told,
+from patchwright.resolver import prompt_texts, run_limits, stuck
+from patchwright.resolver.actions import AnyObservation, Ask, Finish, MalformedCall, ProposePlan, Report
+from patchwright.resolver.condenser import DEFAULT_CONTEXT_POLICY, CondenserEvents, ContextPolicy
+from patchwright.resolver.domain import Patch
+from patchwright.resolver.errors import ChangeTooLarge, ContextOverflow, ModelAccessDenied, ModelError
+from patchwright.resolver.events import (
+    AgentStopped,
+    AuxiliaryModelCall,
+    Checkpoint,
+    Condensation,
+    Message,
+    ModelReply,
+    SystemPrompt,
+    ToolCall,
+    ToolResult,
     Trajectory,
 )
-from resolver.gate import was_sent_back
-from resolver.llm.model import Model, Reply
-from resolver.log import Log
-from resolver.render import Conversation
-from resolver.replay import Fingerprints, as_sent
-from resolver.rules import Limits
-from resolver.tools.sandboxed import CHANGES, SANDBOXED
-from resolver.tools.tool import Tools
-from runtime.observations import Failed, Noted, Picture
-from runtime.sandbox import on_behalf_of
+from patchwright.resolver.finish_checks import was_sent_back
+from patchwright.resolver.llm.model import Model, Reply
+from patchwright.resolver.messages import Conversation
+from patchwright.resolver.replay import PromptFingerprinter, tool_schemas
+from patchwright.resolver.run_limits import Limits
+from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.tools.sandbox_tools import MUTATING_ACTIONS, RECOVERABLE_ACTIONS
+from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.runtime.observations import Acknowledgment, ActionFailure, ImageData
+from patchwright.runtime.sandbox import call_context
 
 logger = logging.getLogger(__name__)
 
-ENDS = (Ask, Finish, Propose, Report)
-"""Actions that end the run, if it is granted."""
-MAX_CALLS = 32  # of one reply; more is a model that has lost its way, at the price of a log without end
-MAX_THOUGHT = 100_000  # characters of a reply's text that are kept: it is sent again with every later step
+FINAL_ACTIONS = (Ask, Finish, ProposePlan, Report)
+"""Actions that end the run once they are accepted."""
+# Tool calls in one reply. A model that sends more is confused, and each call would make the log longer.
+MAX_CALLS = 32
+# Characters of a reply's text that are kept; the rest is cut, because every later step sends the text again.
+MAX_THOUGHT = 100_000
 
 
-async def begin(log: Log, system: str, brief: str, tools: Tools, pictures: tuple[Picture, ...] = ()) -> None:
-    """Set the agent up, once per run: what is in the log already stays as it was sent."""
+async def record_prompts(
+    log: RunLog, system: str, initial_prompt: str, tools: ToolRegistry, images: tuple[ImageData, ...] = ()
+) -> None:
+    """Appends the system prompt and the initial prompt to the log, unless it already contains them."""
     events = tuple(log.trajectory)
-    if not any(isinstance(event, Prompted) for event in events):
-        await log.append(Prompted(system=system, tools=as_sent(tools.specs)))
-    if not any(isinstance(event, Told) and event.source == "brief" for event in events):
-        await log.append(Told(text=brief, source="brief", pictures=pictures))
+    if not any(isinstance(event, SystemPrompt) for event in events):
+        await log.append(SystemPrompt(text=system, tools=tool_schemas(tools.specs)))
+    if not any(isinstance(event, Message) and event.source == "initial_prompt" for event in events):
+        await log.append(Message(text=initial_prompt, source="initial_prompt", images=images))
 
 
-async def unknown() -> None:
-    """The mark of a work tree that nobody watches."""
+async def unknown_fingerprint() -> None:
+    """The default: the state of the work tree is unknown."""
 
 
-async def no_news() -> tuple[Told, ...]:
-    """Nobody says anything."""
+async def no_new_messages() -> tuple[Message, ...]:
+    """The default: there are never new messages."""
     return ()
 
 
 @dataclass
 class Agent:
-    """Works on one run in one sandbox; a new sandbox needs a new agent."""
+    """Works on one run in one sandbox. A new sandbox needs a new agent."""
 
     model: Model
-    tools: Tools
+    tools: ToolRegistry
     limits: Limits
-    checkpoint: Callable[[], Awaitable[Patch]]
-    """The work tree as a diff against the base, as it is now in the sandbox."""
+    take_patch: Callable[[], Awaitable[Patch]]
+    """Returns the current work tree of the sandbox as a diff against the base."""
     scratch: str
     """Absolute path of the sandbox's directory for temporary files."""
-    mark: Callable[[], Awaitable[str | None]] = unknown
-    """Names the state of the work tree: while it is the same, so is the checkpoint. None: not known."""
-    adopted: bool = False
-    """Whether this is the sandbox that the run had, with all that is in it."""
-    lost: str | None = None
-    """Why the sandbox before this one is gone, if that is known."""
-    room: Room = ROOM
-    """How long the conversation may get, and who makes it shorter."""
-    recover: Callable[[Call], Awaitable[Result | None]] | None = None
-    """What is known of a call that was in flight, from a log of its own. None: no call has one."""
-    plan_every: int = 0
-    """Replies after which the model is asked to look back and ahead. 0: never."""
-    news: Callable[[], Awaitable[tuple[Told, ...]]] = no_news
-    """What the program has learnt meanwhile, and what people say; told when the model is asked next, each once: by
-    its trigger, or else by its source."""
-    end: prose.End | None = None
-    """The call that ends the work. None: as the tools show."""
-    gate: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
-    """What a run that wants to finish has not done yet, a sentence each; it is told once."""
-    _arrived: bool = field(default=False, init=False)
+    fingerprint_tree: Callable[[], Awaitable[str | None]] = unknown_fingerprint
+    """Returns a fingerprint of the work tree, or None if it is unknown. While the fingerprint stays the same,
+    no new checkpoint is needed.
+    """
+    is_same_sandbox: bool = False
+    """True if the run continues in its previous sandbox, with everything that is in it."""
+    sandbox_loss_reason: str | None = None
+    """Why the previous sandbox was lost, if that is known."""
+    context_policy: ContextPolicy = DEFAULT_CONTEXT_POLICY
+    """Decides when the conversation is shortened, and how."""
+    recover_result: Callable[[ToolCall], Awaitable[AnyObservation | None]] | None = None
+    """Recovers the result of an interrupted call from the log that the call itself has written. None if no
+    call writes such a log.
+    """
+    planning_interval: int = 0
+    """Number of replies after which the model is asked to review and plan. 0 means never."""
+    get_new_messages: Callable[[], Awaitable[tuple[Message, ...]]] = no_new_messages
+    """Returns messages from Patchwright and from people. Each message is delivered before the next model
+    call, and only once. A message is identified by its trigger, or by its source if it has no trigger.
+    """
+    final_tool: prompt_texts.FinalTool | None = None
+    """The tool that ends the work. None if it follows from the list of tools."""
+    finish_checks: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
+    """Returns one sentence for each thing that is still missing when the agent wants to finish. The agent is
+    told only once.
+    """
+    _has_taken_over: bool = field(default=False, init=False)
     _conversation: Conversation = field(default_factory=Conversation, init=False)
-    _saved: str | None = field(default=None, init=False)
-    """The mark of the state that was written down last."""
+    _saved_fingerprint: str | None = field(default=None, init=False)
+    """Fingerprint of the work tree at the last checkpoint."""
 
     @cached_property
-    def _fingerprints(self) -> Fingerprints:
-        return Fingerprints(as_sent(self.tools.specs))
+    def _fingerprints(self) -> PromptFingerprinter:
+        return PromptFingerprinter(tool_schemas(self.tools.specs))
 
-    async def run(self, log: Log) -> Ended:
-        """Work until the run has ended; returns at once when it has. Told something new, it goes on.
+    async def run(self, log: RunLog) -> AgentStopped:
+        """Works until the run has stopped; returns at once if it already has. A new message starts the run
+        again.
 
-        Cancelling it leaves a log that another agent can go on with. Raises ModelRefused when the operator
-        must act, SandboxError when the machine failed; the log is then as good as after a cancellation.
+        Canceling this call leaves a log that another agent can continue. The same is true after
+        ModelAccessDenied (an operator must act) and SandboxError (the machine failed).
         """
-        if not self._arrived:
-            self._arrived = True
-            await self._take_over(log)
-        while (ended := log.trajectory.ended) is None:
-            _heed_cancellation()
+        if not self._has_taken_over:
+            self._has_taken_over = True
+            await self._resume_calls(log)
+        while (stopped := log.trajectory.agent_stopped) is None:
+            _raise_if_canceled()
             await self._step(log)
-        return ended
+        return stopped
 
-    async def _take_over(self, log: Log) -> None:
-        """Answer what was in flight when the run broke off, and say what is left of its sandbox."""
+    async def _resume_calls(self, log: RunLog) -> None:
+        """Answers the calls that were interrupted, and tells the model which sandbox it works in now."""
         trajectory = log.trajectory
-        if trajectory.ended or not trajectory.decisions() or _wanted_end(trajectory):
+        if trajectory.agent_stopped or not trajectory.replies() or _requested_stop(trajectory):
             return
-        saved = _saved_last(trajectory)
-        text = prose.adopted() if self.adopted else prose.resumed(self.scratch, self.lost)
-        await log.append(Told(text=text, source="resume"))
-        calls = _in_order(trajectory.unanswered())
-        known = [call for call in calls if self.adopted and isinstance(call.action, SANDBOXED)]
-        if self.adopted and not known:
-            with contextlib.suppress(ChangeTooLarge):  # told with the next call that changes something
-                await self._save(log)
+        is_saved = _is_first_call_checkpointed(trajectory)
+        text = (
+            prompt_texts.render_same_sandbox()
+            if self.is_same_sandbox
+            else prompt_texts.render_new_sandbox(self.scratch, self.sandbox_loss_reason)
+        )
+        await log.append(Message(text=text, source="resume"))
+        calls = _execution_order(trajectory.pending_calls())
+        repeatable = [
+            call for call in calls if self.is_same_sandbox and isinstance(call.action, RECOVERABLE_ACTIONS)
+        ]
+        if self.is_same_sandbox and not repeatable:
+            # A change that is too large is reported with the next call that changes something.
+            with contextlib.suppress(ChangeTooLarge):
+                await self._save_checkpoint(log)
         for number, call in enumerate(calls):
-            if call in known:
-                continue  # asked for again: the sandbox runs each call once
-            observation = await self.recover(call) if self.recover else None
+            if call in repeatable:
+                continue  # The call is sent again, because the sandbox runs each call only once.
+            observation = await self.recover_result(call) if self.recover_result else None
             if observation is None:
-                message = prose.lost(saved=saved and number == 0, adopted=self.adopted)
-                observation = Failed(reason="lost", message=message)
-            await log.append(Observed(call=call.id, observation=observation))
+                message = prompt_texts.render_lost_call(
+                    is_saved=is_saved and number == 0, is_same_sandbox=self.is_same_sandbox
+                )
+                observation = ActionFailure(reason="lost", message=message)
+            await log.append(ToolResult(call_id=call.id, observation=observation))
 
-    async def _step(self, log: Log) -> None:
+    async def _step(self, log: RunLog) -> None:
         trajectory = log.trajectory
-        if calls := trajectory.unanswered():
-            await self._answer(_in_order(calls)[0], log)
-        elif wanted := _wanted_end(trajectory):
-            await self._end(wanted, log)
-        elif ended := rules.ending(trajectory, self.limits):
-            await self._end(ended, log)
-        elif word := await self._word(trajectory):
-            await log.append(word)
+        if calls := trajectory.pending_calls():
+            await self._run_call(_execution_order(calls)[0], log)
+        elif stopped := _requested_stop(trajectory):
+            await self._stop(stopped, log)
+        elif limit := run_limits.check_limits(trajectory, self.limits):
+            await self._stop(limit, log)
+        elif message := await self._next_message(trajectory):
+            await log.append(message)
         else:
-            await self._ask(log)
+            await self._request_reply(log)
 
-    async def _answer(self, call: Call, log: Log) -> None:
-        observation = self._objection(call, log.trajectory) or await self._answered(call)
-        if isinstance(call.action, CHANGES) and not isinstance(observation, Failed):
+    async def _run_call(self, call: ToolCall, log: RunLog) -> None:
+        observation = self._finish_objection(call, log.trajectory) or await self._call_tool(call)
+        if isinstance(call.action, MUTATING_ACTIONS) and not isinstance(observation, ActionFailure):
             try:
-                await self._save(log)
+                await self._save_checkpoint(log)
             except ChangeTooLarge as exc:
-                # Its effect stays in the sandbox: the model can take away what is too much.
-                observation = Failed(reason="too_large", message=str(exc))
-        await log.append(Observed(call=call.id, observation=observation))
+                # The change stays in the sandbox, so that the model can undo the part that is too large.
+                observation = ActionFailure(reason="too_large", message=str(exc))
+        await log.append(ToolResult(call_id=call.id, observation=observation))
 
-    async def _answered(self, call: Call) -> Result:
-        with on_behalf_of(call.id):
-            return await self.tools.answer(call.action)
+    async def _call_tool(self, call: ToolCall) -> AnyObservation:
+        with call_context(call.id):
+            return await self.tools.execute(call.action)
 
-    def _objection(self, call: Call, trajectory: Trajectory) -> Failed | None:
-        """Why a wish to finish is not granted yet. Only once: the second time it is, and the account says so."""
+    def _finish_objection(self, call: ToolCall, trajectory: Trajectory) -> ActionFailure | None:
+        """Returns why a finish call is not accepted yet; None if it is.
+
+        It objects only once. The second finish call is accepted, and the summary lists what is missing.
+        """
         if not isinstance(call.action, Finish) or was_sent_back(trajectory):
             return None
-        missing = self.gate(trajectory)
-        return Failed(reason="refused", message=prose.not_yet(missing)) if missing else None
+        missing = self.finish_checks(trajectory)
+        return (
+            ActionFailure(reason="refused", message=prompt_texts.render_finish_rejected(missing))
+            if missing
+            else None
+        )
 
-    async def _save(self, log: Log, *, anyway: bool = False) -> None:
-        """Write the work tree down if it is another than the last one. Raises ChangeTooLarge.
+    async def _save_checkpoint(self, log: RunLog, *, force: bool = False) -> None:
+        """Appends the work tree to the log if it changed since the last checkpoint. Raises ChangeTooLarge.
 
-        `anyway`: look at it even if its mark says that nothing has changed, which a mapped file may belie.
+        `force` compares the tree even if its fingerprint is the same, because a program that writes through a
+        memory map does not change the fingerprint.
         """
-        mark = await self.mark()  # before it is looked at: what changes meanwhile gives it another mark
-        if mark is not None and mark == self._saved and not anyway:
+        # The fingerprint is taken before the patch, so that a change in between makes the next fingerprint
+        # differ.
+        fingerprint = await self.fingerprint_tree()
+        if fingerprint is not None and fingerprint == self._saved_fingerprint and not force:
             return
-        patch = await self.checkpoint()
-        if patch != (log.trajectory.checkpoint() or Patch(base=patch.base, diff=b"")):
-            await log.append(Checkpointed(patch=patch))
-        self._saved = mark
+        patch = await self.take_patch()
+        if patch != (log.trajectory.last_checkpoint() or Patch(base_sha=patch.base_sha, diff=b"")):
+            await log.append(Checkpoint(patch=patch))
+        self._saved_fingerprint = fingerprint
 
-    async def _end(self, ended: Ended, log: Log) -> None:
-        """The last state of the work tree, with what background jobs have written, and then the ending."""
-        with contextlib.suppress(ChangeTooLarge):  # then it is the last state that was small enough
-            await self._save(log, anyway=True)
-        await log.append(ended)
+    async def _stop(self, stopped: AgentStopped, log: RunLog) -> None:
+        """Saves a last checkpoint, which includes what background jobs wrote, and appends the stop to the
+        log.
+        """
+        # If the change is too large, the previous checkpoint remains the last one.
+        with contextlib.suppress(ChangeTooLarge):
+            await self._save_checkpoint(log, force=True)
+        await log.append(stopped)
 
-    async def _word(self, trajectory: Trajectory) -> Told | None:
-        """What the program has to say before the model is asked again, if it was not said yet."""
-        last = _last_word(trajectory)
+    async def _next_message(self, trajectory: Trajectory) -> Message | None:
+        """Returns the next message to send before the model is called, if there is one."""
+        last = _last_message_or_reply(trajectory)
         names = tuple(spec.name for spec in self.tools.specs)
-        end = self.end or ("finish" if "finish" in names else "report")
-        if isinstance(last, Decided) and not last.calls:
-            text = prose.cut_off(None) if last.truncated else prose.no_call(names, end)
-            return Told(text=text, source="program")
-        if pattern := stuck.nudge(trajectory):
-            return Told(text=prose.nudge(pattern, end), source="nudge")
-        for news in await self.news():
-            if not _is_told(news, trajectory):
-                return news
-        if rules.planning_due(trajectory, self.plan_every):
-            return Told(text=prose.planning("plan" in names), source="planning")
-        if (left := rules.steps_left(trajectory, self.limits)) is not None:
-            notice = Told(text=prose.steps_left(left, end), source="program")
+        final_tool = self.final_tool or ("finish" if "finish" in names else "report")
+        if isinstance(last, ModelReply) and not last.calls:
+            text = (
+                prompt_texts.render_truncated(None)
+                if last.truncated
+                else prompt_texts.render_no_call(names, final_tool)
+            )
+            return Message(text=text, source="program")
+        if pattern := stuck.find_pattern(trajectory):
+            return Message(text=prompt_texts.render_nudge(pattern, final_tool), source="nudge")
+        for message in await self.get_new_messages():
+            if not _is_delivered(message, trajectory):
+                return message
+        if run_limits.is_planning_due(trajectory, self.planning_interval):
+            return Message(text=prompt_texts.render_planning("plan" in names), source="planning")
+        if (steps_left := run_limits.steps_left_notice(trajectory, self.limits)) is not None:
+            notice = Message(text=prompt_texts.render_steps_left(steps_left, final_tool), source="program")
             return None if last == notice else notice
         return None
 
-    async def _ask(self, log: Log) -> None:
+    async def _request_reply(self, log: RunLog) -> None:
         before = log.trajectory
-        if relief := await self.room.relief(before):
-            await self._note(relief, log)
-            return  # what it cost counts before the model is asked
+        if condensation := await self.context_policy.condense_if_needed(before):
+            await self._append_all(condensation, log)
+            return  # The cost of the condensation counts against the limits before the model is called.
         try:
-            prompt = self._conversation.messages(before)
+            prompt = self._conversation.build_messages(before)
             reply = await self.model.reply(prompt, self.tools.specs)
         except ModelError as exc:
-            if exc.usage is not None:  # billed, though nothing came of it
-                await log.append(Consulted(purpose="failed", usage=exc.usage))
-            await self._failed(exc, before, log)
+            if exc.usage is not None:  # The provider billed the failed call.
+                await log.append(AuxiliaryModelCall(purpose="failed", usage=exc.usage))
+            await self._handle_model_error(exc, before, log)
             return
-        sent = self._fingerprints.of(prompt)
-        await log.append(self._decided(reply, before).model_copy(update={"prompt": sent}))
-        if log.trajectory.spent().unpriced and not before.spent().unpriced:
+        fingerprint = self._fingerprints.fingerprint(prompt)
+        await log.append(
+            self._record_reply(reply, before).model_copy(update={"prompt_fingerprint": fingerprint})
+        )
+        if log.trajectory.usage().unpriced and not before.usage().unpriced:
             logger.warning("price unknown, dollar limit not enforced", extra={"model": reply.usage.model})
 
-    async def _failed(self, exc: ModelError, before: Trajectory, log: Log) -> None:
-        if isinstance(exc, ModelRefused):
-            raise exc  # no other run would fare better: the operator must hear it
+    async def _handle_model_error(self, exc: ModelError, before: Trajectory, log: RunLog) -> None:
+        if isinstance(exc, ModelAccessDenied):
+            raise exc  # Any other run would fail, too, so the operator must see the error.
         if not isinstance(exc, ContextOverflow):
-            await self._end(Ended(reason="error", detail=str(exc)), log)
+            await self._stop(AgentStopped(reason="error", detail=str(exc)), log)
             return
-        relief = await self.room.relief_from_overflow(before)
-        await self._note(relief, log)
-        if not any(isinstance(event, Condensed) for event in relief):
-            await self._end(Ended(reason="limit", detail=str(exc)), log)
+        condensation = await self.context_policy.condense_after_overflow(before)
+        await self._append_all(condensation, log)
+        if not any(isinstance(event, Condensation) for event in condensation):
+            await self._stop(AgentStopped(reason="limit", detail=str(exc)), log)
 
-    async def _note(self, events: Shorter, log: Log) -> None:
+    async def _append_all(self, events: CondenserEvents, log: RunLog) -> None:
         for event in events:
             await log.append(event)
 
-    def _decided(self, reply: Reply, before: Trajectory) -> Decided:
-        used = {call.id for decision in before.decisions() for call in decision.calls}
-        calls: list[Call] = []
-        for number, wanted in enumerate(reply.calls[:MAX_CALLS], start=1):
-            action = self.tools.parse(wanted)
-            if number == MAX_CALLS and len(reply.calls) > MAX_CALLS:
-                problem = prose.too_many_calls(made=len(reply.calls), limit=MAX_CALLS)
-                action = Malformed(name=wanted.name[:100], arguments="{}", problem=problem)
-            elif reply.truncated and number == len(reply.calls) and isinstance(action, Malformed):
-                action = action.model_copy(update={"problem": prose.cut_off(action.name)})
-            calls.append(Call(id=_fresh(wanted.id, used), action=action))
-        return Decided(
+    def _record_reply(self, reply: Reply, before: Trajectory) -> ModelReply:
+        used_ids = {call.id for earlier in before.replies() for call in earlier.calls}
+        calls: list[ToolCall] = []
+        for number, raw_call in enumerate(reply.tool_calls[:MAX_CALLS], start=1):
+            action = self.tools.parse(raw_call)
+            if number == MAX_CALLS and len(reply.tool_calls) > MAX_CALLS:
+                problem = prompt_texts.render_too_many_calls(count=len(reply.tool_calls), limit=MAX_CALLS)
+                action = MalformedCall(name=raw_call.name[:100], arguments="{}", problem=problem)
+            elif reply.truncated and number == len(reply.tool_calls) and isinstance(action, MalformedCall):
+                action = action.model_copy(update={"problem": prompt_texts.render_truncated(action.name)})
+            calls.append(ToolCall(id=_unique_call_id(raw_call.id, used_ids), action=action))
+        return ModelReply(
             thought=reply.text[:MAX_THOUGHT],
             calls=tuple(calls),
             usage=reply.usage,
@@ -264,72 +306,75 @@ class Agent:
         )
 
 
-def _heed_cancellation() -> None:
-    """Raises CancelledError when the task was cancelled and what it waited for then has swallowed it.
+def _raise_if_canceled() -> None:
+    """Raises CancelledError if the task was canceled but the awaited call swallowed the cancellation.
 
-    Python 3.11's `wait_for` does, in the model's client for one, where the answer comes in the same moment; the run
-    would go on for hours that nobody wants. Source: github.com/python/cpython/issues/86296
+    Python 3.11's `wait_for` swallows it if the result arrives at the same moment, for example in the model's
+    client. The run would then continue for hours. Source: github.com/python/cpython/issues/86296
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
 
 
-def _saved_last(trajectory: Trajectory) -> bool:
-    """Whether the first open call was done, and is in the patch that the new sandbox started from.
+def _is_first_call_checkpointed(trajectory: Trajectory) -> bool:
+    """Returns True if the first pending call was executed and the new sandbox contains its changes.
 
-    A checkpoint is written before the answer of its call; so that call is open when a checkpoint stands last.
+    A checkpoint is written before the result of its call. If the log ends with a checkpoint, the call's
+    result is therefore still missing.
     """
     events = (entry.event for entry in reversed(trajectory.entries))
-    last = next(event for event in events if isinstance(event, Decided | Checkpointed | Observed))
-    return isinstance(last, Checkpointed)
+    last = next(event for event in events if isinstance(event, ModelReply | Checkpoint | ToolResult))
+    return isinstance(last, Checkpoint)
 
 
-def _in_order(calls: tuple[Call, ...]) -> list[Call]:
-    """As the model wrote them, but what ends the run last: what came with it is done first."""
-    return sorted(calls, key=lambda call: isinstance(call.action, ENDS))
+def _execution_order(calls: tuple[ToolCall, ...]) -> list[ToolCall]:
+    """Returns the calls in the model's order, except that the final action comes last, after everything else."""
+    return sorted(calls, key=lambda call: isinstance(call.action, FINAL_ACTIONS))
 
 
-def _last_word(trajectory: Trajectory) -> Decided | Told | None:
-    """What the model or somebody else said last."""
-    said = (entry.event for entry in reversed(trajectory.entries))
-    return next((event for event in said if isinstance(event, Decided | Told)), None)
+def _last_message_or_reply(trajectory: Trajectory) -> ModelReply | Message | None:
+    """Returns the latest reply or message."""
+    events = (entry.event for entry in reversed(trajectory.entries))
+    return next((event for event in events if isinstance(event, ModelReply | Message)), None)
 
 
-def _is_told(news: Told, trajectory: Trajectory) -> bool:
-    told = (event for event in trajectory if isinstance(event, Told))
-    if news.by is not None:
-        return any(event.by == news.by for event in told)
-    return any(event.source == news.source for event in told)
+def _is_delivered(message: Message, trajectory: Trajectory) -> bool:
+    messages = (event for event in trajectory if isinstance(event, Message))
+    if message.trigger_id is not None:
+        return any(event.trigger_id == message.trigger_id for event in messages)
+    return any(event.source == message.source for event in messages)
 
 
-def _wanted_end(trajectory: Trajectory) -> Ended | None:
-    """How the run ends, when the last word is a reply that asked for its end and was granted it."""
-    last = _last_word(trajectory)
-    if not isinstance(last, Decided) or trajectory.unanswered():
+def _requested_stop(trajectory: Trajectory) -> AgentStopped | None:
+    """Returns the stop that the last reply requested, if it was accepted."""
+    last = _last_message_or_reply(trajectory)
+    if not isinstance(last, ModelReply) or trajectory.pending_calls():
         return None
-    ends = {call.id: call.action for call in last.calls if isinstance(call.action, ENDS)}
+    final_actions = {call.id: call.action for call in last.calls if isinstance(call.action, FINAL_ACTIONS)}
     for entry in reversed(trajectory.entries):
         match entry.event:
-            case Observed(call=call, observation=Noted()) if call in ends:
-                action = ends[call]
+            case ToolResult(call_id=call, observation=Acknowledgment()) if call in final_actions:
+                action = final_actions[call]
                 if isinstance(action, Ask):
-                    return Ended(reason="asked", detail=action.question)
-                if isinstance(action, Propose):
+                    return AgentStopped(reason="input_required", detail=action.question)
+                if isinstance(action, ProposePlan):
                     steps = f"{len(action.steps)} step{'s' * (len(action.steps) != 1)}"
-                    return Ended(reason="asked", detail=f"The plan of {steps} waits for a go.")
-                how = "reported" if isinstance(action, Report) else "gave its account"
-                return Ended(reason="finished", detail=f"The agent {how} and ended the work.")
-            case Decided():
+                    return AgentStopped(
+                        reason="input_required", detail=f"The plan of {steps} waits for approval."
+                    )
+                activity = "reported its answer" if isinstance(action, Report) else "finished the work"
+                return AgentStopped(reason="finished", detail=f"The agent {activity}.")
+            case ModelReply():
                 return None
             case _:
                 continue
     return None
 
 
-def _fresh(id: str, used: set[str]) -> str:
-    """An id that no call of this run has, made of what providers take back; remembers it as used."""
+def _unique_call_id(id: str, used: set[str]) -> str:
+    """Returns an id that no other call of this run has and that every provider accepts. Adds it to `used`."""
     stem = re.sub(r"[^A-Za-z0-9_-]", "_", id)[:48] or "call"
-    fresh = next(name for name in chain([stem], (f"{stem}-{n}" for n in count(2))) if name not in used)
-    used.add(fresh)
-    return fresh
+    unique_id = next(name for name in chain([stem], (f"{stem}-{n}" for n in count(2))) if name not in used)
+    used.add(unique_id)
+    return unique_id

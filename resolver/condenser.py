@@ -1,295 +1,366 @@
-"""When a conversation is sent shorter, and how: decided from the log alone, and kept in it as `Condensed`."""
+"""Decides when and how a conversation is shortened, from the log alone. The log records the decision as a
+`Condensation`.
+"""
 
 import logging
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, Protocol
 
-from resolver import prose
-from resolver.actions import Plan
-from resolver.errors import ModelError
-from resolver.events import Condensed, Consulted, Decided, Entry, Event, Observed, Prompted, Told, Trajectory
-from resolver.llm import tokens
-from resolver.llm.model import FromUser, Message, Model, System
-from resolver.render import condensed, is_maskable, messages, pictures_of, result
-from resolver.summary import steps
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.actions import Plan
+from patchwright.resolver.errors import ModelError
+from patchwright.resolver.events import (
+    AuxiliaryModelCall,
+    Condensation,
+    Entry,
+    Event,
+    Message,
+    ModelReply,
+    SystemPrompt,
+    ToolResult,
+    Trajectory,
+)
+from patchwright.resolver.llm import token_estimate
+from patchwright.resolver.llm.model import ChatMessage, Model, SystemMessage, UserMessage
+from patchwright.resolver.messages import (
+    build_messages,
+    get_images,
+    is_maskable,
+    merge_condensations,
+    render_observation,
+)
+from patchwright.resolver.summary import list_steps
 
 logger = logging.getLogger(__name__)
 
-KEEP = 6  # latest replies that stay as they are
-LARGE = 1_000  # characters; a smaller result is hardly longer than the line in its place
-PAUSE = 4  # replies at least between two condensations: each of them makes the provider read all of it anew
-GOAL = 0.6  # of the room: what a condensation is to come down to
-TRUSTED = 1.8  # times our estimate; no tokenizer makes more of code and English
-SHARE = 0.7  # of a model's window: the reply, and what one step adds, must have room too
-LEARNED = 0.8  # of the length that a provider has refused
-MAX_SUMMARY = 12_000  # characters
-SUMMARY = 3_000  # tokens that one may take
-MAX_TOLD = 120_000  # characters of a conversation that the summary is made from
-LISTED = 60  # latest calls that stand for a conversation nobody could sum up
+KEEP_REPLIES = 6  # Number of the latest replies, which stay unchanged.
+MIN_MASKED_LENGTH = 1_000  # Characters; a smaller result is hardly longer than the line that replaces it.
+# Minimum replies between two condensations. After each, the provider reads the whole prompt without its cache.
+MIN_INTERVAL = 4
+TARGET_SHARE = 0.6  # Share of the limit that a condensation aims for.
+# Maximum ratio of the real tokens to our estimate: no tokenizer needs more for code and English.
+MAX_TOKEN_RATIO = 1.8
+WINDOW_SHARE = 0.7  # Share of a model's context window; the reply and the next result need room, too.
+OVERFLOW_SHARE = 0.8  # Share of the length that a provider has rejected.
+MAX_SUMMARY = 12_000  # Characters.
+SUMMARY_TOKENS = 3_000  # Tokens reserved for a summary.
+MAX_SUMMARY_INPUT = 120_000  # Characters of the conversation that the summary is based on.
+MAX_LISTED_CALLS = 60  # Number of the latest calls that are listed if no summary is available.
 
-Cause = Literal["length", "overflow"]
-Shorter = tuple[Consulted | Condensed, ...]
-"""What to append to the log; nothing when there is nothing to be done."""
+CondensationCause = Literal["length", "overflow"]
+CondenserEvents = tuple[AuxiliaryModelCall | Condensation, ...]
+"""Events to append to the log; empty if there is nothing to do."""
 
 
 class Condenser(Protocol):
-    """Makes a conversation shorter."""
+    """Shortens a conversation."""
 
-    async def condense(self, trajectory: Trajectory, goal: int) -> Shorter:
-        """Bring it down to `goal` tokens (as `tokens` counts them), or nearer."""
+    async def condense(self, trajectory: Trajectory, goal: int) -> CondenserEvents:
+        """Returns the events that shorten the conversation to `goal` tokens (as `context_tokens` counts
+        them), or as close to `goal` as this condenser can.
+        """
 
 
 @dataclass(frozen=True)
-class Masking:
-    """Puts one line in the place of each large result, but those of the `keep` latest replies."""
+class MaskingCondenser:
+    """Replaces each large result with one line, except the results of the latest `keep` replies."""
 
-    keep: int = KEEP
-    least: int = LARGE
+    keep: int = KEEP_REPLIES
+    min_length: int = MIN_MASKED_LENGTH
 
-    async def condense(self, trajectory: Trajectory, goal: int) -> Shorter:
-        before = condensed(trajectory)
-        replies = trajectory.decisions()
-        old = replies[before.forgotten : max(len(replies) - self.keep, 0)]
-        calls = {call.id for reply in old for call in reply.calls}
-        large = tuple(
-            event.call
+    async def condense(self, trajectory: Trajectory, goal: int) -> CondenserEvents:
+        earlier = merge_condensations(trajectory)
+        replies = trajectory.replies()
+        masked_replies = replies[earlier.forgotten_replies : max(len(replies) - self.keep, 0)]
+        calls = {call.id for reply in masked_replies for call in reply.calls}
+        large_results = tuple(
+            event.call_id
             for event in trajectory
-            if isinstance(event, Observed)
-            and event.call in calls
-            and event.call not in before.masked
+            if isinstance(event, ToolResult)
+            and event.call_id in calls
+            and event.call_id not in earlier.masked_calls
             and is_maskable(event.observation)
-            and (len(result(event.observation)) > self.least or pictures_of(event.observation))
+            and (
+                len(render_observation(event.observation)) > self.min_length or get_images(event.observation)
+            )
         )
-        return (Condensed(masked=tuple(dict.fromkeys(large))),) if large else ()
+        return (Condensation(masked_calls=tuple(dict.fromkeys(large_results))),) if large_results else ()
 
 
 @dataclass(frozen=True)
-class Listing:
-    """Forgets all but the latest replies; a line for each of their calls stands in their place."""
+class ListingCondenser:
+    """Replaces all but the latest replies with one line per call."""
 
-    keep: int = KEEP
+    keep: int = KEEP_REPLIES
 
-    async def condense(self, trajectory: Trajectory, goal: int) -> Shorter:
-        if (forgotten := forgettable(trajectory, self.keep, goal)) is None:
+    async def condense(self, trajectory: Trajectory, goal: int) -> CondenserEvents:
+        if (forgotten := count_forgettable_replies(trajectory, self.keep, goal)) is None:
             return ()
-        return (_forgotten(trajectory, forgotten, None),)
+        return (_forget_replies(trajectory, forgotten, None),)
 
 
 @dataclass(frozen=True)
-class Summarizing:
-    """Forgets all but the latest replies; what a model wrote about them stands in their place.
+class SummarizingCondenser:
+    """Replaces all but the latest replies with a summary that a model writes.
 
-    A model that fails, or writes more than it was to sum up, is told in the log, and done without.
+    If the model fails or writes nothing, one line per call replaces them.
     """
 
     model: Model
-    keep: int = KEEP
+    keep: int = KEEP_REPLIES
 
-    async def condense(self, trajectory: Trajectory, goal: int) -> Shorter:
-        if (forgotten := forgettable(trajectory, self.keep, goal)) is None:
+    async def condense(self, trajectory: Trajectory, goal: int) -> CondenserEvents:
+        if (forgotten := count_forgettable_replies(trajectory, self.keep, goal)) is None:
             return ()
-        asked: list[Message] = [
-            System(text=prose.condense()),
-            FromUser(text=prose.to_condense(_gone(trajectory, forgotten), MAX_TOLD)),
+        messages: list[ChatMessage] = [
+            SystemMessage(text=prompt_texts.render_condense_system()),
+            UserMessage(
+                text=prompt_texts.render_condense_request(
+                    _removed_messages(trajectory, forgotten), MAX_SUMMARY_INPUT
+                )
+            ),
         ]
         try:
-            reply = await self.model.reply(asked, ())
+            reply = await self.model.reply(messages, ())
         except ModelError as exc:
-            logger.warning("no summary", extra={"model": self.model.name, "why": str(exc)})
-            billed = () if exc.usage is None else (Consulted(purpose="condense", usage=exc.usage),)
-            return (*billed, _forgotten(trajectory, forgotten, None))
-        spent = Consulted(purpose="condense", usage=reply.usage)
-        return (spent, _forgotten(trajectory, forgotten, reply.text.strip()[:MAX_SUMMARY] or None))
+            logger.warning("summary failed", extra={"model": self.model.name, "error": str(exc)})
+            failed_call = (
+                () if exc.usage is None else (AuxiliaryModelCall(purpose="condense", usage=exc.usage),)
+            )
+            return (*failed_call, _forget_replies(trajectory, forgotten, None))
+        call = AuxiliaryModelCall(purpose="condense", usage=reply.usage)
+        return (call, _forget_replies(trajectory, forgotten, reply.text.strip()[:MAX_SUMMARY] or None))
 
 
 @dataclass(frozen=True)
-class InTurn:
-    """Asks one condenser after the other, until the conversation is short enough."""
+class PipelineCondenser:
+    """Applies one condenser after the other until the conversation is short enough."""
 
     condensers: tuple[Condenser, ...]
 
-    async def condense(self, trajectory: Trajectory, goal: int) -> Shorter:
-        done: Shorter = ()
+    async def condense(self, trajectory: Trajectory, goal: int) -> CondenserEvents:
+        events: CondenserEvents = ()
         for condenser in self.condensers:
-            so_far = extended(trajectory, done)
-            if done and tokens.of_messages(messages(so_far)) <= goal:
+            condensed = extend_trajectory(trajectory, events)
+            if events and token_estimate.estimate_tokens(build_messages(condensed)) <= goal:
                 break
-            done += await condenser.condense(so_far, goal)
-        return done
+            events += await condenser.condense(condensed, goal)
+        return events
 
 
-MASKING_THEN_LISTING = InTurn((Masking(), Listing()))
+MASKING_THEN_LISTING = PipelineCondenser((MaskingCondenser(), ListingCondenser()))
 
 
 @dataclass(frozen=True)
-class Room:
-    """How long a conversation may get, and what is done about it."""
+class ContextPolicy:
+    """The maximum length of a conversation, and the condenser that enforces it."""
 
     condenser: Condenser = MASKING_THEN_LISTING
-    most: int = 100_000
-    """Tokens."""
+    max_tokens: int = 100_000
 
-    async def relief(self, trajectory: Trajectory) -> Shorter:
-        """What to append before the model is asked again; nothing while the conversation is short enough."""
-        most = min([self.most, *(int(LEARNED * event.before) for event in _overflows(trajectory))])
-        if size(trajectory) <= most or _replies_since_condensed(trajectory) < PAUSE:
+    async def condense_if_needed(self, trajectory: Trajectory) -> CondenserEvents:
+        """Returns the events to append before the next model call; none while the conversation is short
+        enough.
+        """
+        limit = min(
+            [
+                self.max_tokens,
+                *(int(OVERFLOW_SHARE * event.tokens_before) for event in _count_overflows(trajectory)),
+            ]
+        )
+        if context_tokens(trajectory) <= limit or _replies_since_condensed(trajectory) < MIN_INTERVAL:
             return ()
-        # Only now: it takes as long as to write all of the prompt.
-        if (now := _plausible(trajectory)) <= most:
+        # The tokens are counted only now, because counting takes as long as building the whole prompt.
+        if (tokens := _reported_tokens(trajectory)) <= limit:
             return ()
-        return await self._condensed(trajectory, self.condenser, "length", now, int(GOAL * most))
+        return await self._condense(trajectory, self.condenser, "length", tokens, int(TARGET_SHARE * limit))
 
-    async def relief_from_overflow(self, trajectory: Trajectory) -> Shorter:
-        """The same after the provider refused the prompt; nothing when it did right after the last relief."""
-        last = next((e for e in _backwards(trajectory) if isinstance(e, Decided | Condensed)), None)
-        if isinstance(last, Condensed) and last.cause == "overflow":
+    async def condense_after_overflow(self, trajectory: Trajectory) -> CondenserEvents:
+        """Returns the events to append after the provider rejected the prompt as too long. Returns none if
+        the last event is already such a condensation.
+        """
+        last = next(
+            (e for e in _reversed_events(trajectory) if isinstance(e, ModelReply | Condensation)), None
+        )
+        if isinstance(last, Condensation) and last.cause == "overflow":
             return ()
-        now = _plausible(trajectory)
-        # The last resort: a single result that is larger than the model takes.
-        condenser = InTurn((self.condenser, Masking(keep=0)))
-        return await self._condensed(trajectory, condenser, "overflow", now, now // 2)
+        tokens = _reported_tokens(trajectory)
+        # Last resort: a single result may be larger than the context window.
+        condenser = PipelineCondenser((self.condenser, MaskingCondenser(keep=0)))
+        return await self._condense(trajectory, condenser, "overflow", tokens, tokens // 2)
 
-    async def _condensed(
-        self, trajectory: Trajectory, condenser: Condenser, cause: Cause, now: int, goal: int
-    ) -> Shorter:
-        """With what it came to, in tokens as the provider counts: ours are an estimate of them."""
-        estimated = tokens.of_messages(messages(trajectory)) or 1
-        ratio = min(max(now / estimated, 0.25), 4.0)
-        done = await condenser.condense(trajectory, int(goal / ratio))
-        after = int(ratio * tokens.of_messages(messages(extended(trajectory, done))))
-        facts = {"cause": cause, "before": now, "after": after}
-        paid = tuple(event for event in done if isinstance(event, Consulted))
-        if after < now:
-            return (*paid, condensed(done).model_copy(update=facts))
-        if not done or cause == "overflow":
-            return paid
-        # It would be longer. That it was tried is kept: it is not tried again with each reply.
-        return (*paid, Condensed(cause=cause, before=now, after=now))
-
-
-ROOM = Room()
-"""What an agent has that was given none: no model sums up for it."""
-
-
-def room_in(model: Model) -> int:
-    """Tokens of a conversation that are fit for this model: longer ones cost more and are understood less well."""
-    return ROOM.most if model.window is None else min(ROOM.most, int(SHARE * model.window))
+    async def _condense(
+        self, trajectory: Trajectory, condenser: Condenser, cause: CondensationCause, tokens: int, goal: int
+    ) -> CondenserEvents:
+        """Applies the condenser. The recorded lengths are tokens as the provider counts them, scaled from our
+        estimate.
+        """
+        estimated = token_estimate.estimate_tokens(build_messages(trajectory)) or 1
+        ratio = min(max(tokens / estimated, 0.25), 4.0)
+        events = await condenser.condense(trajectory, int(goal / ratio))
+        tokens_after = int(
+            ratio * token_estimate.estimate_tokens(build_messages(extend_trajectory(trajectory, events)))
+        )
+        update = {"cause": cause, "tokens_before": tokens, "tokens_after": tokens_after}
+        model_calls = tuple(event for event in events if isinstance(event, AuxiliaryModelCall))
+        if tokens_after < tokens:
+            return (*model_calls, merge_condensations(events).model_copy(update=update))
+        if not events or cause == "overflow":
+            return model_calls
+        # Condensing would make the prompt longer. The attempt is recorded, so that it is not repeated after
+        # each reply.
+        return (*model_calls, Condensation(cause=cause, tokens_before=tokens, tokens_after=tokens))
 
 
-def size(trajectory: Trajectory) -> int:
-    """Tokens of the conversation that would be sent now.
+DEFAULT_CONTEXT_POLICY = ContextPolicy()
+"""The default policy of an agent. It needs no model for summaries."""
 
-    As the provider counted them for the last reply, with an estimate of what came after; all of it is an
-    estimate where nothing was counted since the conversation was last made shorter.
+
+def max_context_tokens(model: Model) -> int:
+    """Returns the maximum tokens of a conversation with this model. A longer conversation costs more and gets
+    worse replies.
     """
-    latest = list(takewhile(lambda e: not isinstance(e, Condensed), _backwards(trajectory)))
-    counted = next((n for n, event in enumerate(latest) if isinstance(event, Decided)), None)
-    if counted is not None:
-        decided = latest[counted]
-        assert isinstance(decided, Decided)
-        if decided.usage.prompt_tokens:
-            since = sum(_of_event(event) for event in latest[:counted])
-            return decided.usage.prompt_tokens + decided.usage.completion_tokens + since
-    return _estimated(trajectory)
+    return (
+        DEFAULT_CONTEXT_POLICY.max_tokens
+        if model.context_window is None
+        else min(DEFAULT_CONTEXT_POLICY.max_tokens, int(WINDOW_SHARE * model.context_window))
+    )
 
 
-def _plausible(trajectory: Trajectory) -> int:
-    """Its size, but for a count that is far from our estimate: several tries of one reply are counted together."""
-    counted = size(trajectory)
-    estimated = _estimated(trajectory)
-    return counted if counted <= TRUSTED * estimated else estimated
+def context_tokens(trajectory: Trajectory) -> int:
+    """Returns the tokens of the conversation that would be sent now.
 
-
-def _estimated(trajectory: Trajectory) -> int:
-    prompted = next((event for event in trajectory if isinstance(event, Prompted)), None)
-    tools = tokens.of_text(str(prompted.tools)) if prompted else 0
-    return tools + tokens.of_messages(messages(trajectory))
-
-
-def forgettable(trajectory: Trajectory, keep: int, goal: int) -> int | None:
-    """How many of the first replies to forget, so that the rest and a summary take `goal`; None: no more than now.
-
-    The latest reply always stays, with its calls, their results, and its reasoning, which providers demand.
+    The tokens up to the last reply are the provider's count, and the tokens after it are our estimate. If
+    there is no count since the last condensation, the whole number is an estimate.
     """
-    replies = len(trajectory.decisions())
-    already = condensed(trajectory).forgotten
+    latest = list(takewhile(lambda e: not isinstance(e, Condensation), _reversed_events(trajectory)))
+    position = next((n for n, event in enumerate(latest) if isinstance(event, ModelReply)), None)
+    if position is not None:
+        reply = latest[position]
+        assert isinstance(reply, ModelReply)
+        if reply.usage.prompt_tokens:
+            added = sum(_event_tokens(event) for event in latest[:position])
+            return reply.usage.prompt_tokens + reply.usage.completion_tokens + added
+    return _estimate_tokens(trajectory)
+
+
+def _reported_tokens(trajectory: Trajectory) -> int:
+    """Returns the provider's count of tokens. If that count is implausibly high, because it adds up several
+    tries of one reply, returns our estimate.
+    """
+    reported = context_tokens(trajectory)
+    estimated = _estimate_tokens(trajectory)
+    return reported if reported <= MAX_TOKEN_RATIO * estimated else estimated
+
+
+def _estimate_tokens(trajectory: Trajectory) -> int:
+    system_prompt = next((event for event in trajectory if isinstance(event, SystemPrompt)), None)
+    tools = token_estimate.estimate_text_tokens(str(system_prompt.tools)) if system_prompt else 0
+    return tools + token_estimate.estimate_tokens(build_messages(trajectory))
+
+
+def count_forgettable_replies(trajectory: Trajectory, keep: int, goal: int) -> int | None:
+    """Returns how many of the first replies to drop, so that the rest and a summary fit into `goal` tokens.
+
+    None if no more replies can be dropped than already are. The latest reply always stays with its calls,
+    results and reasoning, because providers require them.
+    """
+    replies = len(trajectory.replies())
+    dropped = merge_condensations(trajectory).forgotten_replies
     for kept in range(max(keep, 1), 0, -1):
         forgotten = replies - kept
-        if forgotten <= already:
+        if forgotten <= dropped:
             continue
-        rest = messages(extended(trajectory, (Condensed(forgotten=forgotten, summary="-"),)))
-        if kept == 1 or tokens.of_messages(rest) <= max(goal // 2, goal - SUMMARY):
+        rest = build_messages(
+            extend_trajectory(trajectory, (Condensation(forgotten_replies=forgotten, summary="-"),))
+        )
+        if kept == 1 or token_estimate.estimate_tokens(rest) <= max(goal // 2, goal - SUMMARY_TOKENS):
             return forgotten
     return None
 
 
-def extended(trajectory: Trajectory, events: tuple[Event, ...]) -> Trajectory:
-    """The trajectory as it would be with these events."""
+def extend_trajectory(trajectory: Trajectory, events: tuple[Event, ...]) -> Trajectory:
+    """Returns the trajectory with these events added."""
     if not events:
         return trajectory
-    at = trajectory.entries[-1].at
-    more = (Entry(seq=len(trajectory) + n, at=at, event=event) for n, event in enumerate(events))
-    return Trajectory((*trajectory.entries, *more))
+    at = trajectory.entries[-1].timestamp
+    added = (Entry(seq=len(trajectory) + n, timestamp=at, event=event) for n, event in enumerate(events))
+    return Trajectory((*trajectory.entries, *added))
 
 
-def _forgotten(trajectory: Trajectory, forgotten: int, summary: str | None) -> Condensed:
+def _forget_replies(trajectory: Trajectory, count: int, summary: str | None) -> Condensation:
     calls = None
     if summary is None:
-        calls = [step for step in steps(trajectory) if step.number <= forgotten][-LISTED:]
-    plan = _plan(trajectory, forgotten)
-    return Condensed(forgotten=forgotten, summary=prose.condensed(forgotten, summary, calls, plan))
+        calls = [step for step in list_steps(trajectory) if step.number <= count][-MAX_LISTED_CALLS:]
+    plan = _forgotten_plan(trajectory, count)
+    return Condensation(
+        forgotten_replies=count, summary=prompt_texts.render_condensation(count, summary, calls, plan)
+    )
 
 
-def _plan(trajectory: Trajectory, forgotten: int) -> Plan | None:
-    """The latest plan, if it is among what is forgotten."""
+def _forgotten_plan(trajectory: Trajectory, forgotten: int) -> Plan | None:
+    """Returns the latest plan if it is among the dropped replies."""
     plans = [
         (number, call.action)
-        for number, reply in enumerate(trajectory.decisions(), start=1)
+        for number, reply in enumerate(trajectory.replies(), start=1)
         for call in reply.calls
         if isinstance(call.action, Plan)
     ]
     return plans[-1][1] if plans and plans[-1][0] <= forgotten else None
 
 
-def _gone(trajectory: Trajectory, forgotten: int) -> tuple[Message, ...]:
-    """What is sent now, and would not be any more."""
-    now = messages(trajectory)
-    rest = messages(extended(trajectory, (Condensed(forgotten=forgotten, summary="-"),)))
-    same = sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(now[::-1], rest[::-1], strict=False))
+def _removed_messages(trajectory: Trajectory, forgotten: int) -> tuple[ChatMessage, ...]:
+    """Returns the messages that are sent now and would no longer be sent after the condensation."""
+    current = build_messages(trajectory)
+    remaining = build_messages(
+        extend_trajectory(trajectory, (Condensation(forgotten_replies=forgotten, summary="-"),))
     )
-    return tuple(message for message in now[: len(now) - same] if not isinstance(message, System))
+    unchanged = sum(
+        1
+        for _ in takewhile(lambda pair: pair[0] == pair[1], zip(current[::-1], remaining[::-1], strict=False))
+    )
+    return tuple(
+        message for message in current[: len(current) - unchanged] if not isinstance(message, SystemMessage)
+    )
 
 
-def _overflows(trajectory: Trajectory) -> list[Condensed]:
-    return [event for event in trajectory if isinstance(event, Condensed) and event.cause == "overflow"]
+def _count_overflows(trajectory: Trajectory) -> list[Condensation]:
+    return [event for event in trajectory if isinstance(event, Condensation) and event.cause == "overflow"]
 
 
 def _replies_since_condensed(trajectory: Trajectory) -> int:
-    """A large number when it never was."""
+    """Returns the number of replies since the last condensation; at least MIN_INTERVAL if there was none."""
     count = 0
-    for event in _backwards(trajectory):
+    for event in _reversed_events(trajectory):
         match event:
-            case Condensed():
+            case Condensation():
                 return count
-            case Decided():
+            case ModelReply():
                 count += 1
             case _:
                 continue
-    return max(count, PAUSE)
+    return max(count, MIN_INTERVAL)
 
 
-def _backwards(trajectory: Trajectory) -> list[Event]:
+def _reversed_events(trajectory: Trajectory) -> list[Event]:
     return [entry.event for entry in reversed(trajectory.entries)]
 
 
-def _of_event(event: Event) -> int:
+def _event_tokens(event: Event) -> int:
     match event:
-        case Observed(observation=observation):
-            shown = tokens.PICTURE * len(pictures_of(observation))
-            return tokens.of_text(result(observation)) + tokens.PER_MESSAGE + shown
-        case Told(text=text, pictures=pictures):
-            return tokens.of_text(text) + tokens.PER_MESSAGE + tokens.PICTURE * len(pictures)
+        case ToolResult(observation=observation):
+            image_tokens = token_estimate.TOKENS_PER_IMAGE * len(get_images(observation))
+            return (
+                token_estimate.estimate_text_tokens(render_observation(observation))
+                + token_estimate.TOKENS_PER_MESSAGE
+                + image_tokens
+            )
+        case Message(text=text, images=images):
+            return (
+                token_estimate.estimate_text_tokens(text)
+                + token_estimate.TOKENS_PER_MESSAGE
+                + token_estimate.TOKENS_PER_IMAGE * len(images)
+            )
         case _:
             return 0

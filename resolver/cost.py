@@ -1,24 +1,24 @@
-"""What something cost in dollars, as far as prices are known."""
+"""Costs in dollars, which may be partly or completely unknown."""
 
 from decimal import Decimal
 from typing import Protocol
 
-from runtime.frozen import Frozen
+from patchwright.runtime.frozen_model import FrozenModel
 
 
-class AtLeast(Frozen):
-    """Several costs together, some of which nobody knows."""
+class MinimumCost(FrozenModel):
+    """A sum of costs, some of which are unknown."""
 
     usd: Decimal
-    """What the others come to."""
+    """Sum of the known costs."""
 
 
-Cost = Decimal | AtLeast | None
-"""Dollars; None: nothing is known of it."""
+Cost = Decimal | MinimumCost | None
+"""Dollars; None if nothing is known."""
 
 
-class Bill(Protocol):
-    """What a reply of a model has cost, or a whole run."""
+class TokenUsage(Protocol):
+    """The cost and tokens of one model reply or of a whole run."""
 
     @property
     def usd(self) -> Cost: ...
@@ -33,13 +33,15 @@ class Bill(Protocol):
     def completion_tokens(self) -> int: ...
 
 
-def known(cost: Cost) -> Decimal:
-    """What is known of it; 0: nothing."""
-    return cost.usd if isinstance(cost, AtLeast) else cost or Decimal(0)
+def known_usd(cost: Cost) -> Decimal:
+    """Returns the known part of a cost; 0 if nothing is known."""
+    return cost.usd if isinstance(cost, MinimumCost) else cost or Decimal(0)
 
 
-def named(name: str, cost: Cost) -> dict[str, float]:
-    """For a program: under this name what it cost, or under `NAME_at_least` what is known of it, or nothing."""
+def cost_fields(name: str, cost: Cost) -> dict[str, float]:
+    """Returns a cost as JSON fields: `NAME` if all of it is known, `NAME_at_least` if only a part is known,
+    or no field.
+    """
     if cost is None:
         return {}
-    return {f"{name}_at_least" if isinstance(cost, AtLeast) else name: float(known(cost))}
+    return {f"{name}_at_least" if isinstance(cost, MinimumCost) else name: float(known_usd(cost))}

@@ -1,24 +1,24 @@
-"""The nouns of the work: what is asked, what was made, how it was judged, and how it ended."""
+"""Domain model: jobs, threads, patches, test runs, verdicts and outcomes."""
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, NewType
+from typing import Annotated, ClassVar, Literal, NewType
 
 from pydantic import Field
 
-from resolver.cost import AtLeast, Bill, Cost, known
-from resolver.request.request import Options, Request, request
-from runtime.frozen import Frozen
+from patchwright.resolver.cost import Cost, MinimumCost, TokenUsage, known_usd
+from patchwright.resolver.request.command_parser import Request, RunOptions, parse_request
+from patchwright.runtime.frozen_model import FrozenModel
 
 JobId = NewType("JobId", str)
 RunId = JobId
-"""A run is named by its job: the same trigger goes on where it stopped."""
+"""A run has the id of its job, so the same trigger resumes where the run stopped."""
 
 
-class Repo(Frozen):
+class Repo(FrozenModel):
     """A repository on a forge."""
 
-    # `_` stands in the names of an enterprise's managed users: docs.github.com, "Username considerations".
+    # `_` occurs in the names of an enterprise's managed users: docs.github.com, "Username considerations".
     owner: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,38}$")
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")
 
@@ -26,76 +26,82 @@ class Repo(Frozen):
         return f"{self.owner}/{self.name}"
 
 
-class User(Frozen):
+class User(FrozenModel):
     """A person or bot on the forge."""
 
     id: int
-    """The forge's numeric id: a login can be renamed and taken by somebody else."""
+    """The forge's numeric id. A login can be renamed and then taken by somebody else."""
     login: str
 
 
-class Pinned(Frozen):
-    """An issue or a pull request as it was when somebody asked for work on it."""
+class ThreadSnapshot(FrozenModel):
+    """The title and text of an issue or pull request at the time of the trigger."""
 
     title: str
     body: str
-    at: datetime
-    """When that was; UTC."""
+    taken_at: datetime
+    """UTC."""
 
 
-class Job(Frozen):
-    """One trigger, asked for by one person. The same trigger twice is the same job."""
+class Job(FrozenModel):
+    """A unit of work that one trigger requests. The same trigger twice is the same job."""
 
     id: JobId
-    """Identity of the trigger (label event, comment), so a redelivery is the same job. Also the run's name."""
+    """Identity of the trigger (label event or comment), so a redelivery is the same job. Also names the run.
+    """
     repo: Repo
     number: int = Field(ge=1)
     requester: User | None
-    """Whose permission counts. None: the operator at the command line, who needs none."""
+    """The user whose permission counts. None for the operator at the command line, who needs no permission.
+    """
     command: str = ""
-    """What was said beyond the issue itself: the text after the mention, with its command word and options."""
-    installation: int | None = None
-    """App installation that may act on the repository; None with a token, or to be looked up."""
-    review: int | None = None
-    """Id of the review of a pull request that is the trigger, with all its inline comments; else None."""
-    inline: int | None = None
-    """Id of the inline comment that is the trigger, where it belongs to no review; else None."""
-    checks: str = ""
-    """Commit of ours on which checks failed, which is the trigger; else empty. Then nobody on the forge has asked."""
+    """Text after the mention, with its command word and options."""
+    installation_id: int | None = None
+    """App installation that may act on the repository; None if unknown or if a token is used."""
+    review_id: int | None = None
+    """Id of the pull request review that is the trigger, including all its inline comments; else None."""
+    review_comment_id: int | None = None
+    """Id of the inline comment that is the trigger, if the comment belongs to no review; else None."""
+    failed_checks_commit: str = ""
+    """Id of our own commit, if its failed checks are the trigger; else empty. Such a job has no requester."""
     label: str | None = None
-    """The label that was put on; None: somebody's words are the trigger."""
-    again: RunId | None = None
-    """The run that a `retry` means; None: the last one of the thread."""
-    pinned: Pinned | None = None
-    """What its thread said then: who may not write changes it in vain from there on. None: nobody has told."""
+    """Name of the added label; None if text is the trigger."""
+    retry_of: RunId | None = None
+    """Id of the run that a `retry` command names; None for the latest run of the thread."""
+    snapshot: ThreadSnapshot | None = None
+    """The thread at the time of the trigger. People without write access cannot change it afterwards. None if
+    unknown.
+    """
 
     @property
-    def asked(self) -> Request:
-        """What the command asks for."""
-        return request(self.command)
+    def request(self) -> Request:
+        """The parsed command."""
+        return parse_request(self.command)
 
-    def is_done_by(self, run: "Job") -> bool:
-        """Whether a run for that job does what this one asks of the same issue: it names the issue, and says no more.
+    def is_covered_by(self, run: "Job") -> bool:
+        """Returns True if this job asks for nothing beyond the job `run` on the same issue.
 
-        A label that is put on once more asks for another run.
+        If a label triggered both jobs, the second label asks for another run.
         """
-        asked = self.asked
-        of_checks_or_review = any(one.checks or one.review or one.inline for one in (self, run))
-        says_no_more = asked.verb == "work" and not asked.text and asked.options == Options()
+        request = self.request
+        of_checks_or_review = any(
+            one.failed_checks_commit or one.review_id or one.review_comment_id for one in (self, run)
+        )
+        says_no_more = request.verb == "work" and not request.text and request.options == RunOptions()
         return says_no_more and not of_checks_or_review and not (self.label and run.label)
 
 
-class Comment(Frozen):
-    """One comment of a thread, as it was when the job started."""
+class Comment(FrozenModel):
+    """A comment of a thread, in its state when the job started."""
 
     author: User
     body: str
     trusted: bool
-    """Whether its author may write to the repository."""
+    """True if the author may write to the repository."""
 
 
-class Issue(Frozen):
-    """An issue, pinned when the job started."""
+class Issue(FrozenModel):
+    """An issue, in its state when the job started."""
 
     kind: Literal["issue"] = "issue"
     number: int
@@ -106,32 +112,32 @@ class Issue(Frozen):
     open: bool
     url: str
     comments: tuple[Comment, ...] = ()
-    reports: tuple[str, ...] = ()
-    """Ids of the runs whose reports of ours stand in the thread, oldest first."""
+    reported_runs: tuple[str, ...] = ()
+    """Ids of the runs that have posted a report in this thread, oldest first."""
     locked: bool = False
-    """Whether only people who may write can still comment; an app counts as none of them."""
+    """True if only people with write access can still comment. An app cannot."""
 
 
-class ReviewThread(Frozen):
-    """A conversation about one place of a pull request."""
+class ReviewThread(FrozenModel):
+    """A review conversation about one place in a pull request."""
 
     id: str
-    """The forge's own name for it."""
-    first: int
-    """Id of its first comment, which answers go to."""
+    """The forge's id of the thread."""
+    first_comment_id: int
+    """Id of the first comment. Answers are posted as replies to it."""
     path: str
     line: int | None
-    """In the file as the pull request has it; None: about the whole file, or a line that is gone."""
+    """Line in the pull request's version of the file; None for the whole file or a removed line."""
     hunk: str
-    """The lines of the diff that lead to it; empty: none are shown."""
+    """Diff lines above the comment; empty if there are none."""
     resolved: bool
-    asked: bool = False
-    """Whether the trigger stands in it."""
+    is_trigger: bool = False
+    """True if the trigger is in this thread."""
     comments: tuple[Comment, ...]
 
 
-class PullRequest(Frozen):
-    """A pull request as the forge shows it."""
+class PullRequest(FrozenModel):
+    """A pull request on the forge."""
 
     kind: Literal["pull_request"] = "pull_request"
     number: int
@@ -142,80 +148,84 @@ class PullRequest(Frozen):
     open: bool
     url: str
     comments: tuple[Comment, ...] = ()
-    head: str
-    """Branch name."""
+    head_branch: str
     head_sha: str
-    base: str
-    """Branch name."""
+    base_branch: str
     draft: bool
-    same_repository: bool
+    is_same_repository: bool
     """False for a pull request from a fork."""
     base_sha: str = ""
-    """Commit of the base branch whose settings and instructions hold; empty: not looked up."""
+    """Commit of the base branch whose settings and instructions apply; empty if it was not looked up."""
     head_repo: Repo | None = None
-    """Where the head branch is; None: that repository is gone, or was not asked for."""
+    """Repository of the head branch; None if the repository was deleted or not looked up."""
     maintainer_can_modify: bool = False
-    """Whether a fork's owner lets those push to it who may write to the repository."""
+    """True if the fork's owner lets maintainers of the repository push to it."""
     threads: tuple[ReviewThread, ...] = ()
-    """Oldest first."""
+    """Review threads, oldest first."""
     review: Comment | None = None
-    """What was written in the review that is the trigger, beside its inline comments; None: nothing, or no review."""
-    reports: tuple[str, ...] = ()
-    """Ids of the runs whose reports of ours stand in its conversation, oldest first."""
+    """Body of the review that is the trigger; None if the body is empty or no review is the trigger."""
+    reported_runs: tuple[str, ...] = ()
+    """Ids of the runs that have posted a report in this pull request, oldest first."""
     locked: bool = False
-    """As of an issue."""
+    """True if only people with write access can still comment. An app cannot."""
 
 
 Thread = Annotated[Issue | PullRequest, Field(discriminator="kind")]
 
 
-class Patch(Frozen):
+class Patch(FrozenModel):
     """A change against one commit."""
 
-    base: str
+    base_sha: str
     """Full commit id."""
     diff: bytes
-    """`git diff --binary --full-index`; applied by git, never parsed by us except for policy."""
+    """Output of `git diff --binary --full-index`. Only git applies it; Patchwright parses it only for the
+    patch policy.
+    """
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.diff.strip()
 
 
-# --- proof --------------------------------------------------------------------------------------------------
+# --- verification -------------------------------------------------------------------------------------------
 
-Result = Literal["passed", "failed", "error", "skipped"]
+TestStatus = Literal["passed", "failed", "error", "skipped"]
 
 
-class SuiteRun(Frozen):
-    """What one run of a test command showed."""
+class TestRun(FrozenModel):
+    """The results of one run of a test command."""
+
+    __test__: ClassVar[bool] = False  # Tells pytest that this is no test class.
 
     command: str
-    """As it is typed at the repository's root."""
-    why: str = ""
-    """How this command was chosen, in one sentence; empty in logs of before that was kept."""
-    results: dict[str, Result]
-    """Outcome per test. Empty when the runner gives no report; then `exit_code` alone speaks."""
+    """The command as it is entered in the repository's root directory."""
+    command_reason: str = ""
+    """Why this command was chosen, in one sentence; empty in logs of older versions."""
+    results: dict[str, TestStatus]
+    """Result of each test by test id. Empty if the runner writes no report; in that case, only `exit_code`
+    counts.
+    """
     exit_code: int | None
-    """None: killed at its time limit."""
+    """None if the command was killed at its time limit."""
     seconds: float
     output: str
-    """Tail of what it printed, clipped, masked."""
+    """End of the output, truncated and with secrets masked."""
     flaky: tuple[str, ...] = ()
-    """Tests that failed and passed when run again, on the same code; they decide nothing."""
+    """Tests that failed and then passed on the same code. Their results do not count."""
     problem: str | None = None
-    """Why this is not a test run at all (no tests found, runner absent, killed, report unreadable); else None."""
+    """Why there is no result (no tests found, runner missing, killed, report unreadable); else None."""
 
     @property
-    def passed(self) -> int:
+    def passed_count(self) -> int:
         return sum(result == "passed" for result in self.results.values())
 
     @property
-    def failed(self) -> int:
-        return len(self.failing)
+    def failed_count(self) -> int:
+        return len(self.failed_tests)
 
     @property
-    def failing(self) -> tuple[str, ...]:
+    def failed_tests(self) -> tuple[str, ...]:
         """Names of the tests that failed."""
         return tuple(test for test, result in self.results.items() if result in ("failed", "error"))
 
@@ -223,105 +233,109 @@ class SuiteRun(Frozen):
 VerdictKind = Literal["empty", "untested", "regressed", "fixed", "unproven"]
 
 
-class Opinion(Frozen):
-    """What a second model thinks of a patch, having read issue and diff."""
+class ModelReview(FrozenModel):
+    """A second model's opinion on a patch, based on the issue and the diff."""
 
-    approves: bool
-    words: str
-    """Its reasons, for a reviewer."""
+    approved: bool
+    reasons: str
+    """For human reviewers."""
     model: str
 
 
-class Verdict(Frozen):
-    """What the test runs say about a patch; decided by them alone.
+class Verdict(FrozenModel):
+    """The result of verifying a patch. Only test runs decide it.
 
-    empty: no diff. untested: no test run could be had. regressed: a test that passed at base fails with the
-    patch, twice, and the patch did not change that test. fixed: nothing regressed, and a test that failed at base,
-    on the code under test, passes now. unproven: the rest, also when only tests as the patch found them fail with
-    it: behaviour that is to change takes its tests along, and a person has to look. `opinion` adds words to that
-    and decides nothing.
+    - empty: there is no diff.
+    - untested: no test results are available.
+    - regressed: a test that passed at base fails twice with the patch, and the patch did not change that test.
+    - fixed: nothing regressed, and a test that failed at base passes now because of the code under test.
+    - unproven: everything else. This includes a patch that fails only the old version of tests that it changes. A
+      change of behavior also changes its tests, so a person has to decide.
+
+    `review` adds an opinion and decides nothing.
     """
 
     kind: VerdictKind
-    newly_passing: tuple[str, ...] = ()
-    newly_failing: tuple[str, ...] = ()
+    fail_to_pass: tuple[str, ...] = ()
+    pass_to_fail: tuple[str, ...] = ()
     flaky: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    """Passed at base and was not run, or was skipped, with the patch."""
-    rewritten: tuple[str, ...] = ()
-    """Tests that the patch changes or deletes, and that passed at base and fail with it as they were there."""
-    on_old_code: dict[str, Result] = Field(default_factory=dict)
-    """How tests that the patch adds, or changes so that it shows, did on the code of before."""
-    still_failing: tuple[str, ...] = ()
-    """Tests that the patch brings, and that fail with it, twice."""
-    weakened: tuple[str, ...] = ()
-    """What the patch takes away from tests that stay (checks, or by a skip the whole test), a sentence each."""
-    deleted: tuple[str, ...] = ()
+    """Tests that passed at base but were skipped or not run with the patch."""
+    modified_tests_failing: tuple[str, ...] = ()
+    """Tests that the patch changes or deletes. Their old version passed at base and fails with the patch."""
+    new_tests_at_base: dict[str, TestStatus] = Field(default_factory=dict)
+    """Results, on the code at base, of tests that the patch adds or visibly changes."""
+    patch_tests_failing: tuple[str, ...] = ()
+    """Tests from the patch that fail twice with it."""
+    weakened_tests: tuple[str, ...] = ()
+    """Checks or tests that the patch removes or skips in test files that it keeps, one sentence each."""
+    deleted_test_files: tuple[str, ...] = ()
     """Test files that the patch deletes."""
-    set_aside: tuple[str, ...] = ()
-    """Files of the patch that decide how tests run: the tests were run without its change to them."""
+    reverted_test_config: tuple[str, ...] = ()
+    """Test configuration files that the patch changes. The tests ran without these changes."""
     partial: bool = False
-    """Only the tests that the change may affect were run; the whole suite is to follow, if it is needed."""
-    opinion: Opinion | None = None
-    """A second model's, where one was asked."""
+    """True if only the tests that the patch may affect have run. The whole suite runs later if it is needed.
+    """
+    review: ModelReview | None = None
+    """A second model's opinion, if one was requested."""
     reason: str = ""
-    """One sentence: why this kind and not a better one."""
-    before: SuiteRun | None = None
-    after: SuiteRun | None = None
+    """Why the verdict is of this kind and not of a better one, in one sentence."""
+    before: TestRun | None = None
+    after: TestRun | None = None
 
 
-# --- endings ------------------------------------------------------------------------------------------------
+# --- outcomes -----------------------------------------------------------------------------------------------
 
-EndingReason = Literal["finished", "asked", "limit", "stuck", "cancelled", "error"]
+StopReason = Literal["finished", "input_required", "limit", "stuck", "canceled", "error"]
 
 
-class Spent(Frozen):
-    """What a run has cost so far."""
+class Usage(FrozenModel):
+    """The cost, tokens, steps and time that a run has used so far."""
 
     usd: Decimal = Decimal(0)
-    """Known dollars."""
+    """The part of the cost that is known."""
     unpriced: bool = False
-    """True when some call had no known price, so `usd` is a lower bound."""
+    """True if the price of some call is unknown. In that case, `usd` is a lower bound."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     steps: int = 0
     """Replies of the model."""
     seconds: float = 0.0
-    """Of work: from the run's first event on, but not while it waited or what came of it was published."""
+    """Working time since the first event, without the time for waiting and publishing."""
 
     @property
     def cost(self) -> Cost:
-        """In dollars; where some price is not known, that is said with them."""
+        """Dollars; a MinimumCost if some prices are unknown."""
         if not self.unpriced:
             return self.usd
-        return AtLeast(usd=self.usd) if self.usd else None
+        return MinimumCost(usd=self.usd) if self.usd else None
 
     @property
     def tokens(self) -> int:
-        """Of prompts, cached ones too, and of replies."""
+        """Tokens of prompts, including cached ones, and of completions."""
         return self.prompt_tokens + self.completion_tokens
 
-    def plus(self, bill: Bill, *, steps: int = 0, unpriced: bool = False) -> "Spent":
-        """With what something else has cost, but for its time, which may have passed side by side."""
-        return Spent(
-            usd=self.usd + known(bill.usd),
-            unpriced=self.unpriced or unpriced or not isinstance(bill.usd, Decimal),
-            prompt_tokens=self.prompt_tokens + bill.prompt_tokens,
-            cached_tokens=self.cached_tokens + bill.cached_tokens,
-            completion_tokens=self.completion_tokens + bill.completion_tokens,
+    def add(self, usage: TokenUsage, *, steps: int = 0, unpriced: bool = False) -> "Usage":
+        """Returns the sum with another usage, except for its time, because both times may overlap."""
+        return Usage(
+            usd=self.usd + known_usd(usage.usd),
+            unpriced=self.unpriced or unpriced or not isinstance(usage.usd, Decimal),
+            prompt_tokens=self.prompt_tokens + usage.prompt_tokens,
+            cached_tokens=self.cached_tokens + usage.cached_tokens,
+            completion_tokens=self.completion_tokens + usage.completion_tokens,
             steps=self.steps + steps,
             seconds=self.seconds,
         )
 
 
-class Proposal(Frozen):
-    """A pull request to be: everything the forge needs."""
+class PullRequestSpec(FrozenModel):
+    """The data that the forge needs to open a pull request."""
 
     repo: Repo
     number: int
-    """The issue it answers."""
-    base: str
+    """Number of the issue that the pull request resolves."""
+    base_branch: str
     branch: str
     head_sha: str
     title: str
@@ -329,51 +343,51 @@ class Proposal(Frozen):
     draft: bool
 
 
-class Delivered(Frozen):
-    """A pull request is open; it was read back."""
+class Published(FrozenModel):
+    """The pull request is open; the forge confirmed it."""
 
-    kind: Literal["delivered"] = "delivered"
+    kind: Literal["published"] = "published"
     url: str
     number: int
     branch: str
     draft: bool
     verdict: Verdict
-    ci: Literal["starts", "held", "silent"] = "starts"
-    """How continuous integration meets its commit (`resolver/ci/hold.py`)."""
+    ci_state: Literal["starts", "held", "silent"] = "starts"
+    """States whether continuous integration runs on the pull request's commit (`resolver/ci/ci_hold.py`)."""
 
 
-class Commented(Frozen):
-    """Nothing worth proposing; the thread was told why."""
+class Reported(FrozenModel):
+    """There was nothing to propose, and a comment in the thread explains the reason."""
 
-    kind: Literal["commented"] = "commented"
+    kind: Literal["reported"] = "reported"
     url: str
     branch: str | None
-    """Where the work is kept, when there was any."""
+    """Branch with the work, if there was any."""
     reason: str
     verdict: Verdict
 
 
-class Refused(Frozen):
-    """The job was not admitted; `explanation` is what its author was told."""
+class Rejected(FrozenModel):
+    """The job was not admitted. `explanation` is a text for the person who triggered it."""
 
-    kind: Literal["refused"] = "refused"
+    kind: Literal["rejected"] = "rejected"
     explanation: str
 
 
-class Asked(Frozen):
-    """The run waits for the answer to a question, which was asked in the thread."""
+class InputRequired(FrozenModel):
+    """The run waits for the answer to a question that it posted in the thread."""
 
-    kind: Literal["asked"] = "asked"
+    kind: Literal["input_required"] = "input_required"
     url: str
     question: str
 
 
-Outcome = Annotated[Delivered | Commented | Refused | Asked, Field(discriminator="kind")]
+Outcome = Annotated[Published | Reported | Rejected | InputRequired, Field(discriminator="kind")]
 
 
-class Credentials(Frozen):
-    """A token for one repository."""
+class Credentials(FrozenModel):
+    """An access token for one repository."""
 
     token: str = Field(repr=False)
     expires: datetime | None = None
-    """UTC; None: it does not expire while we run."""
+    """UTC; None if it does not expire during the run."""

@@ -1,53 +1,54 @@
-"""
+"""The exceptions of the resolver.
+
 ResolverError
-├── ForgeError             the forge is down or answers nonsense; the queue may retry
+├── ForgeError             the forge is down or sends invalid responses; the queue may retry
 │   ├── RateLimited        carries `until`, UTC
-│   ├── Forbidden          our token may not do this; an operator must act
-│   │   └── BranchMoved    somebody else has moved the branch; it is left alone
+│   ├── Forbidden          our token lacks a permission; an operator must act
+│   │   └── BranchMoved    somebody else moved the branch; it is left unchanged
 │   ├── Unauthorized       our token is unknown or expired
-│   └── NotFound           no such repository, issue or pull request, or none that we may see
+│   └── NotFound           no such repository, issue or pull request, or our token may not see it
 ├── ModelError             the model gave no usable reply; `retryable` says whether to try again
-│   ├── ModelBusy          rate limit or load; `retry_after` says how long the provider wants to be left alone
-│   ├── ModelRefused       key or name: trying again will not help; an operator must act
-│   │   └── QuotaSpent     the account has no credit
-│   ├── ContentFiltered    the provider's filter refuses the prompt or holds back the reply
-│   └── ContextOverflow    the prompt is longer than the model takes
-├── SettingsError          an operator must change something; names the key and the mend
-├── UsageError             the command was given something that it cannot work with
-├── LogError               a run's log is damaged or cannot be written; says which and why
-│   ├── LogTaken           another process works on the run, and tells what comes of it
-│   └── ParcelRefused      what another job left to be published is not what it should be
-├── WorkspaceError         clone, apply, commit or push failed; says which and why
-│   ├── RepositoryUnusable there is nothing to work on: no repository, or none with a commit
-│   ├── NoSuchBranch       nothing of that name to begin from; carries `branch`
-│   └── ChangeTooLarge     the work tree differs from base by more than may leave the sandbox
-├── ProofUnavailable       the test sandbox could not be used; the machine failed, not the tests
-├── Withheld               this job may only read: what comes now is for one that may write
-└── Interrupted            the operator pressed Ctrl-C or the worker is going away; the log says where to go on
+│   ├── ModelBusy          rate limit or overload; `retry_after` is the provider's requested wait
+│   ├── ModelAccessDenied  wrong key or model name; retrying does not help, an operator must act
+│   │   └── QuotaExceeded  the account has no credit
+│   ├── ContentFiltered    the provider's filter rejects the prompt or holds back the reply
+│   └── ContextOverflow    the prompt is longer than the model's context window
+├── SettingsError          an operator must change a setting; the message names the key and the fix
+├── UsageError             an invalid command-line argument
+├── LogError               a run's log is damaged or cannot be written
+│   ├── LogLocked          another process works on the run and reports its result
+│   └── InvalidArtifact    the artifact of an earlier workflow job is missing or invalid
+├── WorkspaceError         clone, apply, commit or push failed
+│   ├── RepositoryUnusable no repository, or one without commits
+│   ├── BranchNotFound     no such base branch; carries `branch`
+│   └── ChangeTooLarge     the change is too large to leave the sandbox
+├── VerificationUnavailable the test sandbox could not be used: a failure of the machine, not of the tests
+├── WriteBlocked           this job may only read; a job with write access continues the run
+└── Interrupted            the operator pressed Ctrl-C or the worker shuts down; the run can be resumed
 """
 
 import copy
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # errors are the one thing that everything may import
-    from resolver.events import Usage
+if TYPE_CHECKING:  # Every module may import this one, so this one imports no other module at runtime.
+    from patchwright.resolver.events import ReplyUsage
 
 
 class ResolverError(Exception):
-    """Something that is not an ending of the work but an accident on the way."""
+    """Base class of failures that are not an outcome of the work."""
 
     retryable = False
 
 
 class ForgeError(ResolverError):
-    """The forge is down or answers nonsense."""
+    """The forge is down or sends invalid responses."""
 
     retryable = True
 
 
 class RateLimited(ForgeError):
-    """The forge asks us to wait."""
+    """The forge rejects requests until the time `until` (UTC)."""
 
     def __init__(self, message: str, until: datetime) -> None:
         super().__init__(message)
@@ -55,13 +56,13 @@ class RateLimited(ForgeError):
 
 
 class Forbidden(ForgeError):
-    """Our token may not do this."""
+    """Our token lacks a permission."""
 
     retryable = False
 
 
 class BranchMoved(Forbidden):
-    """The branch is not where it was: somebody else's work is on it."""
+    """Somebody else moved the branch, so it is left unchanged."""
 
 
 class Unauthorized(ForgeError):
@@ -71,7 +72,7 @@ class Unauthorized(ForgeError):
 
 
 class NotFound(ForgeError):
-    """No such thing, or none that we may see."""
+    """The resource does not exist, or our token may not see it."""
 
     retryable = False
 
@@ -87,19 +88,21 @@ class ModelError(ResolverError):
         *,
         retryable: bool | None = None,
         retry_after: float | None = None,
-        usage: "Usage | None" = None,
+        usage: "ReplyUsage | None" = None,
     ) -> None:
-        """`retryable`: None: as failures of the kind are."""
+        """`retryable` overrides the class's default; None keeps the default."""
         super().__init__(message)
         if retryable is not None:
             self.retryable = retryable
         self.retry_after = retry_after
-        """Seconds that the provider asks us to wait; None: it named none."""
+        """Seconds to wait before the next request, as requested by the provider; None if the provider names
+        no time.
+        """
         self.usage = usage
-        """What was billed for nothing; None: nothing, as far as is known."""
+        """Tokens that were billed although the call failed; None if unknown."""
 
-    def again(self, message: str, usage: "Usage | None") -> "ModelError":
-        """The same failure in other words, and with what more was billed."""
+    def with_message(self, message: str, usage: "ReplyUsage | None") -> "ModelError":
+        """Returns the same failure with another message and the given usage."""
         other = copy.copy(self)
         other.args = (message,)
         other.usage = usage
@@ -107,63 +110,63 @@ class ModelError(ResolverError):
 
 
 class ModelBusy(ModelError):
-    """Too many requests, or too much load: the same request may work later."""
+    """The provider is overloaded or limits our request rate. The same request may succeed later."""
 
 
-class ModelRefused(ModelError):
-    """The provider refuses the key, the model's name or the account."""
+class ModelAccessDenied(ModelError):
+    """The provider rejects the key, the model name or the account."""
 
     retryable = False
 
 
-class QuotaSpent(ModelRefused):
-    """The account has no credit."""
+class QuotaExceeded(ModelAccessDenied):
+    """The provider account has no credit."""
 
 
 class ContentFiltered(ModelError):
-    """The provider's filter refuses the prompt, or holds back the reply."""
+    """The provider's filter rejects the prompt or holds back the reply."""
 
     retryable = False
 
 
 class ContextOverflow(ModelError):
-    """The prompt is longer than the model takes."""
+    """The prompt is longer than the model's context window."""
 
     retryable = False
 
 
 class SettingsError(ResolverError):
-    """An operator must change something; the message names the key and the mend."""
+    """An operator must change a setting. The message names the key and the fix."""
 
 
 class LogError(ResolverError):
-    """A run's log is damaged, or cannot be written."""
+    """A run's log is damaged or cannot be written."""
 
 
-class LogTaken(LogError):
-    """Another process works on the run: what comes of it is that one's to tell."""
+class LogLocked(LogError):
+    """Another process works on the run and reports its result."""
 
     retryable = True
 
 
-class ParcelRefused(LogError):
-    """What another job left to be published is missing, of another run, or not what such a job leaves."""
+class InvalidArtifact(LogError):
+    """The artifact of an earlier workflow job is missing, belongs to another run, or has invalid content."""
 
 
 class UsageError(ResolverError):
-    """The command was given something that it cannot work with; the message says what to give instead."""
+    """An invalid command-line argument. The message says what to use instead."""
 
 
 class WorkspaceError(ResolverError):
-    """Clone, apply, commit or push failed."""
+    """A clone, apply, commit or push failed."""
 
 
 class RepositoryUnusable(WorkspaceError):
-    """There is nothing to work on: no repository at this place, or none with a commit."""
+    """There is no repository at this place, or it has no commit."""
 
 
-class NoSuchBranch(WorkspaceError):
-    """There is no branch of that name to begin from."""
+class BranchNotFound(WorkspaceError):
+    """The base branch does not exist."""
 
     def __init__(self, message: str, branch: str) -> None:
         super().__init__(message)
@@ -171,18 +174,20 @@ class NoSuchBranch(WorkspaceError):
 
 
 class ChangeTooLarge(WorkspaceError):
-    """The work tree differs from base by more than may leave the sandbox; the message names the files."""
+    """The difference between the work tree and the base is too large to leave the sandbox. The message names
+    the files.
+    """
 
 
-class ProofUnavailable(ResolverError):
-    """The tests' sandbox could not be used."""
+class VerificationUnavailable(ResolverError):
+    """The sandbox for the tests could not be used."""
 
     retryable = True
 
 
-class Withheld(ResolverError):
-    """The first thing that a run would have written to the forge: it goes on where that may be done."""
+class WriteBlocked(ResolverError):
+    """A read-only job reached its first write to the forge. A job with write access continues the run."""
 
 
 class Interrupted(ResolverError):
-    """Stopped from outside; the run can be continued from its log."""
+    """The run was stopped from outside and can be resumed from its log."""

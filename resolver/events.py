@@ -1,297 +1,281 @@
-"""What happened in a run, as past participles; a run is the append-only list of these.
+"""The events of a run. A run is its append-only log of events.
 
-Agent, limits, cost, summary, progress and resume are functions of this list. The log, not the event, knows
-order and clock, so that equal events are equal.
+The agent, the limits, the cost, the summary, the progress report and the resume logic are functions of this
+log. The log entry has the order and the time; the event has neither, so that equal events compare equal.
 """
 
 from collections.abc import Iterator
 from datetime import datetime
-from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from resolver.actions import Action, AnswerField, Called, Reported, Result
-from resolver.circumstances import Configured, Connected, Prepared
-from resolver.cost import Cost
-from resolver.domain import EndingReason, Job, JobId, Outcome, Patch, RunId, Spent, Thread, Verdict
-from resolver.request.request import Options
-from runtime.egress.egress import Network, Visit, merged
-from runtime.frozen import Frozen
-from runtime.observations import Picture
+from patchwright.resolver.actions import (
+    Action,
+    AnyObservation,
+    ExternalToolResult,
+    SubagentResult,
+)
+from patchwright.resolver.cost import Cost
+from patchwright.resolver.domain import Job, JobId, Outcome, Patch, StopReason, Thread, Usage, Verdict
+from patchwright.resolver.request.command_parser import RunOptions
+from patchwright.resolver.run_events import (
+    BaselinePending,
+    EnvironmentPrepared,
+    NetworkAccess,
+    RunConfigured,
+    SubagentSpawned,
+    SubagentStarted,
+)
+from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode, merge_summaries
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ImageData
 
 
-class Usage(Frozen):
-    """What one reply of a model cost."""
+class ReplyUsage(FrozenModel):
+    """The tokens, cost and time of one model reply."""
 
     model: str
     prompt_tokens: int = 0
     cached_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    """Part of the completion."""
+    """Included in `completion_tokens`."""
     usd: Cost = None
-    """As far as the price of this model, and of those that failed before it answered, is known."""
+    """Cost of this call and of the failed calls before it, as far as the prices are known."""
     seconds: float = 0.0
 
 
-class Call(Frozen):
-    """One tool call of a reply."""
-
+class ToolCall(FrozenModel):
     id: str
     """The provider's id; unique within a run."""
     action: Action
 
 
-class Started(Frozen):
-    """The run began, on this content: the thread and base are pinned here, whatever is edited later."""
-
-    kind: Literal["started"] = "started"
-    job: Job
-    thread: Thread
-    base: str
-    """Commit id that the work starts from."""
-    base_branch: str
-    source: str
-    """Where the repository was taken from: its clone URL, or a path on the operator's machine."""
-    model: str
-    """Name of the model that works on it."""
-    sandbox: str
-    """`docker` or `local`."""
-    network: Network = "none"
-    """Of the agent's sandbox; the tests' have none."""
-
-
-Role = Literal["browse", "investigate"]
-"""What an agent was asked for by another one."""
-
-
-class Assigned(Frozen):
-    """A run began that another one asked for: its task, and its share of what that one may still use."""
-
-    kind: Literal["assigned"] = "assigned"
-    parent: RunId
-    call: str
-    """Id of the parent's call, which its report answers."""
-    depth: int = Field(ge=2)
-    """A job's own run has depth 1."""
-    role: Role = "browse"
-    task: str
-    model: str
-    steps: int
-    seconds: float
-    usd: Decimal
-    tokens: int | None = None
-    concise: bool = False
-    """It is shown how a single value is given as an answer."""
-    fields: tuple[AnswerField, ...] = ()
-    """What its answer has to contain; empty: it is free."""
-    known: tuple[str, ...] = ()
-    """Addresses that the run which asks has read: not made up, if they are gone to."""
-    searchable: bool = False
-    """The run which asks can search the web."""
-
-
-class Prompted(Frozen):
-    """The agent was set up: system prompt and tools, as the model gets them."""
-
-    kind: Literal["prompted"] = "prompted"
-    system: str
-    tools: tuple[dict[str, Any], ...]
-    """JSON schemas in the form of OpenAI function tools."""
-
-
-class Told(Frozen):
-    """Somebody said something to the agent: the brief, a reminder, the result of the proof."""
-
-    kind: Literal["told"] = "told"
-    text: str
-    source: Literal["brief", "program", "comment", "resume", "nudge", "planning", "baseline", "proof"]
-    """resume: the run goes on in a new sandbox; what passed between the entry before and this is not work.
-    nudge: the run looks stuck. planning: it is time to look back and ahead.
-    baseline: the tests have ended on the untouched code. proof: the work was judged, and goes on."""
-    by: JobId | None = None
-    """The trigger that brought it, so that it is told once."""
-    approves: bool = False
-    """It says go to the plan that the run has come to."""
-    options: Options = Options()
-    """What it sets for the run from here on."""
-    pictures: tuple[Picture, ...] = ()
-    """Shown with the text, to models that see."""
-
-
-class Decided(Frozen):
-    """The model replied: one event per reply, so parallel calls stay together."""
-
-    kind: Literal["decided"] = "decided"
-    thought: str
-    calls: tuple[Call, ...]
-    usage: Usage
-    reasoning: tuple[dict[str, Any], ...] = ()
-    """Provider's reasoning blocks, sent back unchanged."""
-    truncated: bool = False
-    """The model ran into its output limit."""
-    prompt: str = ""
-    """Fingerprint of what was sent (`resolver/replay.py`), so that a replay can tell whether it sends the same."""
-
-
-class Observed(Frozen):
-    """A call was answered: exactly one per call."""
-
-    kind: Literal["observed"] = "observed"
-    call: str
-    observation: Result
-
-
-class Delegated(Frozen):
-    """A call was handed to another agent, which works on a log of its own."""
-
-    kind: Literal["delegated"] = "delegated"
-    call: str
-    """Id of the call; its observation is a Reported. Several may answer one."""
-    run: RunId
-    """Id of that log."""
-    role: Role = "browse"
-    task: str
-
-
-class Consulted(Frozen):
-    """A model was asked beside the conversation: to look at a picture, to condense, to judge; or in it, and failed."""
-
-    kind: Literal["consulted"] = "consulted"
-    purpose: Literal["senses", "condense", "judge", "failed"]
-    usage: Usage
-
-
-class Condensed(Frozen):
-    """The conversation is sent shorter from here on; the log keeps all of it.
-
-    What it takes away adds up over a run: what one of these left out, a later one does not bring back.
+class RunStarted(FrozenModel):
+    """The run started. The thread and the base commit are recorded here, so that later edits do not affect
+    the run.
     """
 
-    kind: Literal["condensed"] = "condensed"
+    kind: Literal["run_started"] = "run_started"
+    job: Job
+    thread: Thread
+    base_sha: str
+    """Id of the commit that the work starts from."""
+    base_branch: str
+    source: str
+    """Clone URL of the repository, or its path on the operator's machine."""
+    model: str
+    """Name of the agent's model."""
+    sandbox: str
+    """`docker` or `local`."""
+    network: NetworkMode = "none"
+    """Network access of the agent's sandbox. Test sandboxes have none."""
+
+
+class SystemPrompt(FrozenModel):
+    """The system prompt and the tools that the model gets."""
+
+    kind: Literal["system_prompt"] = "system_prompt"
+    text: str
+    tools: tuple[dict[str, Any], ...]
+    """JSON schemas in the format of OpenAI function tools."""
+
+
+class Message(FrozenModel):
+    """A message to the agent from a person or from Patchwright."""
+
+    kind: Literal["message"] = "message"
+    text: str
+    source: Literal[
+        "initial_prompt", "program", "comment", "resume", "nudge", "planning", "baseline", "verification"
+    ]
+    """Why the message was sent.
+
+    - resume: the run continues in a new sandbox. The time since the previous entry is not working time.
+    - nudge: the run looks stuck.
+    - planning: the model is reminded to review its progress and plan ahead.
+    - baseline: the tests on the untouched code have ended.
+    - verification: the patch was verified, and the work continues.
+    """
+    trigger_id: JobId | None = None
+    """Id of the trigger that caused the message, so that it is delivered only once."""
+    approves_plan: bool = False
+    """True if a person approves the plan that the run proposed."""
+    options: RunOptions = RunOptions()
+    """Run options that hold from here on."""
+    images: tuple[ImageData, ...] = ()
+    """Images that are sent with the text to models with vision."""
+
+
+class ModelReply(FrozenModel):
+    """One reply of the model, with all its parallel tool calls."""
+
+    kind: Literal["model_reply"] = "model_reply"
+    thought: str
+    calls: tuple[ToolCall, ...]
+    usage: ReplyUsage
+    reasoning: tuple[dict[str, Any], ...] = ()
+    """The provider's reasoning blocks, which are sent back without changes."""
+    truncated: bool = False
+    """True if the reply reached the model's output limit."""
+    prompt_fingerprint: str = ""
+    """Fingerprint of the prompt (`resolver/replay.py`). A replay compares it with the fingerprint of the
+    prompt that it rebuilds.
+    """
+
+
+class ToolResult(FrozenModel):
+    """The result of a tool call. Each call has exactly one."""
+
+    kind: Literal["tool_result"] = "tool_result"
+    call_id: str
+    observation: AnyObservation
+
+
+class AuxiliaryModelCall(FrozenModel):
+    """A model call outside the conversation (image, condensation or review), or a failed call within it."""
+
+    kind: Literal["auxiliary_model_call"] = "auxiliary_model_call"
+    purpose: Literal["vision", "condense", "review", "failed"]
+    usage: ReplyUsage
+
+
+class Condensation(FrozenModel):
+    """The conversation is shortened from here on; the log still contains the whole conversation.
+
+    Condensations add up: a message that one condensation left out is never sent again.
+    """
+
+    kind: Literal["condensation"] = "condensation"
     cause: Literal["length", "overflow"] = "length"
-    """overflow: the model's provider refused the prompt as too long."""
-    masked: tuple[str, ...] = ()
-    """Ids of calls whose results are sent as one line from here on."""
-    forgotten: int = 0
-    """The run's first so many replies, with what came of them, are not sent; `summary` stands in their place."""
+    """overflow: the provider rejected the prompt as too long."""
+    masked_calls: tuple[str, ...] = ()
+    """Ids of the calls whose results are reduced to one line from here on."""
+    forgotten_replies: int = 0
+    """Number of replies at the start of the run that are left out together with their results. `summary`
+    replaces them.
+    """
     summary: str = ""
-    """Empty when `forgotten` is 0."""
-    before: int = 0
-    """Tokens of the conversation before it, estimated."""
-    after: int = 0
-    """Tokens after it, estimated."""
+    """Empty if `forgotten_replies` is 0."""
+    tokens_before: int = 0
+    """Estimated tokens of the conversation before the condensation."""
+    tokens_after: int = 0
+    """Estimated tokens of the conversation after the condensation."""
 
 
-class Checkpointed(Frozen):
-    """The work tree as a diff against the base; a new sandbox starts from the last one."""
+class Checkpoint(FrozenModel):
+    """The work tree as a diff against the base. A new sandbox starts from the latest checkpoint."""
 
-    kind: Literal["checkpointed"] = "checkpointed"
+    kind: Literal["checkpoint"] = "checkpoint"
     patch: Patch
 
 
-class Ended(Frozen):
-    """The agent's work is over (the proof and the delivery follow)."""
+class AgentStopped(FrozenModel):
+    """The agent stopped working; verification and publishing follow."""
 
-    kind: Literal["ended"] = "ended"
-    reason: EndingReason
+    kind: Literal["agent_stopped"] = "agent_stopped"
+    reason: StopReason
     detail: str
-    """One sentence for a person."""
+    """One sentence for people."""
 
 
-class Judged(Frozen):
-    """The proof's result."""
-
-    kind: Literal["judged"] = "judged"
+class VerificationCompleted(FrozenModel):
+    kind: Literal["verification_completed"] = "verification_completed"
     verdict: Verdict
 
 
-class Resumed(Frozen):
-    """This trigger answers an earlier run: the work goes on in that one's log, and this one says how it settled."""
+class RunResumed(FrozenModel):
+    """This job continues an earlier run. The log of that run contains the work; this log records only the
+    outcome of the job.
+    """
 
-    kind: Literal["resumed"] = "resumed"
+    kind: Literal["run_resumed"] = "run_resumed"
     run: JobId
 
 
-class Settled(Frozen):
-    """What became of the job; the last event of a run that nobody has to continue."""
+class JobCompleted(FrozenModel):
+    """The outcome of the job; the last event of a run that needs no further work."""
 
-    kind: Literal["settled"] = "settled"
+    kind: Literal["job_completed"] = "job_completed"
     outcome: Outcome
 
 
 Event = Annotated[
-    Started
-    | Assigned
-    | Configured
-    | Prepared
-    | Prompted
-    | Told
-    | Decided
-    | Observed
-    | Delegated
-    | Consulted
-    | Condensed
-    | Checkpointed
-    | Ended
-    | Judged
-    | Connected
-    | Resumed
-    | Settled,
+    RunStarted
+    | SubagentStarted
+    | RunConfigured
+    | EnvironmentPrepared
+    | SystemPrompt
+    | Message
+    | BaselinePending
+    | ModelReply
+    | ToolResult
+    | SubagentSpawned
+    | AuxiliaryModelCall
+    | Condensation
+    | Checkpoint
+    | AgentStopped
+    | VerificationCompleted
+    | NetworkAccess
+    | RunResumed
+    | JobCompleted,
     Field(discriminator="kind"),
 ]
 
 
-class Entry(Frozen):
+class Entry(FrozenModel):
     """One line of the log."""
 
     seq: int
-    at: datetime
+    timestamp: datetime
     """UTC."""
     event: Event
 
 
-ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)
+ENTRY_ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
-class _Tally(NamedTuple):
-    """What every step asks of a run, counted on with each entry: counted anew, it took longer with each step."""
+class _RunTotals(NamedTuple):
+    """Totals that every step needs. Each entry updates them, because computing them anew would slow down long
+    runs.
+    """
 
-    at: datetime | None = None
-    """Of the last entry."""
+    last_entry_at: datetime | None = None
+    """Time of the last entry; None if no work is in progress."""
     seconds: float = 0.0
-    spent: Spent = Spent()
-    """Without the time."""
-    decisions: tuple[Decided, ...] = ()
+    usage: Usage = Usage()
+    """The usage without `seconds`."""
+    replies: tuple[ModelReply, ...] = ()
     checkpoint: Patch | None = None
 
-    def counting(self, entry: Entry) -> "_Tally":
+    def add(self, entry: Entry) -> "_RunTotals":
         _, seconds, spent, decisions, checkpoint = self
         match event := entry.event:
-            case Decided(usage=usage):
-                spent, decisions = spent.plus(usage, steps=1), (*decisions, event)
-            case Consulted(usage=usage):
-                spent = spent.plus(usage)
-            case Observed(observation=Reported(spent=report)):
-                spent = spent.plus(report, steps=report.steps, unpriced=report.unpriced)
-            case Observed(observation=Called(usd=usd)):
-                spent = spent.plus(Spent(usd=usd))
-            case Checkpointed(patch=patch):
+            case ModelReply(usage=usage):
+                spent, decisions = spent.add(usage, steps=1), (*decisions, event)
+            case AuxiliaryModelCall(usage=usage):
+                spent = spent.add(usage)
+            case ToolResult(observation=SubagentResult(usage=report)):
+                spent = spent.add(report, steps=report.steps, unpriced=report.unpriced)
+            case ToolResult(observation=ExternalToolResult(usd=usd)):
+                spent = spent.add(Usage(usd=usd))
+            case Checkpoint(patch=patch):
                 checkpoint = patch
             case _:
                 pass
-        # Before these nobody worked, or what came of the work was published.
-        idle = isinstance(event, Settled) or (isinstance(event, Told) and event.source == "resume")
-        if self.at is not None and not idle:
-            seconds += (entry.at - self.at).total_seconds()
-        at = None if isinstance(event, Settled) else entry.at  # until somebody has it go on, nobody works
-        return _Tally(at, seconds, spent, decisions, checkpoint)
+        # The time before these events is not working time: the job waited, or its result was being published.
+        idle = isinstance(event, JobCompleted) or (isinstance(event, Message) and event.source == "resume")
+        if self.last_entry_at is not None and not idle:
+            seconds += (entry.timestamp - self.last_entry_at).total_seconds()
+        # After the outcome, no work is done until somebody resumes the run.
+        at = None if isinstance(event, JobCompleted) else entry.timestamp
+        return _RunTotals(at, seconds, spent, decisions, checkpoint)
 
 
 class Trajectory:
-    """A run so far, and the questions that everything else asks of it. Read-only."""
+    """The events of a run so far, with queries on them. Read-only."""
 
     def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
         self.entries = entries
@@ -302,99 +286,114 @@ class Trajectory:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def followed_by(self, entry: Entry) -> "Trajectory":
-        """This run and one entry more."""
+    def with_entry(self, entry: Entry) -> "Trajectory":
+        """Returns this run with one more entry."""
         longer = Trajectory((*self.entries, entry))
-        longer._tally = self._tally.counting(entry)
+        longer._totals = self._totals.add(entry)
         return longer
 
     @cached_property
-    def _tally(self) -> "_Tally":
-        return reduce(_Tally.counting, self.entries, _Tally())
+    def _totals(self) -> "_RunTotals":
+        return reduce(_RunTotals.add, self.entries, _RunTotals())
 
     @property
-    def started(self) -> Started | None:
-        return next((event for event in self if isinstance(event, Started)), None)
+    def run_started(self) -> RunStarted | None:
+        return next((event for event in self if isinstance(event, RunStarted)), None)
 
     @property
-    def assigned(self) -> Assigned | None:
-        """Who asked for this run; None: a job."""
-        return next((event for event in self if isinstance(event, Assigned)), None)
+    def subagent_started(self) -> SubagentStarted | None:
+        """How another run started this one. None for a run that a job started."""
+        return next((event for event in self if isinstance(event, SubagentStarted)), None)
 
-    def delegations(self) -> tuple[tuple[Delegated, Reported | None], ...]:
-        """What was handed to other agents, each with its report if there is one yet."""
+    def subagents(self) -> tuple[tuple[SubagentSpawned, SubagentResult | None], ...]:
+        """Returns the subagents, each with its result if there is one yet."""
         reports = {
             report.run: report
             for event in self
-            if isinstance(event, Observed) and isinstance(event.observation, Reported)
-            for report in event.observation.parts or (event.observation,)
+            if isinstance(event, ToolResult) and isinstance(event.observation, SubagentResult)
+            for report in event.observation.results or (event.observation,)
         }
-        return tuple((event, reports.get(event.run)) for event in self if isinstance(event, Delegated))
+        return tuple((event, reports.get(event.run)) for event in self if isinstance(event, SubagentSpawned))
 
     @property
-    def resumed(self) -> Resumed | None:
-        """The earlier run that this trigger goes on with, if it does."""
-        return next((event for event in self if isinstance(event, Resumed)), None)
+    def run_resumed(self) -> RunResumed | None:
+        """The earlier run that this job continues, if any."""
+        return next((event for event in self if isinstance(event, RunResumed)), None)
 
     @property
-    def prepared(self) -> Prepared | None:
-        """What became of the set-up the last time; None: none was needed."""
-        return next((event for event in reversed(list(self)) if isinstance(event, Prepared)), None)
+    def environment_prepared(self) -> EnvironmentPrepared | None:
+        """Result of the latest environment setup; None if there was none."""
+        return next((event for event in reversed(list(self)) if isinstance(event, EnvironmentPrepared)), None)
 
     @property
-    def configured(self) -> Configured | None:
-        """The settings under which it went on last; None: an older version worked on it."""
-        return next((event for event in reversed(list(self)) if isinstance(event, Configured)), None)
+    def run_configured(self) -> RunConfigured | None:
+        """The latest settings of the run; None if an older version of Patchwright ran it."""
+        return next((event for event in reversed(list(self)) if isinstance(event, RunConfigured)), None)
 
     @property
-    def ended(self) -> Ended | None:
-        """How the agent's work ended; None while it goes on (a message after an ending reopens it)."""
+    def agent_stopped(self) -> AgentStopped | None:
+        """How the agent stopped; None while it works. A message after a stop starts it again."""
         for entry in reversed(self.entries):
-            if isinstance(entry.event, Ended):
+            if isinstance(entry.event, AgentStopped):
                 return entry.event
-            if isinstance(entry.event, Told | Decided):
+            if isinstance(entry.event, Message | ModelReply):
                 return None
         return None
 
     @property
-    def settled(self) -> Settled | None:
+    def job_completed(self) -> JobCompleted | None:
         last = self.entries[-1].event if self.entries else None
-        return last if isinstance(last, Settled) else None
+        return last if isinstance(last, JobCompleted) else None
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict on the last ending, and on the tree as it stands; None when there is none yet."""
+        """Verdict on the current work tree since the agent last stopped; None if there is none yet."""
         for entry in reversed(self.entries):
-            if isinstance(entry.event, Judged):
+            if isinstance(entry.event, VerificationCompleted):
                 return entry.event.verdict
-            if isinstance(entry.event, Ended | Checkpointed):
+            if isinstance(entry.event, AgentStopped | Checkpoint):
                 return None
         return None
 
-    def decisions(self) -> tuple[Decided, ...]:
-        return self._tally.decisions
+    @property
+    def is_baseline_pending(self) -> bool:
+        """True while the tests on the untouched code still run and the agent has yet to learn their result."""
+        for entry in reversed(self.entries):
+            match entry.event:
+                case BaselinePending():
+                    return True
+                case Message(source="baseline" | "verification") | VerificationCompleted():
+                    return False
+                case _:
+                    pass
+        return False
 
-    def unanswered(self) -> tuple[Call, ...]:
-        """Calls of the last reply that have no observation yet, in order."""
+    def replies(self) -> tuple[ModelReply, ...]:
+        return self._totals.replies
+
+    def pending_calls(self) -> tuple[ToolCall, ...]:
+        """Returns the calls of the last reply that have no result yet, in order."""
         answered: set[str] = set()
         for entry in reversed(self.entries):
             match entry.event:
-                case Observed(call=call):
+                case ToolResult(call_id=call):
                     answered.add(call)
-                case Decided(calls=calls):
+                case ModelReply(calls=calls):
                     return tuple(call for call in calls if call.id not in answered)
                 case _:
                     continue
         return ()
 
-    def checkpoint(self) -> Patch | None:
-        """The last state of the work tree, if it ever differed from the base."""
-        return self._tally.checkpoint
+    def last_checkpoint(self) -> Patch | None:
+        """Returns the latest state of the work tree, or None if it never differed from the base."""
+        return self._totals.checkpoint
 
-    def visits(self) -> tuple[Visit, ...]:
-        """All that the agent's sandboxes did by the network."""
-        return merged(visit for event in self if isinstance(event, Connected) for visit in event.visits)
+    def network_visits(self) -> tuple[ConnectionSummary, ...]:
+        """Returns all connections of the agent's sandboxes."""
+        return merge_summaries(
+            visit for event in self if isinstance(event, NetworkAccess) for visit in event.visits
+        )
 
-    def spent(self) -> Spent:
-        """Dollars, tokens, steps and seconds of work so far."""
-        return self._tally.spent.model_copy(update={"seconds": self._tally.seconds})
+    def usage(self) -> Usage:
+        """Returns the dollars, tokens, steps and seconds of work so far."""
+        return self._totals.usage.model_copy(update={"seconds": self._totals.seconds})

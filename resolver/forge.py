@@ -1,320 +1,364 @@
-"""The seam to the forge: its verbs in our words, and the wrapper that only shows what it would do."""
+"""The `Forge` protocol, which abstracts GitHub, and its wrappers for masking, read-only access and dry runs."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from resolver.ci.checks import Check, Pushed
-from resolver.domain import Credentials, Job, Proposal, PullRequest, Repo, ReviewThread, Thread, User
-from resolver.errors import Withheld
-from runtime.frozen import Frozen
+from patchwright.resolver.ci.checks import Check, PullCommit
+from patchwright.resolver.domain import (
+    Credentials,
+    Job,
+    PullRequest,
+    PullRequestSpec,
+    Repo,
+    ReviewThread,
+    Thread,
+    User,
+)
+from patchwright.resolver.errors import WriteBlocked
+from patchwright.runtime.frozen_model import FrozenModel
 
-if TYPE_CHECKING:  # it is shown on what is declared here
-    from resolver.delivery.finding import Finding
+if TYPE_CHECKING:  # The imported module imports types from this one.
+    from patchwright.resolver.publishing.check_run import CheckRunReport
 
-MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer comment or pull request body
+MAX_BODY = 65_536  # Characters; GitHub answers 422 to a longer comment or pull request body.
 
-MAX_ATTACHMENT = 3_000_000  # bytes; Anthropic takes pictures of 5 MB, as base64
+MAX_ATTACHMENT = 3_000_000  # Bytes; Anthropic accepts images of 5 MB as base64.
 
 Permission = Literal["admin", "maintain", "write", "triage", "read", "none"]
-MAY_TRIGGER: frozenset[Permission] = frozenset({"admin", "maintain", "write"})
+TRIGGER_PERMISSIONS: frozenset[Permission] = frozenset({"admin", "maintain", "write"})
 
 
-class RepoFacts(Frozen):
-    """What a run needs to know of a repository on the forge."""
+class RepoFacts(FrozenModel):
+    """Facts about a repository on the forge."""
 
     default_branch: str
     clone_url: str
-    """HTTPS (or HTTP, for a stand-in) URL without credentials."""
+    """HTTPS URL without credentials; HTTP for a local test server."""
     private: bool
     empty: bool
-    """True when it has no commit yet."""
+    """True if the repository has no commit yet."""
     archived: bool = False
-    """Whether nobody may write there any more."""
+    """True if nobody can write to it any more."""
 
 
-class Published(Frozen):
-    """A commit on a branch of the forge, read back: its tree and its parents are those of ours."""
+class PublishedCommit(FrozenModel):
+    """A commit that was pushed to a branch and then read back from the forge. It has the same tree and
+    parents as the local commit.
+    """
 
     sha: str
-    """As the forge has it: a commit that it signs itself has an id of its own."""
-    verified: bool
-    """Whether the forge shows it as signed."""
+    """Commit id on the forge, which differs from the local one if the forge signs the commit."""
+    is_verified: bool
+    """True if the forge shows the commit as signed."""
     note: str = ""
-    """Why it is not, in a sentence; empty: it is."""
-    earlier: bool = False
-    """Whether another run, or somebody else, had made the very same change there before."""
+    """Why the commit is not signed, in a sentence; empty if it is signed."""
+    already_existed: bool = False
+    """True if the branch already contained this change, from another run or from somebody else."""
 
 
-class Meanwhile(Frozen):
-    """What became of the thread and of the base branch while a run went on."""
+class ThreadState(FrozenModel):
+    """The current state of a thread and of its base branch."""
 
     is_open: bool
     has_base: bool
-    """Whether the base branch still has the commit that the run began with; False: it was rewritten, or is gone."""
+    """True if the base branch still contains the commit that the run started from."""
 
 
 class Forge(Protocol):
-    """Where issues live and pull requests go.
+    """Access to the issues, pull requests and branches of a forge such as GitHub.
 
-    Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). Before an effect it is
-    looked up; after a lost response it is looked up before it is tried again; what is returned was read back.
+    Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). A method that writes
+    looks up the current state first, and again before it retries after a lost response. It returns what it
+    read back from the forge.
     """
 
-    async def facts(self, repo: Repo) -> RepoFacts: ...
+    async def get_repo_facts(self, repo: Repo) -> RepoFacts: ...
 
-    async def thread(self, job: Job) -> Thread:
-        """The issue or pull request as it is now, with its comments, oldest first."""
+    async def get_thread(self, job: Job) -> Thread:
+        """Returns the issue or pull request as it is now, with its comments, oldest first."""
 
-    async def attachment(self, repo: Repo, url: str) -> bytes | None:
-        """The file that somebody attached to a thread, at most MAX_ATTACHMENT bytes.
+    async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
+        """Downloads a file of at most MAX_ATTACHMENT bytes that is attached to a thread.
 
-        None when the address is not one of the forge's own attachments: then nothing was asked of anybody.
+        Returns None without sending a request if the URL is not an attachment on the forge itself.
         """
 
-    async def permission(self, repo: Repo, user: User) -> Permission:
-        """What this user may do, asked by numeric id; anything unknown is "none"."""
-
-    async def credentials(self, repo: Repo) -> Credentials:
-        """A token that can clone and push this one repository."""
-
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
-        """Put `body` into our one comment with this hidden tag, making it if there is none; its URL.
-
-        A body over MAX_BODY is clipped, and says so. Somebody else's comment with our tag is not ours.
+    async def get_permission(self, repo: Repo, user: User) -> Permission:
+        """Returns the user's permission, looked up by numeric id; "none" if the forge reports a permission
+        that we do not know.
         """
 
-    async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
-        """How the thread and the commit `base` of the base branch `branch` are now."""
+    async def get_credentials(self, repo: Repo) -> Credentials:
+        """Returns a token that can clone this one repository and push to it."""
 
-    async def identity(self, repo: Repo) -> User | None:
-        """The account whose name our writes bear; None: nobody could tell."""
+    async def upsert_comment(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> str:
+        """Creates or updates our comment with this hidden tag. Returns its URL.
 
-    async def publish(
+        A body longer than MAX_BODY is truncated, with a note. If another user's comment contains our tag, it
+        is ignored.
+        """
+
+    async def get_thread_state(self, repo: Repo, number: int, branch: str, base: str) -> ThreadState:
+        """Returns the current state of the thread, and whether `branch` still contains the commit `base`."""
+
+    async def get_bot_user(self, repo: Repo) -> User | None:
+        """Returns the account that our writes appear under; None if it cannot be determined."""
+
+    async def push_commit(
         self,
         repo: Repo,
         git_dir: Path,
         commit: str,
         branch: str,
         parent: str,
-        into: Repo | None = None,
-    ) -> Published:
-        """Put `commit` of the bare repository `git_dir` on `branch`, which is at `parent` or not there yet.
+        target_repo: Repo | None = None,
+    ) -> PublishedCommit:
+        """Pushes `commit` from the bare repository `git_dir` to `branch`. The branch must point to `parent`
+        or not exist.
 
-        The forge makes and signs a commit of the same tree where it can; else it is pushed as it is. Nothing
-        happens when it is there already. A branch that is anywhere else is never overwritten: raises BranchMoved.
-        `into`: the branch is one of this fork of `repo`. Raises Forbidden, WorkspaceError when the forge refuses it
-        either way.
+        A forge that can sign commits creates and signs a commit with the same tree; otherwise the commit is
+        pushed without changes. Nothing happens if the branch already contains the commit. Raises BranchMoved,
+        instead of overwriting, if the branch points to another commit. `target_repo` is the fork of `repo`
+        that contains the branch; None for `repo` itself. Raises Forbidden or WorkspaceError if the forge
+        accepts neither the signed nor the unchanged commit.
         """
 
-    async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
-        """The open pull request whose head is this branch of this repository, if any."""
+    async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
+        """Returns the open pull request from this branch of this repository, if any."""
 
-    async def propose(self, proposal: Proposal) -> PullRequest:
-        """Open the pull request, or bring the one that is open for this branch up to date."""
+    async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
+        """Opens the pull request, or updates the one that is already open for this branch."""
 
-    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        """Say `body` in a review thread, once for each hidden tag; its URL."""
+    async def reply_to_thread(
+        self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
+    ) -> str:
+        """Replies in a review thread, once for each hidden tag. Returns the reply's URL."""
 
-    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
-        """Mark a review thread as resolved; nothing happens when it is. Raises Forbidden when we may not."""
+    async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        """Marks a review thread as resolved; does nothing if it already is. Raises Forbidden if our token
+        cannot resolve it.
+        """
 
-    async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
-        """What programs say of this commit, or of a branch's last one; what we say of it ourselves is left out."""
+    async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
+        """Returns the checks of this commit, except those that Patchwright created. `commit` may also be a
+        branch, which stands for its last commit.
+        """
 
-    async def check_log(self, repo: Repo, check: Check) -> str:
-        """The part of what a check printed, or reports, that tells why it failed; empty: nothing is to be had."""
+    async def get_check_log(self, repo: Repo, check: Check) -> str:
+        """Returns the part of a check's log or report that explains its failure; empty if there is none."""
 
-    async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
-        """Those of a pull request, oldest first, at most 250."""
+    async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
+        """Returns the commits of a pull request, oldest first, at most 250."""
 
-    async def show(self, repo: Repo, finding: "Finding") -> str:
-        """Say what we found of a commit, once for each job; its URL, empty where our token may not."""
-
-
-async def may_trigger(job: Job, forge: Forge) -> bool:
-    """Whether whoever asked for it may have it done, as of now; the operator always may. Raises ForgeError."""
-    return job.requester is None or await forge.permission(job.repo, job.requester) in MAY_TRIGGER
+    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+        """Creates a check run with our result, once for each job. Returns its URL, or an empty string if our
+        token cannot create check runs.
+        """
 
 
-class _Wrapped:
-    """Passes everything on; a wrapper overrides what it changes."""
+async def can_trigger(job: Job, forge: Forge) -> bool:
+    """Returns True if the job's requester may still trigger it; the operator always may. Raises ForgeError."""
+    return job.requester is None or await forge.get_permission(job.repo, job.requester) in TRIGGER_PERMISSIONS
+
+
+class _WrapperForge:
+    """Forwards every call to another forge. Subclasses override what they change."""
 
     def __init__(self, forge: Forge) -> None:
         self._forge = forge
 
-    async def facts(self, repo: Repo) -> RepoFacts:
-        return await self._forge.facts(repo)
+    async def get_repo_facts(self, repo: Repo) -> RepoFacts:
+        return await self._forge.get_repo_facts(repo)
 
-    async def thread(self, job: Job) -> Thread:
-        return await self._forge.thread(job)
+    async def get_thread(self, job: Job) -> Thread:
+        return await self._forge.get_thread(job)
 
-    async def attachment(self, repo: Repo, url: str) -> bytes | None:
-        return await self._forge.attachment(repo, url)
+    async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
+        return await self._forge.download_attachment(repo, url)
 
-    async def permission(self, repo: Repo, user: User) -> Permission:
-        return await self._forge.permission(repo, user)
+    async def get_permission(self, repo: Repo, user: User) -> Permission:
+        return await self._forge.get_permission(repo, user)
 
-    async def credentials(self, repo: Repo) -> Credentials:
-        return await self._forge.credentials(repo)
+    async def get_credentials(self, repo: Repo) -> Credentials:
+        return await self._forge.get_credentials(repo)
 
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
-        return await self._forge.say(repo, number, tag, body)
+    async def upsert_comment(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> str:
+        return await self._forge.upsert_comment(repo, number, tag, body, in_progress=in_progress)
 
-    async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
-        return await self._forge.meanwhile(repo, number, branch, base)
+    async def get_thread_state(self, repo: Repo, number: int, branch: str, base: str) -> ThreadState:
+        return await self._forge.get_thread_state(repo, number, branch, base)
 
-    async def identity(self, repo: Repo) -> User | None:
-        return await self._forge.identity(repo)
+    async def get_bot_user(self, repo: Repo) -> User | None:
+        return await self._forge.get_bot_user(repo)
 
-    async def publish(
+    async def push_commit(
         self,
         repo: Repo,
         git_dir: Path,
         commit: str,
         branch: str,
         parent: str,
-        into: Repo | None = None,
-    ) -> Published:
-        return await self._forge.publish(repo, git_dir, commit, branch, parent, into)
+        target_repo: Repo | None = None,
+    ) -> PublishedCommit:
+        return await self._forge.push_commit(repo, git_dir, commit, branch, parent, target_repo)
 
-    async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
-        return await self._forge.find_pull(repo, branch)
+    async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
+        return await self._forge.find_pull_request(repo, branch)
 
-    async def propose(self, proposal: Proposal) -> PullRequest:
-        return await self._forge.propose(proposal)
+    async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
+        return await self._forge.open_pull_request(spec)
 
-    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        return await self._forge.answer(repo, number, thread, tag, body)
+    async def reply_to_thread(
+        self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
+    ) -> str:
+        return await self._forge.reply_to_thread(repo, number, thread, tag, body)
 
-    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
-        await self._forge.settle_thread(repo, thread)
+    async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        await self._forge.resolve_thread(repo, thread)
 
-    async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
-        return await self._forge.checks(repo, commit)
+    async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
+        return await self._forge.list_checks(repo, commit)
 
-    async def check_log(self, repo: Repo, check: Check) -> str:
-        return await self._forge.check_log(repo, check)
+    async def get_check_log(self, repo: Repo, check: Check) -> str:
+        return await self._forge.get_check_log(repo, check)
 
-    async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
-        return await self._forge.commits(repo, number)
+    async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
+        return await self._forge.list_commits(repo, number)
 
-    async def show(self, repo: Repo, finding: "Finding") -> str:
-        return await self._forge.show(repo, finding)
+    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+        return await self._forge.create_check_run(repo, report)
 
 
-class Masked(_Wrapped):
-    """Hides the run's secrets from everything that is written to the forge."""
+class MaskingForge(_WrapperForge):
+    """Masks the run's secrets in everything that is written to the forge."""
 
     def __init__(self, forge: Forge, mask: Callable[[str], str]) -> None:
         super().__init__(forge)
         self._mask = mask
 
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
-        return await self._forge.say(repo, number, tag, self._mask(body))
+    async def upsert_comment(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> str:
+        return await self._forge.upsert_comment(repo, number, tag, self._mask(body), in_progress=in_progress)
 
-    async def propose(self, proposal: Proposal) -> PullRequest:
-        masked = {"title": self._mask(proposal.title), "body": self._mask(proposal.body)}
-        return await self._forge.propose(proposal.model_copy(update=masked))
+    async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
+        masked = {"title": self._mask(spec.title), "body": self._mask(spec.body)}
+        return await self._forge.open_pull_request(spec.model_copy(update=masked))
 
-    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        return await self._forge.answer(repo, number, thread, tag, self._mask(body))
+    async def reply_to_thread(
+        self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
+    ) -> str:
+        return await self._forge.reply_to_thread(repo, number, thread, tag, self._mask(body))
 
-    async def show(self, repo: Repo, finding: "Finding") -> str:
-        masked = {"title": self._mask(finding.title), "summary": self._mask(finding.summary)}
-        return await self._forge.show(repo, finding.model_copy(update=masked))
+    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+        masked = {"title": self._mask(report.title), "summary": self._mask(report.summary)}
+        return await self._forge.create_check_run(repo, report.model_copy(update=masked))
 
 
-class ReadOnly(_Wrapped):
-    """Reads from the forge; before the first thing that would be written for its run, that breaks off: Withheld.
+class ReadOnlyForge(_WrapperForge):
+    """Only reads from the forge. Raises WriteBlocked at the first write for its own run.
 
-    Whoever may write goes on with the log from there, as after a crash. What a run says by the way is left to it too.
+    A job with write access then continues the run from its log, as after a crash. That job also posts the
+    comments for other runs.
     """
 
     def __init__(self, forge: Forge, run: str) -> None:
         super().__init__(forge)
         self._run = run
 
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+    async def upsert_comment(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> str:
         if tag == self._run:
-            raise Withheld(f"a comment on {repo}#{number}")
+            raise WriteBlocked(f"a comment on {repo}#{number}")
         return ""
 
-    async def publish(
+    async def push_commit(
         self,
         repo: Repo,
         git_dir: Path,
         commit: str,
         branch: str,
         parent: str,
-        into: Repo | None = None,
-    ) -> Published:
-        raise Withheld(f"a commit on {branch}")
+        target_repo: Repo | None = None,
+    ) -> PublishedCommit:
+        raise WriteBlocked(f"a commit on {branch}")
 
-    async def propose(self, proposal: Proposal) -> PullRequest:
-        raise Withheld(f"a pull request of {proposal.branch}")
+    async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
+        raise WriteBlocked(f"a pull request of {spec.branch}")
 
-    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        raise Withheld(f"an answer on {repo}#{number}")
+    async def reply_to_thread(
+        self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
+    ) -> str:
+        raise WriteBlocked(f"an answer on {repo}#{number}")
 
-    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
-        raise Withheld(f"the end of a review thread of {repo}")
+    async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        raise WriteBlocked(f"the end of a review thread of {repo}")
 
-    async def show(self, repo: Repo, finding: "Finding") -> str:
-        raise Withheld(f"a check run on {finding.commit[:12]}")
-
-
-DRY = "dry-run"
-"""The address of what was shown instead of being written."""
+    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+        raise WriteBlocked(f"a check run on {report.commit[:12]}")
 
 
-class DryRun(_Wrapped):
-    """Reads from the forge; what would be written is shown instead."""
+DRY_RUN_URL = "dry-run"
+"""URL of everything that a dry run shows instead of writing it to the forge."""
+
+
+class DryRunForge(_WrapperForge):
+    """Reads from the forge, and shows what it would write."""
 
     def __init__(self, forge: Forge, show: Callable[[str, str], None]) -> None:
         super().__init__(forge)
         self._show = show
 
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+    async def upsert_comment(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> str:
         self._show(f"comment on {repo}#{number}", body)
-        return DRY
+        return DRY_RUN_URL
 
-    async def publish(
+    async def push_commit(
         self,
         repo: Repo,
         git_dir: Path,
         commit: str,
         branch: str,
         parent: str,
-        into: Repo | None = None,
-    ) -> Published:
-        self._show(f"commit {commit[:12]} to {branch}{f' of {into}' if into else ''}", "")
-        return Published(sha=commit, verified=False, note="nothing was published")
+        target_repo: Repo | None = None,
+    ) -> PublishedCommit:
+        self._show(f"commit {commit[:12]} to {branch}{f' of {target_repo}' if target_repo else ''}", "")
+        return PublishedCommit(sha=commit, is_verified=False, note="nothing was published")
 
-    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+    async def reply_to_thread(
+        self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
+    ) -> str:
         self._show(f"answer at {thread.path} of {repo}#{number}", body)
-        return DRY
+        return DRY_RUN_URL
 
-    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
+    async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
         self._show(f"resolve the thread at {thread.path}", "")
 
-    async def show(self, repo: Repo, finding: "Finding") -> str:
-        self._show(f"check run on {finding.commit[:12]}: {finding.title}", finding.summary)
-        return DRY
+    async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
+        self._show(f"check run on {report.commit[:12]}: {report.title}", report.summary)
+        return DRY_RUN_URL
 
-    async def propose(self, proposal: Proposal) -> PullRequest:
-        self._show(f"pull request: {proposal.title}", proposal.body)
+    async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
+        self._show(f"pull request: {spec.title}", spec.body)
         return PullRequest(
-            number=proposal.number,
-            title=proposal.title,
-            body=proposal.body,
+            number=spec.number,
+            title=spec.title,
+            body=spec.body,
             author=User(id=0, login="patchwright"),
             trusted=True,
             open=True,
-            url=DRY,
-            head=proposal.branch,
-            head_sha=proposal.head_sha,
-            base=proposal.base,
-            draft=proposal.draft,
-            same_repository=True,
+            url=DRY_RUN_URL,
+            head_branch=spec.branch,
+            head_sha=spec.head_sha,
+            base_branch=spec.base_branch,
+            draft=spec.draft,
+            is_same_repository=True,
         )

@@ -1,115 +1,126 @@
-"""A run again from its log alone: the prompt of each step is rebuilt, without model or sandbox, and compared."""
+"""Rebuilds the prompt of each step of a run from its log, without a model or a sandbox, and compares it with
+the prompt that was sent.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from resolver import render
-from resolver.browsing import prompt as browsing_prompt
-from resolver.events import Decided, Prompted, Trajectory
-from resolver.llm.model import FromModel, FromTool, FromUser, Message, System, ToolSpec
-from runtime.frozen import Frozen
+from patchwright.resolver import messages
+from patchwright.resolver.browsing import prompt as browsing_prompt
+from patchwright.resolver.events import ModelReply, SystemPrompt, Trajectory
+from patchwright.resolver.llm.model import (
+    AssistantMessage,
+    ChatMessage,
+    SystemMessage,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from patchwright.runtime.frozen_model import FrozenModel
 
 
-class Replayed(Frozen):
-    """One step of a run, rebuilt."""
+class ReplayedStep(FrozenModel):
+    """One rebuilt step of a run."""
 
     number: int
-    """Of the model's reply, from 1."""
+    """Number of the model's reply, from 1."""
     messages: int
     characters: int
-    """Of the messages, pictures not counted."""
-    kept: int
-    """How many messages at the beginning are the same, byte for byte, as in the step before."""
-    sent: str
-    """Fingerprint of what was sent; "" in a log of an older version."""
-    rebuilt: str
-    """Fingerprint of what the log gives now."""
+    """Characters of the messages, without images."""
+    cached_messages: int
+    """Number of messages at the start that are the same as in the previous step."""
+    sent_fingerprint: str
+    """Fingerprint of the prompt that was sent; "" in a log of an older version."""
+    rebuilt_fingerprint: str
+    """Fingerprint of the rebuilt prompt."""
 
     @property
-    def same(self) -> bool:
-        return self.sent in ("", self.rebuilt)
+    def is_identical(self) -> bool:
+        return self.sent_fingerprint in ("", self.rebuilt_fingerprint)
 
 
-def replay(trajectory: Trajectory) -> Iterator[Replayed]:
-    """Each step of a run, in order."""
-    number, before = 0, tuple[Message, ...]()
-    for at, entry in enumerate(trajectory.entries):
-        if not isinstance(entry.event, Decided):
+def replay_run(trajectory: Trajectory) -> Iterator[ReplayedStep]:
+    """Yields each step of a run, in order."""
+    number, previous = 0, tuple[ChatMessage, ...]()
+    for position, entry in enumerate(trajectory.entries):
+        if not isinstance(entry.event, ModelReply):
             continue
         number += 1
-        prompt = messages_at(trajectory, at)
-        yield Replayed(
+        prompt = messages_at(trajectory, position)
+        yield ReplayedStep(
             number=number,
             messages=len(prompt),
-            characters=sum(len(text) for message in prompt for text in _texts(message)),
-            kept=_same_beginning(before, prompt),
-            sent=entry.event.prompt,
-            rebuilt=fingerprint(prompt, _tools(trajectory)),
+            characters=sum(len(text) for message in prompt for text in _message_texts(message)),
+            cached_messages=_common_prefix_length(previous, prompt),
+            sent_fingerprint=entry.event.prompt_fingerprint,
+            rebuilt_fingerprint=fingerprint(prompt, _recorded_tools(trajectory)),
         )
-        before = prompt
+        previous = prompt
 
 
-def messages_at(trajectory: Trajectory, entry: int) -> tuple[Message, ...]:
-    """What the model was sent for the reply that stands at this place of the log."""
-    so_far = Trajectory(trajectory.entries[:entry])
-    shown: Callable[[Trajectory], tuple[Message, ...]] = render.messages
-    if trajectory.assigned is not None and trajectory.assigned.role == "browse":
-        shown = browsing_prompt.shown
-    return shown(so_far)
+def messages_at(trajectory: Trajectory, entry: int) -> tuple[ChatMessage, ...]:
+    """Returns the messages that were sent for the reply at position `entry` of the log."""
+    earlier = Trajectory(trajectory.entries[:entry])
+    build: Callable[[Trajectory], tuple[ChatMessage, ...]] = messages.build_messages
+    if trajectory.subagent_started is not None and trajectory.subagent_started.role == "browse":
+        build = browsing_prompt.build_prompt
+    return build(earlier)
 
 
-def fingerprint(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
-    """The same for the same prompt, byte for byte, and for no other; 32 hexadecimal digits."""
-    return Fingerprints(tools).of(tuple(messages))
+def fingerprint(messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]) -> str:
+    """Returns 32 hexadecimal digits that are the same only for a byte-for-byte identical prompt."""
+    return PromptFingerprinter(tools).fingerprint(tuple(messages))
 
 
-class Fingerprints:
-    """Those of a conversation that grows: its beginning is not read anew with each step."""
+class PromptFingerprinter:
+    """Fingerprints the prompts of a growing conversation. The start of the conversation is not read again at
+    each step.
+    """
 
     def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
         self._tools = blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)
-        self._read: tuple[Message, ...] = ()
+        self._read: tuple[ChatMessage, ...] = ()
         self._digest = self._tools.copy()
 
-    def of(self, messages: tuple[Message, ...]) -> str:
-        """The fingerprint of this prompt, whatever was asked for before."""
+    def fingerprint(self, messages: tuple[ChatMessage, ...]) -> str:
+        """Returns the prompt's fingerprint, which does not depend on earlier calls."""
         known = len(self._read)
         if messages[:known] != self._read:
             known, self._digest = 0, self._tools.copy()
         for message in messages[known:]:
-            _add(self._digest, message)
+            _update_digest(self._digest, message)
         self._read = messages
         return self._digest.hexdigest()
 
 
-def _add(digest: blake2b, message: Message) -> None:
-    for text in (message.role, *_texts(message)):
+def _update_digest(digest: blake2b, message: ChatMessage) -> None:
+    for text in (message.role, *_message_texts(message)):
         part = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(part))
         digest.update(part)
-    if isinstance(message, FromUser):
-        for picture in message.pictures:
-            digest.update(blake2b(picture.data).digest())
+    if isinstance(message, UserMessage):
+        for image in message.images:
+            digest.update(blake2b(image.data).digest())
 
 
-def as_sent(specs: Sequence[ToolSpec]) -> tuple[dict[str, Any], ...]:
-    """Tools as the log keeps them, and providers get them."""
-    return tuple(spec.as_openai() for spec in specs)
+def tool_schemas(specs: Sequence[ToolSpec]) -> tuple[dict[str, Any], ...]:
+    """Returns the tools as they are recorded in the log and sent to the providers."""
+    return tuple(spec.to_openai() for spec in specs)
 
 
-def _tools(trajectory: Trajectory) -> tuple[dict[str, Any], ...]:
-    return next((event.tools for event in trajectory if isinstance(event, Prompted)), ())
+def _recorded_tools(trajectory: Trajectory) -> tuple[dict[str, Any], ...]:
+    return next((event.tools for event in trajectory if isinstance(event, SystemPrompt)), ())
 
 
-def _texts(message: Message) -> Iterator[str]:
+def _message_texts(message: ChatMessage) -> Iterator[str]:
     match message:
-        case System(text=text) | FromUser(text=text):
+        case SystemMessage(text=text) | UserMessage(text=text):
             yield text
-        case FromTool(call=answered, text=text):
-            yield from (answered, text)
-        case FromModel(text=text, calls=calls, reasoning=reasoning):
+        case ToolMessage(tool_call_id=call_id, text=text):
+            yield from (call_id, text)
+        case AssistantMessage(text=text, tool_calls=calls, reasoning=reasoning):
             yield text
             for call in calls:
                 yield from (call.id, call.name, call.arguments)
@@ -117,6 +128,6 @@ def _texts(message: Message) -> Iterator[str]:
                 yield json.dumps(block, sort_keys=True)
 
 
-def _same_beginning(before: Sequence[Message], after: Sequence[Message]) -> int:
+def _common_prefix_length(before: Sequence[ChatMessage], after: Sequence[ChatMessage]) -> int:
     pairs = enumerate(zip(before, after, strict=False))
-    return next((at for at, (old, new) in pairs if old != new), min(len(before), len(after)))
+    return next((position for position, (old, new) in pairs if old != new), min(len(before), len(after)))

@@ -1,4 +1,4 @@
-"""THE WAY OF AN ISSUE, top to bottom: resolve, admit, attempt; what becomes of it is in deliver.py."""
+"""Resolves a job on an issue from the trigger to the outcome. Publishing is in publish.py."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -7,273 +7,357 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from resolver import prose
-from resolver.agent import Agent, begin
-from resolver.ci.release import run_ci
-from resolver.ci.repair import repair
-from resolver.circumstances import Connected
-from resolver.deliver import Attempt, deliver
-from resolver.domain import (
+from patchwright.resolver import prompt_texts, reply_texts
+from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.agent_setup import build_agent
+from patchwright.resolver.ci.ci_repair import repair_failed_checks
+from patchwright.resolver.ci.run_ci import run_ci
+from patchwright.resolver.dependencies import ProgressReporter, RunDependencies
+from patchwright.resolver.domain import (
     Job,
     Outcome,
     Patch,
     PullRequest,
-    Refused,
-    SuiteRun,
+    Rejected,
+    TestRun,
     Thread,
     Verdict,
 )
-from resolver.errors import NoSuchBranch, NotFound, SettingsError, UsageError
-from resolver.events import Ended, Judged, Resumed, Settled, Told, Trajectory
-from resolver.follow_up import follow_up
-from resolver.forge import Forge, RepoFacts
-from resolver.gate import missing
-from resolver.git.merging import Merge
-from resolver.kit import Kit, Reporting
-from resolver.log import Log
-from resolver.outfit import outfit
-from resolver.preparing.attachments import NOTHING, Attached, attachments, put
-from resolver.preparing.instructions import instructions
-from resolver.preparing.preparing import first_message, masked_visits, prepared, started
-from resolver.preparing.skills import find_skills
-from resolver.proof.baseline import Baselines, Bases
-from resolver.proof.merge import prove_merge
-from resolver.proof.repairs import judged
-from resolver.pull.seen import PullSeen
-from resolver.request import planning, planning_prose
-from resolver.request.admission import admit, dealt_with, going_on, meant, refuse, waiting
-from resolver.request.allowance import under
-from resolver.request.base import at_base
-from resolver.request.request import Request
-from resolver.rules import was_stopped
-from resolver.sandbox.bench import Bench, at_bench
-from resolver.sandbox.putting_back import put_back
-from resolver.security.policy import Permitted, bounds, permitted
-from resolver.settings import configuration
-from resolver.settings.repository import complain, read_config, sentences
-from resolver.suites.find import find_suites
-from resolver.suites.lacking import cannot_be_run
-from resolver.tools.investigate import MAX_REPORT
-from resolver.validate import prove
-from resolver.workspace import Workspace
+from patchwright.resolver.errors import BranchNotFound, NotFound, SettingsError, UsageError
+from patchwright.resolver.events import (
+    AgentStopped,
+    JobCompleted,
+    Message,
+    RunResumed,
+    Trajectory,
+)
+from patchwright.resolver.finish_checks import find_missing_steps
+from patchwright.resolver.forge import Forge, RepoFacts
+from patchwright.resolver.git.merge import MergeResult
+from patchwright.resolver.preparation.attachments import (
+    NO_ATTACHMENTS,
+    ThreadAttachments,
+    fetch_attachments,
+    write_attachments,
+)
+from patchwright.resolver.preparation.instructions import select_instructions
+from patchwright.resolver.preparation.run_start import (
+    build_run_started,
+    compose_initial_message,
+    mask_visits,
+    prepare_environment,
+)
+from patchwright.resolver.preparation.skills import load_skills
+from patchwright.resolver.proof.baseline import BaselineCache, BaselineRuns
+from patchwright.resolver.proof.merge_verification import verify_merge
+from patchwright.resolver.proof.repair_loop import verify_or_continue
+from patchwright.resolver.publish import Attempt, publish_attempt
+from patchwright.resolver.pull_request.pr_context import PullRequestContext
+from patchwright.resolver.request import plan_texts, run_task
+from patchwright.resolver.request.admission import (
+    build_resume_message,
+    check_admission,
+    expand_retry,
+    find_duplicate,
+    find_run_to_resume,
+    reject_job,
+)
+from patchwright.resolver.request.base_branch import clone_at_base
+from patchwright.resolver.request.command_parser import Request
+from patchwright.resolver.request.option_limits import apply_options
+from patchwright.resolver.resolve_pull_request import resolve_pull_request
+from patchwright.resolver.run_events import NetworkAccess
+from patchwright.resolver.run_limits import was_stopped
+from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.sandbox.session import SandboxSession, run_in_sandbox
+from patchwright.resolver.sandbox.worktree_reset import reset_worktree
+from patchwright.resolver.security.patch_policy import FilteredPatch, build_patch_limits, filter_patch
+from patchwright.resolver.settings import effective_settings
+from patchwright.resolver.settings.repo_config import format_problems, read_repo_config, report_problems
+from patchwright.resolver.suites.discovery import find_suites
+from patchwright.resolver.suites.missing_program import is_runner_missing
+from patchwright.resolver.tools.delegate_tool import MAX_REPORT
+from patchwright.resolver.verification import verify_patch
+from patchwright.resolver.workspaces import Workspace
 
-UNJUDGED = Verdict(kind="untested", reason="The run asked or answered something: nothing was tested.")
-STILL_RUNNING = "still being run on the untouched code"  # as templates/prompts/brief.md.j2 says it
+UNTESTED_VERDICT = Verdict(
+    kind="untested", reason="The run asked or answered a question, so nothing was tested."
+)
 
 T = TypeVar("T")
 
 
-async def resolve(job: Job, kit: Kit, forge: Forge, reporting: Reporting) -> Outcome:
-    """From a trigger to a pull request or a comment; the same job again goes on where its log ends.
+async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: ProgressReporter) -> Outcome:
+    """Works on a job until there is a pull request or a comment. If the same job comes again, it resumes from
+    its log.
 
-    Raises ResolverError or SandboxError for accidents; the log is kept, and nothing was claimed that was not done.
+    Raises ResolverError or SandboxError on failures. The log is then kept, and unfinished work is never
+    reported as done.
     """
-    async with kit.logs.open(job.id, kit.listeners) as log:
-        if settled := log.trajectory.settled:
-            return settled.outcome
+    async with deps.logs.open(job.id, deps.listeners) as log:
+        if completed := log.trajectory.job_completed:
+            return completed.outcome
         try:
-            thread = log.trajectory.started.thread if log.trajectory.started else await forge.thread(job)
-            job = await meant(job, thread, log.trajectory, kit.logs)
+            thread = (
+                log.trajectory.run_started.thread
+                if log.trajectory.run_started
+                else await forge.get_thread(job)
+            )
+            job = await expand_retry(job, thread, log.trajectory, deps.logs)
         except NotFound:
             if job.requester is None:
-                raise  # the operator named it, and reads why at the terminal
-            return await refuse(job, prose.refusal("gone", job), None, forge, log)
-        facts = await forge.facts(job.repo)
-        if job.checks:
-            return await repair(job, thread, facts, log, kit, forge, reporting, attempt)
-        if refusal := await admit(job, thread, facts, forge, kit.settings):
-            return await refuse(job, refusal.explanation, facts, forge, log)
-        if how := await dealt_with(job, thread, log.trajectory, kit.logs):
-            dealt = Refused(explanation=prose.refusal(how, job))
-            await log.append(Settled(outcome=dealt))
-            return dealt
-        if job.asked.verb == "run-ci" and isinstance(thread, PullRequest):
-            released = await run_ci(job, thread, facts, kit, forge)
-            await log.append(Settled(outcome=released))
-            return released
-        asked = await waiting(job, thread, log.trajectory, kit.logs, kit.settings.approval_days)
-        if isinstance(asked, Refused):
-            return await refuse(job, asked.explanation, facts, forge, log)
-        if asked is None:
+                raise  # The operator started the job and sees the reason in the terminal.
+            return await reject_job(job, reply_texts.render_rejection_reason("gone", job), None, forge, log)
+        facts = await forge.get_repo_facts(job.repo)
+        if job.failed_checks_commit:
+            return await repair_failed_checks(job, thread, facts, log, deps, forge, reporter, attempt_patch)
+        if rejection := await check_admission(job, thread, facts, forge, deps.settings):
+            return await reject_job(job, rejection.explanation, facts, forge, log)
+        if duplicate := await find_duplicate(job, thread, log.trajectory, deps.logs):
+            outcome: Outcome = Rejected(explanation=reply_texts.render_rejection_reason(duplicate, job))
+            await log.append(JobCompleted(outcome=outcome))
+            return outcome
+        if job.request.verb == "run-ci" and isinstance(thread, PullRequest):
+            outcome = await run_ci(job, thread, facts, deps, forge)
+            await log.append(JobCompleted(outcome=outcome))
+            return outcome
+        run_to_resume = await find_run_to_resume(
+            job, thread, log.trajectory, deps.logs, deps.settings.plan_expiry_days
+        )
+        if isinstance(run_to_resume, Rejected):
+            return await reject_job(job, run_to_resume.explanation, facts, forge, log)
+        if run_to_resume is None:
             try:
-                chosen = under(kit, planning.options(log.trajectory, job.id, job.asked.options))
-                return await settle(job, thread, facts, log, chosen, forge, reporting)
-            except NoSuchBranch as exc:
-                return await refuse(job, prose.no_branch(exc.branch), facts, forge, log)
-        if log.trajectory.resumed is None:
-            await log.append(Resumed(run=asked))
-        async with kit.logs.open(asked, kit.listeners) as earlier:
-            chosen = under(kit, planning.options(earlier.trajectory, job.id, job.asked.options))
-            outcome = await answered(job, thread, facts, earlier, chosen, forge, reporting)
-        await log.append(Settled(outcome=outcome))
+                run_deps = apply_options(
+                    deps, run_task.get_options(log.trajectory, job.id, job.request.options)
+                )
+                return await complete_job(job, thread, facts, log, run_deps, forge, reporter)
+            except BranchNotFound as exc:
+                return await reject_job(job, reply_texts.render_unknown_branch(exc.branch), facts, forge, log)
+        if log.trajectory.run_resumed is None:
+            await log.append(RunResumed(run=run_to_resume))
+        async with deps.logs.open(run_to_resume, deps.listeners) as resumed_log:
+            run_deps = apply_options(
+                deps, run_task.get_options(resumed_log.trajectory, job.id, job.request.options)
+            )
+            outcome = await continue_run(job, thread, facts, resumed_log, run_deps, forge, reporter)
+        await log.append(JobCompleted(outcome=outcome))
         return outcome
 
 
-async def settle(
-    job: Job, thread: Thread, facts: RepoFacts, log: Log, kit: Kit, forge: Forge, reporting: Reporting
+async def complete_job(
+    job: Job,
+    thread: Thread,
+    facts: RepoFacts,
+    log: RunLog,
+    deps: RunDependencies,
+    forge: Forge,
+    reporter: ProgressReporter,
 ) -> Outcome:
-    """Work on an admitted job to its end, and publish what came of it."""
+    """Works on an admitted job and publishes the result."""
     if isinstance(thread, PullRequest):
-        return await follow_up(job, thread, facts, log, kit, forge, reporting, attempt)
-    async with reporting(job, log):
-        credentials = await forge.credentials(job.repo)
-        kit.secrets.add(credentials.token)
-        async with at_base(job, thread, log.trajectory, facts, kit.workspaces, credentials) as workspace:
-            if log.trajectory.started is None:
+        return await resolve_pull_request(job, thread, facts, log, deps, forge, reporter, attempt_patch)
+    async with reporter(job, log):
+        credentials = await forge.get_credentials(job.repo)
+        deps.secrets.add(credentials.token)
+        async with clone_at_base(
+            job, thread, log.trajectory, facts, deps.workspaces, credentials
+        ) as workspace:
+            if log.trajectory.run_started is None:
                 branch = workspace.base_branch or facts.default_branch
-                await log.append(started(job, thread, workspace, facts.clone_url, branch, kit))
-            assert log.trajectory.started is not None
-            await complain(job, workspace, forge)
-            attached = await attachments(log.trajectory.started.thread, job.repo, forge)
-            tried = await attempt(job, workspace, log, kit, attached)
-            outcome = await deliver(job, tried, workspace, log.trajectory, forge, kit.settings, kit.secrets)
-    await log.append(Settled(outcome=outcome))
+                await log.append(build_run_started(job, thread, workspace, facts.clone_url, branch, deps))
+            assert log.trajectory.run_started is not None
+            await report_problems(job, workspace, forge)
+            attachments = await fetch_attachments(log.trajectory.run_started.thread, job.repo, forge)
+            attempt = await attempt_patch(job, workspace, log, deps, attachments)
+            outcome = await publish_attempt(
+                job, attempt, workspace, log.trajectory, forge, deps.settings, deps.secrets
+            )
+    await log.append(JobCompleted(outcome=outcome))
     return outcome
 
 
-async def answered(
-    job: Job, thread: Thread, facts: RepoFacts, log: Log, kit: Kit, forge: Forge, reporting: Reporting
+async def continue_run(
+    job: Job,
+    thread: Thread,
+    facts: RepoFacts,
+    log: RunLog,
+    deps: RunDependencies,
+    forge: Forge,
+    reporter: ProgressReporter,
 ) -> Outcome:
-    """Go on with a run that asked or was stopped, in its own log; once for each trigger."""
-    told = any(isinstance(event, Told) and event.by == job.id for event in log.trajectory)
-    word = None if told else going_on(job, log.trajectory, job.asked)
-    if word is None and (settled := log.trajectory.settled):
-        return settled.outcome
-    if word is not None:
-        await log.append(word)
-    return await settle(job, thread, facts, log, kit, forge, reporting)
+    """Continues an earlier run, which asked a question or was stopped, in the log of that run, once for each
+    trigger.
+    """
+    is_delivered = any(isinstance(event, Message) and event.trigger_id == job.id for event in log.trajectory)
+    message = None if is_delivered else build_resume_message(job, log.trajectory, job.request)
+    if message is None and (completed := log.trajectory.job_completed):
+        return completed.outcome
+    if message is not None:
+        await log.append(message)
+    return await complete_job(job, thread, facts, log, deps, forge, reporter)
 
 
-async def attempt(
+async def attempt_patch(
     job: Job,
     workspace: Workspace,
-    log: Log,
-    kit: Kit,
-    attached: Attached = NOTHING,
-    pull: PullSeen | None = None,
-    merge: Merge | None = None,
+    log: RunLog,
+    deps: RunDependencies,
+    attachments: ThreadAttachments = NO_ATTACHMENTS,
+    pull_context: PullRequestContext | None = None,
+    merge: MergeResult | None = None,
 ) -> Attempt:
-    """A proven (or disproven) patch for a run that has started. It knows no forge.
+    """Works on a started run until its patch is verified. It does not use the forge.
 
-    `pull` is what the agent is shown where the work is on a pull request, `merge` where its commit is one.
+    `pull_context` is the context that the agent sees if the work is on a pull request. `merge` is set if the
+    base commit is the result of a merge.
     """
     trajectory = log.trajectory
-    assert trajectory.started is not None, "the log begins with Started"
-    config = (await read_config(workspace.rules)).config
-    seconds = config.test_timeout or kit.settings.test_timeout
-    suites = await find_suites(workspace.rules, config)
-    suite = suites.likely
+    assert trajectory.run_started is not None, "the log begins with RunStarted"
+    config = (await read_repo_config(workspace.config_source)).config
+    seconds = config.test_timeout or deps.settings.test_timeout
+    suites = await find_suites(workspace.config_source, config)
+    suite = suites.primary
 
-    def undone(so_far: Trajectory, at_base: SuiteRun | None) -> tuple[str, ...]:
-        return missing(so_far, suite.command if suite else None, runnable=not cannot_be_run(at_base))
+    def missing_steps(current: Trajectory, baseline: TestRun | None) -> tuple[str, ...]:
+        return find_missing_steps(
+            current, suite.command if suite else None, can_run_tests=not is_runner_missing(baseline)
+        )
 
-    async def allowed() -> Permitted:
-        return await permitted(workspace, _patch(log, workspace), bounds(kit.settings))
+    async def filter_current_patch() -> FilteredPatch:
+        return await filter_patch(
+            workspace, _current_patch(log, workspace), build_patch_limits(deps.settings)
+        )
 
-    async def tried(ending: Ended, verdict: Verdict) -> Attempt:
-        left_open = undone(log.trajectory, verdict.before)
-        kept = await allowed()
-        return Attempt(ending, kept.patch, verdict, left_open, kept.left_out)
+    async def make_attempt(stopped: AgentStopped, verdict: Verdict) -> Attempt:
+        open_points = missing_steps(log.trajectory, verdict.before)
+        filtered = await filter_current_patch()
+        return Attempt(stopped, filtered.patch, verdict, open_points, filtered.removed)
 
-    if (verdict := trajectory.verdict) and not verdict.partial and (ending := trajectory.ended):
-        return await tried(ending, verdict)  # killed after the proof
-    questioned = planning.is_question(log.trajectory)  # nothing is changed, and nothing proven
-    if (ending := trajectory.ended) and (ending.reason == "asked" or questioned):
-        return await tried(ending, UNJUDGED)  # killed before that was said
+    if (verdict := trajectory.verdict) and not verdict.partial and (stopped := trajectory.agent_stopped):
+        return await make_attempt(stopped, verdict)  # An earlier process was killed after the verification.
+    # A run that answers a question changes and verifies nothing.
+    is_question = run_task.is_question(log.trajectory)
+    if (stopped := trajectory.agent_stopped) and (stopped.reason == "input_required" or is_question):
+        # An earlier process was killed before it posted the result.
+        return await make_attempt(stopped, UNTESTED_VERDICT)
 
-    await configuration.record(log, kit, config)
-    sandboxes = await prepared(job, workspace, config, suites, log, kit)
+    await effective_settings.record_settings(log, deps, config)
+    sandboxes = await prepare_environment(job, workspace, config, suites, log, deps)
 
-    async def tests_at_base() -> SuiteRun | None:
-        return await bases.begin(suite) if suite and not questioned else None
+    async def run_baseline() -> TestRun | None:
+        return await baseline_runs.start(suite) if suite and not is_question else None
 
     name = f"{job.id}-agent"
 
-    skills = await find_skills(workspace.rules)
-    told = instructions(skills, trajectory.started.thread, job.asked.text, kit.settings.instructions_tokens)
+    skills = await load_skills(workspace.config_source)
+    instructions = select_instructions(
+        skills, trajectory.run_started.thread, job.request.text, deps.settings.max_instruction_tokens
+    )
 
-    async def work(bench: Bench) -> Attempt:
-        async with outfit(
+    async def work_in_session(session: SandboxSession) -> Attempt:
+        async with build_agent(
             job,
             workspace,
             log,
-            kit,
-            bench,
+            deps,
+            session,
             sandboxes=sandboxes,
             skills=skills,
-            readable=told.readable,
-            gate=lambda so_far: undone(so_far, known_at_base()),
-            news=news,
-        ) as made:
-            briefed = bool(log.trajectory.decisions())
-            there = attached if briefed and bench.adopted else await put(attached, made.sandbox)
-            if not briefed:
-                text = await first_message(
-                    job, workspace, made.sandbox, log, suite, before, told, there, pull, sandboxes.plugins
+            can_read_skills=instructions.has_more_to_read,
+            finish_checks=lambda current: missing_steps(current, get_baseline()),
+            get_new_messages=get_new_messages,
+        ) as setup:
+            has_started = bool(log.trajectory.replies())
+            local_attachments = (
+                attachments
+                if has_started and session.is_adopted
+                else await write_attachments(attachments, setup.sandbox)
+            )
+            if not has_started:
+                text = await compose_initial_message(
+                    job,
+                    workspace,
+                    setup.sandbox,
+                    log,
+                    suite,
+                    baseline_task,
+                    instructions,
+                    local_attachments,
+                    pull_context,
+                    sandboxes.features,
                 )
-                root, scratch = made.sandbox.root, made.sandbox.scratch
-                where = (root, scratch, sandboxes.kind, sandboxes.network)
-                system = prose.system(
-                    *where,
-                    sandboxes.plugins,
-                    made.secrets,
-                    delegates=kit.settings.delegate_steps > 0,
-                    reviewed=pull is not None,
+                root, scratch = setup.sandbox.root, setup.sandbox.scratch
+                place = (root, scratch, sandboxes.kind, sandboxes.network)
+                system = prompt_texts.render_system_prompt(
+                    *place,
+                    sandboxes.features,
+                    setup.secret_names,
+                    can_delegate=deps.settings.max_subagent_steps > 0,
+                    is_pull_request=pull_context is not None,
                 )
-                if questioned:
-                    system = planning_prose.explain_system(*where, MAX_REPORT, reviewed=pull is not None)
-                await begin(log, system, text, made.agent.tools, there.pictures)
-            start_over = partial(put_back, made.sandbox, workspace, log)
-            return await proven(made.agent, start_over)
+                if is_question:
+                    system = plan_texts.render_explain_system(
+                        *place, MAX_REPORT, is_pull_request=pull_context is not None
+                    )
+                await record_prompts(log, system, text, setup.agent.tools, local_attachments.images)
+            start_over = partial(reset_worktree, setup.sandbox, workspace, log)
+            return await run_and_verify(setup.agent, start_over)
 
-    async def news() -> tuple[Told, ...]:
-        meanwhile = ended_meanwhile()
-        return (*((meanwhile,) if meanwhile else ()), *await kit.news(job, log.trajectory))
+    async def get_new_messages() -> tuple[Message, ...]:
+        baseline_message = get_baseline_message()
+        return (
+            *((baseline_message,) if baseline_message else ()),
+            *await deps.get_new_messages(job, log.trajectory),
+        )
 
-    def ended_meanwhile() -> Told | None:
-        """How the tests ended at base, if the first message could not say it yet."""
-        brief = next(e.text for e in log.trajectory if isinstance(e, Told) and e.source == "brief")
-        judged_since = any(isinstance(event, Judged) for event in log.trajectory)  # it knows more by now
-        if judged_since or STILL_RUNNING not in brief or (run := known_at_base()) is None:
+    def get_baseline_message() -> Message | None:
+        """Returns a message with the test results at base, or None if the initial prompt already contained
+        them.
+        """
+        if not log.trajectory.is_baseline_pending or (run := get_baseline()) is None:
             return None
-        return Told(text=prose.baseline(run), source="baseline")
+        return Message(text=prompt_texts.render_baseline(run), source="baseline")
 
-    def known_at_base() -> SuiteRun | None:
-        ended = before.done() and not before.cancelled() and not before.exception()
-        return before.result() if ended else None
+    def get_baseline() -> TestRun | None:
+        ended = baseline_task.done() and not baseline_task.cancelled() and not baseline_task.exception()
+        return baseline_task.result() if ended else None
 
-    async def proven(agent: Agent, start_over: Callable[[], Awaitable[bool]]) -> Attempt:
+    async def run_and_verify(agent: Agent, start_over: Callable[[], Awaitable[bool]]) -> Attempt:
         while True:
             try:
-                ending = await agent.run(log)
-            finally:  # also when the sandbox is lost: what it did by the network is done
-                if visits := sandboxes.visits(name):
-                    await log.append(Connected(visits=masked_visits(visits, kit.secrets)))
-            if ending.reason == "asked" or questioned:
-                return await tried(ending, UNJUDGED)
-            kept = await allowed()  # what is judged is what can be delivered
-            judging = partial(prove_merge, merge, remembered) if merge else prove
-            proof = partial(judging, workspace, kept.patch, suites, sandboxes, job.id, seconds, bases)
-            verdict = await judged(log, kit, ending, kept.patch, proof, start_over)
+                stopped = await agent.run(log)
+            finally:  # The connections are recorded even if the sandbox is lost.
+                if visits := sandboxes.take_connections(name):
+                    await log.append(NetworkAccess(visits=mask_visits(visits, deps.secrets)))
+            if stopped.reason == "input_required" or is_question:
+                return await make_attempt(stopped, UNTESTED_VERDICT)
+            # The filtered patch is verified, because only the filtered patch can be published.
+            filtered = await filter_current_patch()
+            verify = partial(verify_merge, merge, baseline_cache) if merge else verify_patch
+            verify_current = partial(
+                verify, workspace, filtered.patch, suites, sandboxes, job.id, seconds, baseline_runs
+            )
+            verdict = await verify_or_continue(log, deps, stopped, filtered.patch, verify_current, start_over)
             if verdict is not None:
-                return await tried(ending, verdict)
+                return await make_attempt(stopped, verdict)
 
-    untouched = workspace.at_commit(merge.into) if merge else workspace
-    remembered = Baselines(kit.settings.data / "cache" / "baselines")
+    baseline_workspace = workspace.with_base(merge.head) if merge else workspace
+    baseline_cache = BaselineCache(deps.settings.data / "cache" / "baselines")
     async with (
-        Bases(untouched, sandboxes, job.id, seconds, remembered) as bases,
-        alongside(tests_at_base()) as before,
+        BaselineRuns(baseline_workspace, sandboxes, job.id, seconds, baseline_cache) as baseline_runs,
+        run_alongside(run_baseline()) as baseline_task,
     ):
-        return await at_bench(sandboxes, name, work, resumed=bool(trajectory.decisions()))
+        return await run_in_sandbox(sandboxes, name, work_in_session, resumed=bool(trajectory.replies()))
 
 
-def _patch(log: Log, workspace: Workspace) -> Patch:
-    return log.trajectory.checkpoint() or Patch(base=workspace.base, diff=b"")
+def _current_patch(log: RunLog, workspace: Workspace) -> Patch:
+    return log.trajectory.last_checkpoint() or Patch(base_sha=workspace.base, diff=b"")
 
 
 @asynccontextmanager
-async def alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-    """Run `work` beside the block; it does not outlive it."""
+async def run_alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Runs a coroutine concurrently with the block, and cancels it when the block ends."""
     task = asyncio.create_task(work)
     try:
         yield task
@@ -282,25 +366,30 @@ async def alongside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def resolve_path(
-    job: Job, thread: Thread, path: Path, kit: Kit, answer: str = ""
+async def resolve_local(
+    job: Job, thread: Thread, path: Path, deps: RunDependencies, answer: str = ""
 ) -> tuple[Attempt, Trajectory]:
-    """The same for a repository on this disk: a judged patch, and no forge.
+    """Works on a repository on this disk, without a forge. Returns the verified attempt and its log.
 
-    `answer`: to the question with which the run ended. Raises UsageError when it ended with none.
+    `answer` answers the question that the run ended with. Raises UsageError if there was none.
     """
-    async with kit.logs.open(job.id, kit.listeners) as log:
-        if answer and ((ended := log.trajectory.ended) is None or ended.reason != "asked"):
+    async with deps.logs.open(job.id, deps.listeners) as log:
+        if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
             raise UsageError(f"the run {job.id} waits for no answer: go on with it without --answer")
-        stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
-        if (answer or stopped) and (word := going_on(job, log.trajectory, Request("work", answer, answer))):
-            await log.append(word)
-        ref = log.trajectory.started.base if log.trajectory.started else "HEAD"
-        async with kit.workspaces.local(path, ref) as workspace:
-            if faults := (await read_config(workspace)).faults:  # whoever reads this can mend it
-                raise SettingsError(sentences(faults))
-            if log.trajectory.started is None:
+        is_stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
+        if (answer or is_stopped) and (
+            message := build_resume_message(job, log.trajectory, Request("work", answer, answer))
+        ):
+            await log.append(message)
+        ref = log.trajectory.run_started.base_sha if log.trajectory.run_started else "HEAD"
+        async with deps.workspaces.local(path, ref) as workspace:
+            # Unlike a user on the forge, the person who reads this error can fix the file.
+            if problems := (await read_repo_config(workspace)).problems:
+                raise SettingsError(format_problems(problems))
+            if log.trajectory.run_started is None:
                 await log.append(
-                    started(job, thread, workspace, str(path), workspace.base_branch or "HEAD", kit)
+                    build_run_started(
+                        job, thread, workspace, str(path), workspace.base_branch or "HEAD", deps
+                    )
                 )
-            return await attempt(job, workspace, log, kit), log.trajectory
+            return await attempt_patch(job, workspace, log, deps), log.trajectory

@@ -1,120 +1,144 @@
-"""What becomes of a run that cannot come to its end: its tree on a branch, and how to go on in its one comment."""
+"""Pushes the work of a run that cannot finish to a branch, and posts a comment on how to resume the run."""
 
 import asyncio
 import logging
 
-from resolver import prose, salvage_prose
-from resolver.ci.hold import ci_for
-from resolver.deliver import AUTHOR, leaks, tell, withdraw
-from resolver.delivery.keeping import OnBranch, publish_or_attach, run_directory
-from resolver.domain import Job, Patch, PullRequest
-from resolver.errors import LogError, ResolverError
-from resolver.events import Trajectory
-from resolver.forge import Forge, may_trigger
-from resolver.git.branches import branch_names
-from resolver.kit import Kit
-from resolver.secrets import masked
-from resolver.security.policy import bounds, check, permitted
-from resolver.summary import summarize
-from resolver.workspace import Workspace
-from runtime.frozen import Frozen
+from patchwright.resolver import reply_texts
+from patchwright.resolver.ci.ci_hold import decide_ci_hold
+from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.domain import Job, Patch, PullRequest
+from patchwright.resolver.errors import LogError, ResolverError
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.forge import Forge, can_trigger
+from patchwright.resolver.git.branch_names import make_branch_names
+from patchwright.resolver.publish import (
+    DEFAULT_AUTHOR,
+    find_secret_leaks,
+    post_comment,
+    report_lost_permission,
+)
+from patchwright.resolver.publishing.publish_branch import BranchLocation, get_run_directory, push_or_paste
+from patchwright.resolver.secrets import mask_secrets
+from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch, filter_patch
+from patchwright.resolver.summary import summarize_run
+from patchwright.resolver.workspaces import Workspace
+from patchwright.runtime.frozen_model import FrozenModel
 
 logger = logging.getLogger(__name__)
 
-KEEP_SECONDS = 180.0  # for clone and push; the comment is written in any case
+SALVAGE_TIMEOUT = 180.0  # Seconds for cloning and pushing. The comment is posted even after a timeout.
 
 
-class Salvaged(Frozen):
-    """Where the work of a run is that was stopped."""
+class SalvagedWork(FrozenModel):
+    """Where the work of a stopped run was saved."""
 
     branch: str | None = None
-    """None: there was nothing to keep, or it could not go there."""
+    """None if there was no work, or if it could not be pushed."""
     files: tuple[str, ...] = ()
-    """Paths that it changes."""
-    left_out: tuple[str, ...] = ()
-    """What policy forbids and is not on the branch, a sentence each."""
+    """Paths of the changed files."""
+    excluded_changes: tuple[str, ...] = ()
+    """Changes that the policy forbids, one sentence each. They are not on the branch."""
     problem: str = ""
-    """Why there is no branch although there was work, in a sentence; it is in the log."""
-    attached: str = ""
-    """Markdown with the patch, where the forge takes no branch."""
+    """Why there is no branch although there was work, in a sentence. The log still contains the work."""
+    pasted_patch: str = ""
+    """Markdown with the patch, if no branch could be pushed."""
 
 
-async def salvage(job: Job, why: str, kit: Kit, forge: Forge, *, lasting: bool = True) -> None:
-    """Keep the tree of a run that will not be tried again, and end its comment; doing it again changes nothing.
+async def salvage_run(
+    job: Job, reason: str, deps: RunDependencies, forge: Forge, *, is_permanent: bool = True
+) -> None:
+    """Saves the work of a run that will not be tried again, and updates its comment. Can be repeated safely.
 
-    `why` is one sentence. `lasting`: this machine keeps the log, so that somebody can go on with the run. Raises
-    ForgeError when the thread cannot be told.
+    `reason` is one sentence. `is_permanent` is True if this machine keeps the log, so that the run can be
+    resumed. Raises ForgeError if the comment cannot be posted.
     """
-    run, trajectory = await asyncio.to_thread(_work, job, kit)
-    if trajectory.settled is not None:
-        return  # stopped in the moment in which it ended: what it came to is said already
-    if trajectory.started is None:
-        await tell(job, forge, prose.failed(why, run))
+    run, trajectory = await asyncio.to_thread(_find_run, job, deps)
+    if trajectory.job_completed is not None:
+        return  # The run completed just before it was stopped, and its outcome is already posted.
+    if trajectory.run_started is None:
+        await post_comment(job, forge, reply_texts.render_failure(reason, run))
         return
-    if not await may_trigger(job, forge):
-        await withdraw(job, trajectory, forge)
+    if not await can_trigger(job, forge):
+        await report_lost_permission(job, trajectory, forge)
         return
-    kept = await _kept(job, trajectory, kit, forge)
-    story, mention = summarize(trajectory), kit.settings.mention
-    await tell(
+    work = await _save_work(job, trajectory, deps, forge)
+    summary, mention = summarize_run(trajectory), deps.settings.mention
+    await post_comment(
         job,
         forge,
-        salvage_prose.salvaged(why, kept, trajectory.verdict, story, run, mention, lasting=lasting),
+        reply_texts.render_salvaged(
+            reason, work, trajectory.verdict, summary, run, mention, is_permanent=is_permanent
+        ),
     )
 
 
-def _work(job: Job, kit: Kit) -> tuple[str, Trajectory]:
-    """The run in which this job's work is, and its log; an empty one when there is none that can be read."""
+def _find_run(job: Job, deps: RunDependencies) -> tuple[str, Trajectory]:
+    """Returns the id and the log of the run that contains this job's work. The log is empty if none can be
+    read.
+    """
     try:
-        own = kit.logs.read(job.id)
-        run = own.resumed.run if own.resumed else job.id
-        return run, kit.logs.read(run) if own.resumed else own
+        own = deps.logs.read(job.id)
+        run = own.run_resumed.run if own.run_resumed else job.id
+        return run, deps.logs.read(run) if own.run_resumed else own
     except LogError as exc:
-        logger.warning("no log to salvage from", extra={"job": job.id, "error": str(exc)})
+        logger.warning("log not readable", extra={"job": job.id, "error": str(exc)})
         return job.id, Trajectory()
 
 
-async def _kept(job: Job, trajectory: Trajectory, kit: Kit, forge: Forge) -> Salvaged:
-    patch, started = trajectory.checkpoint(), trajectory.started
-    if patch is None or patch.empty or started is None:
-        return Salvaged()
+async def _save_work(job: Job, trajectory: Trajectory, deps: RunDependencies, forge: Forge) -> SalvagedWork:
+    patch, run_started = trajectory.last_checkpoint(), trajectory.run_started
+    if patch is None or patch.is_empty or run_started is None:
+        return SalvagedWork()
     try:
-        async with asyncio.timeout(KEEP_SECONDS):
-            facts = await forge.facts(job.repo)
-            credentials = await forge.credentials(job.repo)
-            kit.secrets.add(credentials.token)
-            async with kit.workspaces.clone(facts.clone_url, started.base, credentials) as workspace:
-                return await _pushed(job, patch, trajectory, workspace, kit, forge)
-    except (ResolverError, TimeoutError, OSError) as exc:  # what failed first may fail here again
-        logger.error("work not kept on a branch", extra={"job": job.id, "error": str(exc)})
-        reason = f"that took more than {KEEP_SECONDS:g} s" if isinstance(exc, TimeoutError) else str(exc)
-        return Salvaged(problem=f"It could not be put on a branch: {reason.rstrip('.')}.")
+        async with asyncio.timeout(SALVAGE_TIMEOUT):
+            facts = await forge.get_repo_facts(job.repo)
+            credentials = await forge.get_credentials(job.repo)
+            deps.secrets.add(credentials.token)
+            async with deps.workspaces.clone(facts.clone_url, run_started.base_sha, credentials) as workspace:
+                return await _push_work(job, patch, trajectory, workspace, deps, forge)
+    except (
+        ResolverError,
+        TimeoutError,
+        OSError,
+    ) as exc:  # The failure that stopped the run may occur here again.
+        logger.error("salvage branch not pushed", extra={"job": job.id, "error": str(exc)})
+        reason = f"that took more than {SALVAGE_TIMEOUT:g} s" if isinstance(exc, TimeoutError) else str(exc)
+        return SalvagedWork(problem=f"It could not be put on a branch: {reason.rstrip('.')}.")
 
 
-async def _pushed(
-    job: Job, patch: Patch, trajectory: Trajectory, workspace: Workspace, kit: Kit, forge: Forge
-) -> Salvaged:
-    allowed = await permitted(workspace, patch, bounds(kit.settings))
-    if allowed.patch.empty:
-        return Salvaged(left_out=allowed.left_out)
-    files = (await check(workspace, allowed.patch, bounds(kit.settings))).files
-    if secret := await leaks(allowed.patch, files, workspace, kit.secrets):
-        return Salvaged(left_out=allowed.left_out, problem=f"It is on no branch: {' '.join(secret)}")
-    assert trajectory.started is not None
-    ci = await ci_for(trajectory, workspace, workspace.base, job.repo, forge, kit.settings)
-    message = ci.message(salvage_prose.commit_so_far(masked(trajectory.started.thread, kit.secrets)))
-    began = trajectory.entries[0].at  # so that the same tree is the same commit, however often it is made
-    commit = await workspace.commit(allowed.patch, message, author=AUTHOR, when=began)
-    title, steps = trajectory.started.thread.title, trajectory.spent().steps
-    names = branch_names(kit.settings.branch, kit.settings.branch_prefix, job.number, title, job.id)
-    branches = tuple(f"{name}-after-{steps}-steps" for name in names)
-    if isinstance(thread := trajectory.started.thread, PullRequest) and not thread.same_repository:
-        branches = ()  # a branch here would run the repository's workflows on a stranger's code
-    place = run_directory(kit.settings, trajectory.started.job.id)
-    kept = await publish_or_attach(
-        job.repo, workspace.git_dir, commit, branches, workspace.base, forge, place
+async def _push_work(
+    job: Job, patch: Patch, trajectory: Trajectory, workspace: Workspace, deps: RunDependencies, forge: Forge
+) -> SalvagedWork:
+    filtered = await filter_patch(workspace, patch, build_patch_limits(deps.settings))
+    if filtered.patch.is_empty:
+        return SalvagedWork(excluded_changes=filtered.removed)
+    files = (await check_patch(workspace, filtered.patch, build_patch_limits(deps.settings))).files
+    if leaks := await find_secret_leaks(filtered.patch, files, workspace, deps.secrets):
+        return SalvagedWork(
+            excluded_changes=filtered.removed, problem=f"It is on no branch: {' '.join(leaks)}"
+        )
+    assert trajectory.run_started is not None
+    ci = await decide_ci_hold(trajectory, workspace, workspace.base, job.repo, forge, deps.settings)
+    message = ci.mark_message(
+        reply_texts.salvage_commit_message(mask_secrets(trajectory.run_started.thread, deps.secrets))
     )
-    if isinstance(kept, OnBranch):
-        return Salvaged(branch=kept.name, files=files, left_out=allowed.left_out)
-    problem = f"It could not be put on a branch: {kept.why.rstrip('.')}."
-    return Salvaged(files=files, left_out=allowed.left_out, problem=problem, attached=kept.text)
+    started_at = trajectory.entries[0].timestamp  # A fixed time makes the commit id reproducible.
+    commit = await workspace.commit(filtered.patch, message, author=DEFAULT_AUTHOR, when=started_at)
+    title, steps = trajectory.run_started.thread.title, trajectory.usage().steps
+    branch_names = make_branch_names(
+        deps.settings.branch, deps.settings.branch_prefix, job.number, title, job.id
+    )
+    branches = tuple(f"{name}-after-{steps}-steps" for name in branch_names)
+    if isinstance(thread := trajectory.run_started.thread, PullRequest) and not thread.is_same_repository:
+        # The code is from a fork; on a branch of this repository, the repository's workflows would run it.
+        branches = ()
+    run_directory = get_run_directory(deps.settings, trajectory.run_started.job.id)
+    location = await push_or_paste(
+        job.repo, workspace.git_dir, commit, branches, workspace.base, forge, run_directory
+    )
+    if isinstance(location, BranchLocation):
+        return SalvagedWork(branch=location.name, files=files, excluded_changes=filtered.removed)
+    problem = f"It could not be put on a branch: {location.push_error.rstrip('.')}."
+    return SalvagedWork(
+        files=files, excluded_changes=filtered.removed, problem=problem, pasted_patch=location.text
+    )

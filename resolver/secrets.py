@@ -1,4 +1,4 @@
-"""Values that nobody outside may see, and the wrapper that hides them in what a sandbox says."""
+"""Masks secrets in texts, sandbox output and log records."""
 
 import base64
 import json
@@ -9,30 +9,44 @@ from itertools import islice
 from typing import TypeVar, overload
 from urllib.parse import quote, quote_plus
 
-from runtime.actions import SandboxAction
-from runtime.frozen import Frozen
-from runtime.observations import Edited, Executed, Failed, Heard, Observation, Page, Ran, RanPython, Viewed
-from runtime.sandbox import Around, Sandbox
+from patchwright.runtime.actions import SandboxAction
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import (
+    ActionFailure,
+    CellResult,
+    EditResult,
+    ExecuteResult,
+    Observation,
+    PageSnapshot,
+    ProcessOutput,
+    ShellResult,
+    TextResult,
+)
+from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
-HIDDEN = "<secret-hidden>"
-_CLIPPED = re.compile("…")
-"""How a line ends that was clipped (`resolver/summary.py`)."""
-_LEFT_OUT = re.compile(
+SECRET_PLACEHOLDER = "<secret-hidden>"
+_CLIP_MARKER = re.compile("…")
+"""The end of a truncated line (`resolver/summary.py`)."""
+_OMISSION_MARKER = re.compile(
     r"\n?\[\.\.\. [^\n]{1,99} left out: [\d,]{1,20} characters \.\.\.\]\n"
     r"|\n?\[the first [\d,]{1,20} of [\d,]{1,20} characters\b"
 )
-"""What stands in the place of the middle of an output (`runtime/text.py`), or of the rest of a line or document."""
-MOST_CUTS = 2_000  # no text of ours has more of either; a stranger's flood of them costs no time
-SHORTEST = 6
-"""Characters; a shorter value stands in too much text by chance to be hidden everywhere."""
-SHORTEST_LINE = 16
-"""Characters of one line of a value of several lines (a PEM key) that is hidden by itself too."""
+"""The notes that replace the middle of an output (`runtime/output_text.py`), or the end of a line or
+document.
+"""
+# Cuts that are examined in one text. Our own texts have fewer; more of them come from an attacker and are not
+# worth the time.
+MAX_CUTS = 2_000
+MIN_SECRET_LENGTH = 6
+"""Characters. Masking shorter values would hide too much unrelated text."""
+MIN_SECRET_LINE_LENGTH = 16
+"""Characters. A longer line of a multi-line secret (a PEM key) is masked on its own, too."""
 
-Value = TypeVar("Value", bound=Frozen)
+Value = TypeVar("Value", bound=FrozenModel)
 
 
 class Secrets:
-    """The secrets of this process, in every spelling in which they are likely to appear."""
+    """The secrets of this process, in every encoding in which they are likely to appear."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._spellings: tuple[str, ...] = ()
@@ -41,12 +55,12 @@ class Secrets:
             self.add(value)
 
     def add(self, value: str) -> None:
-        """Hide this value from now on: a token that was just minted, say."""
-        if len(value.strip()) < SHORTEST:
+        """Masks this value from now on, for example a new token."""
+        if len(value.strip()) < MIN_SECRET_LENGTH:
             return
-        # The longest first: a spelling may be the beginning of another.
-        found = {*self._spellings, *_spellings(value.strip())}
-        self._spellings = tuple(sorted(found, key=lambda spelling: (-len(spelling), spelling)))
+        # Longest first, because one encoding may be a prefix of another.
+        spellings = {*self._spellings, *_encoded_forms(value.strip())}
+        self._spellings = tuple(sorted(spellings, key=lambda spelling: (-len(spelling), spelling)))
         self._encoded = tuple(spelling.encode() for spelling in self._spellings)
 
     @overload
@@ -55,140 +69,163 @@ class Secrets:
     def mask(self, text: bytes) -> bytes: ...
 
     def mask(self, text: str | bytes) -> str | bytes:
-        """The text with each secret replaced by `<secret-hidden>`."""
+        """Returns the text with each secret replaced by `<secret-hidden>`."""
         if isinstance(text, bytes):
             for encoded in self._encoded:
-                text = text.replace(encoded, HIDDEN.encode())
+                text = text.replace(encoded, SECRET_PLACEHOLDER.encode())
             return text
         for spelling in self._spellings:
-            text = text.replace(spelling, HIDDEN)
-        for cut in (_CLIPPED, _LEFT_OUT):
-            text = self._without_halves(text, cut)
+            text = text.replace(spelling, SECRET_PLACEHOLDER)
+        for cut in (_CLIP_MARKER, _OMISSION_MARKER):
+            text = self._mask_partial(text, cut)
         return text
 
-    def mask_part(self, text: str, *, goes_on: bool, begun: bool) -> str:
-        """The masked text of an output that `goes_on` in another one, or was `begun` in the one before."""
+    def mask_part(self, text: str, *, continues: bool, is_continuation: bool) -> str:
+        """Masks a part of a longer output. `continues` is True if another part follows; `is_continuation` is
+        True if another part came before.
+        """
         text = self.mask(text)
-        text = self._before(text) if goes_on else text
-        return self._after(text) if begun else text
+        text = self._strip_prefix_at_end(text) if continues else text
+        return self._strip_suffix_at_start(text) if is_continuation else text
 
-    def _without_halves(self, text: str, cut: re.Pattern[str]) -> str:
-        """The text with what a cut has left of a secret hidden too, on both sides of it."""
-        cuts = [match.span() for match in islice(cut.finditer(text), MOST_CUTS + 1)]
-        if not cuts or len(cuts) > MOST_CUTS:
+    def _mask_partial(self, text: str, cut: re.Pattern[str]) -> str:
+        """Masks the fragments of a secret on both sides of a cut."""
+        cuts = [match.span() for match in islice(cut.finditer(text), MAX_CUTS + 1)]
+        if not cuts or len(cuts) > MAX_CUTS:
             return text
-        shown: list[str] = []
+        parts: list[str] = []
         last = 0
         for start, end in cuts:
-            part = self._before(text[last:start])
-            shown += [self._after(part) if last else part, text[start:end]]
+            part = self._strip_prefix_at_end(text[last:start])
+            parts += [self._strip_suffix_at_start(part) if last else part, text[start:end]]
             last = end
-        return "".join((*shown, self._after(text[last:])))
+        return "".join((*parts, self._strip_suffix_at_start(text[last:])))
 
-    def _before(self, text: str) -> str:
-        """The text without the first part of a secret at its end."""
-        kept = max((_begun(spelling, text) for spelling in self._spellings), default=0)
-        return text[:-kept] + HIDDEN if kept else text
+    def _strip_prefix_at_end(self, text: str) -> str:
+        """Masks the first part of a secret at the end of the text."""
+        length = max((_prefix_length_at_end(spelling, text) for spelling in self._spellings), default=0)
+        return text[:-length] + SECRET_PLACEHOLDER if length else text
 
-    def _after(self, text: str) -> str:
-        """The text without the last part of a secret at its beginning."""
-        kept = max((_ended(spelling, text) for spelling in self._spellings), default=0)
-        return HIDDEN + text[kept:] if kept else text
+    def _strip_suffix_at_start(self, text: str) -> str:
+        """Masks the last part of a secret at the start of the text."""
+        length = max((_suffix_length_at_start(spelling, text) for spelling in self._spellings), default=0)
+        return SECRET_PLACEHOLDER + text[length:] if length else text
 
 
-def _begun(spelling: str, text: str) -> int:
-    """How many characters of its first part end the text; 0: too few to be hidden."""
-    if spelling[:SHORTEST] not in text[-len(spelling) :]:
+def _prefix_length_at_end(spelling: str, text: str) -> int:
+    """Returns how many characters at the end of the text are the start of the secret; 0 if there are too few
+    to mask.
+    """
+    if spelling[:MIN_SECRET_LENGTH] not in text[-len(spelling) :]:
         return 0
-    lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
+    lengths = range(min(len(spelling), len(text)), MIN_SECRET_LENGTH - 1, -1)
     return next((n for n in lengths if text.endswith(spelling[:n])), 0)
 
 
-def _ended(spelling: str, text: str) -> int:
-    """How many characters of its last part begin the text; 0: too few to be hidden."""
-    if spelling[-SHORTEST:] not in text[: len(spelling)]:
+def _suffix_length_at_start(spelling: str, text: str) -> int:
+    """Returns how many characters at the start of the text are the end of the secret; 0 if there are too few
+    to mask.
+    """
+    if spelling[-MIN_SECRET_LENGTH:] not in text[: len(spelling)]:
         return 0
-    lengths = range(min(len(spelling), len(text)), SHORTEST - 1, -1)
+    lengths = range(min(len(spelling), len(text)), MIN_SECRET_LENGTH - 1, -1)
     return next((n for n in lengths if text.startswith(spelling[-n:])), 0)
 
 
-def _spellings(value: str) -> Iterator[str]:
+def _encoded_forms(value: str) -> Iterator[str]:
     yield value
-    yield value.lower()  # as a part of a host's name
+    yield value.lower()  # The value may appear in lower case in a host name.
     yield value[::-1]
     yield value.encode().hex()
     yield value.encode().hex().upper()
     yield quote(value, safe="")
     yield quote_plus(value)
     yield json.dumps(value)[1:-1]
-    yield from _base64(value.encode())
+    yield from _base64_forms(value.encode())
     lines = value.splitlines()
     if len(lines) > 1:
         for line in lines:
-            if len(line) >= SHORTEST_LINE and not line.startswith("-----"):
+            if len(line) >= MIN_SECRET_LINE_LENGTH and not line.startswith("-----"):
                 yield line
 
 
-def _base64(value: bytes) -> Iterator[str]:
-    """What base64 makes of it, at each of the three offsets that it can have in a longer text."""
+def _base64_forms(value: bytes) -> Iterator[str]:
+    """Yields the base64 encoding at each of the three offsets that it can have in a longer text."""
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + value).decode()
-        # The characters at both ends also depend on the neighbours: three bytes are four characters.
+        # The characters at both ends also depend on adjacent bytes: three bytes become four characters.
         start = (offset * 4 + 2) // 3
-        whole = (offset + len(value)) * 8 // 6
-        if whole - start >= SHORTEST:
-            yield encoded[start:whole]
-            yield encoded[start:whole].translate(str.maketrans("+/", "-_"))
+        end = (offset + len(value)) * 8 // 6
+        if end - start >= MIN_SECRET_LENGTH:
+            yield encoded[start:end]
+            yield encoded[start:end].translate(str.maketrans("+/", "-_"))
 
 
-class Masked(Around):
-    """A sandbox whose words are masked before anybody reads or records them.
+class MaskingSandbox(WrapperSandbox):
+    """A sandbox whose output is masked before anybody reads or records it.
 
-    Bytes of files are passed as they are: they go to the program, in pieces whose sizes it counts.
+    The content of files is not masked, because only Patchwright's own code reads it, in pieces whose bytes it
+    counts.
     """
 
-    def __init__(self, sandbox: Sandbox, secrets: Secrets, *, unfinished: bool = False) -> None:
-        """`unfinished`: a command may still run in it, and somebody have read the first part of its output."""
+    def __init__(self, sandbox: Sandbox, secrets: Secrets, *, has_running_command: bool = False) -> None:
+        """`has_running_command` is True if an earlier command may still be running and part of its output may
+        already have been read.
+        """
         super().__init__(sandbox)
         self._secrets = secrets
-        self._unfinished = unfinished  # whether the last command still ran when its output was read
+        # True if the last command was still running when its output was read.
+        self._has_running_command = has_running_command
 
     async def act(self, action: SandboxAction) -> Observation:
         observation = await self._sandbox.act(action)
-        if isinstance(observation, Ran):
-            begun, self._unfinished = self._unfinished, observation.exit_code is None
-            output = self._secrets.mask_part(observation.output, goes_on=self._unfinished, begun=begun)
+        if isinstance(observation, ShellResult):
+            is_continuation, self._has_running_command = (
+                self._has_running_command,
+                observation.exit_code is None,
+            )
+            output = self._secrets.mask_part(
+                observation.output, continues=self._has_running_command, is_continuation=is_continuation
+            )
             observation = observation.model_copy(update={"output": output})
         match observation:
-            case Ran() | RanPython() | Viewed() | Edited() | Failed() | Executed() | Heard():
-                return self._masked(observation)
-            case Page(tabs=tabs, notes=notes):
-                shown = {
-                    "tabs": tuple(self._masked(tab) for tab in tabs),
+            case (
+                ShellResult()
+                | CellResult()
+                | TextResult()
+                | EditResult()
+                | ActionFailure()
+                | ExecuteResult()
+                | ProcessOutput()
+            ):
+                return self._mask_observation(observation)
+            case PageSnapshot(tabs=tabs, notes=notes):
+                masked = {
+                    "tabs": tuple(self._mask_observation(tab) for tab in tabs),
                     "notes": tuple(map(self._secrets.mask, notes)),
                 }
-                return self._masked(observation.model_copy(update=shown))
+                return self._mask_observation(observation.model_copy(update=masked))
             case _:
                 return observation
 
-    def _masked(self, observation: Value) -> Value:
-        return masked(observation, self._secrets)
+    def _mask_observation(self, observation: Value) -> Value:
+        return mask_secrets(observation, self._secrets)
 
 
-def masked(value: Value, secrets: Secrets) -> Value:
-    """The same with each secret hidden in its texts."""
-    found = {name: text for name, text in dict(value).items() if isinstance(text, str | bytes)}
-    hidden = {name: secrets.mask(text) for name, text in found.items() if name not in ("kind", "reason")}
-    return value if hidden.items() <= found.items() else value.model_copy(update=hidden)
+def mask_secrets(value: Value, secrets: Secrets) -> Value:
+    """Returns the value with all secrets in its strings and bytes masked."""
+    texts = {name: text for name, text in dict(value).items() if isinstance(text, str | bytes)}
+    masked = {name: secrets.mask(text) for name, text in texts.items() if name not in ("kind", "reason")}
+    return value if masked.items() <= texts.items() else value.model_copy(update=masked)
 
 
 class MaskingFilter(logging.Filter):
-    """Hides secrets in log records: message, arguments, extra fields and traceback.
+    """Masks secrets in log records: message, arguments, extra fields and traceback.
 
-    It belongs on handlers: a logger's own filters do not see what its children log.
+    Add it to handlers: a logger's own filters do not see the records of its child loggers.
     """
 
-    _OWN = frozenset(vars(logging.makeLogRecord({})))
+    _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
@@ -201,6 +238,6 @@ class MaskingFilter(logging.Filter):
             text = record.exc_text or logging.Formatter().formatException(record.exc_info)
             record.exc_text = self._secrets.mask(text)
         for name, value in tuple(vars(record).items()):
-            if name not in self._OWN and not isinstance(value, int | float | None):
+            if name not in self._STANDARD_FIELDS and not isinstance(value, int | float | None):
                 setattr(record, name, self._secrets.mask(str(value)))
         return True

@@ -1,6 +1,7 @@
-"""Whether a run goes in circles: patterns over its log, told to the model once, then the end of the run. Pure.
+"""Detects runs that are stuck in a loop. The model is told first; if it continues in the same way, the run
+ends.
 
-The papers name the loops (arXiv:2506.03011, section 5.2) but give no rule; the counts are ours.
+The papers name such loops (arXiv:2506.03011, section 5.2) but give no rule, so we chose the numbers below.
 """
 
 import re
@@ -8,174 +9,183 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
-from resolver.actions import Action, Result
-from resolver.events import Decided, Ended, Observed, Told, Trajectory
-from resolver.summary import clip, did
-from runtime.actions import SendInput
-from runtime.frozen import Frozen
-from runtime.observations import Failed, Page, Ran, RanPython
+from patchwright.resolver.actions import Action, AnyObservation
+from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.summary import clip_line, describe_action
+from patchwright.runtime.actions import SendInput
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ActionFailure, CellResult, PageSnapshot, ShellResult
 
-SAME = 3
-"""The same call with the same result so many times in a row."""
-ERRORS = 4
-"""Different calls in a row that are all answered by the same error."""
-ROUNDS = 3
-"""Two calls in turn, with the same results each, so many times."""
-NUDGES = 3
-"""Times that a run is told before it is ended whatever it did in between."""
-SILENT = 3
-"""Replies in a row without any call; each of them is answered by a reminder, so the last one ends the run."""
+MAX_IDENTICAL = 3
+"""A run looks stuck after the same call had the same result this many times in a row."""
+MAX_ERRORS = 4
+"""A run looks stuck after this many different calls in a row failed with the same error."""
+MAX_ROUNDS = 3
+"""A run looks stuck after two calls alternated this many times, always with the same results."""
+MAX_NUDGES = 3
+"""Maximum number of nudges. The next pattern after them ends the run, no matter what happened in between."""
+MAX_SILENT_REPLIES = 3
+"""Maximum number of replies in a row without a tool call. A reminder follows each of them, except the last
+one, which ends the run.
+"""
 
-# What differs between two runs of the same command: durations, addresses, process ids, temporary names.
+# Differences between two runs of the same command: durations, addresses, process ids, temporary names.
 _NOISE = re.compile(r"\b\d+\.\d+ ?m?s\b|\b0x[0-9a-f]{6,}\b|\bpid \d+\b|/tmp/\S+|\d\d:\d\d:\d\d(\.\d+)?")
 
 
-Kind = Literal["same call", "same error", "two calls in turn"]
+PatternKind = Literal["same call", "same error", "two calls in turn"]
 
 
-class Pattern(Frozen):
-    """A sign that a run goes in circles."""
+class Pattern(FrozenModel):
+    """A repetition that shows that a run is stuck."""
 
-    kind: Kind
+    kind: PatternKind
     calls: tuple[str, ...]
-    """The calls it consists of, a line each, the oldest first."""
+    """The repeated calls, one line each, oldest first."""
     times: int
     length: int
-    """Calls that it takes up."""
+    """Number of calls in the pattern, including all repetitions."""
 
 
-Exchange = tuple[Action, Result]
+Exchange = tuple[Action, AnyObservation]
 
 
-def nudge(trajectory: Trajectory) -> Pattern | None:
-    """What the model is to be told now: that it goes in circles, and how."""
+def find_pattern(trajectory: Trajectory) -> Pattern | None:
+    """Returns the pattern that the model must be told about now, if any."""
     exchanges = _exchanges(trajectory)
-    found = _pattern(exchanges)
-    return None if found is None or _is_deaf(trajectory, exchanges, found) else found
+    pattern = _match_pattern(exchanges)
+    return None if pattern is None or _ignores_nudges(trajectory, exchanges, pattern) else pattern
 
 
-def ending(trajectory: Trajectory) -> Ended | None:
-    """The end of a run that goes on in circles although it was told."""
-    if silent_replies(trajectory) >= SILENT:
-        return Ended(
-            reason="stuck", detail=f"The model gave {SILENT} replies in a row without calling a tool."
+def check_stuck(trajectory: Trajectory) -> AgentStopped | None:
+    """Returns the stop of a run that is still stuck after the model was told."""
+    if count_silent_replies(trajectory) >= MAX_SILENT_REPLIES:
+        return AgentStopped(
+            reason="stuck",
+            detail=f"The model gave {MAX_SILENT_REPLIES} replies in a row without calling a tool.",
         )
     exchanges = _exchanges(trajectory)
-    found = _pattern(exchanges)
-    if found is None or not _is_deaf(trajectory, exchanges, found):
+    pattern = _match_pattern(exchanges)
+    if pattern is None or not _ignores_nudges(trajectory, exchanges, pattern):
         return None
-    shown = " and ".join(f"`{call}`" for call in found.calls[-2:])
-    return Ended(
+    calls = " and ".join(f"`{call}`" for call in pattern.calls[-2:])
+    return AgentStopped(
         reason="stuck",
-        detail=f"The model went in circles after it was told so ({found.kind}, {found.times} times: {shown}).",
+        detail=f"The model was still stuck after a reminder ({pattern.kind}, {pattern.times} times: {calls}).",
     )
 
 
-def ending_at_once(trajectory: Trajectory) -> Ended | None:
-    """The end of a run that nobody tells anything, at the first pattern."""
-    if (found := _pattern(_exchanges(trajectory))) is None:
+def check_stuck_without_nudge(trajectory: Trajectory) -> AgentStopped | None:
+    """Returns the stop of a run at its first pattern, for agents that get no nudges."""
+    if (pattern := _match_pattern(_exchanges(trajectory))) is None:
         return None
-    return Ended(reason="stuck", detail=f"It went in circles ({found.kind}, {found.times} times).")
+    return AgentStopped(reason="stuck", detail=f"It was stuck ({pattern.kind}, {pattern.times} times).")
 
 
-def silent_replies(trajectory: Trajectory) -> int:
-    """How many replies at the end of the run made no call."""
-    return sum(1 for _ in takewhile(lambda reply: not reply.calls, reversed(trajectory.decisions())))
+def count_silent_replies(trajectory: Trajectory) -> int:
+    """Returns the number of replies without a call at the end of the run."""
+    return sum(1 for _ in takewhile(lambda reply: not reply.calls, reversed(trajectory.replies())))
 
 
-def _is_deaf(trajectory: Trajectory, exchanges: Sequence[Exchange], found: Pattern) -> bool:
-    """Whether it was told and did nothing else since, or was told too often already."""
-    told = sum(
-        isinstance(event, Told) and event.source == "nudge" for event in _since_somebody_spoke(trajectory)
+def _ignores_nudges(trajectory: Trajectory, exchanges: Sequence[Exchange], pattern: Pattern) -> bool:
+    """Returns True if the pattern continued after a nudge, or if there were too many nudges already."""
+    nudge_count = sum(
+        isinstance(event, Message) and event.source == "nudge"
+        for event in _events_since_instruction(trajectory)
     )
-    return told >= NUDGES or (told > 0 and len(exchanges) == found.length)
+    return nudge_count >= MAX_NUDGES or (nudge_count > 0 and len(exchanges) == pattern.length)
 
 
-def _pattern(exchanges: Sequence[Exchange]) -> Pattern | None:
-    """The pattern in which the exchanges end, the newest first; None: they get on."""
-    if not exchanges or _only_waits(exchanges[0][0]):
-        return None  # for a command that takes its time; the limits count that
-    if _alike(exchanges[:SAME], SAME):
-        return _named("same call", exchanges[:1], SAME)
-    turn = exchanges[: 2 * ROUNDS]
-    if _alike(turn[::2], ROUNDS) and _alike(turn[1::2], ROUNDS) and turn[0] != turn[1]:
-        return _named("two calls in turn", turn[:2], ROUNDS)
-    errors = [_error(action, result) for action, result in exchanges[:ERRORS]]
-    if len(errors) == ERRORS and errors[0] is not None and len(set(errors)) == 1:
-        return _named("same error", exchanges[:ERRORS], ERRORS)
+def _match_pattern(exchanges: Sequence[Exchange]) -> Pattern | None:
+    """Returns the pattern at the end of the run, if any. `exchanges` starts with the newest."""
+    if not exchanges or _is_wait(exchanges[0][0]):
+        return None  # Waiting for a slow command is not a loop, and the time limit applies to it.
+    if _count_identical(exchanges[:MAX_IDENTICAL], MAX_IDENTICAL):
+        return _make_pattern("same call", exchanges[:1], MAX_IDENTICAL)
+    rounds = exchanges[: 2 * MAX_ROUNDS]
+    if (
+        _count_identical(rounds[::2], MAX_ROUNDS)
+        and _count_identical(rounds[1::2], MAX_ROUNDS)
+        and rounds[0] != rounds[1]
+    ):
+        return _make_pattern("two calls in turn", rounds[:2], MAX_ROUNDS)
+    errors = [_normalized_error(action, result) for action, result in exchanges[:MAX_ERRORS]]
+    if len(errors) == MAX_ERRORS and errors[0] is not None and len(set(errors)) == 1:
+        return _make_pattern("same error", exchanges[:MAX_ERRORS], MAX_ERRORS)
     return None
 
 
-def _named(kind: Kind, newest: Sequence[Exchange], times: int) -> Pattern:
-    shown = tuple(clip(did(action)) for action, _ in reversed(newest))
+def _make_pattern(kind: PatternKind, newest: Sequence[Exchange], times: int) -> Pattern:
+    calls = tuple(clip_line(describe_action(action)) for action, _ in reversed(newest))
     length = times * len(newest) if kind != "same error" else len(newest)
-    return Pattern(kind=kind, calls=shown, times=times, length=length)
+    return Pattern(kind=kind, calls=calls, times=times, length=length)
 
 
-def _alike(exchanges: Sequence[Exchange], times: int) -> bool:
+def _count_identical(exchanges: Sequence[Exchange], times: int) -> bool:
     return len(exchanges) == times and all(exchange == exchanges[0] for exchange in exchanges)
 
 
-def _only_waits(action: Action) -> bool:
+def _is_wait(action: Action) -> bool:
     return isinstance(action, SendInput) and not action.text and action.key is None
 
 
 def _exchanges(trajectory: Trajectory) -> list[Exchange]:
-    """Calls with their results, the newest first, down to the last nudge or word of a person.
+    """Returns the calls with their results since the last nudge or instruction, newest first.
 
-    No more than a pattern can take up and one: the outputs of a long run are not read again at each step.
+    It stops once it has enough calls for the longest pattern, so that a long run is not read again at each
+    step.
     """
     found: list[Exchange] = []
-    results: dict[str, Result] = {}
-    for event in _since_somebody_spoke(trajectory):
+    results: dict[str, AnyObservation] = {}
+    for event in _events_since_instruction(trajectory):
         match event:
-            case Observed(call=call, observation=observation):
+            case ToolResult(call_id=call, observation=observation):
                 results[call] = observation
-            case Decided(calls=calls):
+            case ModelReply(calls=calls):
                 answered = (call for call in reversed(calls) if call.id in results)
-                found += [(call.action, _essence(results[call.id])) for call in answered]
-            case Told(source="nudge"):
+                found += [(call.action, _normalize_observation(results[call.id])) for call in answered]
+            case Message(source="nudge"):
                 break
             case _:
                 continue
-        if len(found) > 2 * ROUNDS:
+        if len(found) > 2 * MAX_ROUNDS:
             break
     return found
 
 
-def _since_somebody_spoke(trajectory: Trajectory) -> Iterator[object]:
-    """Events, the newest first, down to the last word of somebody who gave new work."""
+def _events_since_instruction(trajectory: Trajectory) -> Iterator[object]:
+    """Yields events, newest first, back to the last message that gave new work."""
     for entry in reversed(trajectory.entries):
-        if isinstance(entry.event, Told) and entry.event.source in ("brief", "comment", "resume"):
+        if isinstance(entry.event, Message) and entry.event.source in ("initial_prompt", "comment", "resume"):
             return
         yield entry.event
 
 
-def _error(action: Action, result: Result) -> str | None:
-    """What failed, without what differs between two calls; None: nothing did."""
+def _normalized_error(action: Action, result: AnyObservation) -> str | None:
+    """Returns the error message without its variable parts; None if the call did not fail."""
     match result:
-        case Failed(reason="lost"):
-            return None  # the sandbox's fault; the run goes on
-        case Failed(message=message):
+        case ActionFailure(reason="lost"):
+            return None  # The sandbox, not the model, caused the failure, and the run continues.
+        case ActionFailure(message=message):
             path = getattr(action, "path", "")
             return message.replace(path, "it") if path else message
-        case Ran(exit_code=code, output=output) if code != 0:
+        case ShellResult(exit_code=code, output=output) if code != 0:
             return "\n".join(output.strip().splitlines()[-3:]) or None
-        case RanPython(ok=False, output=output):
+        case CellResult(ok=False, output=output):
             return "\n".join(output.strip().splitlines()[-1:]) or None
-        case Page(error=str(error)):
+        case PageSnapshot(error=str(error)):
             return error
         case _:
             return None
 
 
-def _essence(observation: Result) -> Result:
-    """An observation without what differs between two runs of the same command."""
+def _normalize_observation(observation: AnyObservation) -> AnyObservation:
+    """Returns the observation without the parts that differ between two runs of the same command."""
     match observation:
-        case Ran() | RanPython():
+        case ShellResult() | CellResult():
             output = _NOISE.sub("", observation.output)
             return observation.model_copy(update={"seconds": 0.0, "output": output})
-        case Page():
+        case PageSnapshot():
             return observation.model_copy(update={"screenshot": None})
         case _:
             return observation

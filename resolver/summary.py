@@ -1,34 +1,34 @@
-"""What a reviewer wants to know of a run: a function of its log."""
+"""Summarizes a run for a reviewer, from its log."""
 
 import json
 from decimal import Decimal
 from typing import Literal
 
-from resolver.actions import (
+from patchwright.resolver.actions import (
     Action,
+    AnyObservation,
     Ask,
     Browse,
-    Called,
     CallTool,
     Delegate,
+    ExternalToolResult,
     Finish,
-    Malformed,
+    MalformedCall,
     Plan,
     PlanItem,
-    Propose,
+    ProposePlan,
     ReadSkill,
-    Reported,
-    Result,
     SearchWeb,
+    SubagentResult,
     Think,
 )
-from resolver.circumstances import Configured, Prepared
-from resolver.domain import JobId, Spent
-from resolver.events import Call, Decided, Delegated, Observed, Trajectory
-from resolver.gate import last_account, plan, reproduced
-from resolver.request.planning import options
-from resolver.settings.server import ServerSettings
-from runtime.actions import (
+from patchwright.resolver.domain import JobId, Usage
+from patchwright.resolver.events import ModelReply, ToolCall, ToolResult, Trajectory
+from patchwright.resolver.finish_checks import has_reproduced, last_finish, latest_plan
+from patchwright.resolver.request.run_task import get_options
+from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured, SubagentSpawned
+from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.runtime.actions import (
     CreateFile,
     InsertText,
     ReplaceText,
@@ -40,216 +40,224 @@ from runtime.actions import (
     UseBrowser,
     ViewFile,
 )
-from runtime.egress.egress import Network, Visit
-from runtime.frozen import Frozen
-from runtime.observations import Edited, Failed, Page, Ran, RanPython
+from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, PageSnapshot, ShellResult
 
-LINE = 160  # characters of a step's line
+MAX_LINE = 160  # Characters of a step's line.
 
 
-class Step(Frozen):
-    """One call and what came of it, a line each."""
+class StepSummary(FrozenModel):
+    """One call and its result, one line each."""
 
     number: int
-    """Of the reply that it belongs to, from 1."""
-    did: str
-    came: str
+    """Number of the reply that contains the call, from 1."""
+    action: str
+    result: str
 
 
-class Browsed(Frozen):
-    """One task that a browsing agent worked on."""
+class BrowsingTask(FrozenModel):
+    """One task of a browsing agent."""
 
     task: str
     status: Literal["answered", "infeasible", "unfinished"]
     steps: int
 
 
-class Summary(Frozen):
-    """A run in short."""
+class Summary(FrozenModel):
+    """The summary of a run."""
 
-    account: Finish | None
-    """The agent's own account; None when it did not finish."""
-    ending: str
-    """How the agent's work ended, in a sentence."""
-    early: bool = False
-    """The agent did not end it: a limit, circles or an error did."""
-    steps: tuple[Step, ...]
-    spent: Spent
+    finish: Finish | None
+    """The agent's own summary; None if it did not finish."""
+    stop_detail: str
+    """How the agent stopped, in a sentence."""
+    stopped_early: bool = False
+    """True if a limit, a loop or an error ended the work."""
+    steps: tuple[StepSummary, ...]
+    usage: Usage
     model: str
-    """That the run was begun with."""
-    others: tuple[str, ...] = ()
-    """Models that went on in its place, in the order in which they first spoke."""
+    """The model that the run started with."""
+    other_models: tuple[str, ...] = ()
+    """Models that replaced it during the run, in the order of their first replies."""
     sandbox: str
-    network: Network = "none"
-    """Of the agent's sandbox."""
-    visits: tuple[Visit, ...] = ()
-    """What it did by it."""
-    prepared: Prepared | None = None
-    """What became of the repository's set-up; None: none was needed."""
-    browsed: tuple[Browsed, ...] = ()
-    """Its steps are part of what was spent."""
+    network: NetworkMode = "none"
+    """Network access of the agent's sandbox."""
+    visits: tuple[ConnectionSummary, ...] = ()
+    """Connections that the agent's sandbox made."""
+    environment: EnvironmentPrepared | None = None
+    """Result of the environment setup; None if none was needed."""
+    browsing_tasks: tuple[BrowsingTask, ...] = ()
+    """Tasks of browsing agents. The steps of these agents are included in `usage`."""
     plan: tuple[PlanItem, ...] = ()
-    """The list that the agent kept, as it wrote it last."""
-    under: Configured | None = None
-    """The settings that it went on with last; None: an older version worked on it."""
-    reproduced: bool = False
-    """Whether the failure was seen before the last edit."""
-    capped: Decimal | None = None
-    """Dollars that somebody asked for, where the operator allows less; else None."""
-    page: str | None = None
-    """Where the run is shown; None: nowhere."""
+    """The agent's latest plan."""
+    configuration: RunConfigured | None = None
+    """The run's latest settings; None if an older version of Patchwright ran it."""
+    has_reproduced: bool = False
+    """True if the failure was reproduced before the last edit."""
+    requested_usd: Decimal | None = None
+    """Maximum cost in dollars that the requester asked for, if the operator allows less; otherwise None."""
+    dashboard_url: str | None = None
+    """URL of the run in the dashboard; None if there is no dashboard."""
 
 
-def summarize(trajectory: Trajectory) -> Summary:
-    """The summary of a run that has started."""
-    started = trajectory.started
+def summarize_run(trajectory: Trajectory) -> Summary:
+    """Summarizes a run that has started."""
+    started = trajectory.run_started
     assert started is not None, "only a run that has started is summarized"
-    ended = trajectory.ended
-    spoke = (decided.usage.model for decided in trajectory.decisions())
+    stopped = trajectory.agent_stopped
+    models = (reply.usage.model for reply in trajectory.replies())
     return Summary(
-        account=last_account(trajectory),
-        ending=ended.detail if ended else "The run has not ended.",
-        early=ended is not None and ended.reason not in ("finished", "asked"),
-        steps=tuple(steps(trajectory)),
-        spent=trajectory.spent(),
+        finish=last_finish(trajectory),
+        stop_detail=stopped.detail if stopped else "The run has not ended.",
+        stopped_early=stopped is not None and stopped.reason not in ("finished", "input_required"),
+        steps=tuple(list_steps(trajectory)),
+        usage=trajectory.usage(),
         model=started.model,
-        others=tuple(name for name in dict.fromkeys(spoke) if name != started.model),
+        other_models=tuple(name for name in dict.fromkeys(models) if name != started.model),
         sandbox=started.sandbox,
         network=started.network,
-        visits=trajectory.visits(),
-        prepared=trajectory.prepared,
-        browsed=tuple(_browsed(*each) for each in trajectory.delegations() if each[0].role == "browse"),
-        plan=plan(trajectory),
-        under=trajectory.configured,
-        reproduced=reproduced(trajectory),
-        capped=_capped(trajectory),
-        page=_page(started.job.id, trajectory.configured),
+        visits=trajectory.network_visits(),
+        environment=trajectory.environment_prepared,
+        browsing_tasks=tuple(
+            _browsing_task(*subagent) for subagent in trajectory.subagents() if subagent[0].role == "browse"
+        ),
+        plan=latest_plan(trajectory),
+        configuration=trajectory.run_configured,
+        has_reproduced=has_reproduced(trajectory),
+        requested_usd=_requested_usd(trajectory),
+        dashboard_url=_dashboard_url(started.job.id, trajectory.run_configured),
     )
 
 
-def _capped(trajectory: Trajectory) -> Decimal | None:
-    under, wanted = trajectory.configured, options(trajectory).usd
-    return wanted if under and wanted and wanted > under.usd else None
+def _requested_usd(trajectory: Trajectory) -> Decimal | None:
+    configuration, requested = trajectory.run_configured, get_options(trajectory).usd
+    return requested if configuration and requested and requested > configuration.usd else None
 
 
-def _page(run: JobId, under: Configured | None) -> str | None:
-    places = ("public_url", "workflow_url", "poll")
-    known = {name: under.settings[name] for name in places if name in under.settings} if under else {}
-    return ServerSettings.model_validate(known).page_of(run)
+def _dashboard_url(run: JobId, configuration: RunConfigured | None) -> str | None:
+    names = ("public_url", "workflow_url", "poll")
+    settings = (
+        {name: configuration.settings[name] for name in names if name in configuration.settings}
+        if configuration
+        else {}
+    )
+    return ServerSettings.model_validate(settings).run_url(run)
 
 
-def _browsed(asked: Delegated, report: Reported | None) -> Browsed:
+def _browsing_task(spawned: SubagentSpawned, report: SubagentResult | None) -> BrowsingTask:
     if report is None:
-        return Browsed(task=asked.task, status="unfinished", steps=0)
-    return Browsed(task=asked.task, status=report.status, steps=report.spent.steps)
+        return BrowsingTask(task=spawned.task, status="unfinished", steps=0)
+    return BrowsingTask(task=spawned.task, status=report.status, steps=report.usage.steps)
 
 
-def steps(trajectory: Trajectory) -> list[Step]:
-    """The calls of a run in order, each with its result."""
-    answers = {event.call: event.observation for event in trajectory if isinstance(event, Observed)}
-    found: list[Step] = []
-    for number, decided in enumerate((e for e in trajectory if isinstance(e, Decided)), start=1):
-        found.extend(_step(number, call, answers.get(call.id)) for call in decided.calls)
-    return found
+def list_steps(trajectory: Trajectory) -> list[StepSummary]:
+    """Returns the calls of a run in order, each with its result."""
+    results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
+    steps: list[StepSummary] = []
+    for number, reply in enumerate((e for e in trajectory if isinstance(e, ModelReply)), start=1):
+        steps.extend(_summarize_step(number, call, results.get(call.id)) for call in reply.calls)
+    return steps
 
 
-def _step(number: int, call: Call, observation: Result | None) -> Step:
-    return Step(number=number, did=did(call.action), came=came(observation))
+def _summarize_step(number: int, call: ToolCall, observation: AnyObservation | None) -> StepSummary:
+    return StepSummary(
+        number=number, action=describe_action(call.action), result=describe_observation(observation)
+    )
 
 
-def did(action: Action) -> str:
-    """One line about an action."""
+def describe_action(action: Action) -> str:
+    """Describes an action in one line."""
     match action:
         case RunShell(command=command):
-            return clip(f"$ {command}")
+            return clip_line(f"$ {command}")
         case SendInput(text=text, key=key):
-            return clip(
+            return clip_line(
                 f"type {' '.join(filter(None, (text, key)))}" if text or key else "wait for the command"
             )
         case RunPython(code=code):
-            return clip(f">>> {code}")
+            return clip_line(f">>> {code}")
         case UseBrowser(code=code):
-            return clip(f"in the browser: {code}")
+            return clip_line(f"in the browser: {code}")
         case Browse(task=task):
-            return clip(f"browse: {task}")
+            return clip_line(f"browse: {task}")
         case Delegate(tasks=tasks):
-            return clip(f"delegate: {' | '.join(tasks)}")
+            return clip_line(f"delegate: {' | '.join(tasks)}")
         case ViewFile(path=path, start=start, end=end):
-            where = f" from line {start}" if end is None else f" lines {start} to {end}"
-            return clip(f"view {path}{where if start > 1 or end else ''}")
+            lines = f" from line {start}" if end is None else f" lines {start} to {end}"
+            return clip_line(f"view {path}{lines if start > 1 or end else ''}")
         case SearchCode(query=query, what=what, path=path):
-            sought = " ".join(filter(None, (what, query, path and f"in {path}")))
-            return clip(f"search {sought}")
+            criteria = " ".join(filter(None, (what, query, path and f"in {path}")))
+            return clip_line(f"search {criteria}")
         case SearchWeb(query=query):
-            return clip(f"search the web: {query}")
+            return clip_line(f"search the web: {query}")
         case CreateFile(path=path):
-            return clip(f"create {path}")
+            return clip_line(f"create {path}")
         case ReplaceText(path=path) | InsertText(path=path):
-            return clip(f"edit {path}")
+            return clip_line(f"edit {path}")
         case UndoEdit(path=path):
-            return clip(f"undo the last edit of {path}")
+            return clip_line(f"undo the last edit of {path}")
         case Think(thought=thought):
-            return clip(f"think: {thought}")
+            return clip_line(f"think: {thought}")
         case Plan(items=items):
-            done = sum(item.state == "done" for item in items)
+            done = sum(item.status == "done" for item in items)
             return f"plan: {done} of {len(items)} done"
         case Ask(question=question):
-            return clip(f"ask: {question}")
-        case Propose(cause=cause):
-            return clip(f"propose: {cause}")
+            return clip_line(f"ask: {question}")
+        case ProposePlan(cause=cause):
+            return clip_line(f"propose: {cause}")
         case ReadSkill(name=name):
-            return clip(f"read the skill {name}")
+            return clip_line(f"read the skill {name}")
         case CallTool(name=name, arguments=arguments):
-            return clip(f"{name} {json.dumps(arguments)}")
+            return clip_line(f"{name} {json.dumps(arguments)}")
         case Finish():
             return "finish"
-        case Malformed(name=name, problem=problem):
-            return clip(f"call of {name} that could not be read: {problem}")
+        case MalformedCall(name=name, problem=problem):
+            return clip_line(f"call of {name} that could not be read: {problem}")
         case _:
             return action.kind
 
 
-def came(observation: Result | None) -> str:
-    """A few words about what came of an action."""
+def describe_observation(observation: AnyObservation | None) -> str:
+    """Describes an observation in a few words."""
     match observation:
         case None:
             return "no answer"
-        case Ran(exit_code=None, note=note):
-            return clip(note or "ended without an exit code")
-        case Ran(exit_code=code, output=output):
+        case ShellResult(exit_code=None, note=note):
+            return clip_line(note or "ended without an exit code")
+        case ShellResult(exit_code=code, output=output):
             last = output.strip().rsplit("\n", 1)[-1]
-            return clip(f"exit code {code}" + (f": {last}" if last else ""))
-        case RanPython(ok=ok, output=output, note=note):
+            return clip_line(f"exit code {code}" + (f": {last}" if last else ""))
+        case CellResult(ok=ok, output=output, note=note):
             last = note or output.strip().rsplit("\n", 1)[-1]
-            return clip(("done" if ok else "not done") + (f": {last}" if last else ""))
-        case Page(answer=str(text)):
-            return clip(f"reported: {text}")
-        case Page(infeasible=str(reason)):
-            return clip(f"cannot be done: {reason}")
-        case Page(error=str(error)):
-            return clip(error)
-        case Page(url=url, title=title):
-            return clip(f"at {url}" + (f" ({title})" if title else ""))
-        case Reported(status=status, text=text, spent=spent):
-            said = "cannot be done" if status == "infeasible" else status
-            return clip(f"{said} after {spent.steps} steps: {text}")
-        case Edited(diff=diff, warning=warning):
-            added, removed = _changed(diff)
-            return clip(f"+{added} -{removed}" + (f"; {warning}" if warning else ""))
-        case Called(ok=ok, text=text):
-            return clip(f"{'answered' if ok else 'failed'}: {text}")
-        case Failed(message=message):
-            return clip(message)
+            return clip_line(("done" if ok else "not done") + (f": {last}" if last else ""))
+        case PageSnapshot(user_message=str(text)):
+            return clip_line(f"reported: {text}")
+        case PageSnapshot(infeasible_reason=str(reason)):
+            return clip_line(f"cannot be done: {reason}")
+        case PageSnapshot(error=str(error)):
+            return clip_line(error)
+        case PageSnapshot(url=url, title=title):
+            return clip_line(f"at {url}" + (f" ({title})" if title else ""))
+        case SubagentResult(status=status, text=text, usage=usage):
+            outcome = "cannot be done" if status == "infeasible" else status
+            return clip_line(f"{outcome} after {usage.steps} steps: {text}")
+        case EditResult(diff=diff, warning=warning):
+            added, removed = _count_changed_lines(diff)
+            return clip_line(f"+{added} -{removed}" + (f"; {warning}" if warning else ""))
+        case ExternalToolResult(ok=ok, text=text):
+            return clip_line(f"{'answered' if ok else 'failed'}: {text}")
+        case ActionFailure(message=message):
+            return clip_line(message)
         case _:
             return "ok"
 
 
-def _changed(diff: str) -> tuple[int, int]:
+def _count_changed_lines(diff: str) -> tuple[int, int]:
     body = [line for line in diff.splitlines() if not line.startswith(("+++", "---"))]
     return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
 
 
-def clip(text: str, limit: int = LINE) -> str:
-    """The text as one line of at most `limit` characters."""
+def clip_line(text: str, limit: int = MAX_LINE) -> str:
+    """Returns the text as one line of at most `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

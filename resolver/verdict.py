@@ -1,393 +1,389 @@
-"""From test runs to a verdict: pure, and the only place where one is decided."""
+"""Decides the verdict on a patch from the test runs of one suite."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
-from resolver.domain import Patch, Result, SuiteRun, Verdict, VerdictKind
+from patchwright.resolver.domain import Patch, TestRun, TestStatus, Verdict, VerdictKind
 
-BAD: tuple[Result, ...] = ("failed", "error")
-NOTHING_COLLECTED = 5  # pytest's exit code
-OUTPUT = 20_000  # characters of several suites' output together
+FAILED_STATUSES: tuple[TestStatus, ...] = ("failed", "error")
+NOTHING_COLLECTED = 5  # Exit code of pytest if it collected no tests.
 
 
 @dataclass(frozen=True)
-class Brought:
-    """The tests that a patch changes or adds, as it has them, in runs of their own."""
+class PatchTests:
+    """Test runs of the tests that a patch changes or adds, in their version from the patch."""
 
     files: frozenset[str]
-    """The test files that it changes, adds or deletes."""
-    alone: bool
-    """Whether only these files were run; else all tests were."""
-    after: SuiteRun
-    """With the whole patch, but how tests run as at base."""
-    again: SuiteRun | None = None
-    """A second run of at least those that failed; None when none did."""
-    before: SuiteRun | None = None
-    """On the base code, with what does not count as a failure there marked skipped; None: nothing to find out."""
-    before_again: SuiteRun | None = None
-    """A second run of at least those that failed there and passed with the patch."""
+    """Test files that the patch changes, adds or deletes."""
+    files_only: bool
+    """True if only these files were run; False if all tests were."""
+    after: TestRun
+    """Run with the whole patch, except that the test configuration is the one at base."""
+    after_rerun: TestRun | None = None
+    """A second run, at least of the tests that failed in `after`; None if none failed."""
+    before: TestRun | None = None
+    """Run on the code at base; None if not needed. Errors there are marked as skipped unless they occur
+    because the patch's code is missing.
+    """
+    before_rerun: TestRun | None = None
+    """A second run at base, at least of the tests that failed there and pass with the patch."""
 
-    def shows(self, test: str) -> bool:
-        """Whether the test, were it still there, would be among those that were run."""
-        return not self.alone or file_of(test) in self.files
+    def covers(self, test: str) -> bool:
+        """Returns True if the test was selected for these runs, even if it no longer exists."""
+        return not self.files_only or get_test_file(test) in self.files
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was run of one suite to judge a patch."""
+    """The test runs of one suite that a verdict is based on."""
 
-    before: SuiteRun
+    before: TestRun
     """The repository's own tests at base."""
-    after: SuiteRun
-    """The same tests, as they are at base, on the code of the patch."""
-    before_again: SuiteRun | None = None
-    """A second run at base of at least what `after` shows to differ; None: nothing differs, or it cannot be had."""
-    again: SuiteRun | None = None
-    """The same with the patch."""
-    delivered: SuiteRun | None = None
-    """The patch whole, with its own tests and its own way of running them: at least what `after` shows to be broken.
-    None: it changes neither."""
-    brought: Brought | None = None
-    product: bool = True
-    """Whether the patch changes anything but tests and how they run."""
+    after: TestRun
+    """The same tests, in the version at base, on the patch's code."""
+    before_rerun: TestRun | None = None
+    """A second run at base, at least of the tests whose results differ. None if no result differs or a second
+    run is impossible.
+    """
+    after_rerun: TestRun | None = None
+    """A second run with the patch, of the same tests as `before_rerun`."""
+    full_patch: TestRun | None = None
+    """Run with the whole patch, its own tests and test configuration, at least of the tests that fail in
+    `after`. None if the patch changes neither tests nor configuration.
+    """
+    patch_tests: PatchTests | None = None
+    changes_code: bool = True
+    """True if the patch changes more than tests and their configuration."""
     partial: bool = False
-    """Only tests that the change may affect were run."""
+    """True if only the tests that the patch may affect were run."""
 
 
 @dataclass(frozen=True)
-class Touched:
-    """What a patch does to tests, as its text shows it."""
+class TestEdits:
+    """Changes of a patch to tests, according to its diff."""
 
-    weakened: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
-    set_aside: tuple[str, ...] = ()
+    __test__ = False  # Tells pytest that this is no test class.
+
+    weakened_tests: tuple[str, ...] = ()
+    deleted_test_files: tuple[str, ...] = ()
+    reverted_test_config: tuple[str, ...] = ()
 
 
-NOTHING_TOUCHED = Touched()
+NO_TEST_EDITS = TestEdits()
 
 
-def judge(patch: Patch, evidence: Evidence | None, touched: Touched = NOTHING_TOUCHED) -> Verdict:
-    """The verdict as `Verdict` defines it; no evidence: the repository has no suite."""
-    if patch.empty:
+def decide_verdict(patch: Patch, evidence: Evidence | None, test_edits: TestEdits = NO_TEST_EDITS) -> Verdict:
+    """Decides the verdict as `Verdict` defines it. `evidence` is None if the repository has no test suite."""
+    if patch.is_empty:
         return Verdict(kind="empty", reason="The run ended without a change to the code.")
-    found = Verdict(
+    verdict = Verdict(
         kind="untested",
-        reason="The repository has no tests that were found, and none are configured.",
-        weakened=touched.weakened,
-        deleted=touched.deleted,
-        set_aside=touched.set_aside,
+        reason="No tests were found in the repository, and none are configured.",
+        weakened_tests=test_edits.weakened_tests,
+        deleted_test_files=test_edits.deleted_test_files,
+        reverted_test_config=test_edits.reverted_test_config,
     )
     if evidence is None:
-        return found
+        return verdict
     before, after = evidence.before, evidence.after
     if before.problem or after.problem:
-        kind, reason = _without_comparison(evidence)
+        kind, reason = _explain_missing_run(evidence)
     elif before.results or after.results:
-        found = _of_tests(found, evidence)
-        kind, reason = _decided(found, evidence)
+        verdict = _compare_tests(verdict, evidence)
+        kind, reason = _kind_and_reason(verdict, evidence)
     else:
-        kind, reason = _by_exit_code(evidence, found.set_aside)
-    runs = {"before": before, "after": _with_brought(evidence), "partial": evidence.partial}
-    return _reviewed(found.model_copy(update={"kind": kind, "reason": reason, **runs}))
+        kind, reason = _compare_exit_codes(evidence, verdict.reverted_test_config)
+    runs = {"before": before, "after": _merge_patch_tests(evidence), "partial": evidence.partial}
+    return _downgrade_if_tests_edited(verdict.model_copy(update={"kind": kind, "reason": reason, **runs}))
 
 
-def file_of(test: str) -> str:
-    """The file in an id that begins with one."""
+def get_test_file(test: str) -> str:
+    """Returns the file of a test id that starts with a file name."""
     return test.partition("::")[0]
 
 
-def result_of(run: SuiteRun, test: str) -> Result | None:
-    """How a test did, or its file when that could not even be collected; None: it was not there."""
-    return run.results.get(test) or run.results.get(file_of(test))
+def get_test_status(run: TestRun, test: str) -> TestStatus | None:
+    """Returns the result of a test, or the result of its file if the file could not be collected; None if
+    there is neither.
+    """
+    return run.results.get(test) or run.results.get(get_test_file(test))
 
 
-def broken(before: SuiteRun, after: SuiteRun) -> tuple[str, ...]:
-    """The tests that passed before and fail after, in order of their names."""
+def find_pass_to_fail(before: TestRun, after: TestRun) -> tuple[str, ...]:
+    """Returns the tests that passed before and fail after, sorted by name."""
     passed = (
         test for test, result in before.results.items() if result == "passed" and test not in before.flaky
     )
-    return tuple(sorted(test for test in passed if result_of(after, test) in BAD))
+    return tuple(sorted(test for test in passed if get_test_status(after, test) in FAILED_STATUSES))
 
 
-def mended(before: SuiteRun, after: SuiteRun) -> tuple[str, ...]:
-    """The tests that failed before and pass after, in order of their names."""
+def find_fail_to_pass(before: TestRun, after: TestRun) -> tuple[str, ...]:
+    """Returns the tests that failed before and pass after, sorted by name."""
     passes = (
         test for test, result in after.results.items() if result == "passed" and test not in before.flaky
     )
-    return tuple(sorted(test for test in passes if result_of(before, test) in BAD))
+    return tuple(sorted(test for test in passes if get_test_status(before, test) in FAILED_STATUSES))
 
 
-def _of_tests(found: Verdict, evidence: Evidence) -> Verdict:
-    """What the runs show of single tests."""
-    before, after, again = evidence.before, evidence.after, evidence.again or evidence.after
-    suspects, candidates = broken(before, after), mended(before, after)
-    base_again = evidence.before_again or before
-    # What a second run does not show to differ, such as one that had a problem, clears nobody.
-    flaky = {test for test in suspects if result_of(again, test) in ("passed", "skipped")}
-    flaky |= {test for test in suspects if result_of(base_again, test) in BAD}
-    flaky |= {test for test in candidates if result_of(again, test) in (*BAD, "skipped")}
-    flaky |= {test for test in candidates if result_of(base_again, test) == "passed"}
+def _compare_tests(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """Adds the differences between the runs to the verdict."""
+    before, after, after_rerun = evidence.before, evidence.after, evidence.after_rerun or evidence.after
+    suspects, candidates = find_pass_to_fail(before, after), find_fail_to_pass(before, after)
+    before_rerun = evidence.before_rerun or before
+    # A test counts as flaky only if the second run shows no difference. A run with a problem shows nothing.
+    flaky = {test for test in suspects if get_test_status(after_rerun, test) in ("passed", "skipped")}
+    flaky |= {test for test in suspects if get_test_status(before_rerun, test) in FAILED_STATUSES}
+    flaky |= {
+        test for test in candidates if get_test_status(after_rerun, test) in (*FAILED_STATUSES, "skipped")
+    }
+    flaky |= {test for test in candidates if get_test_status(before_rerun, test) == "passed"}
     failing = [test for test in suspects if test not in flaky]
-    whole = evidence.delivered
-    rewritten = [test for test in failing if whole is not None and result_of(whole, test) not in BAD]
-    newly_failing = [test for test in failing if test not in rewritten]
-    newly_passing = [test for test in candidates if test not in flaky]
-    missing = [] if evidence.partial else _missing(evidence, rewritten)
-    still_failing: tuple[str, ...] = ()
-    on_old_code: dict[str, Result] = {}
-    if (brought := evidence.brought) is not None:
-        still_failing, theirs, unsure = _of_brought(before, brought)
-        flaky |= set(unsure)
-        newly_passing = sorted({*newly_passing, *theirs} - flaky - set(still_failing))
-        on_old_code = _on_old_code(before, brought)
-    return found.model_copy(
+    full_patch = evidence.full_patch
+    modified = [
+        test
+        for test in failing
+        if full_patch is not None and get_test_status(full_patch, test) not in FAILED_STATUSES
+    ]
+    pass_to_fail = [test for test in failing if test not in modified]
+    fail_to_pass = [test for test in candidates if test not in flaky]
+    missing = [] if evidence.partial else _missing_tests(evidence, modified)
+    patch_tests_failing: tuple[str, ...] = ()
+    new_tests_at_base: dict[str, TestStatus] = {}
+    if (patch_tests := evidence.patch_tests) is not None:
+        patch_tests_failing, patch_fail_to_pass, patch_flaky = _compare_patch_tests(before, patch_tests)
+        flaky |= set(patch_flaky)
+        fail_to_pass = sorted({*fail_to_pass, *patch_fail_to_pass} - flaky - set(patch_tests_failing))
+        new_tests_at_base = _new_tests_at_base(before, patch_tests)
+    return verdict.model_copy(
         update={
-            "newly_passing": tuple(newly_passing),
-            "newly_failing": tuple(newly_failing),
+            "fail_to_pass": tuple(fail_to_pass),
+            "pass_to_fail": tuple(pass_to_fail),
             "flaky": tuple(sorted(flaky | set(before.flaky))),
             "missing": tuple(missing),
-            "rewritten": tuple(rewritten),
-            "on_old_code": on_old_code,
-            "still_failing": still_failing,
+            "modified_tests_failing": tuple(modified),
+            "new_tests_at_base": new_tests_at_base,
+            "patch_tests_failing": patch_tests_failing,
         }
     )
 
 
-def _decided(found: Verdict, evidence: Evidence) -> tuple[VerdictKind, str]:
-    """Kind and reason, by what was found of the single tests: the worst that is true of them."""
-    if found.newly_failing:
-        failing = f"{_tests(found.newly_failing)} passed without the patch and failed with it, twice."
+def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind, str]:
+    """Returns the kind of verdict and its reason. If several kinds apply, the worst one counts."""
+    if verdict.pass_to_fail:
+        failing = f"{_format_tests(verdict.pass_to_fail)} passed without the patch and failed with it, twice."
         return "regressed", failing
-    if found.rewritten:
-        was = "passed without the patch and failed with it"
-        return "unproven", f"{_tests(found.rewritten)} {was}, as written before the patch changed the tests."
-    if found.missing:
-        return "unproven", f"{_tests(found.missing)} passed without the patch and did not run with it."
-    if found.still_failing:
-        return "unproven", f"{_tests(found.still_failing)} that the patch brings failed with it, twice."
-    if evidence.brought and evidence.brought.after.problem:
-        problem = evidence.brought.after.problem
-        return "unproven", f"The tests that the patch brings could not be judged: {problem}."
-    if found.newly_passing:
-        mended = f"{_tests(found.newly_passing)} failed without the patch and passed with it; none broke."
-        return "fixed", mended
-    return "unproven", _no_sign(evidence, found.set_aside)
-
-
-def _no_sign(evidence: Evidence, set_aside: tuple[str, ...]) -> str:
-    """Why no test shows the mend, as far as the runs can tell."""
-    before, brought = evidence.before, evidence.brought
-    if not evidence.product and set_aside:
+    if verdict.modified_tests_failing:
+        change = "passed without the patch and failed with it"
         return (
-            f"The tests were run without the change to {_first(set_aside)}, which can decide how tests run."
+            "unproven",
+            f"{_format_tests(verdict.modified_tests_failing)} {change}, as written before the patch changed the tests.",
         )
-    if not evidence.product:
-        return "The patch changes tests alone, so no test can show a mend of the code."
-    new = brought.after.results.keys() - before.results.keys() if brought else ()
-    if brought and brought.before and any(brought.before.results.get(test) == "passed" for test in new):
-        return "The patch's own tests pass without the rest of it, so they do not show the mend."
-    if before.failed and not before.passed and not evidence.after.passed:
-        lack = "they may need what the sandbox has not, such as a network or a service"
-        return f"All tests fail without the patch and with it: {lack}."
-    return "No test that failed without the patch passes with it, so none shows the mend."
+    if verdict.missing:
+        return (
+            "unproven",
+            f"{_format_tests(verdict.missing)} passed without the patch and did not run with it.",
+        )
+    if verdict.patch_tests_failing:
+        return (
+            "unproven",
+            f"{_format_tests(verdict.patch_tests_failing)} from the patch failed with it, twice.",
+        )
+    if evidence.patch_tests and evidence.patch_tests.after.problem:
+        problem = evidence.patch_tests.after.problem
+        return "unproven", f"The tests from the patch could not be run: {problem}."
+    if verdict.fail_to_pass:
+        fixed = (
+            f"{_format_tests(verdict.fail_to_pass)} failed without the patch and passed with it; none broke."
+        )
+        return "fixed", fixed
+    return "unproven", _reason_unproven(evidence, verdict.reverted_test_config)
 
 
-def _missing(evidence: Evidence, rewritten: list[str]) -> list[str]:
-    """What passed at base and is not run, or skipped, with the patch: for its code, or for what it does to tests."""
-    away, brought = ("skipped", None), evidence.brought
+def _reason_unproven(evidence: Evidence, reverted_config: tuple[str, ...]) -> str:
+    """Explains why no test shows the fix."""
+    before, patch_tests = evidence.before, evidence.patch_tests
+    if not evidence.changes_code and reverted_config:
+        files = _format_first_paths(reverted_config)
+        return f"The tests were run without the change to {files}, which can affect how tests run."
+    if not evidence.changes_code:
+        return "The patch changes only tests, so no test can show that the code is fixed."
+    new = patch_tests.after.results.keys() - before.results.keys() if patch_tests else ()
+    if (
+        patch_tests
+        and patch_tests.before
+        and any(patch_tests.before.results.get(test) == "passed" for test in new)
+    ):
+        return "The patch's own tests also pass without the rest of it, so they do not show the fix."
+    if before.failed_count and not before.passed_count and not evidence.after.passed_count:
+        cause = "they may need something that the sandbox lacks, such as a network or a service"
+        return f"All tests fail without the patch and with it: {cause}."
+    return "No test that failed without the patch passes with it, so none shows the fix."
+
+
+def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:
+    """Returns the tests that passed at base and are skipped or not run with the patch, for any reason."""
+    not_run, patch_tests = ("skipped", None), evidence.patch_tests
     return sorted(
         test
         for test, result in evidence.before.results.items()
-        if result == "passed" and test not in evidence.before.flaky and test not in rewritten
-        if result_of(evidence.after, test) in away
+        if result == "passed" and test not in evidence.before.flaky and test not in modified
+        if get_test_status(evidence.after, test) in not_run
         or (
-            brought
-            and not brought.after.problem
-            and brought.shows(test)
-            and result_of(brought.after, test) in away
+            patch_tests
+            and not patch_tests.after.problem
+            and patch_tests.covers(test)
+            and get_test_status(patch_tests.after, test) in not_run
         )
     )
 
 
-def _of_brought(
-    before: SuiteRun, brought: Brought
+def _compare_patch_tests(
+    before: TestRun, patch_tests: PatchTests
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Of the tests that the patch brings: those that fail with it, those that show its mend, those that waver."""
-    again = brought.again or brought.after
-    known = {test for test, result in before.results.items() if result in BAD} | set(before.flaky)
-    failed = [test for test, result in brought.after.results.items() if result in BAD and test not in known]
-    waver = {test for test in failed if result_of(again, test) in ("passed", "skipped")}
-    shown: tuple[str, ...] = ()
-    if brought.before is not None and not brought.before.problem and not brought.after.problem:
-        own = _own_failing(before, brought)
-        shown = tuple(test for test in mended(brought.before, brought.after) if test not in own)
-        sure = brought.before_again or brought.before
-        waver |= {test for test in shown if result_of(sure, test) == "passed"}
-        waver |= {test for test in shown if result_of(again, test) in BAD}
+    """Returns three groups of the patch's own tests: those that fail with it, those that show the fix, and
+    the flaky ones.
+    """
+    rerun = patch_tests.after_rerun or patch_tests.after
+    ignored = {test for test, result in before.results.items() if result in FAILED_STATUSES} | set(
+        before.flaky
+    )
+    failed = [
+        test
+        for test, result in patch_tests.after.results.items()
+        if result in FAILED_STATUSES and test not in ignored
+    ]
+    flaky = {test for test in failed if get_test_status(rerun, test) in ("passed", "skipped")}
+    fixing: tuple[str, ...] = ()
+    if patch_tests.before is not None and not patch_tests.before.problem and not patch_tests.after.problem:
+        repository_failures = _repository_failures(before, patch_tests)
+        fixing = tuple(
+            test
+            for test in find_fail_to_pass(patch_tests.before, patch_tests.after)
+            if test not in repository_failures
+        )
+        before_rerun = patch_tests.before_rerun or patch_tests.before
+        flaky |= {test for test in fixing if get_test_status(before_rerun, test) == "passed"}
+        flaky |= {test for test in fixing if get_test_status(rerun, test) in FAILED_STATUSES}
     return (
-        tuple(sorted(test for test in failed if test not in waver)),
-        tuple(test for test in shown if test not in waver),
-        tuple(sorted(waver)),
+        tuple(sorted(test for test in failed if test not in flaky)),
+        tuple(test for test in fixing if test not in flaky),
+        tuple(sorted(flaky)),
     )
 
 
-def _on_old_code(before: SuiteRun, brought: Brought) -> dict[str, Result]:
-    """What `Verdict.on_old_code` tells: not of tests that failed at base anyway."""
-    if brought.before is None or brought.before.problem or brought.after.problem:
+def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, TestStatus]:
+    """Returns the results for `Verdict.new_tests_at_base`, without the repository's own tests that failed at
+    base.
+    """
+    if patch_tests.before is None or patch_tests.before.problem or patch_tests.after.problem:
         return {}
-    told = {
-        test: (result_of(before, test), result_of(brought.before, test)) for test in brought.after.results
+    results = {
+        test: (get_test_status(before, test), get_test_status(patch_tests.before, test))
+        for test in patch_tests.after.results
     }
-    return {test: old for test, (known, old) in told.items() if old and old != known and known not in BAD}
+    return {
+        test: at_base
+        for test, (own_result, at_base) in results.items()
+        if at_base and at_base != own_result and own_result not in FAILED_STATUSES
+    }
 
 
-def _with_brought(evidence: Evidence) -> SuiteRun:
-    """The run with the patch as a reader takes it: each test as the patch has it, where that was run."""
-    after, brought = evidence.after, evidence.brought
-    if brought is None or brought.after.problem or after.problem:
+def _merge_patch_tests(evidence: Evidence) -> TestRun:
+    """Returns the run with the patch, using the patch's version of each test if that was run."""
+    after, patch_tests = evidence.after, evidence.patch_tests
+    if patch_tests is None or patch_tests.after.problem or after.problem:
         return after
-    own = {test: result for test, result in after.results.items() if file_of(test) not in brought.files}
+    repository_results = {
+        test: result for test, result in after.results.items() if get_test_file(test) not in patch_tests.files
+    }
     if not after.results:
         return after
     output = (
-        after.output if broken(evidence.before, after) or not brought.after.failed else brought.after.output
+        after.output
+        if find_pass_to_fail(evidence.before, after) or not patch_tests.after.failed_count
+        else patch_tests.after.output
     )
-    failing = _own_failing(evidence.before, brought)
-    theirs = {test: result for test, result in brought.after.results.items() if test not in failing}
-    return after.model_copy(update={"results": {**own, **theirs}, "output": output})
+    failing = _repository_failures(evidence.before, patch_tests)
+    patch_results = {
+        test: result for test, result in patch_tests.after.results.items() if test not in failing
+    }
+    return after.model_copy(update={"results": {**repository_results, **patch_results}, "output": output})
 
 
-def _own_failing(before: SuiteRun, brought: Brought) -> frozenset[str]:
-    """The repository's own tests that failed: where all run together, the patch's could make them pass."""
+def _repository_failures(before: TestRun, patch_tests: PatchTests) -> frozenset[str]:
+    """Returns the repository's own tests that fail at base. If they run together with the patch's tests, the
+    patch's tests could make them pass.
+    """
     return frozenset(
         test
         for test, result in before.results.items()
-        if result in BAD and "::" in test and file_of(test) not in brought.files
+        if result in FAILED_STATUSES and "::" in test and get_test_file(test) not in patch_tests.files
     )
 
 
-def _by_exit_code(evidence: Evidence, set_aside: tuple[str, ...]) -> tuple[VerdictKind, str]:
-    """The verdict on a command that reports no single tests."""
+def _compare_exit_codes(evidence: Evidence, reverted_config: tuple[str, ...]) -> tuple[VerdictKind, str]:
+    """Decides the kind for a command that reports no individual tests."""
     before, after = evidence.before, evidence.after
     ok = before.exit_code == 0, after.exit_code == 0
     if ok == (True, False):
-        if (evidence.again or after).exit_code == 0:
+        if (evidence.after_rerun or after).exit_code == 0:
             return "unproven", "The test command failed once and passed once with the patch: it is flaky."
-        if evidence.delivered and evidence.delivered.exit_code == 0:
-            return (
-                "unproven",
-                "The test command failed with the patch until the tests were taken from the patch as well.",
-            )
+        if evidence.full_patch and evidence.full_patch.exit_code == 0:
+            reason = "The test command fails with the old tests on the patch's code, and passes with the patch's tests."
+            return "unproven", reason
         return "regressed", "The test command passed without the patch and failed with it, twice."
     if ok == (False, True) and before.flaky:
         return "unproven", "The test command failed once and passed once without the patch: it is flaky."
-    if evidence.brought and evidence.brought.after.exit_code != 0 and ok[1]:
-        return "unproven", "The test command failed with the tests that the patch brings."
+    if evidence.patch_tests and evidence.patch_tests.after.exit_code != 0 and ok[1]:
+        return "unproven", "The test command failed with the tests from the patch."
     if ok == (False, True):
         return "fixed", "The test command failed without the patch and passed with it, as a whole."
-    if not evidence.product:
-        return "unproven", _no_sign(evidence, set_aside)
+    if not evidence.changes_code:
+        return "unproven", _reason_unproven(evidence, reverted_config)
     same = "passed" if ok[0] else "failed"
-    return "unproven", f"The test command {same} without the patch and with it, and names no single tests."
+    return (
+        "unproven",
+        f"The test command {same} without the patch and with it, and reports no individual tests.",
+    )
 
 
-def _without_comparison(evidence: Evidence) -> tuple[VerdictKind, str]:
-    """The verdict when at least one side is no test run."""
-    before, after, again = evidence.before, evidence.after, evidence.again
+def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
+    """Decides the kind if at least one side has no test results."""
+    before, after, after_rerun = evidence.before, evidence.after, evidence.after_rerun
     if before.problem and after.problem:
         return "untested", f"The tests could not be run, with the patch or without it: {before.problem}."
     if before.problem:
         return "unproven", f"The tests ran with the patch but not without it: {before.problem}."
-    if again and again.problem and after.exit_code not in (0, NOTHING_COLLECTED):
-        if evidence.delivered and not evidence.delivered.problem:
-            return "unproven", f"The tests ran with the patch only as the patch has them: {after.problem}."
+    if after_rerun and after_rerun.problem and after.exit_code not in (0, NOTHING_COLLECTED):
+        if evidence.full_patch and not evidence.full_patch.problem:
+            return "unproven", f"The tests ran with the patch only in the patch's version: {after.problem}."
         return "regressed", f"The tests ran without the patch but not with it, twice: {after.problem}."
     return "unproven", f"The tests ran without the patch but not with it: {after.problem}."
 
 
-def _reviewed(verdict: Verdict) -> Verdict:
-    """What the runs show, less what a person has to look at first: `fixed` is not said over weaker tests."""
+def _downgrade_if_tests_edited(verdict: Verdict) -> Verdict:
+    """Downgrades `fixed` if the patch weakens tests or changes their configuration, so that a person looks
+    first.
+    """
     if verdict.kind != "fixed":
         return verdict
-    if verdict.weakened or verdict.deleted:
-        what = verdict.weakened[0] if verdict.weakened else f"The patch deletes {verdict.deleted[0]}."
-        reason = f"Tests show the mend, but the patch also takes from the tests: {what}"
-    elif verdict.set_aside:
-        changes = _first(verdict.set_aside)
-        reason = f"Tests show the mend, but the patch also changes {changes}, which can decide how tests run."
+    if verdict.weakened_tests or verdict.deleted_test_files:
+        example = (
+            verdict.weakened_tests[0]
+            if verdict.weakened_tests
+            else f"The patch deletes {verdict.deleted_test_files[0]}."
+        )
+        reason = f"Tests show the fix, but the patch also weakens the tests: {example}"
+    elif verdict.reverted_test_config:
+        changes = _format_first_paths(verdict.reverted_test_config)
+        reason = f"Tests show the fix, but the patch also changes {changes}, which can affect how tests run."
     else:
         return verdict
     return verdict.model_copy(update={"kind": "unproven", "reason": reason})
 
 
-def _first(paths: tuple[str, ...]) -> str:
+def _format_first_paths(paths: tuple[str, ...]) -> str:
     return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else paths[0]
 
 
-def merged(verdicts: tuple[Verdict, ...]) -> Verdict:
-    """One verdict from those on several suites: as bad as the worst, and `fixed` when one is and all could be run."""
-    if len(verdicts) == 1:
-        return verdicts[0]
-    kinds = {verdict.kind for verdict in verdicts}
-    deciding = next(
-        verdict
-        for kind in ("regressed", "untested", "unproven", "fixed", "empty")
-        for verdict in verdicts
-        if verdict.kind == kind and not (kind == "unproven" and "fixed" in kinds and not _objects(verdict))
-    )
-    kind: VerdictKind = deciding.kind
-    if kind == "untested" and len(kinds) > 1:
-        kind = "unproven"
-    return Verdict(
-        kind=kind,
-        newly_passing=_all(verdict.newly_passing for verdict in verdicts),
-        newly_failing=_all(verdict.newly_failing for verdict in verdicts),
-        flaky=_all(verdict.flaky for verdict in verdicts),
-        missing=_all(verdict.missing for verdict in verdicts),
-        rewritten=_all(verdict.rewritten for verdict in verdicts),
-        on_old_code={test: old for verdict in verdicts for test, old in verdict.on_old_code.items()},
-        still_failing=_all(verdict.still_failing for verdict in verdicts),
-        weakened=verdicts[0].weakened,
-        deleted=verdicts[0].deleted,
-        set_aside=verdicts[0].set_aside,
-        partial=any(verdict.partial for verdict in verdicts),
-        reason=deciding.reason,
-        before=_as_one([verdict.before for verdict in verdicts]),
-        after=_as_one([verdict.after for verdict in verdicts]),
-    )
-
-
-def _objects(verdict: Verdict) -> bool:
-    """Whether a suite stands in the way of another's `fixed`, not merely without a sign of the mend."""
-    runs = verdict.before, verdict.after
-    bad = (verdict.missing, verdict.rewritten, verdict.still_failing, verdict.weakened, verdict.deleted)
-    return any(bad) or bool(verdict.set_aside) or any(run is None or run.problem for run in runs)
-
-
-def _all(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(chain.from_iterable(names)))
-
-
-def _as_one(runs: Sequence[SuiteRun | None]) -> SuiteRun | None:
-    """Several suites' runs as one: their tests have ids of their own."""
-    had = [run for run in runs if run is not None]
-    if len(had) < 2:
-        return had[0] if had else None
-    worst = next((run for run in had if run.problem), None) or next(
-        (run for run in had if run.exit_code), had[0]
-    )
-    return SuiteRun(
-        command="; ".join(run.command for run in had),
-        why=" ".join(dict.fromkeys(run.why for run in had)),
-        results={test: result for run in had for test, result in run.results.items()},
-        exit_code=worst.exit_code,
-        seconds=sum(run.seconds for run in had),
-        output="\n".join(f"$ {run.command}\n{run.output[-OUTPUT // len(had) :]}" for run in had),
-        flaky=_all(run.flaky for run in had),
-        problem=worst.problem,
-    )
-
-
-def _tests(names: tuple[str, ...] | list[str]) -> str:
+def _format_tests(names: tuple[str, ...] | list[str]) -> str:
     return "1 test" if len(names) == 1 else f"{len(names)} tests"

@@ -1,3 +1,3 @@
-"""The machine: actions in, observations out. The only package that the container receives."""
+"""Sandboxes, which run actions and return observations. Only this package is copied into the container."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Actions: one class is the wire message, the log line, the tool schema and the test value.
+"""Actions that a sandbox runs. Each class is the wire message, the log entry and the tool schema.
 
 The docstring of an action that the model may call is the description that the model reads, and the
 `description` of each field explains the argument. Write both for a reader who sees nothing else.
@@ -8,35 +8,36 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runtime.frozen import Frozen
-from runtime.observations import Look
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import SnapshotOptions
 
-DEFAULT_SECONDS = 120
-MAX_SECONDS = 1800
-
-
-# --- what the model may ask of the sandbox ------------------------------------------------------------------
+DEFAULT_TIMEOUT = 120
+MAX_TIMEOUT = 1800
 
 
-class RunShell(Frozen):
-    """Run a bash command in the persistent shell and return what it printed and its exit code.
+# --- actions that the model may request
+# ----------------------------------------------------------------------
 
-    The working directory, variables, functions and background jobs stay from one call to the next. Standard
-    input is empty. A command that outlives its timeout is killed with everything it started; what it had
-    printed is returned. Output over 30,000 characters keeps its head and tail, says which lines were cut, and
-    names a file in the scratch directory that holds it: view that in parts, or narrow the command (grep,
-    sed -n, head).
+
+class RunShell(FrozenModel):
+    """Run a bash command in the persistent shell and return its output and exit code.
+
+    The working directory, variables, functions and background jobs persist between calls. Standard input is
+    empty. A command that exceeds its timeout is killed with everything it started; the output so far is
+    returned. Output over 30,000 characters keeps its head and tail, says which lines were cut, and names a
+    file in the scratch directory that holds it: view that file in parts, or narrow the command (grep, sed -n,
+    head).
     """
 
     kind: Literal["run_shell"] = "run_shell"
     command: str = Field(min_length=1, description="The command, as typed into bash. May be several lines.")
     timeout: int = Field(
-        default=DEFAULT_SECONDS, ge=1, le=MAX_SECONDS, description="Seconds until the command is killed."
+        default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT, description="Seconds until the command is killed."
     )
     interactive: bool = Field(
         default=False,
-        description="For a program that asks questions (a prompt, a debugger): its standard input is a terminal, "
-        "and at the timeout it is left running instead of killed. Take a short timeout, read what it asks, then "
+        description="For a program that prompts for input (a prompt, a debugger): its standard input is a terminal, "
+        "and at the timeout it is left running instead of killed. Set a short timeout, read the prompt, then "
         "answer with send_input.",
     )
 
@@ -44,11 +45,11 @@ class RunShell(Frozen):
 Key = Literal["ctrl-c", "ctrl-d", "kill"]
 
 
-class SendInput(Frozen):
-    """Type at the interactive command that run_shell left running, and return what it has printed since.
+class SendInput(FrozenModel):
+    """Type into the interactive command that run_shell left running, and return its new output.
 
     Returns when the command ends, or after the timeout with the command still running. With neither text nor
-    key it only waits. Until the command has ended, run_shell is refused.
+    key it only waits. run_shell is refused until the command has ended.
     """
 
     kind: Literal["send_input"] = "send_input"
@@ -57,41 +58,40 @@ class SendInput(Frozen):
     )
     key: Key | None = Field(
         default=None,
-        description="Pressed after the text: ctrl-c interrupts, ctrl-d ends the input. kill ends a command that "
-        "does not listen, with everything it started.",
+        description="Pressed after the text: ctrl-c interrupts, ctrl-d ends the input, kill kills a command that "
+        "does not respond, with everything it started.",
     )
     timeout: int = Field(
-        default=5, ge=1, le=MAX_SECONDS, description="Seconds to wait for the end of the command."
+        default=5, ge=1, le=MAX_TIMEOUT, description="Seconds to wait for the end of the command."
     )
 
 
-class RunPython(Frozen):
-    """Run Python code in the sandbox's IPython session; return what it printed, its result and its pictures.
+class RunPython(FrozenModel):
+    """Run Python code in the sandbox's IPython session and return its output, its result and its images.
 
-    Variables, imports and functions stay from one call to the next, as in a notebook; so a module that was imported
-    stays what it was when you edit its file, until importlib.reload. The session starts in the repository's root.
-    A line that begins with ! goes to a shell; await works at the top level, asyncio.run does not. Figures that are
-    left open and images that are displayed are shown, at most 4. input() and debuggers fail: nobody types here.
-    Code that outlives its timeout is interrupted, and what it has started is killed; if it does not listen, the
-    session ends, and the answer says that everything defined in it is gone. Output over 30,000 characters keeps its
-    head and tail, and the whole is in a scratch file.
+    Variables, imports and functions persist between calls, as in a notebook. An imported module therefore
+    keeps its old code after you edit its file, until importlib.reload. The session starts in the repository's
+    root. A line that begins with ! runs in a shell. await works at the top level, asyncio.run does not. Open
+    figures and displayed images are returned, at most 4. input() and debuggers fail, because there is no
+    standard input. Code that exceeds its timeout is interrupted, and the processes that it started are
+    killed; if it ignores the interrupt, the session is restarted, and the result says that all definitions
+    are lost. Output over 30,000 characters keeps its head and tail; a file in the scratch directory holds all
+    of it.
     """
 
     kind: Literal["run_python"] = "run_python"
     code: str = Field(min_length=1, description="One cell of Python, as typed into IPython.")
     timeout: int = Field(
-        default=DEFAULT_SECONDS, ge=1, le=MAX_SECONDS, description="Seconds until the code is interrupted."
+        default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT, description="Seconds until the code is interrupted."
     )
 
 
-class ViewFile(Frozen):
+class ViewFile(FrozenModel):
     """Show a text file with line numbers, at most 400 lines at a time, or list a directory.
 
-    A PDF, Word, PowerPoint or Excel file or a notebook is shown as Markdown, converted from it; of a picture, a
-    recording or a video it tells what it is.
-
-    Lines are never cut out of the middle: when the file goes on, the last line of the answer names the next
-    range to ask for.
+    A PDF, Word, PowerPoint or Excel file or a notebook is converted to Markdown. For an image, an audio file
+    or a video, the result describes the file. Lines are never cut out of the middle: if the file continues,
+    the last line of the result names the next range to request.
     """
 
     kind: Literal["view_file"] = "view_file"
@@ -102,12 +102,13 @@ class ViewFile(Frozen):
     )
 
 
-class SearchCode(Frozen):
-    """Search the repository for text, for where a name is defined or used, or outline what one file defines.
+class SearchCode(FrozenModel):
+    """Search the repository for text, find where a name is defined or used, or outline one file's
+    definitions.
 
-    Answers `path:line: text`; a definition with all of its lines, `path:first-last: its first line`. Files that git
-    ignores are left out, unless path names them; so are binary ones. At most 200 lines are shown, some of each file,
-    with how many there are where.
+    Results are `path:line: text`; a definition is `path:first-last: its first line`. Files that git ignores
+    are skipped unless path names them, and binary files always are. At most 200 lines are shown, spread over
+    the matching files, with the number of matches in each.
     """
 
     kind: Literal["search_code"] = "search_code"
@@ -128,26 +129,24 @@ class SearchCode(Frozen):
         description="A directory, a file, or a glob such as src/**/*.py or *.{ts,tsx}; empty: the whole repository.",
     )
     literal: bool = Field(
-        default=False, description="The text is taken as it is, not as a regular expression."
+        default=False, description="Search for the query literally, not as a regular expression."
     )
-    ignore_case: bool = Field(
-        default=False, description="Upper and lower case are alike, in a search for text."
-    )
+    ignore_case: bool = Field(default=False, description="Ignore upper and lower case in a search for text.")
 
 
-class CreateFile(Frozen):
-    """Create a new file with the given content. Refused when the file exists: use replace_text to change it."""
+class CreateFile(FrozenModel):
+    """Create a new file with the given content. Fails if the file exists: use replace_text to change it."""
 
     kind: Literal["create_file"] = "create_file"
     path: str = Field(min_length=1, description="New file, relative to the repository root.")
-    content: str = Field(description="The whole content.")
+    content: str = Field(description="The complete content of the file.")
 
 
-class ReplaceText(Frozen):
+class ReplaceText(FrozenModel):
     """Replace one piece of text in a file. `old` must occur exactly once, so include enough lines around it.
 
-    Returns the diff of the edit. A syntax error that a Python or JavaScript file has afterwards is reported
-    with its line.
+    Returns the diff of the edit. A syntax error that the edit leaves in a Python or JavaScript file is
+    reported with its line.
     """
 
     kind: Literal["replace_text"] = "replace_text"
@@ -158,7 +157,7 @@ class ReplaceText(Frozen):
     new: str = Field(description="The text to put in its place; empty to delete.")
 
 
-class InsertText(Frozen):
+class InsertText(FrozenModel):
     """Insert text after a line of a file. Returns the diff of the edit."""
 
     kind: Literal["insert_text"] = "insert_text"
@@ -167,71 +166,72 @@ class InsertText(Frozen):
     text: str = Field(min_length=1, description="The text to insert, one or more whole lines.")
 
 
-class UndoEdit(Frozen):
-    """Take back the last edit that create_file, replace_text or insert_text made to a file."""
+class UndoEdit(FrozenModel):
+    """Undo the last edit that create_file, replace_text or insert_text made to a file."""
 
     kind: Literal["undo_edit"] = "undo_edit"
     path: str = Field(min_length=1, description="File, relative to the repository root.")
 
 
-# --- what only the program asks of the sandbox --------------------------------------------------------------
+# --- actions that only Patchwright itself requests
+# ------------------------------------------------------------
 
 
-class Execute(Frozen):
-    """One program, outside the persistent shell. `argv` is never seen by a shell."""
+class Execute(FrozenModel):
+    """Run one program outside the persistent shell. No shell interprets `argv`."""
 
     kind: Literal["execute"] = "execute"
     argv: tuple[str, ...] = Field(min_length=1)
     cwd: str | None = None
-    """Directory relative to the work tree, or absolute. None: the work tree."""
+    """Working directory, absolute or relative to the work tree. None: the work tree."""
     env: dict[str, str] = Field(default_factory=dict)
-    """Added to the sandbox's own environment."""
-    timeout: int = Field(default=DEFAULT_SECONDS, ge=1, le=MAX_SECONDS)
-    """Seconds; the whole process group is killed then."""
+    """Variables added to the sandbox's own environment."""
+    timeout: int = Field(default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT)
+    """Seconds until the whole process group is killed."""
 
 
-class RunLent(Frozen):
-    """A shell command with variables that this one command sees, and what it starts: nothing keeps them."""
+class RunShellWithSecrets(FrozenModel):
+    """Run a shell command with secret environment variables that only this command and its children see."""
 
-    kind: Literal["run_lent"] = "run_lent"
-    run: RunShell
-    lent: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
+    kind: Literal["run_shell_with_secrets"] = "run_shell_with_secrets"
+    shell: RunShell
+    secret_env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
 
 
-class StartStream(Frozen):
-    """Start a program that is talked to line by line (`Converse`); in place of one of the same name."""
+class StartProcess(FrozenModel):
+    """Start a program for line-based exchange (`ProcessExchange`). Replaces a program of the same name."""
 
-    kind: Literal["start_stream"] = "start_stream"
+    kind: Literal["start_process"] = "start_process"
     name: str = Field(min_length=1, max_length=100)
     argv: tuple[str, ...] = Field(min_length=1)
     env: dict[str, str] = Field(default_factory=dict)
-    """Added to the sandbox's own environment."""
+    """Variables added to the sandbox's own environment."""
 
 
-class Converse(Frozen):
-    """Say lines to a started program, and hear what it has said since the last time."""
+class ProcessExchange(FrozenModel):
+    """Write lines to a started program, and read the lines that it has printed since the last exchange."""
 
-    kind: Literal["converse"] = "converse"
+    kind: Literal["process_exchange"] = "process_exchange"
     name: str
     lines: bytes = Field(default=b"", max_length=4 << 20)
-    wait: float = Field(default=1.0, ge=0, le=20)
-    """Seconds for its first line to come."""
+    wait_seconds: float = Field(default=1.0, ge=0, le=20)
+    """Seconds to wait for the first line."""
 
 
-class Interrupt(Frozen):
-    """End the command that runs in the shell for a host process that is gone. It does not wait for its turn."""
+class Interrupt(FrozenModel):
+    """Kill the command that still runs for a host process that is gone. Runs at once, not after it."""
 
     kind: Literal["interrupt"] = "interrupt"
 
 
-class MarkTree(Frozen):
-    """Ask for a mark of the work tree's state: while it stays the same, nothing there was changed."""
+class FingerprintTree(FrozenModel):
+    """Return a fingerprint of the work tree. An equal fingerprint means that nothing was changed."""
 
-    kind: Literal["mark_tree"] = "mark_tree"
+    kind: Literal["fingerprint_tree"] = "fingerprint_tree"
 
 
-class ReadBytes(Frozen):
-    """Part of a file, as bytes."""
+class ReadBytes(FrozenModel):
+    """Read part of a file as bytes."""
 
     kind: Literal["read_bytes"] = "read_bytes"
     path: str
@@ -240,8 +240,8 @@ class ReadBytes(Frozen):
     """Bytes."""
 
 
-class WriteBytes(Frozen):
-    """Write or append bytes to a file; its parent directories are made."""
+class WriteBytes(FrozenModel):
+    """Write or append bytes to a file. Missing parent directories are created."""
 
     kind: Literal["write_bytes"] = "write_bytes"
     path: str
@@ -249,36 +249,36 @@ class WriteBytes(Frozen):
     append: bool = False
 
 
-class Provide(Frozen):
-    """The program's answer to what a cell wants (`Wanted`); the cell goes on with it."""
+class HostReply(FrozenModel):
+    """The host's reply to a `HostRequest` of a running cell. The cell continues with it."""
 
-    kind: Literal["provide"] = "provide"
+    kind: Literal["host_reply"] = "host_reply"
     text: str = Field(max_length=200_000)
     failed: bool = False
-    """The text is the reason why there is no answer."""
-    timeout: int = Field(default=DEFAULT_SECONDS, ge=1, le=MAX_SECONDS)
+    """True if the request failed; `text` is then the reason."""
+    timeout: int = Field(default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT)
     """Seconds until the cell is interrupted."""
 
 
-class UseBrowser(Frozen):
-    """Calls of the browser's language (`runtime/browser/calls.py`), one a line, run in order in the sandbox's browser.
+class UseBrowser(FrozenModel):
+    """Run browser calls (`runtime/browser/action_space.py`), one per line, in the sandbox's browser.
 
-    They stop at the first that fails. Without a call it only looks at the page.
+    Stops at the first call that fails. Without calls it only takes a snapshot of the page.
     """
 
     kind: Literal["use_browser"] = "use_browser"
     code: str = Field(default="", max_length=100_000)
-    allowed: tuple[str, ...] = ()
-    """Names of the calls that may be made; any other is refused before the first is run."""
-    look: Look = Look()
+    allowed_calls: tuple[str, ...] = ()
+    """Names of the permitted calls. Any other call is refused before the first one runs."""
+    snapshot: SnapshotOptions = SnapshotOptions()
 
 
 SandboxAction = Annotated[
     RunShell
-    | RunLent
+    | RunShellWithSecrets
     | SendInput
     | RunPython
-    | Provide
+    | HostReply
     | UseBrowser
     | ViewFile
     | SearchCode
@@ -287,10 +287,10 @@ SandboxAction = Annotated[
     | InsertText
     | UndoEdit
     | Execute
-    | StartStream
-    | Converse
+    | StartProcess
+    | ProcessExchange
     | Interrupt
-    | MarkTree
+    | FingerprintTree
     | ReadBytes
     | WriteBytes,
     Field(discriminator="kind"),

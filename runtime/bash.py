@@ -1,9 +1,10 @@
-"""One bash process on a pty.
+"""One bash process on a pseudo-terminal (pty).
 
-bash runs interactively, because only then an interrupt (and every error that would end a script) brings it
-back to its prompt with its state. It reads our lines from a pipe of its own; what it and its commands print
-goes to the pty. After each command it prints a mark. The mark is drawn anew each time, and bash reads it when
-the command has ended, so a command cannot print it beforehand. The working directory is read from /proc.
+bash runs interactively. Only an interactive bash returns to its prompt with its state after an interrupt, and
+after every error that would end a script. bash reads our lines from a pipe of its own. The output of bash and
+of its commands goes to the pty. After each command, bash prints a marker. The marker is random, and bash
+reads it only after the command has ended, so a command cannot print it beforehand. The working directory is
+read from /proc.
 """
 
 import asyncio
@@ -19,34 +20,35 @@ import termios
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from runtime import processes
-from runtime.text import Capture, Captured
+from patchwright.runtime import processes
+from patchwright.runtime.output_text import CapturedOutput, OutputCapture
 
-NOTHING: Mapping[str, str] = {}
-ROWS, COLUMNS = 50, 200  # wide, so that test runners and tables do not shorten their lines
-UNWIND = 2.0  # seconds that bash gets to come back to its prompt after an interrupt
-DRAIN = 0.05  # seconds to wait for what is still in the pty after bash has ended
-INTERRUPT, END = b"\x03", b"\x04"  # what Ctrl-C and Ctrl-D send
+NO_VARIABLES: Mapping[str, str] = {}
+ROWS, COLUMNS = 50, 200  # The terminal is wide, so that test runners and tables do not shorten their lines.
+INTERRUPT_TIMEOUT = 2.0  # Seconds for bash to return to its prompt after an interrupt.
+DRAIN_TIMEOUT = 0.05  # Seconds to wait for output that is still in the pty after bash has ended.
+CTRL_C, CTRL_D = b"\x03", b"\x04"  # The bytes that the keys Ctrl-C and Ctrl-D send.
 
-# Descriptor 252 is the pty again, so that the mark comes through when a command has redirected the shell's
-# own output. When memory runs out, commands are to die before the server (which may not write this for its
-# children: its own /proc is closed to its user).
-_SETUP = """\
+# Descriptor 252 is a copy of the pty, so that the marker is printed there even if a command has redirected
+# the shell's own output. The OOM score makes the kernel kill commands before the server when memory runs out.
+# bash sets its score itself, because the server has closed its own /proc entries to its user and can no
+# longer write there.
+_SETUP_SCRIPT = """\
 PS1= PS2= PROMPT_COMMAND=; unset HISTFILE MAILCHECK; set +o history +H; shopt -u checkwinsize; exec 252>&1
 __calm() { PS1= PS2= PROMPT_COMMAND=; set +e; return "$1"; }
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 __mark() { builtin printf '\\0%s %d\\0' "$1" "$2" >&252; }
 """
-# Input and output are each command's own: after `exec >log` or `exec 2>&-` the next one is read again.
-# An activated environment must not give us a prompt, `set -e` of one command must not let the next one that
-# fails end the shell, and `set -x` must not trace our own words.
-_COMMAND = "{evaluate} eval -- {quoted} <{input} >&252 2>&252 252>&-; {{ __calm $?; }} 2>/dev/null\n"
-# The empty line in front ends what a syntax error has left in the parser.
-_MARK = "\n{{ __mark {mark} $?; }} 2>/dev/null\n"
+# Each command has its own input and output, so that the output of the next command is captured even after
+# `exec >log` or `exec 2>&-`. `__calm` keeps an activated environment from setting a prompt, `set -e` from
+# ending the shell at the next failing command, and `set -x` from tracing our own lines.
+_COMMAND_TEMPLATE = "{evaluate} eval -- {quoted} <{input} >&252 2>&252 252>&-; {{ __calm $?; }} 2>/dev/null\n"
+# The empty line at the start ends an incomplete command that a syntax error has left in the parser.
+_PRINT_MARKER = "\n{{ __mark {mark} $?; }} 2>/dev/null\n"
 
 
 class Bash:
-    """One bash process: its commands go in by a pipe, what is printed comes out of its pty."""
+    """One bash process. Commands go in through a pipe, and output comes out of its pty."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", pty: int, commands: int) -> None:
         self._process = process
@@ -54,25 +56,25 @@ class Bash:
         self._commands = commands
         self._loop = asyncio.get_running_loop()
         self._unsent = bytearray()
-        self._untyped = bytearray()
-        self._mark = b""
-        self._held = bytearray()
-        self._ended: asyncio.Future[int | None] = self._loop.create_future()
-        self._hung_up = asyncio.Event()
+        self._unsent_keys = bytearray()
+        self._marker = b""
+        self._held_back = bytearray()
+        self._completion: asyncio.Future[int | None] = self._loop.create_future()
+        self._pty_closed = asyncio.Event()
         self._modes = termios.tcgetattr(pty)
-        self._output = Capture()
-        self._watch = os.pidfd_open(process.pid)
-        self._loop.add_reader(pty, self._read)
-        self._loop.add_reader(self._watch, self._exited)
+        self._output = OutputCapture()
+        self._pidfd = os.pidfd_open(process.pid)
+        self._loop.add_reader(pty, self._read_output)
+        self._loop.add_reader(self._pidfd, self._on_exit)
 
     @classmethod
     async def start(cls, cwd: Path, env: Mapping[str, str]) -> "Bash":
         process, pty, commands = _spawn(cwd, env)
         bash = cls(process, pty, commands)
         try:
-            # What a base image's bash says at its start belongs to no command.
+            # If the bash of a base image prints something at its start, that output belongs to no command.
             async with asyncio.timeout(10):
-                await bash._send(_SETUP.encode())
+                await bash._send(_SETUP_SCRIPT.encode())
         except BaseException:
             await bash.close()
             raise
@@ -84,23 +86,23 @@ class Bash:
         return self._process.poll() is not None
 
     @property
-    def code(self) -> int | None:
-        """Exit status; None while it runs or when a signal ended it."""
+    def exit_code(self) -> int | None:
+        """Exit status of bash. None while bash runs, or if a signal ended it."""
         code = self._process.returncode
         return None if code is None or code < 0 else code
 
     @property
-    def signal(self) -> str | None:
+    def exit_signal(self) -> str | None:
         code = self._process.returncode
         return signal.Signals(-code).name if code is not None and code < 0 else None
 
-    def take_output(self) -> Captured:
-        """All that was printed since the last time."""
-        taken, self._output = self._output.take(), Capture()
-        return taken
+    def take_output(self) -> CapturedOutput:
+        """Return all output since the last call."""
+        output, self._output = self._output.take(), OutputCapture()
+        return output
 
     def children(self) -> set[int]:
-        return processes.children(self._process.pid)
+        return processes.child_pids(self._process.pid)
 
     def cwd(self) -> str | None:
         try:
@@ -109,155 +111,159 @@ class Bash:
             return None
         return os.fsencode(path).decode("utf-8", "replace")
 
-    def feed(
-        self, command: str, *, interactive: bool = False, lent: Mapping[str, str] = NOTHING
+    def start_command(
+        self, command: str, *, interactive: bool = False, secret_env: Mapping[str, str] = NO_VARIABLES
     ) -> "asyncio.Future[int | None]":
-        """Start a command. The result is its exit status; None when bash itself has ended.
+        """Start a command. The future's result is the command's exit status; None if bash itself has ended.
 
-        The input of an interactive one is the terminal, where `type` writes; that of another is empty. The
-        variables `lent` are in the environment of this command alone.
+        An interactive command reads from the terminal, to which `type_keys` writes. Any other command has
+        empty input. Only this command gets the variables in `secret_env`.
         """
-        # Not `builtin` behind variables: bash 5.2 does not pass them on to what `eval` starts then.
-        given = [f"{name}={shlex.quote(value)}" for name, value in lent.items()]
-        line = _COMMAND.format(
-            evaluate=" ".join((*given, "command")) if given else "builtin",
+        # `builtin` cannot follow variables: bash 5.2 would then not pass them to the programs that `eval`
+        # starts.
+        assignments = [f"{name}={shlex.quote(value)}" for name, value in secret_env.items()]
+        line = _COMMAND_TEMPLATE.format(
+            evaluate=" ".join((*assignments, "command")) if assignments else "builtin",
             quoted=shlex.quote(command),
             input="/dev/tty" if interactive else "/dev/null",
         )
         return self._send(line.encode("utf-8", "surrogateescape"))
 
-    def type(self, keys: bytes) -> None:
-        """Type at the terminal."""
-        self._untyped += keys
-        self._type()
+    def type_keys(self, keys: bytes) -> None:
+        """Send keys to the terminal."""
+        self._unsent_keys += keys
+        self._flush_keys()
 
     def _send(self, lines: bytes) -> "asyncio.Future[int | None]":
         mark = secrets.token_hex(16)
-        self._mark = b"\0%s " % mark.encode()
+        self._marker = b"\0%s " % mark.encode()
         if self._process.returncode is None:
-            self._ended = self._loop.create_future()
-            # A command may have left the terminal raw, or not read what was typed for it.
-            self._untyped.clear()
-            termios.tcsetattr(self._fd(), termios.TCSAFLUSH, self._modes)
-            self._unsent += lines + _MARK.format(mark=mark).encode()
-            self._write()
-        return self._ended
+            self._completion = self._loop.create_future()
+            # A command may have left the terminal in raw mode, or left input unread.
+            self._unsent_keys.clear()
+            termios.tcsetattr(self._pty_fd(), termios.TCSAFLUSH, self._modes)
+            self._unsent += lines + _PRINT_MARKER.format(mark=mark).encode()
+            self._flush_commands()
+        return self._completion
 
-    async def interrupt(self, ended: "asyncio.Future[int | None]", background: Iterable[int]) -> None:
-        """Kill the command with all it started, `background` excepted, and bring bash back to its prompt."""
-        deadline = self._loop.time() + UNWIND
-        while not ended.done() and self._loop.time() < deadline:
+    async def interrupt(self, completion: "asyncio.Future[int | None]", background: Iterable[int]) -> None:
+        """Kill the command and everything that it started, except `background`, and return bash to its
+        prompt.
+        """
+        deadline = self._loop.time() + INTERRUPT_TIMEOUT
+        while not completion.done() and self._loop.time() < deadline:
             with contextlib.suppress(ProcessLookupError):
-                # First bash, so that it gives up the rest of the command when it sees its child dead.
+                # bash is interrupted first, so that it gives up the rest of the command line when its child
+                # process dies.
                 os.kill(self._process.pid, signal.SIGINT)
                 os.kill(self._process.pid, signal.SIGCONT)
-            processes.kill_below(self._process.pid, spare=background)
-            await asyncio.wait([ended], timeout=UNWIND / 6)
+            processes.kill_descendants(self._process.pid, exclude=background)
+            await asyncio.wait([completion], timeout=INTERRUPT_TIMEOUT / 6)
 
     async def close(self) -> None:
-        """Kill bash and everything below it; read what is left in the pty."""
+        """Kill bash and all its descendants, then read the rest of the pty."""
         pid = self._process.pid
         if self._process.returncode is None:
-            processes.kill_below(pid)
+            processes.kill_descendants(pid)
             processes.kill([pid])
             await self._loop.run_in_executor(None, self._process.wait)
         processes.kill_session(pid)
         if self._pty is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN):
-                    await self._hung_up.wait()
-        self._hang_up()
+                async with asyncio.timeout(DRAIN_TIMEOUT):
+                    await self._pty_closed.wait()
+        self._close_pty()
         if self._commands >= 0:
             self._loop.remove_writer(self._commands)
             os.close(self._commands)
             self._commands = -1
-        if self._watch >= 0:
-            self._loop.remove_reader(self._watch)
-            os.close(self._watch)
-            self._watch = -1
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
 
-    def _fd(self) -> int:
+    def _pty_fd(self) -> int:
         assert self._pty is not None
         return self._pty
 
-    def _write(self) -> None:
+    def _flush_commands(self) -> None:
         try:
             while self._unsent:
                 del self._unsent[: os.write(self._commands, self._unsent)]
         except BlockingIOError:
-            self._loop.add_writer(self._commands, self._write)
+            self._loop.add_writer(self._commands, self._flush_commands)
             return
         except BrokenPipeError:
-            self._unsent.clear()  # bash has ended; _exited tells
+            self._unsent.clear()  # bash has ended; _on_exit reports that.
         self._loop.remove_writer(self._commands)
 
-    def _type(self) -> None:
+    def _flush_keys(self) -> None:
         if self._pty is None:
             return
         try:
-            while self._untyped:
-                del self._untyped[: os.write(self._pty, self._untyped)]
+            while self._unsent_keys:
+                del self._unsent_keys[: os.write(self._pty, self._unsent_keys)]
         except BlockingIOError:
-            self._loop.add_writer(self._pty, self._type)
+            self._loop.add_writer(self._pty, self._flush_keys)
             return
-        except OSError:  # nobody has the other end open any more; _read tells
-            self._untyped.clear()
+        except OSError:  # The other end is closed; _read_output deals with that.
+            self._unsent_keys.clear()
         self._loop.remove_writer(self._pty)
 
-    def _read(self) -> None:
+    def _read_output(self) -> None:
         try:
-            data = os.read(self._fd(), 1 << 16)
+            data = os.read(self._pty_fd(), 1 << 16)
         except BlockingIOError:
             return
-        except OSError:  # EIO: nobody has the other end open any more
-            self._hang_up()
+        except OSError:  # EIO means that the other end is closed.
+            self._close_pty()
             return
-        self._sift(data)
+        self._scan_for_marker(data)
 
-    def _sift(self, data: bytes) -> None:
-        """Pass output on, hold back what may be the beginning of the mark, and notice the mark."""
-        if self._held:
-            data = bytes(self._held) + data
-            self._held.clear()
+    def _scan_for_marker(self, data: bytes) -> None:
+        """Pass on the output and detect the marker. A possible beginning of the marker is held back."""
+        if self._held_back:
+            data = bytes(self._held_back) + data
+            self._held_back.clear()
         if b"\0" not in data:
             self._output.add(data)
             return
-        at = data.find(self._mark)
+        at = data.find(self._marker)
         if at < 0:
             at = data.rfind(b"\0")
-            if not self._mark.startswith(data[at:]):
+            if not self._marker.startswith(data[at:]):
                 at = len(data)
         elif (end := data.find(b"\0", at + 1)) >= 0:
             self._output.add(data[:at])
-            if not self._ended.done():
-                self._ended.set_result(int(data[at + len(self._mark) : end]))
+            if not self._completion.done():
+                self._completion.set_result(int(data[at + len(self._marker) : end]))
             data, at = data[end + 1 :], len(data)
         self._output.add(data[:at])
-        self._held += data[at:]
+        self._held_back += data[at:]
 
-    def _exited(self) -> None:
-        self._loop.remove_reader(self._watch)
+    def _on_exit(self) -> None:
+        self._loop.remove_reader(self._pidfd)
         self._process.wait()
-        if not self._ended.done():
-            self._ended.set_result(None)
+        if not self._completion.done():
+            self._completion.set_result(None)
 
-    def _hang_up(self) -> None:
+    def _close_pty(self) -> None:
         if self._pty is not None:
             self._loop.remove_reader(self._pty)
             self._loop.remove_writer(self._pty)
             os.close(self._pty)
             self._pty = None
-        self._hung_up.set()
+        self._pty_closed.set()
 
 
 def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes], int, int]":
-    """bash, the descriptor of its output, and that of the commands that it reads."""
-    cwd.mkdir(parents=True, exist_ok=True)  # a command may have removed the work tree itself
+    """Start bash. Returns the process, the descriptor of its output, and the descriptor of its command input."""
+    cwd.mkdir(parents=True, exist_ok=True)  # A command may have removed the work tree.
     master, slave = os.openpty()
     modes = termios.tcgetattr(slave)
-    modes[1] &= ~termios.OPOST  # "\n" stays "\n"
+    modes[1] &= ~termios.OPOST  # "\n" stays "\n".
     modes[3] &= ~termios.ECHO
-    modes[3] |= termios.NOFLSH  # Ctrl-C must not throw away what was printed before it
+    modes[3] |= termios.NOFLSH  # Ctrl-C must not discard earlier output.
     termios.tcsetattr(slave, termios.TCSANOW, modes)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     read, write = os.pipe()
@@ -284,8 +290,11 @@ def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes],
     return process, master, write
 
 
-# Between fork and exec, in a process that may have had other threads: two system calls, no import, no lock.
+# This function runs between fork and exec, in a process that may have had other threads. It therefore makes
+# only two system calls, and uses no import and no lock.
 def _become_terminal_owner() -> None:
-    """In the child, before bash: the pty becomes its terminal, orphans of commands become its children."""
+    """Make the pty the controlling terminal of the child, and make the child adopt orphaned processes. Runs
+    in the child before exec.
+    """
     processes.adopt_orphans()
     fcntl.ioctl(1, termios.TIOCSCTTY, 0)

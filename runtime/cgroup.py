@@ -1,29 +1,32 @@
-"""What the kernel's control group says about the container that this process runs in."""
+"""Counts the out-of-memory kills in the container of this process, as its control group reports them."""
 
 import os
 import re
 
-_COUNTERS = (
+_COUNTER_FILES = (
     "/sys/fs/cgroup/memory.events",  # cgroup v2
     "/sys/fs/cgroup/memory/memory.oom_control",  # cgroup v1, Linux 4.13 and later
 )
-_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
+_OOM_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
-class OomKills:
-    """Counts the processes that were killed because the memory limit was reached; 0 where that is not counted.
+class OomKillCounter:
+    """Counts the processes that were killed at the memory limit. The count is 0 if the kernel does not
+    provide it.
 
-    An exit code of 137 says no more than SIGKILL, which anybody sends.
+    An exit code of 137 is no proof of a kill at the memory limit: it stands for SIGKILL, which any process
+    can send.
     """
 
     def __init__(self) -> None:
-        self._file = next(filter(None, map(_open, _COUNTERS)), None)  # kept open: a look takes 5 us, not 60
+        # The file stays open: a read then takes 5 us instead of 60.
+        self._file = next(filter(None, map(_open, _COUNTER_FILES)), None)
 
     def __call__(self) -> int:
         if self._file is None:
             return 0
-        found = _KILLS.search(os.pread(self._file, 4096, 0))
-        return int(found[1]) if found else 0
+        match = _OOM_KILLS.search(os.pread(self._file, 4096, 0))
+        return int(match[1]) if match else 0
 
 
 def _open(path: str) -> int | None:

@@ -1,4 +1,4 @@
-"""View, create, replace, insert, undo: edits by exact text, each answered with its diff."""
+"""Edits files by exact text: view, create, replace, insert and undo. Each edit returns its diff."""
 
 import hashlib
 import re
@@ -7,25 +7,26 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
-from runtime.diff import unified
-from runtime.documents.documents import READABLE, Documents
-from runtime.listing import listing
-from runtime.observations import Edited, Viewed
-from runtime.skills.lint import new_syntax_error
-from runtime.text import LIMIT, clip
-from runtime.tree import Tree, Unfit, missing
+from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
+from patchwright.runtime.diff import format_diff
+from patchwright.runtime.directory_listing import list_directory
+from patchwright.runtime.documents.document_reader import READABLE_FORMATS, DocumentReader
+from patchwright.runtime.observations import EditResult, TextResult
+from patchwright.runtime.output_text import MAX_CHARS, clip
+from patchwright.runtime.path_guard import PathGuard, ToolInputError, path_error
+from patchwright.runtime.skills.lint import find_new_syntax_error
 
-WINDOW = 400  # lines
-LARGEST = 5 << 20  # bytes of a file that can be viewed or edited
-REMEMBERED = 32 << 20  # bytes of former contents kept for undo
-_SEARCHED = 20_000  # lines looked through for something similar
-_COUNTED = 1_000  # places of a text that is to be replaced, at most
+WINDOW_LINES = 400  # Number of lines that one view shows.
+MAX_FILE_BYTES = 5 << 20  # Maximum bytes of a file that can be viewed or edited.
+MAX_UNDO_BYTES = 32 << 20  # Maximum bytes of earlier contents that are kept for undo.
+_MAX_SEARCHED_LINES = 20_000  # Number of lines that are searched for similar text.
+_MAX_OCCURRENCES = 1_000  # Maximum number of occurrences that are counted.
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
-    """A text file with "\\n" line ends, and what is needed to write it back as it was.
+class TextFile:
+    r"""The text of a file with "\n" line ends, and the properties that are needed to restore its original
+    form.
 
     Bytes that are not UTF-8 are kept as surrogates.
     """
@@ -35,229 +36,243 @@ class Text:
     bom: bool = False
 
     @classmethod
-    def parse(cls, data: bytes) -> "Text":
+    def parse(cls, data: bytes) -> "TextFile":
         bom = data.startswith(b"\xef\xbb\xbf")
         body = data[3 if bom else 0 :].decode("utf-8", "surrogateescape")
         ends = body.count("\n")
-        crlf = ends > 0 and body.count("\r\n") == ends  # a mixture is left as it is
+        crlf = ends > 0 and body.count("\r\n") == ends  # Mixed line ends are left unchanged.
         return cls(body.replace("\r\n", "\n") if crlf else body, crlf, bom)
 
-    def bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:
         body = self.body.replace("\n", "\r\n") if self.crlf else self.body
         return (b"\xef\xbb\xbf" if self.bom else b"") + body.encode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Edit:
     path: Path
     before: bytes | None
-    """None: the file did not exist."""
-    after: bytes
-    """SHA-256 of what the edit left."""
+    """Content of the file before the edit; None if the file did not exist."""
+    after_digest: bytes
+    """SHA-256 of the content after the edit."""
 
 
 class Editor:
-    """Edits the files of one work tree. Methods block; they raise Unfit with what to do instead."""
+    """Edits the files of one work tree. Its methods block. They raise ToolInputError, whose message says what
+    to do instead.
+    """
 
-    def __init__(self, tree: Tree, documents: Documents | None = None) -> None:
-        self._tree = tree
-        self._documents = documents or Documents()
-        self._steps: deque[_Step] = deque()
+    def __init__(self, paths: PathGuard, documents: DocumentReader | None = None) -> None:
+        self._paths = paths
+        self._documents = documents or DocumentReader()
+        self._edits: deque[_Edit] = deque()
 
-    def view(self, action: ViewFile) -> Viewed:
-        real = self._tree.find(action.path)
+    def view(self, action: ViewFile) -> TextResult:
+        real = self._paths.resolve(action.path)
         if real.is_dir():
-            return Viewed(text=listing(real, self._tree.name(real)))
-        document = self._documents.text(self._tree.file(action.path), action.path)
-        lines = _lines(Text.parse(self._load(action.path)).body if document is None else document)
+            return TextResult(text=list_directory(real, self._paths.display_path(real)))
+        document = self._documents.to_markdown(self._paths.resolve_file(action.path), action.path)
+        lines = _split_lines(TextFile.parse(self._load(action.path)).body if document is None else document)
         if not lines:
-            return Viewed(text="[the file is empty]")
+            return TextResult(text="[the file is empty]")
         if action.start > len(lines):
-            raise Unfit("not_found", f"{action.path} has {len(lines)} lines, none from {action.start} on")
-        end = min(action.end or len(lines), action.start + WINDOW - 1, len(lines))
+            raise ToolInputError(
+                "not_found", f"{action.path} has {len(lines)} lines, none from {action.start} on"
+            )
+        end = min(action.end or len(lines), action.start + WINDOW_LINES - 1, len(lines))
         if end < action.start:
-            raise Unfit("malformed", f"end ({action.end}) is before start ({action.start})")
-        return Viewed(text=_window(lines, action.start, end, action.path))
+            raise ToolInputError("malformed", f"end ({action.end}) is before start ({action.start})")
+        return TextResult(text=_format_window(lines, action.start, end, action.path))
 
-    def create(self, action: CreateFile) -> Edited:
-        real = self._tree.find(action.path)
+    def create(self, action: CreateFile) -> EditResult:
+        real = self._paths.resolve(action.path)
         if real.is_dir():
-            raise Unfit("exists", f"{action.path} is a directory: name a file")
+            raise ToolInputError("exists", f"{action.path} is a directory: name a file")
         try:
             real.parent.mkdir(parents=True, exist_ok=True)
             real.touch(exist_ok=False)
         except FileExistsError:
-            raise Unfit(
+            raise ToolInputError(
                 "exists",
                 f"{action.path} exists: change it with replace_text, or remove it first with run_shell",
             ) from None
         except OSError as error:
-            raise missing(action.path, error) from error
-        return self._store(real, None, Text(action.content))
+            raise path_error(action.path, error) from error
+        return self._store(real, None, TextFile(action.content))
 
-    def replace(self, action: ReplaceText) -> Edited:
+    def replace(self, action: ReplaceText) -> EditResult:
         if action.old == action.new:
-            raise Unfit("malformed", "old and new are the same: nothing would change")
+            raise ToolInputError("malformed", "old and new are the same: nothing would change")
         before = self._load(action.path)
-        text = Text.parse(before)
+        text = TextFile.parse(before)
         old, new = action.old, action.new
         if text.crlf:
             old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-        found = _occurrences(text.body, old)
-        if not found and "\r\n" in text.body:  # a file with mixed line ends
+        offsets = _find_occurrences(text.body, old)
+        if not offsets and "\r\n" in text.body:  # The file has mixed line ends.
             old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
-            found = _occurrences(text.body, old)
-        if not found:
-            raise Unfit("not_found", _nearest(text.body, old, action.path))
-        if len(found) > 1:
-            at = ", ".join(str(text.body.count("\n", 0, start) + 1) for start in found[:20])
-            least = "at least " if len(found) == _COUNTED else ""
-            raise Unfit(
+            offsets = _find_occurrences(text.body, old)
+        if not offsets:
+            raise ToolInputError("not_found", _explain_not_found(text.body, old, action.path))
+        if len(offsets) > 1:
+            line_numbers = ", ".join(str(text.body.count("\n", 0, start) + 1) for start in offsets[:20])
+            at_least = "at least " if len(offsets) == _MAX_OCCURRENCES else ""
+            raise ToolInputError(
                 "ambiguous",
-                f"old occurs {least}{len(found):,} times in {action.path}, at lines {at}: "
+                f"old occurs {at_least}{len(offsets):,} times in {action.path}, at lines {line_numbers}: "
                 "include more of the lines around the one you mean",
             )
-        body = text.body[: found[0]] + new + text.body[found[0] + len(old) :]
-        return self._store(self._tree.file(action.path), before, Text(body, text.crlf, text.bom))
+        body = text.body[: offsets[0]] + new + text.body[offsets[0] + len(old) :]
+        return self._store(self._paths.resolve_file(action.path), before, TextFile(body, text.crlf, text.bom))
 
-    def insert(self, action: InsertText) -> Edited:
+    def insert(self, action: InsertText) -> EditResult:
         before = self._load(action.path)
-        text = Text.parse(before)
+        text = TextFile.parse(before)
         lines = text.body.split("\n")
-        count = len(_lines(text.body))
+        count = len(_split_lines(text.body))
         if action.line > count:
-            raise Unfit("not_found", f"{action.path} has {count} lines: insert after one of 0 to {count}")
-        added = action.text.replace("\r\n", "\n") if text.crlf else action.text
+            raise ToolInputError(
+                "not_found", f"{action.path} has {count} lines: insert after one of 0 to {count}"
+            )
+        text_to_insert = action.text.replace("\r\n", "\n") if text.crlf else action.text
         above, below = "\n".join(lines[: action.line]), "\n".join(lines[action.line :])
         if action.line:
             above += "\n"
-        body = above + (added if added.endswith("\n") else added + "\n") + below
-        return self._store(self._tree.file(action.path), before, Text(body, text.crlf, text.bom))
+        body = above + (text_to_insert if text_to_insert.endswith("\n") else text_to_insert + "\n") + below
+        return self._store(self._paths.resolve_file(action.path), before, TextFile(body, text.crlf, text.bom))
 
-    def undo(self, action: UndoEdit) -> Edited:
-        real = self._tree.find(action.path)
-        step = next((step for step in reversed(self._steps) if step.path == real), None)
-        if step is None:
-            raise Unfit("not_found", f"no edit of {action.path} is left to undo")
+    def undo(self, action: UndoEdit) -> EditResult:
+        real = self._paths.resolve(action.path)
+        edit = next((edit for edit in reversed(self._edits) if edit.path == real), None)
+        if edit is None:
+            raise ToolInputError("not_found", f"no edit of {action.path} is left to undo")
         try:
-            now = real.read_bytes()
+            current = real.read_bytes()
         except OSError as error:
-            raise missing(action.path, error) from error
-        if hashlib.sha256(now).digest() != step.after:
-            raise Unfit(
+            raise path_error(action.path, error) from error
+        if hashlib.sha256(current).digest() != edit.after_digest:
+            raise ToolInputError(
                 "refused",
                 f"{action.path} was changed by something else since its last edit: use git or replace_text",
             )
-        self._steps.remove(step)
-        if step.before is None:
+        self._edits.remove(edit)
+        if edit.before is None:
             real.unlink()
         else:
-            real.write_bytes(step.before)
-        return self._edited(real, now, step.before or b"")
+            real.write_bytes(edit.before)
+        return self._edit_result(real, current, edit.before or b"")
 
     def _load(self, path: str) -> bytes:
-        real = self._tree.file(path)
+        real = self._paths.resolve_file(path)
         try:
-            if (size := real.stat().st_size) > LARGEST:
-                raise Unfit(
+            if (size := real.stat().st_size) > MAX_FILE_BYTES:
+                raise ToolInputError(
                     "too_large",
                     f"{path} has {size:,} bytes: read parts of it with grep -n, sed -n or head in run_shell",
                 )
             data = real.read_bytes()
         except OSError as error:
-            raise missing(path, error) from error
+            raise path_error(path, error) from error
         if b"\0" in data:
-            raise Unfit(
+            raise ToolInputError(
                 "binary",
                 f"{path} is a binary file: look at it with file, xxd or strings in run_shell "
-                f"(view_file shows {READABLE})",
+                f"(view_file shows {READABLE_FORMATS})",
             )
         return data
 
-    def _store(self, real: Path, before: bytes | None, text: Text) -> Edited:
+    def _store(self, real: Path, before: bytes | None, text: TextFile) -> EditResult:
         try:
-            data = text.bytes()
-            real.write_bytes(data)  # in place: mode, owner and hard links stay
+            data = text.to_bytes()
+            # The file is written in place, which preserves its mode, owner and hard links.
+            real.write_bytes(data)
         except OSError as error:
             if before is None:
                 real.unlink(missing_ok=True)
             else:
                 real.write_bytes(before)
-            raise Unfit(
-                "io", f"{self._tree.name(real)} cannot be written: {error.strerror or error}"
+            raise ToolInputError(
+                "io", f"{self._paths.display_path(real)} cannot be written: {error.strerror or error}"
             ) from error
-        self._steps.append(_Step(real, before, hashlib.sha256(data).digest()))
-        while sum(len(step.before or b"") for step in self._steps) > REMEMBERED:
-            self._steps.popleft()
-        return self._edited(real, before or b"", data)
+        self._edits.append(_Edit(real, before, hashlib.sha256(data).digest()))
+        while sum(len(edit.before or b"") for edit in self._edits) > MAX_UNDO_BYTES:
+            self._edits.popleft()
+        return self._edit_result(real, before or b"", data)
 
-    def _edited(self, real: Path, before: bytes, after: bytes) -> Edited:
-        name = self._tree.name(real)
-        diff = unified(_shown(Text.parse(before).body), _shown(Text.parse(after).body), name)
-        return Edited(path=name, diff=clip(diff), warning=new_syntax_error(real, before or None, after))
+    def _edit_result(self, real: Path, before: bytes, after: bytes) -> EditResult:
+        name = self._paths.display_path(real)
+        diff = format_diff(
+            _to_valid_text(TextFile.parse(before).body), _to_valid_text(TextFile.parse(after).body), name
+        )
+        return EditResult(
+            path=name, diff=clip(diff), warning=find_new_syntax_error(real, before or None, after)
+        )
 
 
-def _lines(body: str) -> list[str]:
-    """Lines as grep and sed count them."""
+def _split_lines(body: str) -> list[str]:
+    """Split the text into lines in the same way as grep and sed count them."""
     lines = body.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
-def _shown(text: str) -> str:
+def _to_valid_text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _window(lines: list[str], start: int, end: int, path: str) -> str:
+def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     shown: list[str] = []
-    room = LIMIT
+    budget = MAX_CHARS
     for number in range(start, end + 1):
-        line = f"{number:6}\t{_shown(lines[number - 1].rstrip(chr(13)))}\n"
-        if (room := room - len(line)) < 0:
+        line = f"{number:6}\t{_to_valid_text(lines[number - 1].rstrip(chr(13)))}\n"
+        if (budget := budget - len(line)) < 0:
             end = number - 1
             break
         shown.append(line)
     if not shown:
-        line = _shown(lines[start - 1])
+        line = _to_valid_text(lines[start - 1])
         shown.append(
-            f"{start:6}\t{line[:LIMIT]}\n[the first {LIMIT:,} of {len(line):,} characters of this line; "
+            f"{start:6}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of {len(line):,} characters of this line; "
         )
-        shown.append(f"see more of it with sed -n {start}p {path} | cut -c{LIMIT + 1}-{2 * LIMIT}]\n")
+        shown.append(f"see more of it with sed -n {start}p {path} | cut -c{MAX_CHARS + 1}-{2 * MAX_CHARS}]\n")
         end = start
     if end < len(lines):
         shown.append(
-            f"[lines {start}-{end} of {len(lines)}; the next are {end + 1}-{min(end + WINDOW, len(lines))}]"
+            f"[lines {start}-{end} of {len(lines)}; the next are {end + 1}-{min(end + WINDOW_LINES, len(lines))}]"
         )
     else:
         shown.append(f"[lines {start}-{end} of {len(lines)}: the end of the file]")
     return "".join(shown)
 
 
-def _occurrences(body: str, part: str) -> list[int]:
-    """Where a text occurs, overlapping ones too: "aa" is twice in "aaa"."""
-    found: list[int] = []
-    at = body.find(part)
-    while at >= 0 and len(found) < _COUNTED:
-        found.append(at)
-        at = body.find(part, at + 1)
-    return found
+def _find_occurrences(body: str, part: str) -> list[int]:
+    """Find all occurrences, including overlapping ones: "aa" occurs twice in "aaa"."""
+    offsets: list[int] = []
+    offset = body.find(part)
+    while offset >= 0 and len(offsets) < _MAX_OCCURRENCES:
+        offsets.append(offset)
+        offset = body.find(part, offset + 1)
+    return offsets
 
 
-def _nearest(body: str, old: str, path: str) -> str:
-    """Why `old` was not found, as far as can be seen."""
-    flat = r"\s+".join(re.escape(word) for word in old.split()[:400])
+def _explain_not_found(body: str, old: str, path: str) -> str:
+    """Explain why `old` was not found, and show the most similar text."""
+    pattern = r"\s+".join(re.escape(word) for word in old.split()[:400])
     if old[0].isspace():
-        flat = rf"(?<!\S){flat}"  # else a word that goes on would be shown as if it were the one asked for
+        # Otherwise, a longer word that begins or ends with the text would match.
+        pattern = rf"(?<!\S){pattern}"
     if old[-1].isspace():
-        flat = rf"{flat}(?!\S)"
-    if old.strip() and (match := re.search(flat, body)):
+        pattern = rf"{pattern}(?!\S)"
+    if old.strip() and (match := re.search(pattern, body)):
         line = body.count("\n", 0, match.start()) + 1
-        exact = clip(_shown(match[0]), 2000)
+        exact = clip(_to_valid_text(match[0]), 2000)
         return f"old is not in {path}, but with other whitespace it is at line {line}:\n{exact}"
-    lines = _lines(body)[:_SEARCHED]
+    lines = _split_lines(body)[:_MAX_SEARCHED_LINES]
     wanted = max(old.split("\n"), key=lambda line: len(line.strip())).strip()
     by_text = {line.strip()[:500]: number for number, line in reversed(list(enumerate(lines, 1)))}
     close = get_close_matches(wanted[:500], by_text, n=3, cutoff=0.6)
     if not close:
         return f"old is not in {path}, nor anything similar: view the file and copy the text from there"
-    shown = "\n".join(f"{by_text[text]:6}\t{_shown(lines[by_text[text] - 1])[:500]}" for text in close)
+    shown = "\n".join(
+        f"{by_text[text]:6}\t{_to_valid_text(lines[by_text[text] - 1])[:500]}" for text in close
+    )
     return f"old is not in {path}; the lines most like it are:\n{shown}"

@@ -1,4 +1,4 @@
-"""Action -> Observation in this process: the local sandbox, and what the server in the container serves."""
+"""Runs actions in this process, both for the local sandbox and for the server in the container."""
 
 import asyncio
 import contextlib
@@ -9,58 +9,58 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from runtime import program
-from runtime.actions import (
-    Converse,
+from patchwright.runtime import program
+from patchwright.runtime.actions import (
     CreateFile,
     Execute,
+    FingerprintTree,
+    HostReply,
     InsertText,
     Interrupt,
-    MarkTree,
-    Provide,
+    ProcessExchange,
     ReadBytes,
     ReplaceText,
-    RunLent,
     RunPython,
     RunShell,
+    RunShellWithSecrets,
     SandboxAction,
     SearchCode,
     SendInput,
-    StartStream,
+    StartProcess,
     UndoEdit,
     UseBrowser,
     ViewFile,
     WriteBytes,
 )
-from runtime.changes import Changes
-from runtime.observations import (
-    Content,
-    Executed,
-    Failed,
-    Heard,
-    Marked,
-    Noted,
+from patchwright.runtime.features import SandboxFeatures
+from patchwright.runtime.observations import (
+    Acknowledgment,
+    ActionFailure,
+    CellResult,
+    ExecuteResult,
+    FileContent,
     Observation,
-    Page,
-    Ran,
-    RanPython,
-    Written,
+    PageSnapshot,
+    ProcessOutput,
+    ShellResult,
+    TreeFingerprint,
+    WriteResult,
 )
-from runtime.plugins import Plugins
-from runtime.shell import Shell
-from runtime.text import raw
-from runtime.tree import Tree, Unfit, missing
+from patchwright.runtime.output_text import join_bytes
+from patchwright.runtime.path_guard import PathGuard, ToolInputError, path_error
+from patchwright.runtime.shell import Shell
+from patchwright.runtime.tree_watcher import TreeWatcher
 
 if TYPE_CHECKING:
-    from runtime.browser.browser import Browser
-    from runtime.editor import Editor
-    from runtime.kernel.kernel import Kernel
-    from runtime.search.search import Searching
-    from runtime.streams import Stream
+    from patchwright.runtime.browser.playwright_browser import Browser
+    from patchwright.runtime.editor import Editor
+    from patchwright.runtime.kernel.kernel_manager import KernelManager
+    from patchwright.runtime.line_process import LineProcess
+    from patchwright.runtime.search.code_search import CodeSearch
 
 
 class Executor:
-    """A sandbox in this process: no wall around it, only its own work tree and environment."""
+    """A sandbox in this process. It has its own work tree and environment, but no isolation."""
 
     def __init__(
         self,
@@ -68,111 +68,112 @@ class Executor:
         scratch: Path,
         env: Mapping[str, str],
         oom_kills: Callable[[], int] = lambda: 0,
-        plugins: Plugins | None = None,
+        features: SandboxFeatures | None = None,
     ) -> None:
-        """`oom_kills` counts the processes that were killed at the sandbox's memory limit, if it has one.
+        """`oom_kills` returns the number of processes killed at the sandbox's memory limit, if there is a
+        limit.
 
-        `plugins` None: those of this Python.
+        `features` are the sandbox features; None means those that are installed for this Python.
         """
-        self._tree = Tree(root, scratch)
+        self._paths = PathGuard(root, scratch)
         self._env = dict(env)
-        self._shell = Shell(self._tree.root, self._tree.scratch, env)
-        self._plugins = plugins or Plugins()
-        self._changes = Changes(self._tree.root)
+        self._shell = Shell(self._paths.root, self._paths.scratch, env)
+        self._features = features or SandboxFeatures()
+        self._tree_watcher = TreeWatcher(self._paths.root)
         self._oom_kills = oom_kills
-        self._killed = oom_kills()
-        self._streams: dict[str, Stream] = {}
-        self._turn = asyncio.Lock()
+        self._seen_oom_kills = oom_kills()
+        self._processes: dict[str, LineProcess] = {}
+        self._lock = asyncio.Lock()
 
-    # What follows is imported when it is first asked for: every sandbox waits for imports at its start, and most
-    # use only some of it.
+    # These modules are imported on first use: each import delays the start of the sandbox, and most sandboxes
+    # use only some of the modules.
 
     @cached_property
     def _editor(self) -> "Editor":
-        from runtime.documents.documents import Documents
-        from runtime.editor import Editor
+        from patchwright.runtime.documents.document_reader import DocumentReader
+        from patchwright.runtime.editor import Editor
 
-        return Editor(self._tree, Documents(self._plugins))
-
-    @cached_property
-    def _searching(self) -> "Searching":
-        from runtime.search.search import Searching
-
-        return Searching(self._tree, self._env, self._plugins)
+        return Editor(self._paths, DocumentReader(self._features))
 
     @cached_property
-    def _kernel(self) -> "Kernel":
-        from runtime.kernel.kernel import Kernel
+    def _code_search(self) -> "CodeSearch":
+        from patchwright.runtime.search.code_search import CodeSearch
 
-        return Kernel(self._tree.root, self._tree.scratch, self._env, self._plugins)
+        return CodeSearch(self._paths, self._env, self._features)
+
+    @cached_property
+    def _kernel(self) -> "KernelManager":
+        from patchwright.runtime.kernel.kernel_manager import KernelManager
+
+        return KernelManager(self._paths.root, self._paths.scratch, self._env, self._features)
 
     @cached_property
     def _browser(self) -> "Browser":
-        from runtime.browser.browser import Browser
+        from patchwright.runtime.browser.playwright_browser import Browser
 
-        return Browser(self._tree.root, self._tree.scratch, self._env, self._plugins)
+        return Browser(self._paths.root, self._paths.scratch, self._env, self._features)
 
     @property
     def root(self) -> str:
-        return str(self._tree.root)
+        return str(self._paths.root)
 
     @property
     def scratch(self) -> str:
-        return str(self._tree.scratch)
+        return str(self._paths.scratch)
 
     async def act(self, action: SandboxAction) -> Observation:
         if isinstance(action, Interrupt):
-            ended = await self._shell.interrupt()
-            if "_kernel" in vars(self):  # else no cell runs
-                ended = await self._kernel.interrupt() or ended
-            return Noted(text="interrupted" if ended else "nothing runs")
-        async with self._turn:
+            interrupted = await self._shell.interrupt()
+            if "_kernel" in vars(self):  # Without a kernel, no cell can be running.
+                interrupted = await self._kernel.interrupt() or interrupted
+            return Acknowledgment(text="interrupted" if interrupted else "nothing is running")
+        async with self._lock:
             try:
                 return await self._act(action)
-            except Unfit as unfit:
-                return unfit.failed
+            except ToolInputError as error:
+                return error.failure
             except OSError as error:
-                return Failed(reason="io", message=f"{action.kind} failed: {error}")
+                return ActionFailure(reason="io", message=f"{action.kind} failed: {error}")
 
     async def prepare(self) -> None:
-        """Start the shell before the first command, which else waits for it."""
-        async with self._turn:
-            with contextlib.suppress(OSError, TimeoutError):  # the first command tells of it
+        """Start the shell in advance, so that the first command does not have to wait for it."""
+        async with self._lock:
+            with contextlib.suppress(OSError, TimeoutError):  # The first command reports the failure.
                 await self._shell.start()
 
     async def close(self) -> None:
-        """End the shell, the kernel and the browser, and everything that they started."""
-        for stream in self._streams.values():
-            await stream.close()
-        if "_browser" in vars(self):  # else it was never opened
+        """Stop the shell, the kernel, the browser and everything that they started."""
+        for process in self._processes.values():
+            await process.close()
+        if "_browser" in vars(self):  # Otherwise, the browser was never opened.
             await self._browser.close()
         if "_kernel" in vars(self):
             await self._kernel.close()
         await self._shell.close()
-        self._changes.close()
+        self._tree_watcher.close()
 
     async def _act(self, action: SandboxAction) -> Observation:
         match action:
-            case RunShell() | RunLent() | SendInput():
-                return await self._told_of_memory(self._run(action))
+            case RunShell() | RunShellWithSecrets() | SendInput():
+                return await self._note_oom_kills(self._run_shell(action))
             case RunPython():
-                return await self._told_of_memory(self._kernel.run(action.code, action.timeout))
-            case Provide():
-                going = self._kernel.provide(action.text, action.timeout, failed=action.failed)
-                return await self._told_of_memory(going)
+                return await self._note_oom_kills(self._kernel.run(action.code, action.timeout))
+            case HostReply():
+                pending = self._kernel.resume(action.text, action.timeout, failed=action.failed)
+                return await self._note_oom_kills(pending)
             case UseBrowser():
-                used = self._browser.use(action.code, action.allowed, action.look)
-                return await self._told_of_memory(used)
+                browsing = self._browser.run_code(action.code, action.allowed_calls, action.snapshot)
+                return await self._note_oom_kills(browsing)
             case Execute():
                 return await self._execute(action)
-            case StartStream():
-                return await self._start_stream(action)
-            case Converse():
-                return await self._converse(action)
+            case StartProcess():
+                return await self._start_process(action)
+            case ProcessExchange():
+                return await self._exchange_lines(action)
             case ViewFile():
                 return await asyncio.to_thread(self._editor.view, action)
             case SearchCode():
-                return await self._searching.search(action)
+                return await self._code_search.search(action)
             case CreateFile():
                 return await asyncio.to_thread(self._editor.create, action)
             case ReplaceText():
@@ -182,88 +183,94 @@ class Executor:
             case UndoEdit():
                 return await asyncio.to_thread(self._editor.undo, action)
             case ReadBytes():
-                return await asyncio.to_thread(self._read, action)
+                return await asyncio.to_thread(self._read_bytes, action)
             case WriteBytes():
-                return await asyncio.to_thread(self._write, action)
-            case MarkTree():
-                return Marked(mark=await self._changes.mark())
+                return await asyncio.to_thread(self._write_bytes, action)
+            case FingerprintTree():
+                return TreeFingerprint(fingerprint=await self._tree_watcher.fingerprint())
             case Interrupt():
                 raise AssertionError("answered out of turn")
             case _:
                 assert_never(action)
 
-    async def _run(self, action: RunShell | RunLent | SendInput) -> Ran:
+    async def _run_shell(self, action: RunShell | RunShellWithSecrets | SendInput) -> ShellResult:
         if isinstance(action, SendInput):
             return await self._shell.send(action.text, action.key, action.timeout)
-        run, lent = (action.run, action.lent) if isinstance(action, RunLent) else (action, {})
-        if "\0" in run.command or any("\0" in value for value in lent.values()):
-            raise Unfit("malformed", "a command cannot hold a NUL character: print one with printf '\\0'")
-        return await self._shell.run(run.command, run.timeout, interactive=run.interactive, lent=lent)
-
-    async def _told_of_memory(self, running: Awaitable[Observation]) -> Observation:
-        ran = await running
-        if not isinstance(ran, Ran | RanPython | Page):
-            return ran
-        before, self._killed = self._killed, self._oom_kills()
-        if not (killed := self._killed - before):
-            return ran
-        note = f"the memory limit was reached: the kernel killed {killed} process{'es' * (killed > 1)}"
-        if isinstance(ran, Page):
-            return ran.model_copy(update={"notes": (*ran.notes, note)})
-        return ran.model_copy(update={"note": "; ".join(filter(None, (ran.note, note)))})
-
-    async def _start_stream(self, action: StartStream) -> Noted:
-        from runtime.streams import MOST, Stream
-
-        if (old := self._streams.pop(action.name, None)) is not None:
-            await old.close()
-        if len(self._streams) == MOST:
-            raise Unfit("refused", f"{MOST} programs are talked to already")
-        try:
-            started = await Stream.start(action.argv, self._tree.root, {**self._env, **action.env})
-        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
-            raise Unfit("not_found", f"{action.argv[0]} cannot be started: {error}") from error
-        self._streams[action.name] = started
-        return Noted(text="started")
-
-    async def _converse(self, action: Converse) -> Heard:
-        if (stream := self._streams.get(action.name)) is None:
-            raise Unfit("not_found", f"no program `{action.name}` was started")
-        return await stream.converse(action.lines, action.wait)
-
-    async def _execute(self, action: Execute) -> Executed:
-        if any("\0" in word for word in (*action.argv, *action.env, *action.env.values())):
-            raise Unfit("malformed", "argv and env cannot hold a NUL character")
-        begun = time.monotonic()
-        cwd, env = self._tree.root / (action.cwd or ""), {**self._env, **action.env}
-        try:
-            ended = await program.run(action.argv, cwd, env, action.timeout)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise Unfit("not_found", f"{error.filename}: no such program or directory") from error
-        return Executed(
-            exit_code=ended.code,
-            stdout=raw(ended.stdout),
-            stderr=raw(ended.stderr),
-            seconds=round(time.monotonic() - begun, 3),
+        shell, secret_env = (
+            (action.shell, action.secret_env) if isinstance(action, RunShellWithSecrets) else (action, {})
+        )
+        if "\0" in shell.command or any("\0" in value for value in secret_env.values()):
+            raise ToolInputError(
+                "malformed", "a command cannot hold a NUL character: print one with printf '\\0'"
+            )
+        return await self._shell.run(
+            shell.command, shell.timeout, interactive=shell.interactive, secret_env=secret_env
         )
 
-    def _read(self, action: ReadBytes) -> Content:
-        real = self._tree.file(action.path)
+    async def _note_oom_kills(self, pending: Awaitable[Observation]) -> Observation:
+        result = await pending
+        if not isinstance(result, ShellResult | CellResult | PageSnapshot):
+            return result
+        before, self._seen_oom_kills = self._seen_oom_kills, self._oom_kills()
+        if not (killed := self._seen_oom_kills - before):
+            return result
+        note = f"the memory limit was reached: the kernel killed {killed} process{'es' * (killed > 1)}"
+        if isinstance(result, PageSnapshot):
+            return result.model_copy(update={"notes": (*result.notes, note)})
+        return result.model_copy(update={"note": "; ".join(filter(None, (result.note, note)))})
+
+    async def _start_process(self, action: StartProcess) -> Acknowledgment:
+        from patchwright.runtime.line_process import MAX_PROCESSES, LineProcess
+
+        if (old := self._processes.pop(action.name, None)) is not None:
+            await old.close()
+        if len(self._processes) == MAX_PROCESSES:
+            raise ToolInputError("refused", f"{MAX_PROCESSES} programs are running already")
+        try:
+            started = await LineProcess.start(action.argv, self._paths.root, {**self._env, **action.env})
+        except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+            raise ToolInputError("not_found", f"{action.argv[0]} cannot be started: {error}") from error
+        self._processes[action.name] = started
+        return Acknowledgment(text="started")
+
+    async def _exchange_lines(self, action: ProcessExchange) -> ProcessOutput:
+        if (process := self._processes.get(action.name)) is None:
+            raise ToolInputError("not_found", f"no program `{action.name}` was started")
+        return await process.exchange(action.lines, action.wait_seconds)
+
+    async def _execute(self, action: Execute) -> ExecuteResult:
+        if any("\0" in word for word in (*action.argv, *action.env, *action.env.values())):
+            raise ToolInputError("malformed", "argv and env cannot hold a NUL character")
+        started_at = time.monotonic()
+        cwd, env = self._paths.root / (action.cwd or ""), {**self._env, **action.env}
+        try:
+            result = await program.run(action.argv, cwd, env, action.timeout)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ToolInputError("not_found", f"{error.filename}: no such program or directory") from error
+        return ExecuteResult(
+            exit_code=result.exit_code,
+            stdout=join_bytes(result.stdout),
+            stderr=join_bytes(result.stderr),
+            seconds=round(time.monotonic() - started_at, 3),
+        )
+
+    def _read_bytes(self, action: ReadBytes) -> FileContent:
+        real = self._paths.resolve_file(action.path)
         try:
             with real.open("rb") as file:
                 file.seek(action.offset)
-                return Content(content=file.read(action.limit), size=os.fstat(file.fileno()).st_size)
+                return FileContent(content=file.read(action.limit), size=os.fstat(file.fileno()).st_size)
         except OSError as error:
-            raise missing(action.path, error) from error
+            raise path_error(action.path, error) from error
 
-    def _write(self, action: WriteBytes) -> Written:
-        real = self._tree.find(action.path)
+    def _write_bytes(self, action: WriteBytes) -> WriteResult:
+        real = self._paths.resolve(action.path)
         if real.exists() and not real.is_file():
-            raise Unfit("refused", f"{action.path} is not a regular file")
+            raise ToolInputError("refused", f"{action.path} is not a regular file")
         try:
             real.parent.mkdir(parents=True, exist_ok=True)
             with real.open("ab" if action.append else "wb") as file:
                 file.write(action.content)
-                return Written(size=file.tell())
+                return WriteResult(size=file.tell())
         except OSError as error:
-            raise missing(action.path, error) from error
+            raise path_error(action.path, error) from error

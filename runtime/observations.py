@@ -1,120 +1,135 @@
-"""Observations: what came of an action, as it crosses the wire and stands in the log."""
+"""Observations: the results of actions, as they are sent over the wire and stored in the log."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from runtime.frozen import Frozen
+from patchwright.runtime.frozen_model import FrozenModel
 
 
-class Ran(Frozen):
-    """A shell command ended, or was ended."""
+class ShellResult(FrozenModel):
+    """Result of a shell command. The command has ended, was killed, or is still running."""
 
-    kind: Literal["ran"] = "ran"
+    kind: Literal["shell_result"] = "shell_result"
     output: str
-    """Standard output and error as they came, decoded with replacement, clipped head and tail."""
+    """Standard output and standard error in the order of arrival, decoded with replacement characters. Only
+    head and tail of a long output are kept.
+    """
     exit_code: int | None
-    """None: unknown, `note` says why (killed at its timeout, still running, the shell itself ended)."""
+    """Exit code of the command. None if it is unknown: the command was killed at its timeout or is still
+    running, or the shell itself ended. `note` gives the reason.
+    """
     cwd: str
-    """Working directory of the shell afterwards."""
+    """Working directory of the shell after the command."""
     seconds: float
     note: str | None = None
 
 
-class Viewed(Frozen):
-    """A file window, a directory listing or what a search found, ready to read."""
+class TextResult(FrozenModel):
+    """Text for the model: part of a file, a directory listing or search results."""
 
-    kind: Literal["viewed"] = "viewed"
+    kind: Literal["text_result"] = "text_result"
     text: str
 
 
-class Edited(Frozen):
-    """A file was changed."""
+class EditResult(FrozenModel):
+    """Result of an edit that changed a file."""
 
-    kind: Literal["edited"] = "edited"
+    kind: Literal["edit_result"] = "edit_result"
     path: str
     diff: str
     warning: str | None = None
-    """A syntax error that the file has now, with its line."""
+    """A syntax error that the file contains after the edit, with its line."""
 
 
-class Executed(Frozen):
-    """A program ended. Output is raw bytes, each stream capped at 4 MiB (head and tail)."""
+class ExecuteResult(FrozenModel):
+    """Result of a program. The output is raw bytes; of each stream, at most 4 MiB are kept (head and tail)."""
 
-    kind: Literal["executed"] = "executed"
+    kind: Literal["execute_result"] = "execute_result"
     exit_code: int | None
-    """128 and its number for a signal. None: killed at its timeout."""
+    """Exit code of the program; 128 plus the signal number if a signal ended it. None if it was killed at its
+    timeout.
+    """
     stdout: bytes
     stderr: bytes
     seconds: float
 
 
-class Content(Frozen):
-    """Bytes of a file."""
+class FileContent(FrozenModel):
+    """Bytes read from a file."""
 
-    kind: Literal["content"] = "content"
+    kind: Literal["file_content"] = "file_content"
     content: bytes
     size: int
     """Size of the whole file in bytes."""
 
 
-class Written(Frozen):
-    """Bytes are in the file."""
+class WriteResult(FrozenModel):
+    """Result of writing bytes to a file."""
 
-    kind: Literal["written"] = "written"
+    kind: Literal["write_result"] = "write_result"
     size: int
 
 
-class Picture(Frozen):
-    """An image that a model may be shown."""
+class ImageData(FrozenModel):
+    """An image that can be shown to a model."""
 
-    media: Literal["image/png", "image/jpeg", "image/webp", "image/gif"]
+    media_type: Literal["image/png", "image/jpeg", "image/webp", "image/gif"]
     data: bytes = Field(max_length=4 << 20)
 
 
-class RanPython(Frozen):
-    """A cell ended, or was ended."""
+class CellResult(FrozenModel):
+    """Result of a Python cell."""
 
-    kind: Literal["ran_python"] = "ran_python"
+    kind: Literal["cell_result"] = "cell_result"
     output: str
-    """What it printed, displayed and returned, and its traceback, in the order in which they came; plain text,
-    clipped head and tail."""
+    """Text that the cell printed, displayed or returned, and its traceback, in the order of arrival. Only
+    head and tail of a long output are kept.
+    """
     ok: bool
-    """False: it raised, was interrupted, or the session ended under it; output and note say which."""
-    pictures: tuple[Picture, ...] = Field(default=(), max_length=4)
+    """False if the cell raised an exception, was interrupted, or lost its session. `output` and `note` give
+    the reason.
+    """
+    images: tuple[ImageData, ...] = Field(default=(), max_length=4)
     seconds: float
     note: str | None = None
-    """What the program adds: an interruption, a restart and what is lost with it, pictures that were left out."""
+    """A remark by Patchwright about an interruption, a restart and what was lost in it, or images that were
+    left out.
+    """
 
 
-class Wanted(Frozen):
-    """A cell waits for what only the host can get: a model's look at files. `Provide` answers it."""
+class HostRequest(FrozenModel):
+    """A running cell waits because the host must ask a model about files. The host answers with a
+    `HostReply`.
+    """
 
-    kind: Literal["wanted"] = "wanted"
-    sense: Literal["image", "audio", "video"]
+    kind: Literal["host_request"] = "host_request"
+    modality: Literal["image", "audio", "video"]
     files: tuple[str, ...] = Field(max_length=64)
-    """Absolute paths in the sandbox: the image, the recording, or the frames of the video in order."""
+    """Absolute paths in the sandbox: the image, the recording, or the frames of the video in their order."""
     task: str = Field(default="", max_length=10_000)
     model: str | None = Field(default=None, max_length=200)
-    """The model that the code asks for; None: the configured one."""
+    """The model that the code requests. None means the configured model."""
 
 
-class Look(Frozen):
-    """What an observation of a page shows. Source: arXiv:2407.16741v2, section 2.2, and BrowserGym's own options."""
+class SnapshotOptions(FrozenModel):
+    """What a page snapshot includes. Source: arXiv:2407.16741v2, section 2.2, and BrowserGym's own options."""
 
     screenshot: bool = False
     marks: bool = True
-    """Draw boxes with the bids of interactive elements on the screenshot."""
+    """Draw boxes with the ids (`bid`) of interactive elements on the screenshot."""
     viewport_only: bool = False
-    """Only elements that are at least partly in the viewport; else that is done only when the tree is too large."""
+    """Include only elements that are at least partly in the viewport. If False, this happens only when the
+    tree is too large.
+    """
     flag_visible: bool = False
     flag_clickable: bool = True
     flag_focused: bool = True
-    most: int = Field(default=20_000, ge=500, le=100_000)
-    """Characters of the tree."""
+    max_chars: int = Field(default=20_000, ge=500, le=100_000)
+    """Maximum characters of the tree."""
 
 
-class Tab(Frozen):
+class Tab(FrozenModel):
     """One open page of the browser."""
 
     url: str
@@ -122,62 +137,69 @@ class Tab(Frozen):
     active: bool = False
 
 
-class Page(Frozen):
-    """What the browser shows after its calls."""
+class PageSnapshot(FrozenModel):
+    """The state of the browser after the calls of an action."""
 
-    kind: Literal["page"] = "page"
+    kind: Literal["page_snapshot"] = "page_snapshot"
     url: str
     title: str
     tree: str
-    """Accessibility tree, one node a line: `[12] button 'Send', clickable`. The bid in brackets is what calls
-    take; it stays the same as long as the element lives."""
+    """Accessibility tree, one node per line: `[12] button 'Send', clickable`. The number in brackets is the
+    element's id (`bid`), which calls take as an argument. It stays the same as long as the element exists.
+    """
     tabs: tuple[Tab, ...]
-    focused: str | None = None
-    """Bid of the focused element."""
+    focused_bid: str | None = None
+    """Id (`bid`) of the focused element."""
     error: str | None = None
-    """Why the last call that was run failed, with its line and what to try instead."""
+    """Why the last call failed, with its line and a suggestion what to try instead."""
     notes: tuple[str, ...] = ()
-    """What else happened: dialogs, downloads, tabs that opened, a restarted browser, a clipped tree."""
-    screenshot: Picture | None = None
-    answer: str | None = None
-    """What `send_msg_to_user` was given."""
-    infeasible: str | None = None
-    """What `report_infeasible` was given."""
+    """Other events: dialogs, downloads, tabs that opened, a restart of the browser, a tree that was
+    shortened.
+    """
+    screenshot: ImageData | None = None
+    user_message: str | None = None
+    """Argument of `send_msg_to_user`."""
+    infeasible_reason: str | None = None
+    """Argument of `report_infeasible`."""
 
 
-class Heard(Frozen):
-    """What a program that is talked to line by line has said since the last time."""
+class ProcessOutput(FrozenModel):
+    """Output of a line-based program since the last exchange."""
 
-    kind: Literal["heard"] = "heard"
+    kind: Literal["process_output"] = "process_output"
     lines: bytes = Field(max_length=12 << 20)
-    """Whole lines, each with its end."""
-    ended: bool
-    """Nothing more will come."""
+    """Whole lines, each with its line end."""
+    has_ended: bool
+    """True if no more output will come."""
     exit_code: int | None
-    """None: it still runs, or ended in an unknown way."""
-    said: str
-    """What it wrote to standard error since the last time, clipped; or why it was ended."""
+    """Exit code of the program. None if the program is still running or its exit code is unknown."""
+    stderr: str
+    """Standard error output since the last exchange, shortened if it is long; or the reason why the program
+    was killed.
+    """
 
 
-class Marked(Frozen):
-    """The work tree's state has a name of its own."""
+class TreeFingerprint(FrozenModel):
+    """Fingerprint of the work tree's state."""
 
-    kind: Literal["marked"] = "marked"
-    mark: str | None = Field(max_length=100)
-    """None: nobody watches the tree, so that every look at it may find something new."""
+    kind: Literal["tree_fingerprint"] = "tree_fingerprint"
+    fingerprint: str | None = Field(max_length=100)
+    """The fingerprint. None if the tree cannot be watched; in that case, only a scan shows whether it
+    changed.
+    """
 
 
-class Noted(Frozen):
-    """The program heard it."""
+class Acknowledgment(FrozenModel):
+    """The action was carried out and has no other result."""
 
-    kind: Literal["noted"] = "noted"
+    kind: Literal["acknowledgment"] = "acknowledgment"
     text: str
 
 
-class Failed(Frozen):
-    """The action could not be done; the message says what to do instead."""
+class ActionFailure(FrozenModel):
+    """The action failed. The message says what to do instead."""
 
-    kind: Literal["failed"] = "failed"
+    kind: Literal["action_failure"] = "action_failure"
     reason: Literal[
         "malformed",
         "not_found",
@@ -194,18 +216,18 @@ class Failed(Frozen):
 
 
 Observation = Annotated[
-    Ran
-    | RanPython
-    | Wanted
-    | Page
-    | Viewed
-    | Edited
-    | Executed
-    | Content
-    | Written
-    | Heard
-    | Marked
-    | Noted
-    | Failed,
+    ShellResult
+    | CellResult
+    | HostRequest
+    | PageSnapshot
+    | TextResult
+    | EditResult
+    | ExecuteResult
+    | FileContent
+    | WriteResult
+    | ProcessOutput
+    | TreeFingerprint
+    | Acknowledgment
+    | ActionFailure,
     Field(discriminator="kind"),
 ]

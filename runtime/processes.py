@@ -1,4 +1,4 @@
-"""Finding and killing processes by what /proc says about them (Linux)."""
+"""Finds and kills processes through /proc (Linux)."""
 
 import contextlib
 import ctypes
@@ -13,46 +13,50 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of all orphans among its descendants; survives exec, is not inherited."""
+    """Make this process the parent of all orphans among its descendants. This setting survives exec and is
+    not inherited by children.
+    """
     _libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def limits() -> str:
-    """What the kernel holds this process to, and with it all that it starts: lines of its own status and limits."""
-    said = Path("/proc/self/status").read_text() + Path("/proc/self/limits").read_text()
-    telling = ("Uid:", "Cap", "NoNewPrivs:", "Seccomp:", "Max ")
-    return "\n".join(line for line in said.splitlines() if line.startswith(telling))
+def read_limits() -> str:
+    """Return the limits of this process and its children, as lines of its status and limits files in /proc."""
+    text = Path("/proc/self/status").read_text() + Path("/proc/self/limits").read_text()
+    prefixes = ("Uid:", "Cap", "NoNewPrivs:", "Seccomp:", "Max ")
+    return "\n".join(line for line in text.splitlines() if line.startswith(prefixes))
 
 
 def hide_memory() -> None:
-    """Keep other processes of the same user out of our /proc/PID/{mem,environ,fd} and away with ptrace."""
+    """Prevent other processes of the same user from using ptrace on this process and from reading its
+    /proc/PID/{mem,environ,fd}.
+    """
     _libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def children(pid: int) -> set[int]:
-    """Direct children. Empty when the process is gone."""
+def child_pids(pid: int) -> set[int]:
+    """Return the direct children. Empty if the process is gone."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
             return {int(child) for child in file.read().split()}
     except ProcessLookupError:
         return set()
-    except FileNotFoundError:  # gone, or a kernel without CONFIG_PROC_CHILDREN
-        return {child for child, fields in _stats() if int(fields[1]) == pid}
+    except FileNotFoundError:  # The process is gone, or the kernel lacks CONFIG_PROC_CHILDREN.
+        return {child for child, fields in _all_stats() if int(fields[1]) == pid}
 
 
-def descendants(pid: int, spare: Iterable[int] = ()) -> list[int]:
-    """All below a process, parents first, without the subtrees of `spare`."""
-    spared, todo = set(spare), [pid]
+def descendant_pids(pid: int, exclude: Iterable[int] = ()) -> list[int]:
+    """Return all descendants, parents first, without the processes in `exclude` and their descendants."""
+    excluded, todo = set(exclude), [pid]
     found: list[int] = []
     while todo:
-        below = children(todo.pop()) - spared
-        found.extend(below)
-        todo.extend(below)
+        children = child_pids(todo.pop()) - excluded
+        found.extend(children)
+        todo.extend(children)
     return found
 
 
-def members(sid: int) -> int:
-    """How many processes a session has, zombies too; quick, as no file of theirs is read."""
+def count_session_members(sid: int) -> int:
+    """Count the processes of a session, including zombies. This is fast because it reads no file per process."""
     count = 0
     for pid in _pids():
         with contextlib.suppress(OSError):
@@ -60,24 +64,24 @@ def members(sid: int) -> int:
     return count
 
 
-def stray_forks(leader: int) -> list[int]:
-    """Forks of a session's leader that run on without being its children: what a fork bomb consists of."""
-    wanted = _arguments(leader)
+def find_stray_forks(leader: int) -> list[int]:
+    """Find forks of a session's leader that are no longer its children. A fork bomb leaves many of them."""
+    wanted = _command_line(leader)
     return [
         pid
-        for pid, fields in _stats()
+        for pid, fields in _all_stats()
         if int(fields[3]) == leader != int(fields[1]) and pid != leader and fields[0] != "Z"
-        if _arguments(pid) == wanted
+        if _command_line(pid) == wanted
     ]
 
 
-def session(sid: int) -> list[int]:
-    """All processes of a session that are not zombies."""
-    return [pid for pid, fields in _stats() if int(fields[3]) == sid and fields[0] != "Z"]
+def session_pids(sid: int) -> list[int]:
+    """Return all processes of a session that are not zombies."""
+    return [pid for pid, fields in _all_stats() if int(fields[3]) == sid and fields[0] != "Z"]
 
 
-def with_environment(entry: str) -> list[int]:
-    """Processes of ours whose environment at their start had this `NAME=value`."""
+def find_by_environment(entry: str) -> list[int]:
+    """Find the processes of this user whose environment contained this `NAME=value` at their start."""
     found, wanted = [], os.fsencode(entry)
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
@@ -86,59 +90,66 @@ def with_environment(entry: str) -> list[int]:
     return found
 
 
-def started(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process: with the pid, its identity. None: no such process."""
+def start_time(pid: int) -> int | None:
+    """Return the start time of a process in clock ticks since boot. None if there is no such process.
+
+    Together, pid and start time identify a process.
+    """
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
 
 
 def kill(pids: Iterable[int]) -> None:
-    _signal(pids, signal.SIGKILL)
+    _send_signal(pids, signal.SIGKILL)
 
 
-def kill_below(pid: int, spare: Iterable[int] = ()) -> None:
-    """Kill all descendants except the subtrees of `spare`, also those that fork while we look."""
-    _kill_all(lambda: [child for child in descendants(pid, spare) if started(child) is not None])
+def kill_descendants(pid: int, exclude: Iterable[int] = ()) -> None:
+    """Kill all descendants, including those that fork meanwhile. The processes in `exclude` and their
+    descendants are not killed.
+    """
+    _kill_all(lambda: [child for child in descendant_pids(pid, exclude) if start_time(child) is not None])
 
 
-def kill_session(sid: int, spare: Iterable[int] = ()) -> None:
-    """Kill all processes of a session but `spare`, also those that fork while we look."""
-    spared = set(spare)
-    _kill_all(lambda: [pid for pid in session(sid) if pid not in spared])
+def kill_session(sid: int, exclude: Iterable[int] = ()) -> None:
+    """Kill all processes of a session, including those that fork meanwhile. The processes in `exclude` are
+    not killed.
+    """
+    excluded = set(exclude)
+    _kill_all(lambda: [pid for pid in session_pids(sid) if pid not in excluded])
 
 
 def _kill_all(find: Callable[[], list[int]]) -> None:
     if not (found := find()):
         return
     kill(found)
-    # What forks faster than it dies must first be stopped. One look can miss a child whose parent ends while we
-    # look, so only three in a row that find nothing new count.
+    # Processes that fork faster than they die must be stopped first. One scan can miss a child whose parent
+    # ends meanwhile, so the loop ends only after three scans in a row without a new process.
     stopped: set[int] = set()
-    quiet = 0
+    unchanged_scans = 0
     for _ in range(200):
-        fresh = set(find()) - stopped
-        quiet = 0 if fresh else quiet + 1
-        if quiet == 3:
+        new = set(find()) - stopped
+        unchanged_scans = 0 if new else unchanged_scans + 1
+        if unchanged_scans == 3:
             break
-        _signal(fresh, signal.SIGSTOP)
-        stopped |= fresh
+        _send_signal(new, signal.SIGSTOP)
+        stopped |= new
     kill(stopped)
 
 
-def _signal(pids: Iterable[int], number: int) -> None:
+def _send_signal(pids: Iterable[int], number: int) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
-def _stats() -> Iterable[tuple[int, list[str]]]:
+def _all_stats() -> Iterable[tuple[int, list[str]]]:
     for pid in _pids():
         if (fields := _stat(pid)) is not None:
             yield pid, fields
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the third on: state, parent, group, session, ..."""
+    """Return the fields of /proc/PID/stat from the third on: state, parent, group, session, ..."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].decode("ascii").split()
@@ -146,7 +157,7 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def _arguments(pid: int) -> bytes:
+def _command_line(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return file.read()

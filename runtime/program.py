@@ -1,4 +1,6 @@
-"""One program outside of the shell: bounded output, bounded time, nothing left running in its session."""
+"""Runs one program outside the shell, with limited output and time. No process of the program's session is
+left afterward.
+"""
 
 import asyncio
 import os
@@ -9,50 +11,52 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from runtime import processes
-from runtime.text import Capture, Captured
+from patchwright.runtime import processes
+from patchwright.runtime.output_text import CapturedOutput, OutputCapture
 
-STREAM = 4 << 20  # bytes kept of each stream
-DRAIN = 0.2  # seconds to wait for the end of output that something left behind still holds open
+MAX_STREAM_BYTES = 4 << 20  # Bytes of each stream that are kept.
+DRAIN_TIMEOUT = 0.2  # Seconds to wait for the end of an output that a background process still holds open.
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a program ended."""
+class ProgramResult:
+    """Exit code and output of a program."""
 
-    code: int | None
-    """Exit status, 128 and its number for a signal. None: killed at its timeout."""
-    stdout: Captured
-    stderr: Captured
+    exit_code: int | None
+    """Exit code of the program; 128 plus the signal number if a signal ended it. None if it was killed at its
+    timeout.
+    """
+    stdout: CapturedOutput
+    stderr: CapturedOutput
 
 
-async def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float) -> Ended:
-    """Run a program with empty standard input; what it leaves in the background is killed as well.
+async def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: float) -> ProgramResult:
+    """Run a program with empty standard input. Background processes that the program leaves are killed, too.
 
-    Raises OSError when it cannot be started.
+    Raises OSError if the program cannot be started.
     """
     process = _spawn(argv, cwd, env)
-    out, err = Capture(STREAM), Capture(STREAM)
+    out, err = OutputCapture(MAX_STREAM_BYTES), OutputCapture(MAX_STREAM_BYTES)
     try:
-        with _reading(process.stdout, out) as out_ended, _reading(process.stderr, err) as err_ended:
+        with _capture_pipe(process.stdout, out) as out_ended, _capture_pipe(process.stderr, err) as err_ended:
             try:
-                in_time = await exited(process, timeout)
+                in_time = await wait_for_exit(process, timeout)
             finally:
-                # Not asyncio's own subprocess: its wait() waits for the end of the output too, which a
-                # program in the background can hold open for as long as it likes.
-                if process.returncode is None:  # else its pid may already be somebody else's
-                    processes.kill([process.pid, *processes.descendants(process.pid)])
+                # asyncio's own subprocess is no alternative: its wait() also waits for the end of the output,
+                # which a background program can hold open for as long as it likes.
+                if process.returncode is None:  # Otherwise, its pid may already belong to another process.
+                    processes.kill([process.pid, *processes.descendant_pids(process.pid)])
                 processes.kill_session(process.pid)
-            await exited(process, DRAIN)
-            await asyncio.wait([out_ended, err_ended], timeout=DRAIN)
+            await wait_for_exit(process, DRAIN_TIMEOUT)
+            await asyncio.wait([out_ended, err_ended], timeout=DRAIN_TIMEOUT)
     finally:
         process.wait()
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    return Ended(code if in_time else None, out.take(), err.take())
+    return ProgramResult(code if in_time else None, out.take(), err.take())
 
 
-async def exited(process: "subprocess.Popen[bytes]", timeout: float) -> bool:
-    """Wait until a child has ended; False when it still runs after `timeout` seconds."""
+async def wait_for_exit(process: "subprocess.Popen[bytes]", timeout: float) -> bool:
+    """Wait until a child process has ended. Returns False if it is still running after `timeout` seconds."""
     if process.poll() is not None:
         return True
     loop = asyncio.get_running_loop()
@@ -84,8 +88,8 @@ def _spawn(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> "subproces
 
 
 @contextmanager
-def _reading(stream: IO[bytes] | None, into: Capture) -> "Iterator[asyncio.Future[None]]":
-    """Collect a pipe while the context lasts; yields what is done at its end."""
+def _capture_pipe(stream: IO[bytes] | None, capture: OutputCapture) -> "Iterator[asyncio.Future[None]]":
+    """Collect a pipe's output during the context. Yields a future that completes at the end of the output."""
     assert stream is not None
     loop = asyncio.get_running_loop()
     end: asyncio.Future[None] = loop.create_future()
@@ -98,7 +102,7 @@ def _reading(stream: IO[bytes] | None, into: Capture) -> "Iterator[asyncio.Futur
         except BlockingIOError:
             return
         if data:
-            into.add(data)
+            capture.add(data)
             return
         loop.remove_reader(fd)
         if not end.done():

@@ -1,4 +1,4 @@
-"""The seam to the machine: `Sandbox` acts, `Sandboxes` opens one."""
+"""The interfaces of sandboxes: `Sandbox` runs actions, and `Sandboxes` opens a sandbox."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -7,11 +7,11 @@ from typing import Literal, Protocol
 
 from pydantic import Field
 
-from runtime.actions import SandboxAction
-from runtime.egress.egress import Network, Visit
-from runtime.frozen import Frozen
-from runtime.observations import Observation
-from runtime.plugins import Plugin
+from patchwright.runtime.actions import SandboxAction
+from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode
+from patchwright.runtime.features import SandboxFeature
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import Observation
 
 CA_VARIABLES = (
     "SSL_CERT_FILE",
@@ -22,37 +22,37 @@ CA_VARIABLES = (
     "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO",
 )
-"""How programs are told whose TLS certificates count."""
+"""Environment variables that tell programs where the trusted TLS certificates are."""
 INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
-"""How they are told where Python packages come from."""
+"""Environment variables that name the Python package index."""
 
-call: ContextVar[str] = ContextVar("call", default="")
-"""For which call of an agent a sandbox is asked; empty: for none."""
+current_call_id: ContextVar[str] = ContextVar("call", default="")
+"""Id of the agent's tool call that the current action belongs to; empty if it belongs to none."""
 
 
-class SandboxSpec(Frozen):
-    """What a sandbox is made of and what it may use."""
+class SandboxSpec(FrozenModel):
+    """Image and resource limits of a sandbox."""
 
     image: str = "debian:bookworm-slim"
-    """Base image; our runtime layer is built on it. Not used by the local sandbox."""
+    """Name of the base image. Our runtime layer is built on top of it. The local sandbox ignores it."""
     memory_mb: int = Field(default=4096, ge=64)
-    """MiB, swap included."""
+    """MiB of memory, including swap."""
     cpus: float = Field(default=2.0, gt=0)
     pids: int = Field(default=512, ge=16)
     disk_mb: int = Field(default=10_240, ge=16)
-    """MiB that files outside of the scratch directory may take; no single file may be larger either."""
-    free_memory_mb: int = Field(default=0, ge=0)
-    """MiB that the machine of the engine must have left, else none is started; so many of disk, too."""
-    free_disk_mb: int = Field(default=0, ge=0)
+    """MiB that all files outside the scratch directory may take, and maximum size of a single file."""
+    min_free_memory_mb: int = Field(default=0, ge=0)
+    """MiB of memory that the engine's machine must have free for another sandbox to start."""
+    min_free_disk_mb: int = Field(default=0, ge=0)
     lifetime: int = Field(default=6 * 3600, ge=60)
-    """Seconds after which the reaper may remove the sandbox whatever its owner does."""
+    """Seconds after which the reaper may remove the sandbox, even if its owner is alive."""
 
 
 class Sandbox(Protocol):
     """One machine with one work tree and one persistent shell.
 
-    `act` never raises for what a command does: it returns an observation. It raises SandboxError when the
-    machine itself fails. Actions of one sandbox run one after the other, in the order they were asked for.
+    `act` never raises because a command fails; it returns an observation. It raises SandboxError if the
+    machine itself fails. The actions of one sandbox run one after the other, in the order of the calls.
     """
 
     @property
@@ -67,19 +67,21 @@ class Sandbox(Protocol):
 
 
 @contextmanager
-def on_behalf_of(id: str) -> Iterator[None]:
-    """What a sandbox does now is for this call of the agent: it runs once, also when the agent of a process that
-    has adopted the sandbox asks for it again, and is answered with what it came to.
+def call_context(call_id: str) -> Iterator[None]:
+    """Assign the sandbox actions in this context to one tool call of the agent.
+
+    Such an action runs only once. If another process adopts the sandbox and repeats the call, it gets the
+    first result.
     """
-    token = call.set(id)
+    token = current_call_id.set(call_id)
     try:
         yield
     finally:
-        call.reset(token)
+        current_call_id.reset(token)
 
 
-class Around:
-    """What every wrapper of a sandbox is: in the same places, with another `act`."""
+class WrapperSandbox:
+    """Base class of sandbox wrappers, which have the same paths and another `act`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
@@ -100,59 +102,65 @@ class Sandboxes(Protocol):
     def kind(self) -> Literal["docker", "local"]: ...
 
     @property
-    def network(self) -> Network:
-        """What network a sandbox has that is opened online."""
+    def network(self) -> NetworkMode:
+        """Network access of a sandbox that is opened online."""
 
     @property
-    def plugins(self) -> tuple[Plugin, ...]:
-        """What every sandbox has beside shell and editor."""
+    def features(self) -> tuple[SandboxFeature, ...]:
+        """The features that every sandbox has in addition to the shell and the editor."""
 
     def open(
-        self, name: str, *, online: bool = False, kept: bool = False
+        self, name: str, *, online: bool = False, adoptable: bool = False
     ) -> AbstractAsyncContextManager[Sandbox]:
-        """A new, empty sandbox; gone when the context ends, however it ends.
+        """Open a new, empty sandbox. It is removed when the context ends for any reason.
 
-        `name` tells what it is for (run and role); the same name in use is replaced, not shared.
-        `online`: it gets what network the operator allows; else it has none.
-        `kept`: if this process is killed, the next one may adopt it for a while.
-        Raises EngineUnavailable or ImageUnavailable before any work is done.
+        `name` consists of the run and the role of the sandbox. If a sandbox with the same name is in use, it
+        is replaced, not shared. With `online`, the sandbox gets the network that the operator allows;
+        otherwise it gets none. With `adoptable`, the next process may adopt the sandbox for a while if this
+        process is killed. Raises EngineUnavailable or ImageUnavailable before any work is done.
         """
 
     def adopt(self, name: str) -> AbstractAsyncContextManager[Sandbox | None]:
-        """The sandbox of this name that a process of this machine left when it was killed, its shell alive.
+        """Take over the sandbox of this name, with its live shell, from a killed process of this machine.
 
-        None: there is none; open a new one. Raises EngineUnavailable or ImageUnavailable.
+        None if there is no such sandbox; the caller then opens a new one. Raises EngineUnavailable or
+        ImageUnavailable.
         """
 
-    async def derived(
-        self, name: str, repository: str, key: str, fill: Callable[[Sandbox], Awaitable[None]]
+    async def with_layer(
+        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
     ) -> "Sandboxes":
-        """Sandboxes that begin with what `fill` leaves in one of these: filled once for each key, then kept.
+        """Return sandboxes that start with the files that `setup` has left.
 
-        `fill` works as root in a sandbox `name` that is online; `repository` tells whose layers supersede each
-        other. Raises LayerRefused where nothing can be kept, SandboxError, and what `fill` raises.
+        `setup` runs once for each key, as root, in an online sandbox named `name`, and its files are stored
+        as an image layer. A newer layer of a `repository` replaces the older ones. Raises LayerRejected if
+        nothing can be stored, SandboxError, and any error that `setup` raises.
         """
 
-    async def on(self, image: str) -> "Sandboxes":
-        """The same on another base image; these where a base image is nothing to them, or is that one.
+    async def with_image(self, image: str) -> "Sandboxes":
+        """Return the same sandboxes on another base image. Returns self if these sandboxes use no image, or
+        already use this one.
 
         Raises EngineUnavailable or ImageUnavailable.
         """
 
     async def prepare(self) -> object:
-        """Make sure now of what the first sandbox would wait for. Raises EngineUnavailable or ImageUnavailable."""
+        """Build or pull everything that the first sandbox needs. Raises EngineUnavailable or
+        ImageUnavailable.
+        """
 
-    async def contents(self) -> str | None:
-        """Names what a new sandbox begins with: equal names are equal contents. None: nobody can tell.
+    async def content_digest(self) -> str | None:
+        """Return a digest of the contents of a new sandbox; None if it is unknown. Equal digests mean equal
+        contents.
 
         Raises EngineUnavailable or ImageUnavailable.
         """
 
-    def visits(self, name: str) -> tuple[Visit, ...]:
-        """What an open sandbox of this name did by the network since the last time this was asked."""
+    def take_connections(self, name: str) -> tuple[ConnectionSummary, ...]:
+        """Return the connections that an open sandbox of this name made since the last call."""
 
     async def sweep(self) -> None:
-        """Remove what dead processes left, and what is past its time. Raises EngineUnavailable."""
+        """Remove the sandboxes of dead processes and those past their lifetime. Raises EngineUnavailable."""
 
     async def close(self) -> None:
-        """Let go of what is held for sandboxes to come."""
+        """Release the resources that are reserved for future sandboxes."""

@@ -1,4 +1,4 @@
-"""The persistent shell: commands one after the other, and at most one that waits for input."""
+"""The persistent shell. It runs one command at a time, and keeps at most one command that waits for input."""
 
 import asyncio
 import re
@@ -9,53 +9,54 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.actions import MAX_SECONDS, Key
-from runtime.bash import END, INTERRUPT, NOTHING, Bash
-from runtime.observations import Ran
-from runtime.spill import Spill
-from runtime.text import Captured, shorten
-from runtime.tree import Unfit
+from patchwright.runtime.actions import MAX_TIMEOUT, Key
+from patchwright.runtime.bash import CTRL_C, CTRL_D, NO_VARIABLES, Bash
+from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.output_file import OutputFiles
+from patchwright.runtime.output_text import CapturedOutput, clip_captured
+from patchwright.runtime.path_guard import ToolInputError
 
-LONGEST_LINE = 4095  # bytes; the terminal drops what is longer (n_tty(4))
+MAX_LINE_BYTES = 4095  # Bytes. The terminal drops the rest of a longer line (n_tty(4)).
 
-_SYNTAX = re.compile("unexpected EOF|unexpected end of file|syntax error")
-PLAIN = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
-# Nobody is there to answer a prompt or to type into an editor.
-UNATTENDED = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "VIRTUAL_ENV_DISABLE_PROMPT": "1"}
+_SYNTAX_ERROR = re.compile("unexpected EOF|unexpected end of file|syntax error")
+PLAIN_OUTPUT_ENV = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat"}
+# Nobody can answer a prompt or use an editor.
+NON_INTERACTIVE_ENV = {"GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true", "VIRTUAL_ENV_DISABLE_PROMPT": "1"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Going:
-    """A command that was given to bash."""
+class _RunningCommand:
+    """A command that was sent to bash."""
 
     command: str
     interactive: bool
-    ended: "asyncio.Future[int | None]"
-    """Its exit status; None when bash itself has ended."""
-    older: frozenset[int]
-    """Background jobs that were there before it."""
+    completion: "asyncio.Future[int | None]"
+    """Exit status of the command; None if bash itself has ended."""
+    background_pids: frozenset[int]
+    """Pids of the background jobs that existed before the command."""
     deadline: float
-    """time.monotonic() when even an interactive command is killed."""
+    """Time at which even an interactive command is killed, as a value of time.monotonic()."""
 
 
 class Shell:
-    """One bash at a time; a new one is started when it has ended."""
+    """Keeps one bash process running, and starts a new one when it has ended."""
 
     def __init__(self, cwd: Path, scratch: Path, env: Mapping[str, str]) -> None:
-        self._home = cwd.resolve()
-        self._told = str(self._home)
-        """The directory that the shell is in, as far as was said."""
-        self._env = {**env, **PLAIN, **UNATTENDED}
-        self._spill = Spill(scratch)
+        self._start_directory = cwd.resolve()
+        self._reported_cwd = str(self._start_directory)
+        """The working directory that was last reported to the agent."""
+        self._env = {**env, **PLAIN_OUTPUT_ENV, **NON_INTERACTIVE_ENV}
+        self._output_files = OutputFiles(scratch)
         self._bash: Bash | None = None
-        self._open: _Going | None = None
-        """The interactive command that was left running."""
-        self._going: _Going | None = None
-        """The command that somebody waits for."""
+        self._interactive: _RunningCommand | None = None
+        """The interactive command that is still running after its call has returned; None if there is none.
+        """
+        self._current: _RunningCommand | None = None
+        """The command that `run` or `send` currently waits for; None if there is none."""
 
     async def start(self) -> Bash:
-        """The bash that runs, or a new one."""
-        self._bash = self._bash or await Bash.start(self._home, self._env)
+        """Return the running bash process, or start a new one."""
+        self._bash = self._bash or await Bash.start(self._start_directory, self._env)
         return self._bash
 
     async def run(
@@ -64,142 +65,159 @@ class Shell:
         timeout: float,
         *,
         interactive: bool = False,
-        lent: Mapping[str, str] = NOTHING,
-    ) -> Ran:
-        """Run one command; it is killed with all it started after `timeout` seconds.
+        secret_env: Mapping[str, str] = NO_VARIABLES,
+    ) -> ShellResult:
+        """Run one command. After `timeout` seconds, the command and everything that it started are killed.
 
-        An interactive one is left running instead, for `send`. `lent` are variables that only this command has.
-        Raises Unfit while an interactive one still runs.
+        An interactive command is not killed; it continues, and `send` can type into it. Only this command
+        gets the variables in `secret_env`. Raises ToolInputError while an interactive command is still
+        running.
         """
-        begun = time.monotonic()
+        started_at = time.monotonic()
         notes: list[str] = []
-        if self._open is not None:
-            if not self._open.ended.done():
-                raise Unfit("refused", _occupied(self._open.command))
-            notes.append(f"before this command the interactive one ended ({_how(self._open)})")
-            self._open = None
+        if self._interactive is not None:
+            if not self._interactive.completion.done():
+                raise ToolInputError("refused", _busy_message(self._interactive.command))
+            notes.append(
+                f"before this command the interactive one ended ({_describe_exit(self._interactive)})"
+            )
+            self._interactive = None
         try:
-            if self._bash is not None and self._bash.has_ended:  # by a background job, or from outside
-                notes.append("before this command " + await self._replace(self._bash))
+            # A background job or another process ended bash.
+            if self._bash is not None and self._bash.has_ended:
+                notes.append("before this command " + await self._discard(self._bash))
             bash = await self.start()
-            older = frozenset(bash.children())
-            ended = bash.feed(command, interactive=interactive, lent=lent)
-            going = _Going(command, interactive, ended, older, begun + MAX_SECONDS)
-            return await self._wait(bash, going, timeout, begun, notes)
+            background_pids = frozenset(bash.children())
+            completion = bash.start_command(command, interactive=interactive, secret_env=secret_env)
+            running = _RunningCommand(
+                command, interactive, completion, background_pids, started_at + MAX_TIMEOUT
+            )
+            return await self._wait(bash, running, timeout, started_at, notes)
         except asyncio.CancelledError:
             await self.close()
             raise
 
-    async def send(self, text: str, key: Key | None, timeout: float) -> Ran:
-        """Type at the interactive command that was left running, then wait for its end or `timeout` seconds.
+    async def send(self, text: str, key: Key | None, timeout: float) -> ShellResult:
+        """Type into the interactive command, then wait until it ends or `timeout` seconds have passed.
 
-        Raises Unfit when there is none.
+        Raises ToolInputError if no interactive command is running.
         """
-        begun = time.monotonic()
-        if self._open is None or self._bash is None:
-            raise Unfit(
+        started_at = time.monotonic()
+        if self._interactive is None or self._bash is None:
+            raise ToolInputError(
                 "refused", "no command waits for input: start one with run_shell and interactive set to true"
             )
-        going, bash = self._open, self._bash
-        if max(map(len, text.encode("utf-8", "replace").split(b"\n"))) > LONGEST_LINE:
-            raise Unfit("malformed", f"a terminal takes lines of at most {LONGEST_LINE} bytes: use a file")
+        running, bash = self._interactive, self._bash
+        if max(map(len, text.encode("utf-8", "replace").split(b"\n"))) > MAX_LINE_BYTES:
+            raise ToolInputError(
+                "malformed", f"a terminal takes lines of at most {MAX_LINE_BYTES} bytes: use a file"
+            )
         notes: list[str] = []
         try:
-            if not going.ended.done():
-                if key == "kill" or begun > going.deadline:
+            if not running.completion.done():
+                if key == "kill" or started_at > running.deadline:
                     notes.append("killed, with everything it had started")
-                    await bash.interrupt(going.ended, going.older)
+                    await bash.interrupt(running.completion, running.background_pids)
                 else:
-                    bash.type(_keys(text, key))
+                    bash.type_keys(_encode_keys(text, key))
             elif text or key:
                 notes.append("the command had ended before this was typed")
-            return await self._wait(bash, going, timeout, begun, notes)
+            return await self._wait(bash, running, timeout, started_at, notes)
         except asyncio.CancelledError:
             await self.close()
             raise
 
     async def interrupt(self) -> bool:
-        """End the command that runs, with all it started, from beside `run` or `send`; False: none runs."""
-        going, bash = self._going or self._open, self._bash
-        if going is None or bash is None or going.ended.done():
+        """Kill the command that `run` or `send` waits for, and everything that it started. Returns False if
+        there is none.
+        """
+        running, bash = self._current or self._interactive, self._bash
+        if running is None or bash is None or running.completion.done():
             return False
-        await bash.interrupt(going.ended, going.older)
+        await bash.interrupt(running.completion, running.background_pids)
         return True
 
     async def close(self) -> None:
-        """End bash and everything it started."""
-        self._open = None
+        """Kill bash and everything it started."""
+        self._interactive = None
         if self._bash is not None:
             bash, self._bash = self._bash, None
             await bash.close()
 
-    async def _wait(self, bash: Bash, going: _Going, timeout: float, begun: float, notes: list[str]) -> Ran:
-        """What came of a command until it ended or `timeout` seconds were over."""
-        ended, killed = going.ended, False
-        self._going = going
+    async def _wait(
+        self, bash: Bash, running: _RunningCommand, timeout: float, started_at: float, notes: list[str]
+    ) -> ShellResult:
+        """Wait until the command ends or `timeout` seconds have passed, and return the result."""
+        completion, killed = running.completion, False
+        self._current = running
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.shield(ended)
+                await asyncio.shield(completion)
         except TimeoutError:
-            if not going.interactive:
+            if not running.interactive:
                 killed = True
-                notes.append(_killed(timeout))
-                await bash.interrupt(ended, going.older)
+                notes.append(_timeout_message(timeout))
+                await bash.interrupt(completion, running.background_pids)
         finally:
-            self._going = None
-        cwd = bash.cwd() or str(self._home)
-        waits = going.interactive and not ended.done()
-        self._open = going if waits else None
-        if waits:
-            notes.append("the command still runs: go on with send_input")
-        elif not ended.done() or ended.result() is None:
-            notes.append(await self._replace(bash))
-            cwd = str(self._home)
-        if (
-            cwd != self._told
-        ):  # seen only at the end of a long output, it is missed, and the next command goes astray
-            notes.append(f"the shell is in {cwd} from here on")
-            self._told = cwd
-        status = ended.result() if ended.done() else None
+            self._current = None
+        cwd = bash.cwd() or str(self._start_directory)
+        still_runs = running.interactive and not completion.done()
+        self._interactive = running if still_runs else None
+        if still_runs:
+            notes.append("the command still runs: continue with send_input")
+        elif not completion.done() or completion.result() is None:
+            notes.append(await self._discard(bash))
+            cwd = str(self._start_directory)
+        # A change of directory at the end of a long output is easily missed, and the agent would run the next
+        # command in the wrong place.
+        if cwd != self._reported_cwd:
+            notes.append(f"the shell is now in {cwd}")
+            self._reported_cwd = cwd
+        status = completion.result() if completion.done() else None
         captured = bash.take_output()
-        output = shorten(captured)
+        output = clip_captured(captured)
         if killed:
-            output = output.removesuffix("Killed\n\n")  # bash about our own kill: the note says it better
-        elif status and _SYNTAX.search(output) and (problem := await _syntax(going.command, self._env)):
+            # This is bash's message about our own kill; `note` is clearer.
+            output = output.removesuffix("Killed\n\n")
+        elif (
+            status
+            and _SYNTAX_ERROR.search(output)
+            and (problem := await _check_syntax(running.command, self._env))
+        ):
             notes.append(f"bash cannot read the command, lines before the error may have run ({problem})")
-        if kept := await self._spill.keep(captured):
-            notes.append(kept)
-        code = bash.code if status is None else status
-        return Ran(
+        if note := await self._output_files.save(captured):
+            notes.append(note)
+        code = bash.exit_code if status is None else status
+        return ShellResult(
             output=output,
-            exit_code=None if killed or waits else code,
+            exit_code=None if killed or still_runs else code,
             cwd=cwd,
-            seconds=round(time.monotonic() - begun, 3),
+            seconds=round(time.monotonic() - started_at, 3),
             note="; ".join(notes) or None,
         )
 
-    async def _replace(self, bash: Bash) -> str:
+    async def _discard(self, bash: Bash) -> str:
         self._bash = None
         await bash.close()
-        match bash.code:
-            case None if bash.signal is None:
-                how = "did not come back and was killed"
+        match bash.exit_code:
+            case None if bash.exit_signal is None:
+                how = "did not respond and was killed"
             case None:
-                how = f"was ended by signal {bash.signal}"
+                how = f"was ended by signal {bash.exit_signal}"
             case code:
                 how = f"ended with status {code}"
-        return f"the shell {how}; a new one starts in {self._home} without its variables, functions and jobs"
+        return f"the shell {how}; a new one starts in {self._start_directory} without its variables, functions and jobs"
 
 
-def _keys(text: str, key: Key | None) -> bytes:
-    """What is typed: a text is a line, and Enter is pressed after it."""
+def _encode_keys(text: str, key: Key | None) -> bytes:
+    """Return the bytes to type: the text with Enter after it, and then the key."""
     typed = text.encode("utf-8", "replace")
     if typed and not typed.endswith(b"\n"):
         typed += b"\n"
-    return typed + {"ctrl-c": INTERRUPT, "ctrl-d": END}.get(key or "", b"")
+    return typed + {"ctrl-c": CTRL_C, "ctrl-d": CTRL_D}.get(key or "", b"")
 
 
-def _occupied(command: str) -> str:
+def _busy_message(command: str) -> str:
     line = command if len(command) <= 80 else command[:80] + "..."
     return (
         f"the shell still runs the interactive command `{line}`: give it input or wait for it with send_input, "
@@ -207,16 +225,16 @@ def _occupied(command: str) -> str:
     )
 
 
-def _killed(timeout: float) -> str:
-    longer = f"give it a longer timeout (up to {MAX_SECONDS:,} s), " if timeout < MAX_SECONDS else ""
+def _timeout_message(timeout: float) -> str:
+    longer = f"give it a longer timeout (up to {MAX_TIMEOUT:,} s), " if timeout < MAX_TIMEOUT else ""
     return (
         f"killed at its timeout of {timeout:g} s, with everything it had started: {longer}narrow it, "
-        "or start it in the background (&, output to a file) and look later"
+        "or start it in the background (&, output to a file) and check later"
     )
 
 
-def _how(going: _Going) -> str:
-    status = going.ended.result()
+def _describe_exit(command: _RunningCommand) -> str:
+    status = command.completion.result()
     if status is None:
         return "with its shell"
     if status > 128 and status - 128 in set(signals.Signals):
@@ -224,8 +242,8 @@ def _how(going: _Going) -> str:
     return f"exit code {status}"
 
 
-async def _syntax(command: str, env: Mapping[str, str]) -> str | None:
-    """What bash says about a command that it cannot parse; None when it can."""
+async def _check_syntax(command: str, env: Mapping[str, str]) -> str | None:
+    """Return bash's error message if bash cannot parse the command; otherwise None."""
     process = await asyncio.create_subprocess_exec(
         "bash",
         "-n",
@@ -236,12 +254,12 @@ async def _syntax(command: str, env: Mapping[str, str]) -> str | None:
     )
     try:
         async with asyncio.timeout(5):
-            _, said = await process.communicate(command.encode("utf-8", "replace"))
+            _, stderr = await process.communicate(command.encode("utf-8", "replace"))
     except TimeoutError:
         process.kill()
         await process.wait()
         return None
     if not process.returncode:
         return None
-    first: Captured = Captured(said.split(b"\n")[0].removeprefix(b"bash: "))
-    return shorten(first, 200)
+    first: CapturedOutput = CapturedOutput(stderr.split(b"\n")[0].removeprefix(b"bash: "))
+    return clip_captured(first, 200)

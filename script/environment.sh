@@ -1,8 +1,8 @@
-# Sourced by the commands beside it, never run by itself.
+# The other scripts source this file. Do not run it directly.
 #
-# Each command works as the only one after `git clone`, on a machine with no more than
-# Python 3.11, venv and git. So each calls `environment EXTRA`, which makes .venv in the
-# checkout when that is needed, and sets $bin to where its programs are.
+# Each script works right after `git clone`, on a machine with only Python 3.11, venv, and
+# git. It calls `environment EXTRA`, which creates .venv in the checkout if necessary and
+# sets $bin to the directory of its programs.
 
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -15,7 +15,7 @@ refuse() {
 }
 
 find_python() {
-    # `python3` first: it is what the machine's owner chose.
+    # `python3` first, because the machine's owner chose it.
     for name in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
         if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             command -v "$name"
@@ -25,7 +25,7 @@ find_python() {
     return 1
 }
 
-# environment EXTRA: a .venv with this project and its extra EXTRA ("" for the core alone).
+# environment EXTRA: creates .venv with this project and its extra EXTRA ("" for none).
 environment() {
     python=$(find_python) ||
         refuse 'Python 3.11 or newer is needed: install it with "apt-get install python3 python3-venv".'
@@ -36,19 +36,19 @@ environment() {
     else
         refuse 'Python has no pip and venv here: install them with "apt-get install python3-venv".'
     fi
-    # Where, for which Python and with what .venv was made: a moved checkout needs a new one.
+    # Directory, Python, and installer of .venv. A moved checkout needs a new one.
     origin="$root $("$python" -V) $installer"
     stamp="$(cksum <pyproject.toml) $origin"
     if [ -x "$bin/python" ] && grep -qsxF -- "$stamp" ".venv/installed-$1" .venv/installed-dev; then
         return
     fi
     printf 'Installing dependencies (once) ...\n' >&2
-    install "$1" || refuse 'The dependencies could not be installed: mend what is said above and run this again.'
+    install "$1" || refuse 'The dependencies could not be installed: fix the error above and run this again.'
     printf '%s\n' "$stamp" >".venv/installed-$1"
 }
 
 install() {
-    # Written last and removed first, so that what an interrupted installation left is made anew.
+    # Written last and removed first, so an interrupted installation starts over.
     if [ "$(cat .venv/origin 2>/dev/null)" = "$origin" ]; then
         rm .venv/origin
     else
@@ -66,7 +66,7 @@ install_with_pip() { "$bin/python" -m pip install --quiet --disable-pip-version-
 make_with_uv() { uv venv --quiet --python "$python" .venv; }
 
 install_with_uv() {
-    # uv does not read what a closed network has told pip.
+    # uv does not read pip's variables for restricted networks.
     if [ -n "${PIP_INDEX_URL:-}" ]; then export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$PIP_INDEX_URL}"; fi
     if [ -n "${PIP_CERT:-}" ]; then export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"; fi
     uv pip install --quiet --python "$bin/python" --editable "$1"

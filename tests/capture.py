@@ -5,20 +5,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bot import compose
-from bot.credentials import secrets_of
-from resolver.domain import RunId
-from resolver.errors import LogError, SettingsError
-from resolver.events import Decided, Entry, Prompted, Trajectory
-from resolver.log import FileLogs
-from resolver.replay import fingerprint, messages_at, replay
-from resolver.secrets import Secrets
-from resolver.security.redact import without_secrets
+from patchwright.bot import composition_root
+from patchwright.bot.credentials import collect_secrets
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.errors import LogError, SettingsError
+from patchwright.resolver.events import Entry, ModelReply, SystemPrompt, Trajectory
+from patchwright.resolver.replay import fingerprint, messages_at, replay_run
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.security.masking import mask_trajectory
 
 SEEN = Path(__file__).parent / "golden" / "seen"
 
 
-def capture(logs: FileLogs, run: RunId, place: Path, secrets: Secrets) -> tuple[Path, ...]:
+def capture(logs: FileLogStore, run: RunId, place: Path, secrets: Secrets) -> tuple[Path, ...]:
     """Write the run, and those of the agents that it asked, below `place`; what was written.
 
     Free of these secrets, with the fingerprints of the prompts as they are then. Raises LogError for a run that is
@@ -27,32 +27,32 @@ def capture(logs: FileLogs, run: RunId, place: Path, secrets: Secrets) -> tuple[
     trajectory = logs.read(run)
     place.mkdir(parents=True)
     written = [_write(trajectory, place / "events.jsonl", run, secrets)]
-    for asked, _ in trajectory.delegations():
+    for asked, _ in trajectory.subagents():
         name = asked.run.removeprefix(f"{run}-")
         written.append(_write(logs.read(asked.run), place / f"{name}.jsonl", asked.run, secrets))
     return tuple(written)
 
 
 def _write(trajectory: Trajectory, file: Path, run: RunId, secrets: Secrets) -> Path:
-    if other := [step.number for step in replay(trajectory) if not step.same]:
+    if other := [step.number for step in replay_run(trajectory) if not step.is_identical]:
         raise LogError(f"Step {other[0]} of {run} was sent another prompt than this version builds.")
-    lines = (entry.model_dump_json() + "\n" for entry in _as_if_sent(without_secrets(trajectory, secrets)))
+    lines = (entry.model_dump_json() + "\n" for entry in _as_if_sent(mask_trajectory(trajectory, secrets)))
     file.write_text("".join(lines), encoding="utf-8")
     return file
 
 
 def _as_if_sent(trajectory: Trajectory) -> list[Entry]:
     """The entries, each reply with the fingerprint that its prompt has without the secrets."""
-    tools = next((event.tools for event in trajectory if isinstance(event, Prompted)), ())
+    tools = next((event.tools for event in trajectory if isinstance(event, SystemPrompt)), ())
     return [
         entry.model_copy(
             update={
                 "event": entry.event.model_copy(
-                    update={"prompt": fingerprint(messages_at(trajectory, at), tools)}
+                    update={"prompt_fingerprint": fingerprint(messages_at(trajectory, at), tools)}
                 )
             }
         )
-        if isinstance(entry.event, Decided)
+        if isinstance(entry.event, ModelReply)
         else entry
         for at, entry in enumerate(trajectory.entries)
     ]
@@ -67,11 +67,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        settings = compose.read_settings({}, compose.environment(), None, Path())
-        secrets = secrets_of(settings, compose.environment())
+        settings = composition_root.read_settings({}, composition_root.read_environment(), None, Path())
+        secrets = collect_secrets(settings, composition_root.read_environment())
         for text in options.hide:
             secrets.add(text)
-        files = capture(FileLogs(settings.data / "runs"), RunId(options.run), SEEN / options.name, secrets)
+        files = capture(
+            FileLogStore(settings.data / "runs"), RunId(options.run), SEEN / options.name, secrets
+        )
     except (LogError, SettingsError, FileExistsError) as exc:
         print(f"script/capture: {exc}", file=sys.stderr)
         return 2

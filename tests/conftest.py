@@ -16,7 +16,7 @@ import hypothesis
 import pytest
 
 if TYPE_CHECKING:
-    from demo.world import World
+    from patchwright.demo.github import FakeGitHub
 
 BASE_IMAGE = "debian:bookworm-slim"
 AUTHORITY = Path(__file__).with_name("authority.pem")  # nobody has its key
@@ -85,11 +85,11 @@ def missing_for_browser() -> str | None:
 @functools.cache
 def missing_for_redis() -> str | None:
     """Why no test with an embedded Redis can run here; None when they can."""
-    from bot.embedded import redis_server
-    from resolver.errors import SettingsError
+    from patchwright.bot.embedded_redis import find_redis_server
+    from patchwright.resolver.errors import SettingsError
 
     try:
-        redis_server()
+        find_redis_server()
     except SettingsError as exc:
         return str(exc)
     return None
@@ -156,7 +156,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def levels() -> Iterator[None]:
-    """What a test sets for the loggers of this process (bot/observe/logs.py) holds for no other."""
+    """What a test sets for the loggers of this process (bot/observe/logging_setup.py) holds for no other."""
     loggers = [logging.getLogger(name) for name in ("", "bot", "demo", "resolver", "runtime")]
     before = [logger.level for logger in loggers]
     yield
@@ -175,11 +175,11 @@ def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-async def world() -> AsyncIterator["World"]:
-    """The stand-in for GitHub, with nothing in it."""
-    from demo.world import World  # most tests need none of it
+async def world() -> AsyncIterator["FakeGitHub"]:
+    """the fake GitHub server, with nothing in it."""
+    from patchwright.demo.github import FakeGitHub  # most tests need none of it
 
-    async with World() as world:
+    async with FakeGitHub() as world:
         yield world
 
 

@@ -16,12 +16,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from bot.cli import parser
-from resolver.settings.models import ModelSettings
-from resolver.settings.runs import RunSettings
-from resolver.settings.sandboxes import SandboxSettings
-from resolver.settings.server import ServerSettings
-from resolver.settings.settings import SENSITIVE, RepoConfig, Settings, variable
+from patchwright.bot.cli import build_parser
+from patchwright.resolver.settings.model_settings import ModelSettings
+from patchwright.resolver.settings.run_settings import RunSettings
+from patchwright.resolver.settings.sandbox_settings import SandboxSettings
+from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.settings.settings import (
+    SENSITIVE_SETTINGS,
+    RepoConfig,
+    Settings,
+    environment_variable,
+)
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 TABLES: Mapping[str, type[BaseModel]] = {
@@ -33,29 +38,29 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "repository": RepoConfig,
 }
 READ_ON = {
-    "allow_paths": "security.md#what-a-patch-may-contain",
-    "approval_days": "commands.md#a-plan-first",
-    "archive": "runs.md#the-archive",
-    "ci_repairs": "ci.md#when-checks-fail",
-    "configuration": "runs.md#figures",
-    "context_tokens": "instructions.md#when-a-conversation-grows-too-long",
-    "hold_ci": "ci.md#when-ci-is-held",
-    "images": "#an-image-by-language",
-    "instructions_tokens": "instructions.md",
+    "allowed_paths": "security.md#what-a-patch-may-contain",
+    "plan_expiry_days": "commands.md#plan-first",
+    "archive": "runs.md#archive-ended-runs",
+    "max_ci_repairs": "ci.md#when-checks-fail",
+    "metrics_label": "runs.md#metrics",
+    "max_context_tokens": "instructions.md#long-conversations",
+    "hold_ci": "ci.md#held-ci",
+    "language_images": "#images-by-language",
+    "max_instruction_tokens": "instructions.md",
     "log_format": "runs.md#logs",
-    "mcp_servers": "tools.md#mcp-servers",
-    "model_choices": "commands.md#options",
-    "oauth_client_id": "page.md",
-    "operator_token": "page.md",
-    "plugins": "#plugins",
-    "poll": "#without-a-webhook",
-    "refuse_risk": "security.md#the-risk-of-a-call",
-    "risk_analyzers": "tools.md#an-analyzer-a-policy",
-    "risk_policy": "tools.md#an-analyzer-a-policy",
-    "search_api_key": "#searching-the-web",
-    "second_opinion": "proof.md",
-    "secrets_file": "security.md#a-repositorys-own-secrets",
-    "setup": "#set-up",
+    "mcp_servers": "tools.md#add-an-mcp-server",
+    "allowed_models": "commands.md#options",
+    "oauth_client_id": "dashboard.md",
+    "operator_token": "dashboard.md",
+    "sandbox_features": "#sandbox-features",
+    "poll": "#poll-without-a-webhook",
+    "risk_threshold": "security.md#risk-ratings",
+    "risk_analyzers": "tools.md#add-an-analyzer-or-a-policy",
+    "risk_policy": "tools.md#add-an-analyzer-or-a-policy",
+    "search_api_key": "#web-search",
+    "patch_review": "proof.md",
+    "secrets_file": "security.md#repository-secrets",
+    "setup": "#setup",
     "test_command": "#how-tests-are-found",
     "tests": "#how-tests-are-found",
 }
@@ -82,8 +87,8 @@ def table(model: type[BaseModel]) -> str:
     lines = [head, ["---"] * len(head)]
     for key, meaning, otherwise in meanings(model):
         field = model.model_fields[key]
-        given = [f"`{variable(key)}`" + option(key)] if operators else []
-        mark = " †" if operators and key in SENSITIVE else ""
+        given = [f"`{environment_variable(key)}`" + option(key)] if operators else []
+        mark = " †" if operators and key in SENSITIVE_SETTINGS else ""
         more = f" [More]({READ_ON[key]})" if key in READ_ON else ""
         lines.append(
             [f"`{key}`{mark}", *given, takes(field), otherwise or default(field), f"{meaning}{more}"]
@@ -110,7 +115,9 @@ def meanings(model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
 
 def option(key: str) -> str:
     """The option of the command line by which the setting is given, if there is one."""
-    (commands,) = (action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    (commands,) = (
+        action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
     for name in ("resolve", "serve"):
         for known in commands.choices[name]._actions:
             if known.dest == key and known.option_strings:

@@ -1,10 +1,10 @@
-"""The architecture, held by `ast`: who may import whom, and which file may touch what."""
+"""Checks the architecture with `ast`: the direction of imports, the file for each library, and names."""
 
 import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,88 +18,117 @@ LAYERS = {
     "demo": frozenset({"bot", "resolver", "runtime", "templates"}),
     "templates": frozenset[str](),
 }
-"""Each package and those of ours that it may import."""
+"""Our packages, and for each one those that it may import."""
 
-LATE = {"demo": frozenset({"bot/commandline.py"})}
-"""Packages that these files alone may import beyond their layer, and only inside a function."""
+LATE = {"demo": frozenset({"bot/cli_commands.py"})}
+"""Packages that only these files may import against the direction, and only inside a function."""
 
 FENCES = {
     "PIL": {"runtime/page/marks.py"},
     "argcomplete": {"bot/terminal/completion.py"},
-    "arq": {"bot/redis/queue.py", "bot/redis/taking.py"},
-    "av": {"runtime/documents/frames.py"},
-    "defusedxml": {"resolver/suites/testreport.py", "runtime/documents/office.py"},
+    "arq": {"bot/redis/arq_queue.py", "bot/redis/arq_worker.py"},
+    "av": {"runtime/documents/video_frames.py"},
+    "defusedxml": {"resolver/suites/runner_report.py", "runtime/documents/office.py"},
     "docker": {"runtime/docker/engine.py"},
     "fsspec": {"bot/observe/archive.py"},
-    "git": {"resolver/workspace.py"},
-    "githubkit": {"bot/github/client.py"},
-    "graphql": {"demo/world/schema.py"},
-    "h11": {"bot/gate/gate.py"},
-    "hishel": {"bot/github/client.py"},
-    "ipykernel": {"runtime/kernel/boot.py"},
-    "jinja2": {"resolver/words/texts.py"},
-    "jsonschema": {"demo/world/contract.py", "resolver/schemas.py"},
-    "jupyter_client": {"runtime/kernel/kernel.py"},
+    "git": {"resolver/workspaces.py"},
+    "githubkit": {"bot/github/http_client.py"},
+    "graphql": {"demo/github/graphql_schema.py"},
+    "h11": {"bot/docker_proxy/proxy.py"},
+    "hishel": {"bot/github/http_client.py"},
+    "ipykernel": {"runtime/kernel/ipykernel_main.py"},
+    "jinja2": {"resolver/text/jinja_templates.py"},
+    "jsonschema": {"demo/github/openapi_checker.py", "resolver/json_schemas.py"},
+    "jupyter_client": {"runtime/kernel/kernel_manager.py"},
     "litellm": {"resolver/llm/litellm.py"},
     "mcp": {"resolver/tools/mcp.py"},
     "openpyxl": {"runtime/documents/converter.py"},
     "opentelemetry": {"bot/observe/tracing.py"},
-    "playwright": {"runtime/browser/browser.py"},
+    "playwright": {"runtime/browser/playwright_browser.py"},
     "prometheus_client": {"bot/observe/metrics.py"},
     "pylatexenc": {"runtime/documents/converter.py"},
     "pypdfium2": {"runtime/documents/converter.py"},
     "redis": {
-        "bot/redis/client.py",
-        "bot/redis/inbox.py",
-        "bot/redis/ledger.py",
-        "bot/redis/log.py",
-        "bot/redis/queue.py",
-        "bot/redis/records.py",
+        "bot/redis/connection.py",
+        "bot/redis/delivery_inbox.py",
+        "bot/redis/counters.py",
+        "bot/redis/shared_run_log.py",
+        "bot/redis/arq_queue.py",
+        "bot/redis/job_records.py",
+        "bot/redis/thread_stops.py",
     },
-    "referencing": {"resolver/schemas.py"},
+    "referencing": {"resolver/json_schemas.py"},
     "starlette": {
-        "bot/page/composed.py",
-        "bot/page/login.py",
-        "bot/page/runs.py",
-        "bot/page/site.py",
-        "bot/page/web.py",
-        "bot/setup/site.py",
+        "bot/dashboard/app.py",
+        "bot/dashboard/login.py",
+        "bot/dashboard/run_routes.py",
+        "bot/dashboard/asgi.py",
+        "bot/dashboard/web_requests.py",
+        "bot/setup/wizard.py",
         "bot/setup/welcome.py",
     },
-    "tree_sitter": {"resolver/security/shell_words.py", "runtime/search/grammars.py"},
-    "tree_sitter_bash": {"resolver/security/shell_words.py"},
-    "uvicorn": {"bot/http.py", "demo/loopback.py"},
-    "uvloop": {"bot/commandline.py"},
-    "zmq": {"runtime/kernel/boot.py"},
-    "yaml": {"resolver/preparing/skills.py", "resolver/suites/workflows.py"},
+    "tree_sitter": {"resolver/security/shell_parser.py", "runtime/search/grammars.py"},
+    "tree_sitter_bash": {"resolver/security/shell_parser.py"},
+    "uvicorn": {"bot/http_server.py", "demo/loopback_server.py"},
+    "uvloop": {"bot/cli_commands.py"},
+    "zmq": {"runtime/kernel/ipykernel_main.py"},
+    "yaml": {"resolver/preparation/skills.py", "resolver/suites/ci_workflows.py"},
 }
-"""Each vendor and the files that may import it."""
+"""Third-party libraries, and the files that may import them."""
 
 IN_THE_CONTAINER = {"pydantic", "pydantic_core", "typing_extensions"}
-"""What `runtime/` may import outside its fences: the container holds nothing else."""
+"""Libraries that all of `runtime/` may import: the container has no others."""
 
 ENVIRONMENT = {
-    "bot/cli.py": "is asked by a shell what completes a word, before anything heavy is imported",
-    "bot/compose.py": "the composition root",
-    "resolver/llm/litellm.py": "writes litellm's own switches before its import; it takes them no other way",
-    "runtime/kernel/boot.py": "starts in the sandbox, and IPython takes its directory no other way",
-    "runtime/server.py": "starts in the container, whose environment is the sandbox's own",
+    "bot/cli.py": "completes words for a shell before anything heavy is imported",
+    "bot/composition_root.py": "the composition root",
+    "resolver/llm/litellm.py": "sets litellm's own variables before its import; it has no other configuration",
+    "runtime/kernel/ipykernel_main.py": "starts in the sandbox, and IPython reads its directory only from there",
+    "runtime/action_server.py": "starts in the container, whose environment belongs to the sandbox",
 }
-"""Files that may read the process's environment, and why."""
+"""Files that may read environment variables, and why."""
 
 CATCH_ALL = {
-    "bot/observe/archive.py": "a file system of somebody else's package raises what it likes: its fault costs a copy",
-    "bot/worker.py": "the outermost frame of a job: it logs and raises again",
-    "resolver/tools/own.py": "a function of somebody else's package: its fault costs a call, not the run",
+    "bot/observe/archive.py": "a third-party file system can raise anything; an error costs one copy",
+    "bot/job_runner.py": "the outermost frame of a job; it logs and raises again",
+    "resolver/tools/entry_point_tools.py": "a third-party function can raise anything; an error costs one call",
 }
-"""Files that may catch what they cannot name, and why; to undo and raise again is free to all."""
+"""Files that may catch every exception, and why. Cleaning up and raising again is always allowed."""
+
+PARTICIPLES = frozenset(
+    (
+        "answered asked begun brought collected confined found given gone guarded heard kept known lent made meant "
+        "pressed queued read received said seen set shown spent taken told touched unfinished watched written"
+    ).split()
+)
+"""Participles that no module's name may end in: a module is named after a thing."""
+
+PREPOSITIONS = frozenset(
+    (
+        "above after again against apart around at before beside beyond by elsewhere from in of off on out over "
+        "since through to under until up with within without"
+    ).split()
+)
+"""Prepositions and adverbs that no module's name may begin or end with."""
+
+SHARED_CLASS_NAMES = {
+    "Account": "an account in an answer of GitHub's API, and in a webhook's payload, which has fewer fields",
+    "DeliveryAttempt": "GitHub's record of a delivery, as the setup and the redelivery each read it",
+    "ReviewCommentResponse": "a review comment in two answers of GitHub, with different fields",
+    "_Permissions": "private: permissions in two answers of GitHub",
+    "_Repository": "private: a repository in two answers of GitHub",
+}
+"""Class names that two modules of the product use, and why."""
+
+SHARED_MODULE_NAMES: dict[str, str] = {}
+"""Module names that a layer has twice, as `layer/name`, and why."""
 
 MOST_LINES = 400
 MOST_FILES = 32
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
-    """Every module imported, as its full name, and whether that happens inside a function."""
+    """Yields the full name of each imported module, and whether the import is inside a function."""
     late = {
         id(node)
         for function in ast.walk(tree)
@@ -109,6 +138,8 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, id(node) in late) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "patchwright":
+            yield from ((f"patchwright.{alias.name}", id(node) in late) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module, id(node) in late
 
@@ -116,6 +147,9 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, bool]]:
 def wrong_imports(path: str, tree: ast.Module) -> Iterator[str]:
     layer = path.partition("/")[0]
     for name, late in imports(tree):
+        if name.partition(".")[0] in LAYERS:
+            yield f"{path} imports {name}: import it as patchwright.{name}"
+        name = name.removeprefix("patchwright.")
         top = name.partition(".")[0]
         if top in (*LAYERS, "tests", "benchmarks") and top != layer and top not in LAYERS[layer]:
             if not (late and path in LATE.get(top, ())):
@@ -138,9 +172,9 @@ def reads_of_the_environment(path: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name, value=ast.Name(id="os")) if name in names:
-                yield f"{path}:{node.lineno} reads the environment: bot/compose.py does that"
+                yield f"{path}:{node.lineno} reads the environment: bot/composition_root.py does that"
             case ast.ImportFrom(module="os", names=aliases) if names & {alias.name for alias in aliases}:
-                yield f"{path}:{node.lineno} reads the environment: bot/compose.py does that"
+                yield f"{path}:{node.lineno} reads the environment: bot/composition_root.py does that"
 
 
 def catches_of_anything(path: str, tree: ast.Module) -> Iterator[str]:
@@ -155,7 +189,7 @@ def catches_of_anything(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def waits_that_lose_a_cancellation(path: str, tree: ast.Module) -> Iterator[str]:
-    """Python 3.11's `wait_for` forgets one that comes with the result: the task goes on as if nobody had stopped it.
+    """Finds `asyncio.wait_for`, which loses a cancellation that arrives with the result in Python 3.11.
 
     Source: github.com/python/cpython/issues/86296
     """
@@ -166,7 +200,7 @@ def waits_that_lose_a_cancellation(path: str, tree: ast.Module) -> Iterator[str]
 
 
 def violations(path: str, source: str) -> list[str]:
-    """What is wrong with the architecture of one file; `path` is relative to the checkout."""
+    """Returns complaints about one file; `path` is relative to the repository's root."""
     tree = ast.parse(source)
     wrong = [
         *wrong_imports(path, tree),
@@ -179,14 +213,43 @@ def violations(path: str, source: str) -> list[str]:
     return wrong
 
 
+def unclear_module_names(paths: Iterable[str]) -> list[str]:
+    """Returns complaints about modules that are named by a participle or a preposition."""
+    found = []
+    for path in paths:
+        words = Path(path).stem.split("_")
+        if words[-1] in PARTICIPLES or {words[0], words[-1]} & PREPOSITIONS:
+            found.append(f"{path}: name it after the thing that it contains")
+    return found
+
+
+def repeated_class_names(sources: Mapping[str, str]) -> list[str]:
+    """Returns complaints about classes that have the name of another class; `sources` maps paths to code."""
+    places: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(path)
+    return [f"{name} is defined in {', '.join(files)}" for name, files in places.items() if len(files) > 1]
+
+
+def repeated_module_names(paths: Iterable[str]) -> list[str]:
+    """Returns complaints about modules that have the name of another module in the same layer."""
+    places: dict[str, list[str]] = {}
+    for path in paths:
+        if (stem := Path(path).stem) != "__init__":
+            places.setdefault(f"{path.partition('/')[0]}/{stem}", []).append(path)
+    return [f"{name} is {' and '.join(files)}" for name, files in places.items() if len(files) > 1]
+
+
 def product_files() -> list[Path]:
-    sample = ROOT / "demo/sample/repository"  # somebody else's code, as far as we are concerned
+    sample = ROOT / "demo/sample/repository"  # a sample repository, not our code
     return sorted(
         path for layer in LAYERS for path in (ROOT / layer).rglob("*.py") if not path.is_relative_to(sample)
     )
 
 
-def test_every_file_keeps_to_its_layer_and_its_fence() -> None:
+def test_every_file_follows_the_import_rules() -> None:
     found = [
         wrong
         for path in product_files()
@@ -195,12 +258,64 @@ def test_every_file_keeps_to_its_layer_and_its_fence() -> None:
     assert found == []
 
 
-def test_a_package_is_no_heap() -> None:
+def named_files(*layers: str) -> list[str]:
+    paths = [path.relative_to(ROOT).as_posix() for path in product_files()]
+    return [path for path in paths if path.partition("/")[0] in layers]
+
+
+def test_a_module_is_named_after_a_thing() -> None:
+    assert unclear_module_names(named_files("bot", "resolver", "runtime", "demo")) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "bot/told.py",
+        "resolver/pull/seen.py",
+        "bot/beyond.py",
+        "resolver/sandbox/in_time.py",
+        "demo/handed_over.py",
+    ],
+)
+def test_a_module_that_is_named_by_a_participle_or_a_preposition_is_found(path: str) -> None:
+    assert unclear_module_names(["bot/server.py", path, "resolver/overlap.py"]) == [
+        f"{path}: name it after the thing that it contains"
+    ]
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    sources = {path: (ROOT / path).read_text() for path in named_files("bot", "resolver", "runtime")}
+    repeated = [complaint.partition(" ")[0] for complaint in repeated_class_names(sources)]
+    assert sorted(repeated) == sorted(SHARED_CLASS_NAMES)
+
+
+def test_two_classes_with_one_name_are_found() -> None:
+    sources = {"bot/a.py": "class Wish: ...", "resolver/b.py": "class Wish: ...\nclass Other: ..."}
+    assert repeated_class_names(sources) == ["Wish is defined in bot/a.py, resolver/b.py"]
+
+
+def test_a_module_has_a_name_of_its_own_within_its_layer() -> None:
+    repeated = repeated_module_names(named_files("bot", "resolver", "runtime", "demo"))
+    assert sorted(complaint.partition(" ")[0] for complaint in repeated) == sorted(SHARED_MODULE_NAMES)
+
+
+def test_two_modules_with_one_name_in_a_layer_are_found() -> None:
+    paths = [
+        "bot/ci/runner.py",
+        "bot/doctor/runner.py",
+        "resolver/runner.py",
+        "bot/__init__.py",
+        "bot/ci/__init__.py",
+    ]
+    assert repeated_module_names(paths) == ["bot/runner is bot/ci/runner.py and bot/doctor/runner.py"]
+
+
+def test_a_package_has_a_limited_number_of_files() -> None:
     files = Counter(path.parent.relative_to(ROOT).as_posix() for path in product_files())
     assert {package: many for package, many in files.items() if many > MOST_FILES} == {}
 
 
-def test_a_test_or_a_benchmark_is_a_small_file_too() -> None:
+def test_tests_and_benchmarks_are_small_files_too() -> None:
     files = [path for directory in ("tests", "benchmarks") for path in (ROOT / directory).rglob("*.py")]
     assert [path.name for path in files if path.read_text().count("\n") > MOST_LINES] == []
 
@@ -208,14 +323,15 @@ def test_a_test_or_a_benchmark_is_a_small_file_too() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("runtime/shell.py", "import resolver.agent", "runtime may not know resolver"),
-        ("runtime/shell.py", "def f():\n    from bot import cli", "runtime may not know bot"),
+        ("bot/server.py", "import resolver.agent", "import it as patchwright.resolver.agent"),
+        ("runtime/shell.py", "import patchwright.resolver.agent", "runtime may not know resolver"),
+        ("runtime/shell.py", "def f():\n    from patchwright.bot import cli", "runtime may not know bot"),
         ("runtime/shell.py", "import httpx", "the container does not hold it"),
-        ("resolver/agent.py", "from bot.github.forge import GitHub", "resolver may not know bot"),
-        ("bot/serve.py", "def f():\n    import demo", "bot may not know demo"),
-        ("bot/commandline.py", "import demo.story", "bot may not know demo"),
+        ("resolver/agent.py", "from patchwright.bot.github.forge import GitHub", "resolver may not know bot"),
+        ("bot/server.py", "def f():\n    import patchwright.demo", "bot may not know demo"),
+        ("bot/cli_commands.py", "import patchwright.demo.run", "bot may not know demo"),
         ("resolver/agent.py", "import docker.errors", "its fence is runtime/docker/engine.py"),
-        ("bot/serve.py", "from git import Repo", "its fence is resolver/workspace.py"),
+        ("bot/server.py", "from git import Repo", "its fence is resolver/workspaces.py"),
         ("bot/cli.py", "import litellm", "its fence is resolver/llm/litellm.py"),
         ("resolver/agent.py", "import os\nos.environ['A']", "reads the environment"),
         ("resolver/agent.py", "import os\nos.getenv('A')", "reads the environment"),
@@ -232,7 +348,7 @@ def test_a_test_or_a_benchmark_is_a_small_file_too() -> None:
         ("resolver/agent.py", "x = 1\n" * 401, "has 401 lines"),
     ],
 )
-def test_a_file_outside_its_bounds_is_named(path: str, source: str, complaint: str) -> None:
+def test_a_file_that_breaks_a_rule_is_named(path: str, source: str, complaint: str) -> None:
     (found,) = violations(path, source)
     assert found.startswith(path)
     assert complaint in found
@@ -241,20 +357,23 @@ def test_a_file_outside_its_bounds_is_named(path: str, source: str, complaint: s
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("bot/commandline.py", "def demo():\n    from demo.story import play"),
-        ("bot/cli.py", "from resolver.agent import Agent\nfrom runtime.actions import Action"),
+        ("bot/cli_commands.py", "def demo():\n    from patchwright.demo.run import play"),
+        (
+            "bot/cli.py",
+            "from patchwright.resolver.agent import Agent\nfrom patchwright.runtime.actions import Action",
+        ),
         ("runtime/docker/engine.py", "import docker"),
-        ("bot/compose.py", "import os\nos.environ"),
+        ("bot/composition_root.py", "import os\nos.environ"),
         ("resolver/agent.py", "try:\n    f()\nexcept (ValueError, OSError):\n    pass"),
         ("resolver/agent.py", "try:\n    f()\nexcept BaseException:\n    close()\n    raise"),
     ],
 )
-def test_a_file_within_its_bounds_is_left_alone(path: str, source: str) -> None:
+def test_a_file_that_follows_the_rules_is_accepted(path: str, source: str) -> None:
     assert violations(path, source) == []
 
 
 @pytest.mark.parametrize("named", [*ENVIRONMENT, *CATCH_ALL])
-def test_an_exception_that_nobody_needs_any_more_is_taken_back(named: str) -> None:
+def test_an_exception_to_a_rule_is_still_needed(named: str) -> None:
     if not (path := ROOT / named).exists():
         pytest.skip(f"{named} is not written yet")
     source = path.read_text()
@@ -263,8 +382,8 @@ def test_an_exception_that_nobody_needs_any_more_is_taken_back(named: str) -> No
     assert [*reads_of_the_environment(elsewhere, tree), *catches_of_anything(elsewhere, tree)] != []
 
 
-def test_the_words_of_the_architecture_are_those_of_the_code() -> None:
-    _, _, after = (ROOT / "docs/architecture.md").read_text().partition("\n## The words\n")
+def test_the_architecture_page_names_existing_classes() -> None:
+    _, _, after = (ROOT / "docs/architecture.md").read_text().partition("\n## Terms of the literature\n")
     words = set(re.findall(r"`([A-Z]\w+)`", after.partition("\n## ")[0]))
     code = "\n".join(
         path.read_text() for layer in ("runtime", "resolver") for path in (ROOT / layer).rglob("*.py")

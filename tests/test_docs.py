@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from bot.cli import parser
-from resolver.settings.settings import RepoConfig, Settings, variable
+from patchwright.bot.cli import build_parser
+from patchwright.resolver.settings.settings import RepoConfig, Settings, environment_variable
 
 ROOT = Path(__file__).parent.parent
 ELSEWHERE = {"PATCHWRIGHT_LISTEN", "PATCHWRIGHT_REPORT"}
@@ -76,7 +76,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_is_found() -> None:
-    page = ROOT / "docs" / "page.md"
+    page = ROOT / "docs" / "dashboard.md"
     text = "# One `two` (three)\n[a](#one-two-three) [b](#one) [c](nothing.md) [d](proof.md#proof) [e](https://x.org/#y)"
     assert list(dead_links(page, text)) == ["#one", "nothing.md", "proof.md#proof"]
 
@@ -105,7 +105,7 @@ def unknown(words: list[str]) -> str | None:
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told), contextlib.redirect_stdout(told):
-            parser().parse_args(words[1:])
+            build_parser().parse_args(words[1:])
     except SystemExit as exc:
         return told.getvalue() if exc.code else None
     return None
@@ -132,7 +132,27 @@ def test_a_command_that_does_not_exist_is_found(typed: str, told: str | None) ->
     assert (told is None and wrong == []) or (told is not None and told in wrong[0])
 
 
-SETTINGS = {variable(key) for key in Settings.model_fields}
+def missing_files(text: str) -> list[str]:
+    """Returns the paths of our own files that a page names in backticks and that do not exist."""
+    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    named = re.findall(
+        r"`((?:bot|resolver|runtime|demo|templates|tests|benchmarks|script|packaging|docs)/[\w./-]*)(?:::\w+)?`",
+        text,
+    )
+    return [path for path in named if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    assert missing_files(page.read_text()) == []
+
+
+def test_a_file_that_does_not_exist_is_found() -> None:
+    text = "`bot/cli.py` `bot/desk.py` `tests/test_docs.py::test_x` `runtime/` `tests/gone.py::test_x` `src/a.py`"
+    assert missing_files(text) == ["bot/desk.py", "tests/gone.py"]
+
+
+SETTINGS = {environment_variable(key) for key in Settings.model_fields}
 NAMING = [
     *PAGES,
     *tracked("action.yml", ".github", "compose.yaml", "*.env.example", "packaging", "Dockerfile"),
@@ -163,9 +183,9 @@ def test_every_key_of_an_example_is_a_setting() -> None:
 def test_the_machine_that_is_named_for_a_server_has_room_for_what_the_settings_let_run_on_it() -> None:
     page, fields = (ROOT / "docs/self-hosting.md").read_text(), Settings.model_fields
     (memory,) = map(int, re.findall(r"2 cores and (\d+) GB of memory", page))
-    (jobs,) = map(int, re.findall(r"(\d+) runs at a time \(`jobs_at_once`\)", page))
+    (jobs,) = map(int, re.findall(r"(\d+) runs at a time \(`max_concurrent_jobs`\)", page))
     most = {key: int(size) for size, key in re.findall(r"(\d+) GB at most \(`(\w+)`\)", page)}
-    told = {"jobs_at_once": jobs, **{key: size << 10 for key, size in most.items()}}
-    assert told == {key: fields[key].default for key in ("jobs_at_once", "memory_mb", "disk_mb")}
+    told = {"max_concurrent_jobs": jobs, **{key: size << 10 for key, size in most.items()}}
+    assert told == {key: fields[key].default for key in ("max_concurrent_jobs", "memory_mb", "disk_mb")}
     server = 512  # MiB of its processes: "less than half a GB"
-    assert memory << 10 >= jobs * told["memory_mb"] + fields["free_memory_mb"].default + server
+    assert memory << 10 >= jobs * told["memory_mb"] + fields["min_free_memory_mb"].default + server

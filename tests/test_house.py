@@ -1,4 +1,4 @@
-"""What a newcomer relies on before our code runs: the wheel, the commands, the table of what is covered."""
+"""Checks what a newcomer relies on first: the wheel, the scripts, and the table of the papers' mechanisms."""
 
 import os
 import re
@@ -39,12 +39,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_carries_every_file_of_the_packages(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert tracked(*PACKAGES) - names == set()
+    assert {f"patchwright/{name}" for name in tracked(*PACKAGES)} - names == set()
 
 
 def test_the_wheel_carries_nothing_but_the_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names} == {*PACKAGES, "patchwright-0.1.0.dist-info"}
+    assert {name.partition("/")[0] for name in names} == {"patchwright", "patchwright-0.1.0.dist-info"}
+    inside = {name.split("/")[1] for name in names if name.startswith("patchwright/")}
+    assert inside == {*PACKAGES, "__init__.py", "__main__.py"}
     assert [name for name in names if "__pycache__" in name] == []
 
 
@@ -119,7 +121,7 @@ def test_the_package_says_what_it_is() -> None:
         "MIT",
         ">=3.11",
     )
-    assert project["scripts"] == {"patchwright": "bot.cli:main"}
+    assert project["scripts"] == {"patchwright": "patchwright.bot.cli:main"}
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")
 
 

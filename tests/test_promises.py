@@ -6,13 +6,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROWS = [
-    tuple(cell.strip() for cell in line.strip("|").split("|"))
-    for line in (ROOT / "docs" / "promises.md").read_text().splitlines()
-    if line.startswith("| ") and not line.startswith(("| ---", "| promise |", "| what breaks |"))
-]
-PROMISES = [row for row in ROWS if re.match(r"R\d: ", row[0])]
-FAULTS = [row for row in ROWS if row not in PROMISES]
+TEXT = (ROOT / "docs" / "promises.md").read_text()
+
+
+def read_rows(text: str, header: str) -> list[tuple[str, ...]]:
+    """Returns the rows of the table whose first row begins with `header`."""
+    table = text.partition(f"\n| {header} |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+    return [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in rows]
+
+
+PROMISES = read_rows(TEXT, "guarantee")
+FAULTS = read_rows(TEXT, "failure")
 
 
 def test_there_are_eight_promises_and_every_fault_that_we_know_of() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resolver.settings.settings import SENSITIVE, RepoConfig, Settings
+from patchwright.resolver.settings.settings import SENSITIVE_SETTINGS, RepoConfig, Settings
 from tests.settings_reference import PAGE, READ_ON, TABLES, meanings, reference, table
 
 ROOT = Path(__file__).parent.parent
@@ -32,7 +32,7 @@ def test_a_setting_is_shown_with_all_that_is_to_be_known_of_it() -> None:
         "| `timeout` | `PATCHWRIGHT_TIMEOUT`, `--timeout` | whole number from 10 | `3600` | Seconds for the agent's"
     )
     assert [line for line in lines if "`secrets_file` †" in line] != []
-    assert "secrets_file" in SENSITIVE
+    assert "secrets_file" in SENSITIVE_SETTINGS
 
 
 def test_what_leads_on_belongs_to_a_setting() -> None:

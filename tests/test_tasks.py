@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from bot import compose
-from bot.terminal.local_files import read_issue
-from demo.model import Endpoint, Turn
-from resolver.domain import Job, JobId, Patch, Repo
-from resolver.resolve import resolve_path
-from resolver.words.texts import use_templates
-from runtime.actions import ReplaceText, SandboxAction
-from runtime.observations import Edited, Observation
-from runtime.sandbox import Around, Sandbox, Sandboxes
-from tests.resolver.repositories import Repository
+from patchwright.bot import composition_root
+from patchwright.bot.terminal.local_files import read_issue
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.resolver.domain import Job, JobId, Patch, Repo
+from patchwright.resolver.resolve import resolve_local
+from patchwright.resolver.text.jinja_templates import set_template_directory
+from patchwright.runtime.actions import ReplaceText, SandboxAction
+from patchwright.runtime.observations import EditResult, Observation
+from patchwright.runtime.sandbox import Sandbox, Sandboxes, WrapperSandbox
+from tests.resolver.git_repository import Repository
 
 TASKS = sorted(path.parent for path in (Path(__file__).parent / "tasks").glob("*/issue.md"))
 KEY = "sk-task"
@@ -35,8 +35,8 @@ def tree(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
 
 
-def turns(task: Path) -> list[Turn]:
-    return [Turn.model_validate(turn) for turn in json.loads((task / "turns.json").read_text())]
+def turns(task: Path) -> list[RecordedTurn]:
+    return [RecordedTurn.model_validate(turn) for turn in json.loads((task / "turns.json").read_text())]
 
 
 @dataclass
@@ -48,12 +48,12 @@ class Room:
     async def done(
         self,
         task: Path,
-        said: list[Turn],
+        said: list[RecordedTurn],
         sandboxes: Callable[[Sandboxes], Sandboxes] = lambda own: own,
         **environment: str,
     ) -> dict[str, bytes]:
         """The tree that the patch of a run makes, when the model says these turns."""
-        async with Endpoint(said, key=KEY) as endpoint:
+        async with RecordedModel(said, key=KEY) as endpoint:
             model = {"MODEL": "openai/scripted", "MODEL_BASE_URL": endpoint.base_url, "MODEL_API_KEY": KEY}
             made = await self.resolved(task, sandboxes, model | environment)
         title = read_issue(task / "issue.md").title
@@ -66,19 +66,19 @@ class Room:
         repository = Repository(self.place / task.name)
         repository.commit(tree(task / "repository"))
         here = {"DATA": str(self.place / "data"), "SANDBOX": "local", "PLUGINS": "none"}
-        settings = compose.read_settings(
+        settings = composition_root.read_settings(
             {}, {f"PATCHWRIGHT_{name}": value for name, value in (here | environment).items()}, None, None
         )
         job = Job(id=JobId(task.name), repo=Repo(owner="local", name=task.name), number=1, requester=None)
-        async with compose.kit(settings, trusted=True, say=print) as kit:
+        async with composition_root.build_run_dependencies(settings, trusted=True, notify=print) as kit:
             kit = replace(kit, sandboxes=sandboxes(kit.sandboxes))
-            tried, _ = await resolve_path(job, read_issue(task / "issue.md"), repository.path, kit)
+            tried, _ = await resolve_local(job, read_issue(task / "issue.md"), repository.path, kit)
         return self.patched(repository.path, tried.patch)
 
     def patched(self, repository: Path, patch: Patch) -> dict[str, bytes]:
         copy = self.place / "patched"
         shutil.copytree(repository, copy)
-        if not patch.empty:
+        if not patch.is_empty:
             subprocess.run(["git", "apply", "-"], cwd=copy, input=patch.diff, check=True)
         return tree(copy)
 
@@ -103,16 +103,16 @@ async def test_the_tree_is_the_golden_one(room: Room, task: Path) -> None:
 
 async def test_a_prompt_without_the_issue_is_seen(room: Room, typos: Path, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts" / "brief.md.j2").write_text("Do what you think is right.")
+    (tmp_path / "prompts" / "initial_prompt.md.j2").write_text("Do what you think is right.")
     try:
         with pytest.raises(AssertionError, match="does not reach the model"):
             await room.done(typos, turns(typos), TEMPLATES=str(tmp_path))
     finally:
-        use_templates(None)
+        set_template_directory(None)
 
 
 async def test_a_message_that_arrives_in_pieces_is_seen(room: Room, typos: Path) -> None:
-    def cut(turn: Turn) -> Turn:
+    def cut(turn: RecordedTurn) -> RecordedTurn:
         calls = [
             call.model_copy(update={"arguments": json.dumps(call.arguments)[:-3]})
             if call.name == "replace_text"
@@ -124,12 +124,12 @@ async def test_a_message_that_arrives_in_pieces_is_seen(room: Room, typos: Path)
     assert await room.done(typos, [cut(turn) for turn in turns(typos)]) != tree(typos / "gold")
 
 
-class Forgetful(Around):
+class Forgetful(WrapperSandbox):
     """A sandbox that says it has edited, and has not."""
 
     async def act(self, action: SandboxAction) -> Observation:
         if isinstance(action, ReplaceText):
-            return Edited(path=action.path, diff="-a\n+b\n")
+            return EditResult(path=action.path, diff="-a\n+b\n")
         return await self._sandbox.act(action)
 
 

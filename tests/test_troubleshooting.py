@@ -46,22 +46,22 @@ def test_what_is_explained_is_said(symptom: str) -> None:
 
 
 def test_words_that_nobody_says_are_found() -> None:
-    assert unsaid("my App lacks a permission here") == []
-    assert unsaid("the moon ... my App lacks a permission here") == ["the moon "]
+    assert unsaid("the GitHub App needs more permissions here") == []
+    assert unsaid("the moon ... the GitHub App needs more permissions here") == ["the moon "]
 
 
 def test_there_is_enough_of_it() -> None:
     rows = [
         line
         for line in PAGE.splitlines()
-        if line.startswith("| ") and not line.startswith(("| ---", "| you see"))
+        if line.startswith("| ") and not line.startswith(("| ---", "| You see"))
     ]
     assert len(rows) >= 60
     assert len(SYMPTOMS) >= 50
 
 
 def test_whoever_failed_is_explained() -> None:
-    template = (ROOT / "templates/replies/fault.md.j2").read_text()
-    sentences = re.findall(r"^((?:The|GitHub|My|That)\b[^{.\n]*)", template, re.MULTILINE)
+    template = (ROOT / "templates/replies/failure_reason.md.j2").read_text()
+    sentences = re.findall(r"^((?:The|GitHub|My|This)\b[^{.\n]*)", template, re.MULTILINE)
     assert len(sentences) == 8
     assert [sentence for sentence in sentences if sentence.strip() not in PAGE] == []

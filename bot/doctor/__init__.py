@@ -1,1 +1,1 @@
-"""`patchwright doctor`: whether everything is there that a run needs, and what mends what is not."""
+"""`patchwright doctor`: checks everything that a run needs, and says how to fix the problems."""

@@ -1,4 +1,4 @@
-"""All checks of a server by its settings, and how what they find is told."""
+"""All checks of `patchwright doctor`, and its report."""
 
 import sys
 import textwrap
@@ -7,71 +7,73 @@ from contextlib import aclosing
 
 from pydantic import SecretStr
 
-from bot.doctor import engine, github, machine, model, redis
-from bot.doctor.examine import Check, Finding, State, examined
-from bot.terminal.ink import size_of
-from bot.terminal.lines import plain, print_json
-from resolver.secrets import Secrets
-from resolver.settings.settings import Settings
+from patchwright.bot.doctor import docker_checks, github_checks, host_checks, model_checks, redis_checks
+from patchwright.bot.doctor.runner import CheckResult, CheckState, DoctorCheck, run_checks
+from patchwright.bot.terminal.output import print_json, strip_control_chars
+from patchwright.bot.terminal.style import terminal_size
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
 
-WIDE = 18  # of a requirement's name
-BEFORE = 9 + WIDE  # cells of a line before what was seen
-NARROWEST = 24  # cells for that; on less, lines are broken by the terminal
-COLOURS: Mapping[State, str] = {"ok": "32", "warning": "33", "failed": "31"}
+NAME_WIDTH = 18  # width of a check's name
+DETAIL_COLUMN = 9 + NAME_WIDTH  # width of the columns before the details
+MIN_DETAIL_WIDTH = 24  # minimum width of the details; on narrower terminals, the terminal wraps the lines
+COLORS: Mapping[CheckState, str] = {"ok": "32", "warning": "33", "failed": "31"}
 
 
-def all_checks(settings: Settings, key: SecretStr | None, environ: Mapping[str, str]) -> list[Check]:
-    """In the order in which a run meets them."""
+def all_checks(settings: Settings, key: SecretStr | None, environ: Mapping[str, str]) -> list[DoctorCheck]:
+    """Returns all checks, in the order in which a run depends on them."""
     return [
-        *machine.checks(settings),
-        *github.checks(settings, key.get_secret_value() if key else None),
-        *redis.checks(settings),
-        *engine.checks(settings, environ),
-        *model.checks(settings),
+        *host_checks.build_checks(settings),
+        *github_checks.build_checks(settings, key.get_secret_value() if key else None),
+        *redis_checks.build_checks(settings),
+        *docker_checks.build_checks(settings, environ),
+        *model_checks.build_checks(settings),
     ]
 
 
-async def told(
-    checks: Sequence[Check], secrets: Secrets, environ: Mapping[str, str], *, as_json: bool
+async def print_report(
+    checks: Sequence[DoctorCheck], secrets: Secrets, environ: Mapping[str, str], *, as_json: bool
 ) -> bool:
-    """Print what is found; whether nothing has failed."""
-    width = size_of(sys.stdout).columns if sys.stdout.isatty() else None
-    colour = width is not None and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    found: list[Finding] = []
-    async with aclosing(examined(checks)) as seen:
-        async for finding in seen:
-            words = {name: secrets.mask(plain(word)) for name, word in finding.model_dump().items()}
-            found.append(Finding.model_validate(words))
+    """Prints the results of the checks; returns False if a check failed."""
+    width = terminal_size(sys.stdout).columns if sys.stdout.isatty() else None
+    color = width is not None and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    results: list[CheckResult] = []
+    async with aclosing(run_checks(checks)) as stream:
+        async for result in stream:
+            masked = {
+                name: secrets.mask(strip_control_chars(text)) for name, text in result.model_dump().items()
+            }
+            results.append(CheckResult.model_validate(masked))
             if not as_json:
-                print(line(found[-1], colour=colour, width=width), flush=True)
-    healthy = all(finding.state != "failed" for finding in found)
+                print(format_result(results[-1], color=color, width=width), flush=True)
+    healthy = all(result.state != "failed" for result in results)
     if as_json:
-        print_json({"healthy": healthy, "findings": [finding.model_dump() for finding in found]})
+        print_json({"healthy": healthy, "checks": [result.model_dump() for result in results]})
     else:
-        print(f"\n{summary(found)}")
+        print(f"\n{format_summary(results)}")
     return healthy
 
 
-def line(finding: Finding, *, colour: bool, width: int | None = None) -> str:
-    """One requirement for a person: how it is, what was seen, and below it what to do.
+def format_result(result: CheckResult, *, color: bool, width: int | None = None) -> str:
+    """Formats one result as text: its state, its details, and how to fix it.
 
-    `width`: cells of the window; None: there is none.
+    `width` is the width of the terminal in cells; None if the output is no terminal.
     """
-    state = f"{finding.state:<8}"
-    shown = f"\033[{COLOURS[finding.state]}m{state}\033[0m" if colour else state
-    mend = f"\n{'':{BEFORE}}{_folded(f'-> {finding.mend}', width)}" if finding.mend else ""
-    return f"{shown} {finding.name:<{WIDE}}{_folded(finding.seen, width)}{mend}"
+    state = f"{result.state:<8}"
+    label = f"\033[{COLORS[result.state]}m{state}\033[0m" if color else state
+    fix = f"\n{'':{DETAIL_COLUMN}}{_wrap(f'-> {result.fix}', width)}" if result.fix else ""
+    return f"{label} {result.name:<{NAME_WIDTH}}{_wrap(result.detail, width)}{fix}"
 
 
-def _folded(text: str, width: int | None) -> str:
-    """As lines of the last column; addresses are not broken, so that they can be copied."""
+def _wrap(text: str, width: int | None) -> str:
+    """Wraps a text to the details column; URLs stay in one piece, so that they can be copied."""
     if width is None:
         return text
-    room = max(width - 1 - BEFORE, NARROWEST)
-    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
-    return f"\n{'':{BEFORE}}".join(lines)
+    text_width = max(width - 1 - DETAIL_COLUMN, MIN_DETAIL_WIDTH)
+    lines = textwrap.wrap(text, text_width, break_long_words=False, break_on_hyphens=False)
+    return f"\n{'':{DETAIL_COLUMN}}".join(lines)
 
 
-def summary(found: Sequence[Finding]) -> str:
-    count = {state: sum(finding.state == state for finding in found) for state in COLOURS}
-    return f"{count['ok']} ok, {count['warning']} to look at, {count['failed']} failed."
+def format_summary(results: Sequence[CheckResult]) -> str:
+    count = {state: sum(result.state == state for result in results) for state in COLORS}
+    return f"{count['ok']} ok, {count['warning']} warnings, {count['failed']} failed."

@@ -1,1 +1,1 @@
-"""GitHub: the forge of a run, and all that we ask of it and tell it."""
+"""The GitHub adapter: everything that a run reads from GitHub and writes to it."""

@@ -1,4 +1,4 @@
-"""Our comments in threads on GitHub: one for each hidden tag, kept up to date."""
+"""Creates and updates our comments on GitHub: one per hidden tag."""
 
 import asyncio
 import re
@@ -6,92 +6,109 @@ from collections import OrderedDict
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from bot.errors import Crowded
-from bot.github.answers import CommentAnswer
-from bot.github.rest import Rest, path_of
-from bot.github.reviews import Made, Ourselves
-from bot.github.tags import marker
-from bot.github.threads import Threads, is_by
-from bot.pacing import Urgency, urgency_now, writing
-from resolver.domain import Repo
-from resolver.errors import NotFound
-from resolver.forge import MAX_BODY
+from patchwright.bot.errors import Preempted
+from patchwright.bot.github.comment_tags import render_tag, tag_prefix
+from patchwright.bot.github.rest import RestClient, repo_path
+from patchwright.bot.github.reviews import CreateOnce, GetIdentity
+from patchwright.bot.github.schemas import CommentResponse
+from patchwright.bot.github.threads import Threads, is_by
+from patchwright.bot.write_limiter import Priority, current_priority, write_priority
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import NotFound
+from patchwright.resolver.forge import MAX_BODY
 
-REMEMBERED = 500  # comments; one that is forgotten is looked up
+MAX_CACHED_COMMENTS = 500  # comments; older ones are looked up again
 
 
-class _Said(NamedTuple):
-    comment: CommentAnswer
-    urgency: Urgency
+class _CachedComment(NamedTuple):
+    comment: CommentResponse
+    priority: Priority
 
 
 class Comments:
-    """Says things in the name of whoever `rest` speaks for."""
+    """Creates and updates comments."""
 
-    def __init__(self, rest: Rest, threads: Threads, ourselves: Ourselves, made: Made[CommentAnswer]) -> None:
+    def __init__(
+        self,
+        rest: RestClient,
+        threads: Threads,
+        get_identity: GetIdentity,
+        create_once: CreateOnce[CommentResponse],
+    ) -> None:
         self._rest = rest
         self._threads = threads
-        self._ourselves = ourselves
-        self._made = made
-        self._said: OrderedDict[tuple[Repo, int, str], _Said] = OrderedDict()
-        # Two at once with one tag would make two comments, here or in another process (`Rest.alone`); others need not
+        self._get_identity = get_identity
+        self._create_once = create_once
+        self._cache: OrderedDict[tuple[Repo, int, str], _CachedComment] = OrderedDict()
+        # Two concurrent calls with the same tag would create two comments. These locks prevent that within
+        # this process, and `RestClient.lock` prevents it between processes. Calls with different tags do not
         # wait for each other.
-        self._speaking: WeakValueDictionary[tuple[Repo, int, str], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[Repo, int, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> CommentAnswer:
-        """Our comment with this tag as GitHub has it now. Raises ForgeError; Crowded: progress of what has ended."""
-        first = marker(tag)
-        text = first + clipped(body, MAX_BODY - len(first))
-        place, key = (*path_of(repo), "issues"), (repo, number, tag)
+    async def upsert(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> CommentResponse:
+        """Creates or updates our comment with this tag, and returns it.
 
-        async def find() -> CommentAnswer | None:
-            us = await self._ourselves(repo)
-            ours = (one for one in await self._threads.comments(repo, number) if is_by(one, us))
-            return next((one for one in ours if (one.body or "").startswith(first)), None)
+        Raises ForgeError, and Preempted if a progress update comes after the final text.
+        """
+        first = render_tag(tag, in_progress=in_progress)
+        text = first + truncate_body(body, MAX_BODY - len(first))
+        path, key = (*repo_path(repo), "issues"), (repo, number, tag)
 
-        async def make() -> CommentAnswer:
-            # Somebody waits for the first word, also for a refusal by the resolver, which knows of no urgency.
-            now = urgency_now()
-            with writing(Urgency.ACKNOWLEDGEMENT if now is Urgency.WORK else now):
+        async def find() -> CommentResponse | None:
+            identity = await self._get_identity(repo)
+            ours = (one for one in await self._threads.list_comments(repo, number) if is_by(one, identity))
+            return next((one for one in ours if (one.body or "").startswith(tag_prefix(tag))), None)
+
+        async def create() -> CommentResponse:
+            # People wait for the first comment, so it is sent as an acknowledgment even if nobody set a
+            # priority, as when the resolver rejects a job.
+            priority = current_priority()
+            with write_priority(Priority.ACKNOWLEDGMENT if priority is Priority.WORK else priority):
                 return await self._rest.post(
-                    CommentAnswer, repo, *place, str(number), "comments", body={"body": text}
+                    CommentResponse, repo, *path, str(number), "comments", body={"body": text}
                 )
 
-        async def found_or_made() -> CommentAnswer:
-            async with self._rest.alone(f"{repo}#{number}:{tag}".lower()):
-                return await find() or await self._made(make, find)
+        async def find_or_create() -> CommentResponse:
+            async with self._rest.lock(f"{repo}#{number}:{tag}".lower()):
+                return await find() or await self._create_once(create, find)
 
-        async with self._speaking.setdefault(key, asyncio.Lock()):
-            said, urgency = self._said.pop(key, None), urgency_now()
-            if said and urgency is Urgency.PROGRESS and said.urgency is Urgency.WORK:
-                self._said[key] = said
-                raise Crowded(0.0)  # the last word is the work's own
-            known = said.comment if said else await found_or_made()
-            if known.body != text:
-                change = (*place, "comments", str(known.id))
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            cached, priority = self._cache.pop(key, None), current_priority()
+            if cached and priority is Priority.PROGRESS and cached.priority is Priority.WORK:
+                self._cache[key] = cached
+                raise Preempted(0.0)  # the final text is posted; a progress update must not replace it
+            comment = cached.comment if cached else await find_or_create()
+            if comment.body != text:
+                comment_path = (*path, "comments", str(comment.id))
                 try:
-                    known = await self._rest.patch(CommentAnswer, repo, *change, body={"body": text})
-                except NotFound:  # somebody has deleted it
-                    known = await found_or_made()
-            self._said[key] = _Said(known, urgency)
-            while len(self._said) > REMEMBERED:
-                self._said.popitem(last=False)
-            return known
+                    comment = await self._rest.patch(
+                        CommentResponse, repo, *comment_path, body={"body": text}
+                    )
+                except NotFound:  # it was deleted
+                    comment = await find_or_create()
+            self._cache[key] = _CachedComment(comment, priority)
+            while len(self._cache) > MAX_CACHED_COMMENTS:
+                self._cache.popitem(last=False)
+            return comment
 
 
-def clipped(body: str, limit: int, most: int = MAX_BODY) -> str:
-    """The body within the limit; what is cut off is said, below whatever was left open. `most`: GitHub's own limit."""
+def truncate_body(body: str, limit: int, github_limit: int = MAX_BODY) -> str:
+    """Truncates a body to `limit` characters, closes open Markdown blocks and adds a note. The note mentions
+    `github_limit`.
+    """
     if len(body) <= limit:
         return body
-    note = f"\n\n*The rest is cut off: this text has {len(body):,} characters, and GitHub takes {most:,}.*\n"
-    kept = body[: limit - len(note) - 200]
+    note = f"\n\n*Truncated: this text has {len(body):,} characters; GitHub allows {github_limit:,}.*\n"
+    shortened = body[: limit - len(note) - 200]
     fence = ""
-    for line in kept.splitlines():
+    for line in shortened.splitlines():
         if found := re.match(r" {0,3}(`{3,}|~{3,})", line):
             if not fence:
                 fence = found[1]
             elif found[1].startswith(fence) and not line.strip(" `~"):
                 fence = ""
     closing = f"\n{fence[:100]}" if fence else ""
-    closing += "\n</details>" * min(kept.count("<details") - kept.count("</details>"), 8)
-    return kept + closing + note
+    closing += "\n</details>" * min(shortened.count("<details") - shortened.count("</details>"), 8)
+    return shortened + closing + note

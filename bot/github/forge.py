@@ -1,4 +1,6 @@
-"""`Forge` on GitHub. Every effect is looked up before it is made, and again when its answer was lost."""
+"""Implements `Forge` on GitHub. Before a write, and again if its response is lost, it checks whether the
+result already exists.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,81 +8,89 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from bot.ci.reading import Findings
-from bot.errors import Rejected, Unanswered
-from bot.github.answers import (
-    BranchAnswer,
-    DraftAnswer,
-    IssueAnswer,
-    PullAnswer,
-    RepositoryAnswer,
+from patchwright.bot.ci.check_reader import CheckReader
+from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
+from patchwright.bot.github.attachments import AttachmentDownloader, is_attachment
+from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.check_runs import CheckRuns
+from patchwright.bot.github.comments import Comments, truncate_body
+from patchwright.bot.github.commit_publisher import CommitPublisher
+from patchwright.bot.github.graphql import GraphQLClient
+from patchwright.bot.github.identity import Identity
+from patchwright.bot.github.rest import (
+    MAX_ATTEMPTS,
+    PER_PAGE,
+    RestClient,
+    repo_path,
 )
-from bot.github.attachments import Attachments, is_attachment
-from bot.github.checks import Checks
-from bot.github.comments import Comments, clipped
-from bot.github.graphql import GraphQL
-from bot.github.identity import Identity
-from bot.github.publishing import Publishing
-from bot.github.rest import ATTEMPTS, PER_PAGE, AppAccess, Pace, Rest, TokenAccess, path_of
-from bot.github.reviews import Reviews
-from bot.github.threads import Threads, as_pull_request, is_by
-from bot.pacing import Line
-from resolver.ci.checks import Check, Pushed
-from resolver.delivery.finding import Finding
-from resolver.domain import (
+from patchwright.bot.github.reviews import Reviews
+from patchwright.bot.github.schemas import (
+    BranchResponse,
+    DraftMutationResponse,
+    IssueResponse,
+    PullRequestResponse,
+    RepositoryResponse,
+)
+from patchwright.bot.github.threads import Threads, as_pull_request, is_by
+from patchwright.bot.write_limiter import WriteLimiter
+from patchwright.resolver.ci.checks import Check, PullCommit
+from patchwright.resolver.domain import (
     Credentials,
     Job,
-    Proposal,
     PullRequest,
+    PullRequestSpec,
     Repo,
     ReviewThread,
     Thread,
     User,
 )
-from resolver.errors import NotFound
-from resolver.forge import MAX_BODY, Meanwhile, Permission, Published, RepoFacts
+from patchwright.resolver.errors import NotFound
+from patchwright.resolver.forge import MAX_BODY, Permission, PublishedCommit, RepoFacts, ThreadState
+from patchwright.resolver.publishing.check_run import CheckRunReport
 
 T = TypeVar("T")
 
-MOST_PULLS = 300  # open ones of a repository that are looked at for ours
-MAX_TITLE = 256  # characters; GitHub answers 422 to a longer one
+MAX_PULLS = 300  # open pull requests of a repository that are searched for the bot's own
+MAX_TITLE = 256  # characters; GitHub returns 422 for longer ones
 
-TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
+CONVERT_TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
   convertPullRequestToDraft(input: $input) { pullRequest { isDraft } }
 }"""
-TO_READY = """mutation ToReady($input: MarkPullRequestReadyForReviewInput!) {
+MARK_READY = """mutation ToReady($input: MarkPullRequestReadyForReviewInput!) {
   markPullRequestReadyForReview(input: $input) { pullRequest { isDraft } }
 }"""
 
 
 class GitHubForge:
-    """Acts for a token, or for a GitHub App where it is installed. Enter it, or close it."""
+    """A forge that uses a token or the installations of a GitHub App. Use it as a context manager, or close
+    it.
+    """
 
     def __init__(
         self,
-        access: TokenAccess | AppAccess,
+        auth: TokenAuth | AppAuth,
         *,
         api_url: str = "https://api.github.com",
         graphql_url: str = "https://api.github.com/graphql",
         server_url: str = "https://github.com",
         ca_bundle: Path | None = None,
-        pace: Pace | None = None,
-        line: Line | None = None,
+        policy: RequestPolicy | None = None,
+        write_limiter: WriteLimiter | None = None,
     ) -> None:
-        """`line`: where writes wait for their turn; None: one of its own."""
-        self._rest = Rest(access, api_url, ca_bundle, pace or Pace(), line)
+        """`write_limiter` keeps a minimum time between writes; None creates a limiter for this process only."""
+        self._rest = RestClient(auth, api_url, ca_bundle, policy or RequestPolicy(), write_limiter)
         self._server_url = server_url.rstrip("/")
-        self._graphql = GraphQL(self._rest, graphql_url)
-        self._ourselves = Identity(self._rest, self._graphql)
-        self._pulls: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
-        """Our open ones of a repository, by their prefix, as they were at that etag."""
-        self._attachments = Attachments(self._server_url, ca_bundle)
-        self._publishing = Publishing(self._rest, self._graphql, self._server_url, ca_bundle)
-        self._reviews = Reviews(self._rest, self._graphql, self._ourselves, self._made)
-        self._threads = Threads(self._rest, self._reviews, self._ourselves)
-        self._findings = Findings(self._rest, api_url, ca_bundle, self._ourselves)
-        self._checks = Checks(self._rest, self._made)
-        self._comments = Comments(self._rest, self._threads, self._ourselves, self._made)
+        self._graphql = GraphQLClient(self._rest, graphql_url)
+        self._get_identity = Identity(self._rest, self._graphql)
+        self._pull_cache: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
+        """Our open pull requests by repository and prefix, with the ETag of the list."""
+        self._attachments = AttachmentDownloader(self._server_url, ca_bundle)
+        self._commit_publisher = CommitPublisher(self._rest, self._graphql, self._server_url, ca_bundle)
+        self._reviews = Reviews(self._rest, self._graphql, self._get_identity, self._create_once)
+        self._threads = Threads(self._rest, self._reviews, self._get_identity)
+        self._findings = CheckReader(self._rest, api_url, ca_bundle, self._get_identity)
+        self._check_runs = CheckRuns(self._rest, self._create_once)
+        self._comments = Comments(self._rest, self._threads, self._get_identity, self._create_once)
 
     async def __aenter__(self) -> Self:
         return self
@@ -98,179 +108,202 @@ class GitHubForge:
         return self._rest.is_app
 
     @property
-    def rest(self) -> Rest:
-        """For what is asked of GitHub beyond the seam, in the same name."""
+    def rest(self) -> RestClient:
+        """The REST client, for requests that `Forge` does not offer."""
         return self._rest
 
-    async def greet(self) -> None:
-        """Ask GitHub whether it knows us. Raises Unauthorized when it does not, ForgeError when it is away."""
-        await self._rest.greet()
+    async def verify_credentials(self) -> None:
+        """Checks the credentials. Raises Unauthorized if GitHub rejects them, and ForgeError if it is
+        unavailable.
+        """
+        await self._rest.verify_credentials()
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    async def facts(self, repo: Repo) -> RepoFacts:
-        seen = await self._rest.get(RepositoryAnswer, repo, *path_of(repo))
+    async def get_repo_facts(self, repo: Repo) -> RepoFacts:
+        repository = await self._rest.get(RepositoryResponse, repo, *repo_path(repo))
         try:
-            await self._rest.get(BranchAnswer, repo, *path_of(repo), "branches", seen.default_branch)
+            await self._rest.get(
+                BranchResponse, repo, *repo_path(repo), "branches", repository.default_branch
+            )
             empty = False
         except NotFound:
             empty = True
         return RepoFacts(
-            default_branch=seen.default_branch,
-            clone_url=self._publishing.clone_url(repo),
-            private=seen.private,
+            default_branch=repository.default_branch,
+            clone_url=self._commit_publisher.clone_url(repo),
+            private=repository.private,
             empty=empty,
-            archived=seen.archived,
+            archived=repository.archived,
         )
 
-    async def thread(self, job: Job) -> Thread:
+    async def get_thread(self, job: Job) -> Thread:
         return await self._threads.read(job)
 
-    async def attachment(self, repo: Repo, url: str) -> bytes | None:
+    async def download_attachment(self, repo: Repo, url: str) -> bytes | None:
         if not is_attachment(url, self._server_url):
             return None
-        return await self._attachments.fetch(url, await self.credentials(repo))
+        return await self._attachments.fetch(url, await self.get_credentials(repo))
 
-    async def permission(self, repo: Repo, user: User) -> Permission:
-        return await self._threads.permission(repo, user)
+    async def get_permission(self, repo: Repo, user: User) -> Permission:
+        return await self._threads.get_permission(repo, user)
 
-    async def credentials(self, repo: Repo) -> Credentials:
-        """A token for this one repository, good for 15 minutes at least; a personal token is what it is."""
-        return await self._rest.credentials(repo)
+    async def get_credentials(self, repo: Repo) -> Credentials:
+        """Returns a token for this repository, valid for at least 15 minutes; a personal token is returned as
+        it is.
+        """
+        return await self._rest.get_credentials(repo)
 
-    async def meanwhile(self, repo: Repo, number: int, branch: str, base: str) -> Meanwhile:
-        has_base = await self._publishing.holds(repo, branch, base)
+    async def get_thread_state(self, repo: Repo, number: int, branch: str, base: str) -> ThreadState:
+        has_base = await self._commit_publisher.has_commit(repo, branch, base)
         try:
-            thread = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", str(number))
-        except NotFound:  # deleted
-            return Meanwhile(is_open=False, has_base=has_base)
-        return Meanwhile(is_open=thread.state == "open", has_base=has_base)
+            thread = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", str(number))
+        except NotFound:  # the issue was deleted
+            return ThreadState(is_open=False, has_base=has_base)
+        return ThreadState(is_open=thread.state == "open", has_base=has_base)
 
-    async def identity(self, repo: Repo) -> User | None:
-        account = await self._ourselves(repo)
+    async def get_bot_user(self, repo: Repo) -> User | None:
+        account = await self._get_identity(repo)
         return account.as_user() if account else None
 
-    async def find_pull(self, repo: Repo, branch: str) -> PullRequest | None:
-        pull = await self._open_pull(repo, branch)
+    async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
+        pull = await self._find_open_pull(repo, branch)
         return (
-            None if pull is None else as_pull_request(pull, trusted=is_by(pull, await self._ourselves(repo)))
+            None
+            if pull is None
+            else as_pull_request(pull, trusted=is_by(pull, await self._get_identity(repo)))
         )
 
-    async def our_pulls(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
-        """The open pull requests that we have opened from branches with this prefix, among the newest ones there."""
-        us = await self._ourselves(repo)
-        etag, known = self._pulls.get((repo, prefix), ("", ()))
+    async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
+        """Returns our open pull requests from branches with this prefix, among the newest MAX_PULLS ones."""
+        identity = await self._get_identity(repo)
+        etag, cached = self._pull_cache.get((repo, prefix), ("", ()))
         query = {"state": "open", "sort": "created", "direction": "desc", "per_page": str(PER_PAGE)}
-        path = (*path_of(repo), "pulls")
-        page = await self._rest.page(list[PullAnswer], repo, *path, etag=etag, **query)
+        path = (*repo_path(repo), "pulls")
+        page = await self._rest.get_page(list[PullRequestResponse], repo, *path, etag=etag, **query)
         if page is None:
-            return known
-        found, following = page.found, page.following
-        while following and len(found) < MOST_PULLS:
-            another = await self._rest.page(list[PullAnswer], repo, *path, **following)
-            assert another is not None, "it was asked for without an etag"
-            found, following = found + another.found, another.following
-        ours = (one for one in found if one.same_repository and one.head.ref.startswith(prefix))
-        told = tuple(as_pull_request(one, trusted=True) for one in ours if is_by(one, us))
-        # An etag is of one page: it says nothing of what lies on others.
-        if us is None or page.following:
-            self._pulls.pop((repo, prefix), None)
+            return cached
+        found, next_query = page.data, page.next_query
+        while next_query and len(found) < MAX_PULLS:
+            another = await self._rest.get_page(list[PullRequestResponse], repo, *path, **next_query)
+            assert another is not None, "requested without an etag"
+            found, next_query = found + another.data, another.next_query
+        candidates = (one for one in found if one.is_same_repository and one.head.ref.startswith(prefix))
+        own = tuple(as_pull_request(one, trusted=True) for one in candidates if is_by(one, identity))
+        # Only a list of one page is cached, because an ETag covers one page.
+        if identity is None or page.next_query:
+            self._pull_cache.pop((repo, prefix), None)
         else:
-            self._pulls[repo, prefix] = page.etag, told
-        return told
+            self._pull_cache[repo, prefix] = page.etag, own
+        return own
 
-    async def checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
-        return await self._findings.of(repo, commit)
+    async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
+        return await self._findings.list_checks(repo, commit)
 
-    async def check_log(self, repo: Repo, check: Check) -> str:
-        return await self._findings.log(repo, check)
+    async def get_check_log(self, repo: Repo, check: Check) -> str:
+        return await self._findings.get_check_log(repo, check)
 
-    async def commits(self, repo: Repo, number: int) -> tuple[Pushed, ...]:
-        return await self._findings.commits(repo, number)
+    async def list_commits(self, repo: Repo, number: int) -> tuple[PullCommit, ...]:
+        return await self._findings.list_commits(repo, number)
 
     # --- writing --------------------------------------------------------------------------------------------
 
-    async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
-        said = await self._comments.say(repo, number, tag, body)
-        self._ourselves.learn(said.user)
-        return said.html_url
+    async def upsert_comment(
+        self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+    ) -> str:
+        comment = await self._comments.upsert(repo, number, tag, body, in_progress=in_progress)
+        self._get_identity.cache_account(comment.user)
+        return comment.html_url
 
-    async def publish(
+    async def push_commit(
         self,
         repo: Repo,
         git_dir: Path,
         commit: str,
         branch: str,
         parent: str,
-        into: Repo | None = None,
-    ) -> Published:
-        if into is not None:
-            return await self._publishing.push_into(into, repo, git_dir, commit, branch, parent)
-        return await self._publishing.publish(repo, git_dir, commit, branch, parent)
+        target_repo: Repo | None = None,
+    ) -> PublishedCommit:
+        if target_repo is not None:
+            return await self._commit_publisher.push_to_fork(
+                target_repo, repo, git_dir, commit, branch, parent
+            )
+        return await self._commit_publisher.publish(repo, git_dir, commit, branch, parent)
 
-    async def propose(self, proposal: Proposal) -> PullRequest:
-        repo, place = proposal.repo, (*path_of(proposal.repo), "pulls")
-        words = {"title": proposal.title[:MAX_TITLE], "body": clipped(proposal.body, MAX_BODY)}
+    async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
+        repo, path = spec.repo, (*repo_path(spec.repo), "pulls")
+        texts = {"title": spec.title[:MAX_TITLE], "body": truncate_body(spec.body, MAX_BODY)}
 
-        async def find() -> PullAnswer | None:
-            return await self._open_pull(repo, proposal.branch)
+        async def find() -> PullRequestResponse | None:
+            return await self._find_open_pull(repo, spec.branch)
 
-        async def make() -> PullAnswer:
-            ends = {"head": proposal.branch, "base": proposal.base, "draft": proposal.draft}
-            return await self._rest.post(PullAnswer, repo, *place, body=words | ends)
+        async def create() -> PullRequestResponse:
+            branches = {"head": spec.branch, "base": spec.base_branch, "draft": spec.draft}
+            return await self._rest.post(PullRequestResponse, repo, *path, body=texts | branches)
 
         pull = await find()
         if pull is None:
-            pull = await self._made(make, find)
-        if (pull.title, pull.body, pull.base.ref) != (words["title"], words["body"], proposal.base):
-            change = words | {"base": proposal.base}
-            await self._rest.patch(PullAnswer, repo, *place, str(pull.number), body=change)
-        if pull.draft != proposal.draft:
-            await self._set_draft(repo, pull, proposal.draft)
-        for attempt in range(1, ATTEMPTS + 1):
-            seen = await self._rest.get(PullAnswer, repo, *place, str(pull.number))
-            if seen.head.sha == proposal.head_sha:
+            pull = await self._create_once(create, find)
+        if (pull.title, pull.body, pull.base.ref) != (texts["title"], texts["body"], spec.base_branch):
+            change = texts | {"base": spec.base_branch}
+            await self._rest.patch(PullRequestResponse, repo, *path, str(pull.number), body=change)
+        if pull.draft != spec.draft:
+            await self._set_draft(repo, pull, spec.draft)
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            current = await self._rest.get(PullRequestResponse, repo, *path, str(pull.number))
+            if current.head.sha == spec.head_sha:
                 break
-            await asyncio.sleep(self._rest.pause(attempt))  # a push is shown here a moment later
-        return as_pull_request(seen, trusted=True)
+            await asyncio.sleep(self._rest.backoff(attempt))  # a push becomes visible here with a delay
+        return as_pull_request(current, trusted=True)
 
-    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        return await self._reviews.answer(repo, number, thread, tag, body)
+    async def reply_to_thread(
+        self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
+    ) -> str:
+        return await self._reviews.reply(repo, number, thread, tag, body)
 
-    async def settle_thread(self, repo: Repo, thread: ReviewThread) -> None:
-        await self._reviews.settle(repo, thread)
+    async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        await self._reviews.resolve_thread(repo, thread)
 
-    async def show(self, repo: Repo, finding: Finding) -> str:
-        return await self._checks.show(repo, finding)
+    async def create_check_run(self, repo: Repo, report: CheckRunReport) -> str:
+        return await self._check_runs.upsert(repo, report)
 
-    async def notice(self, repo: Repo, place: tuple[str, ...]) -> None:
-        """Look at what somebody wrote or labelled: a pair of eyes, once however often it is given."""
-        path = (*path_of(repo), *place, "reactions")
+    async def react(self, repo: Repo, resource_path: tuple[str, ...]) -> None:
+        """Adds an "eyes" reaction to a comment or issue; GitHub keeps one per user."""
+        path = (*repo_path(repo), *resource_path, "reactions")
         await self._rest.post(dict[str, object], repo, *path, body={"content": "eyes"})
 
-    async def _made(self, make: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]) -> T:
-        """What `make` made. A lost answer is looked up; it is made again only if there is nothing."""
-        for attempt in range(1, ATTEMPTS + 1):
+    async def _create_once(
+        self, create: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]
+    ) -> T:
+        """Calls `create`. If the response is lost, looks for the result with `find` before calling `create`
+        again.
+        """
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                return await make()
-            except (Unanswered, Rejected) as exc:
-                # Rejected too: what was made by a request before whose answer was lost is in the way.
+                return await create()
+            except (ForgeUnavailable, UnprocessableRequest) as exc:
+                # A rejection can mean that an earlier request, whose response was lost, has succeeded.
                 if (found := await find()) is not None:
                     return found
-                if isinstance(exc, Rejected) or attempt == ATTEMPTS:
+                if isinstance(exc, UnprocessableRequest) or attempt == MAX_ATTEMPTS:
                     raise
-            await asyncio.sleep(self._rest.pause(attempt))
+            await asyncio.sleep(self._rest.backoff(attempt))
         raise AssertionError("the last attempt returns or raises")
 
-    async def _set_draft(self, repo: Repo, pull: PullAnswer, draft: bool) -> None:
-        """REST cannot. Source: docs.github.com/graphql/reference/mutations#markpullrequestreadyforreview"""
-        request = TO_DRAFT if draft else TO_READY
-        await self._graphql.ask(DraftAnswer, repo, request, {"input": {"pullRequestId": pull.node_id}})
+    async def _set_draft(self, repo: Repo, pull: PullRequestResponse, draft: bool) -> None:
+        """Converts a pull request to a draft, or marks it as ready for review. REST cannot do this.
+
+        Source: docs.github.com/graphql/reference/mutations#markpullrequestreadyforreview
+        """
+        request = CONVERT_TO_DRAFT if draft else MARK_READY
+        await self._graphql.execute(
+            DraftMutationResponse, repo, request, {"input": {"pullRequestId": pull.node_id}}
+        )
 
     # --- helpers --------------------------------------------------------------------------------------------
 
-    async def _open_pull(self, repo: Repo, branch: str) -> PullAnswer | None:
+    async def _find_open_pull(self, repo: Repo, branch: str) -> PullRequestResponse | None:
         query = {"state": "open", "head": f"{repo.owner}:{branch}"}
-        found = await self._rest.get(list[PullAnswer], repo, *path_of(repo), "pulls", **query)
-        # GitHub answers a head that it does not understand with every pull request there is.
-        return next((pull for pull in found if pull.head.ref == branch and pull.same_repository), None)
+        found = await self._rest.get(list[PullRequestResponse], repo, *repo_path(repo), "pulls", **query)
+        # GitHub ignores a `head` filter that it does not understand, and returns all pull requests.
+        return next((pull for pull in found if pull.head.ref == branch and pull.is_same_repository), None)

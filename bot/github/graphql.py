@@ -1,4 +1,4 @@
-"""GraphQL requests to GitHub: for what REST cannot do, with its own way of refusing put into our errors."""
+"""Sends GraphQL requests to GitHub for operations that REST does not offer, and maps their errors."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -6,67 +6,73 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from bot.errors import Rejected, Unanswered
-from bot.github.answers import GraphQLAnswer, GraphQLError
-from bot.github.meanings import A_MINUTE
-from bot.github.rest import Rest
-from resolver.domain import Repo
-from resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, RateLimited
+from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
+from patchwright.bot.github.api_errors import DEFAULT_RETRY_AFTER
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.github.schemas import GraphQLError, GraphQLResponse
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, RateLimited
 
 T = TypeVar("T")
 
-FORBIDDEN = {"FORBIDDEN", "INSUFFICIENT_SCOPES", "BRANCH_PROTECTION_RULE_VIOLATION"}
+FORBIDDEN_TYPES = {"FORBIDDEN", "INSUFFICIENT_SCOPES", "BRANCH_PROTECTION_RULE_VIOLATION"}
 
 
-class GraphQL:
-    """Requests of one root field each; its arguments are all variables."""
+class GraphQLClient:
+    """Executes queries with one root field; all arguments are variables."""
 
-    def __init__(self, rest: Rest, url: str) -> None:
+    def __init__(self, rest: RestClient, url: str) -> None:
         self._rest = rest
         self._url = url
 
-    async def ask(
+    async def execute(
         self,
-        shape: type[T],
+        response_type: type[T],
         repo: Repo,
-        request: str,
+        query: str,
         variables: Mapping[str, object],
         *,
-        again: bool = True,
+        idempotent: bool = True,
     ) -> T:
-        """The value of the root field, in the shape wanted. Raises ForgeError.
+        """Returns the value of the root field, parsed as `response_type`. Raises ForgeError.
 
-        `again=False`: after Unanswered it may or may not have been done; look before you ask again.
+        With `idempotent=False`, the change may or may not have been made when ForgeUnavailable is raised:
+        check before you repeat the request.
         """
-        body = {"query": request, "variables": variables}
-        answer = await self._rest.post_query(GraphQLAnswer, repo, self._url, body, again=again)
-        if answer.errors:
-            error = _meaning(answer.errors[0])
+        body = {"query": query, "variables": variables}
+        response = await self._rest.post_graphql(
+            GraphQLResponse, repo, self._url, body, idempotent=idempotent
+        )
+        if response.errors:
+            error = _to_forge_error(response.errors[0])
             if isinstance(error, RateLimited):
-                await self._rest.hold(repo, error)
+                await self._rest.record_rate_limit(repo, error)
             raise error
-        value = next(iter((answer.data or {}).values()), None)
+        value = next(iter((response.data or {}).values()), None)
         if value is None:
-            raise NotFound(f"GitHub answered nothing to {request.strip()[:80]}")
+            raise NotFound(f"GitHub returned no data for {query.strip()[:80]}")
         try:
-            return TypeAdapter(shape).validate_python(value)
+            return TypeAdapter(response_type).validate_python(value)
         except ValidationError as exc:
             first = exc.errors(include_input=False, include_url=False)[0]
             where = ".".join(map(str, first["loc"]))
-            raise ForgeError(f"a GraphQL answer is not as GitHub's: {where}: {first['msg']}") from exc
+            raise ForgeError(f"unexpected GraphQL response: {where}: {first['msg']}") from exc
 
 
-def _meaning(error: GraphQLError) -> ForgeError:
-    """Source: errors seen of GitHub's; its documentation lists none of their types."""
-    said = f"GitHub says: {error.message[:500]}"
+def _to_forge_error(error: GraphQLError) -> ForgeError:
+    """Maps a GraphQL error to an error of the resolver.
+
+    Source: errors observed from GitHub, whose documentation does not list their types.
+    """
+    message = f"GitHub returned: {error.message[:500]}"
     if error.type == "RATE_LIMITED":
-        return RateLimited(said, datetime.now(UTC) + A_MINUTE)
+        return RateLimited(message, datetime.now(UTC) + DEFAULT_RETRY_AFTER)
     if error.type == "NOT_FOUND":
-        return NotFound(said)
+        return NotFound(message)
     if error.type == "STALE_DATA":
-        return BranchMoved(said)
-    if error.type in FORBIDDEN:
-        return Forbidden(said)
+        return BranchMoved(message)
+    if error.type in FORBIDDEN_TYPES:
+        return Forbidden(message)
     if "went wrong while executing" in error.message or "timeout" in error.message.lower():
-        return Unanswered(said)
-    return Rejected(said)
+        return ForgeUnavailable(message)
+    return UnprocessableRequest(message)

@@ -1,41 +1,42 @@
-"""The account that what we write is by, whatever kind of token we have."""
+"""Finds the GitHub account that the bot writes as, for every kind of token."""
 
 import contextlib
 
-from bot.github.answers import Account, AppAnswer, Viewer
-from bot.github.graphql import GraphQL
-from bot.github.rest import Rest
-from resolver.domain import Repo
-from resolver.errors import Forbidden, NotFound
+from patchwright.bot.github.graphql import GraphQLClient
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.github.schemas import Account, AppResponse, Viewer
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import Forbidden, NotFound
 
-WHO = "query Who { viewer { login } }"
+VIEWER_QUERY = "query Who { viewer { login } }"
 
 
 class Identity:
-    """Asks once who we are, and knows it from then on."""
+    """Fetches our account once, and caches it."""
 
-    def __init__(self, rest: Rest, graphql: GraphQL) -> None:
+    def __init__(self, rest: RestClient, graphql: GraphQLClient) -> None:
         self._rest = rest
         self._graphql = graphql
-        self._known: Account | None = None
+        self._account: Account | None = None
 
-    def learn(self, account: Account | None) -> None:
-        """This has written what we wrote."""
-        self._known = self._known or account
+    def cache_account(self, account: Account | None) -> None:
+        """Caches the author of something that we wrote."""
+        self._account = self._account or account
 
     async def __call__(self, repo: Repo) -> Account | None:
-        """None while nobody could tell. Raises ForgeError."""
-        if self._known is None:
+        """Returns the bot's account, or None if GitHub does not reveal it. Raises ForgeError."""
+        if self._account is None:
             try:
                 if self._rest.is_app:
-                    login = f"{(await self._rest.get_as_app(AppAnswer, 'app')).slug}[bot]"
-                    self._known = await self._rest.get(Account, repo, "users", login)
+                    login = f"{(await self._rest.get_as_app(AppResponse, 'app')).slug}[bot]"
+                    self._account = await self._rest.get(Account, repo, "users", login)
                 else:
-                    self._known = await self._rest.get(Account, repo, "user")
+                    self._account = await self._rest.get(Account, repo, "user")
             except Forbidden:
                 with contextlib.suppress(Forbidden, NotFound):
-                    # An installation's token, a workflow's own (of the App `github-actions`) among them, may not ask
-                    # for its user. Source: github.com/release-plz/action/pull/85
-                    viewer = await self._graphql.ask(Viewer, repo, WHO, {})
-                    self._known = await self._rest.get(Account, repo, "users", viewer.login)
-        return self._known
+                    # Installation tokens may not request their own user. The token of a workflow is one of
+                    # them: it belongs to the App `github-actions`. Source:
+                    # github.com/release-plz/action/pull/85
+                    viewer = await self._graphql.execute(Viewer, repo, VIEWER_QUERY, {})
+                    self._account = await self._rest.get(Account, repo, "users", viewer.login)
+        return self._account

@@ -1,4 +1,4 @@
-"""GitHub over HTTP: who we are, how long we wait, when we ask again."""
+"""GitHub's REST API: authentication, rate limits, retries and pagination."""
 
 import asyncio
 import contextlib
@@ -12,336 +12,387 @@ from typing import Generic, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx
-from pydantic import SecretStr
 
-from bot.errors import NotGranted, Unanswered
-from bot.github.answers import InstallationAnswer, TokenAnswer
-from bot.github.client import Client, Request, anonymous, as_app, ask, join, read
-from bot.github.trust import trust
-from bot.pacing import Line, OwnLine, Urgency, check, turn, urgency_now
-from resolver.domain import Credentials, Repo
-from resolver.errors import Forbidden, NotFound, RateLimited, SettingsError, Unauthorized
+from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted
+from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.http_client import (
+    GitHubClient,
+    GitHubRequest,
+    create_app_client,
+    create_unauthenticated_client,
+    join_path,
+    parse_response,
+    send_request,
+)
+from patchwright.bot.github.schemas import InstallationResponse, InstallationTokenResponse
+from patchwright.bot.github.tls import create_ssl_context
+from patchwright.bot.write_limiter import (
+    LocalWriteLimiter,
+    Priority,
+    WriteLimiter,
+    acquire,
+    current_priority,
+    raise_if_blocked,
+)
+from patchwright.resolver.domain import Credentials, Repo
+from patchwright.resolver.errors import Forbidden, NotFound, RateLimited, SettingsError, Unauthorized
 
 T = TypeVar("T")
 
-# Asked for by name, so that a token never has more of what the app was given.
-PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
-# Only where the installation grants them: to ask for what it does not is refused, and they can be done without.
-OPTIONAL = (("checks", "read"), ("checks", "write"), ("actions", "read"), ("statuses", "read"))
-FRESH = timedelta(minutes=15)  # a token must last through a clone or push; GitHub's live an hour
-A_MINUTE = timedelta(minutes=1)
-ATTEMPTS = 4  # how often a request is made that gets no answer
-PER_PAGE = 100  # GitHub's most
-MOST_PAGES = 100
+# Each token request names these, so that the token gets no other permissions of the App.
+REQUIRED_PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
+# Requested only where the installation grants them: GitHub rejects requests for others.
+OPTIONAL_PERMISSIONS = (("checks", "read"), ("checks", "write"), ("actions", "read"), ("statuses", "read"))
+MIN_TOKEN_LIFETIME = timedelta(minutes=15)  # time for a clone or push; GitHub's tokens live an hour
+PERMISSION_DELAY = timedelta(minutes=1)
+MAX_ATTEMPTS = 4  # attempts of a request that gets no response
+PER_PAGE = 100  # GitHub's maximum
+MAX_PAGES = 100
+
+
+Principal: TypeAlias = Repo | Credentials | None
+"""Selects the credentials of a request: a token for this repository, these credentials, or the App itself."""
 
 
 @dataclass(frozen=True)
-class TokenAccess:
-    """A personal access token, or the token of an Actions run."""
+class ResultPage(Generic[T]):
+    """One page of a list."""
 
-    token: SecretStr
-
-
-@dataclass(frozen=True)
-class AppAccess:
-    """A GitHub App; its installations give it tokens, each for one repository."""
-
-    app_id: str
-    private_key: SecretStr
-    """PEM."""
-    workflows: bool = False
-    """Whether its tokens may change workflows, where it was given that permission."""
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast and how patient. Source: docs.github.com, best practices for using the REST API."""
-
-    between_writes: float = 1.0
-    """Seconds, at least."""
-    first_pause: float = 0.5
-    """Seconds before the second attempt; doubled each time, with jitter."""
-    longest_wait: float = 60.0
-    """Seconds that a rate limit is waited out here; beyond that RateLimited is raised."""
-    timeout: float = 30.0
-    """Seconds without a byte from GitHub."""
-
-
-Who: TypeAlias = Repo | Credentials | None
-"""In whose name we ask: with a token for this repository, with this very one, or as the App itself."""
-
-
-@dataclass(frozen=True)
-class Page(Generic[T]):
-    """A page of a list."""
-
-    found: T
+    data: T
     etag: str
-    following: Mapping[str, str] | None
-    """The query of the next page; None: it is the last."""
+    next_query: Mapping[str, str] | None
+    """The query of the next page; None for the last page."""
 
 
-class Rest:
-    """Requests in the name of a token or of an app's installation on the repository at hand."""
+class RestClient:
+    """Sends requests with a token, or as the installation of an App on a repository."""
 
     def __init__(
         self,
-        access: TokenAccess | AppAccess,
+        auth: TokenAuth | AppAuth,
         api_url: str,
         ca_bundle: Path | None,
-        pace: Pace,
-        line: Line | None = None,
+        policy: RequestPolicy,
+        write_limiter: WriteLimiter | None = None,
     ) -> None:
-        """`line`: where writes wait for their turn; None: one of our own.
+        """`write_limiter` keeps a minimum time between writes; None creates a limiter for this process only.
 
-        Raises SettingsError when the app's key is none.
+        Raises SettingsError if the App's key is invalid.
         """
-        believed = trust(ca_bundle)
-        self._access = access
-        self._pace = pace
-        self._plain = anonymous(api_url, believed, pace.timeout)
-        self._as_app: Client | None = None
-        if isinstance(access, AppAccess):
-            self._as_app = as_app(access.app_id, access.private_key, api_url, believed, pace.timeout)
+        ssl_context = create_ssl_context(ca_bundle)
+        self._auth = auth
+        self._policy = policy
+        self._token_client = create_unauthenticated_client(api_url, ssl_context, policy.timeout)
+        self._app_client: GitHubClient | None = None
+        if isinstance(auth, AppAuth):
+            self._app_client = create_app_client(
+                auth.app_id, auth.private_key, api_url, ssl_context, policy.timeout
+            )
         self._tokens: dict[Repo, Credentials] = {}
-        self._minting = asyncio.Lock()
-        self._line = line or OwnLine()
-        self._minted: dict[str, tuple[int, TokenAnswer]] = {}
-        """Tokens that live, each with its installation."""
+        self._token_lock = asyncio.Lock()
+        self._write_limiter = write_limiter or LocalWriteLimiter()
+        self._minted_tokens: dict[str, tuple[int, InstallationTokenResponse]] = {}
+        """Valid tokens, each with its installation ID and GitHub's response."""
 
     @property
     def is_app(self) -> bool:
-        return self._as_app is not None
+        return self._app_client is not None
 
     @property
-    def between_writes(self) -> float:
-        """Seconds to leave between two requests that change something."""
-        return self._pace.between_writes
+    def write_interval(self) -> float:
+        """Minimum time between two writes, in seconds."""
+        return self._policy.write_interval
 
-    def alone(self, what: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """See Line."""
-        return self._line.alone(what)
+    def lock(self, name: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """Returns the lock with this name: see `WriteLimiter.lock`."""
+        return self._write_limiter.lock(name)
 
     async def aclose(self) -> None:
-        await self._plain.aclose()
-        if self._as_app is not None:
-            await self._as_app.aclose()
+        await self._token_client.aclose()
+        if self._app_client is not None:
+            await self._app_client.aclose()
 
     # --- requests -------------------------------------------------------------------------------------------
 
-    async def greet(self) -> None:
-        """Ask once whether our key or token is known. Raises Unauthorized when it is not, else ForgeError."""
-        if isinstance(self._access, TokenAccess):
-            headers = {"Authorization": f"Bearer {self._access.token.get_secret_value()}"}
+    async def verify_credentials(self) -> None:
+        """Checks the key or token once. Raises Unauthorized if it is invalid, or another ForgeError."""
+        if isinstance(self._auth, TokenAuth):
+            headers = {"Authorization": f"Bearer {self._auth.token.get_secret_value()}"}
             with contextlib.suppress(
                 Forbidden
-            ):  # known, but the token of an Actions run may not ask who it is
-                await ask(self._plain, Request("GET", "user"), headers)
-        elif self._as_app is not None:
-            await ask(self._as_app, Request("GET", "app"), {})
+            ):  # the token is valid, but that of a workflow run may not request its user
+                await send_request(self._token_client, GitHubRequest("GET", "user"), headers)
+        elif self._app_client is not None:
+            await send_request(self._app_client, GitHubRequest("GET", "app"), {})
 
-    async def get(self, shape: type[T], repo: Repo, *path: str, **query: str) -> T:
-        """What is there, in the shape wanted. Raises ForgeError."""
-        return read(shape, await self._patient(repo, Request("GET", join(*path), params=query)))
-
-    async def get_all(self, shape: type[T], who: Who, *path: str, **query: str) -> list[T]:
-        """All pages, at most 10,000 items. Raises ForgeError."""
-        pages = self.pages(list[shape], who, *path, **query)  # type: ignore[valid-type]
-        return [item async for found in pages for item in found]
-
-    async def pages(self, shape: type[T], who: Who, *path: str, **query: str) -> AsyncIterator[T]:
-        """Page after page, at most 100. Raises ForgeError."""
-        wanted: Mapping[str, str] | None = {"per_page": str(PER_PAGE), **query}
-        for _ in range(MOST_PAGES):
-            if wanted is None or (page := await self.page(shape, who, *path, **wanted)) is None:
-                return
-            yield page.found
-            wanted = page.following
-
-    async def page(
-        self, shape: type[T], who: Who, *path: str, etag: str = "", **query: str
-    ) -> Page[T] | None:
-        """One page; None: it is still what it was when it had this `etag`. Raises ForgeError."""
-        answer = await self._patient(who, Request("GET", join(*path), params=query, etag=etag))
-        if answer.status_code == httpx.codes.NOT_MODIFIED:
-            return None
-        following = answer.links.get("next", {}).get("url")
-        return Page(
-            read(shape, answer),
-            answer.headers.get("etag", ""),
-            dict(parse_qsl(urlsplit(following).query)) if following else None,
+    async def get(self, response_type: type[T], repo: Repo, *path: str, **query: str) -> T:
+        """Gets a resource, parsed as `response_type`. Raises ForgeError."""
+        return parse_response(
+            response_type,
+            await self._send_with_retries(repo, GitHubRequest("GET", join_path(*path), params=query)),
         )
 
-    async def patch(self, shape: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
-        """A change to what is there: doing it twice does no more than once. Raises ForgeError."""
-        return read(shape, await self._patient(repo, Request("PATCH", join(*path), json=body)))
+    async def get_all(
+        self, response_type: type[T], principal: Principal, *path: str, **query: str
+    ) -> list[T]:
+        """Gets all pages, at most 10,000 items. Raises ForgeError."""
+        pages = self.iter_pages(list[response_type], principal, *path, **query)  # type: ignore[valid-type]
+        return [item async for found in pages for item in found]
 
-    async def post(self, shape: type[T], who: Who, *path: str, body: Mapping[str, object] | None = None) -> T:
-        """Something new. Raises Unanswered when it may or may not be there: look before you ask again."""
-        return read(shape, await self._patient(who, Request("POST", join(*path), json=body), again=False))
+    async def iter_pages(
+        self, response_type: type[T], principal: Principal, *path: str, **query: str
+    ) -> AsyncIterator[T]:
+        """Yields pages, at most 100. Raises ForgeError."""
+        next_query: Mapping[str, str] | None = {"per_page": str(PER_PAGE), **query}
+        for _ in range(MAX_PAGES):
+            if (
+                next_query is None
+                or (page := await self.get_page(response_type, principal, *path, **next_query)) is None
+            ):
+                return
+            yield page.data
+            next_query = page.next_query
 
-    async def post_query(
-        self, shape: type[T], repo: Repo, url: str, body: Mapping[str, object], *, again: bool = True
+    async def get_page(
+        self, response_type: type[T], principal: Principal, *path: str, etag: str = "", **query: str
+    ) -> ResultPage[T] | None:
+        """Gets one page; None if the page still has this `etag`. Raises ForgeError."""
+        response = await self._send_with_retries(
+            principal, GitHubRequest("GET", join_path(*path), params=query, etag=etag)
+        )
+        if response.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        next_url = response.links.get("next", {}).get("url")
+        return ResultPage(
+            parse_response(response_type, response),
+            response.headers.get("etag", ""),
+            dict(parse_qsl(urlsplit(next_url).query)) if next_url else None,
+        )
+
+    async def patch(self, response_type: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
+        """Changes a resource; a repeated request has no further effect. Raises ForgeError."""
+        return parse_response(
+            response_type,
+            await self._send_with_retries(repo, GitHubRequest("PATCH", join_path(*path), json=body)),
+        )
+
+    async def post(
+        self,
+        response_type: type[T],
+        principal: Principal,
+        *path: str,
+        body: Mapping[str, object] | None = None,
     ) -> T:
-        """A GraphQL request. `again=False`: its repetition does harm, see `post`. Raises ForgeError."""
-        return read(shape, await self._patient(repo, Request("POST", url, json=body), again=again))
+        """Creates a resource. After ForgeUnavailable it may or may not exist: check before you repeat it."""
+        return parse_response(
+            response_type,
+            await self._send_with_retries(
+                principal, GitHubRequest("POST", join_path(*path), json=body), idempotent=False
+            ),
+        )
+
+    async def post_graphql(
+        self,
+        response_type: type[T],
+        repo: Repo,
+        url: str,
+        body: Mapping[str, object],
+        *,
+        idempotent: bool = True,
+    ) -> T:
+        """Sends a GraphQL request. With `idempotent=False` it runs at most once, see `post`. Raises
+        ForgeError.
+        """
+        return parse_response(
+            response_type,
+            await self._send_with_retries(repo, GitHubRequest("POST", url, json=body), idempotent=idempotent),
+        )
 
     async def delete(self, repo: Repo, *path: str) -> None:
-        """Have something away; that it is away already is no error. Raises ForgeError."""
+        """Deletes a resource; it is no error if it does not exist. Raises ForgeError."""
         with contextlib.suppress(NotFound):
-            await self._patient(repo, Request("DELETE", join(*path)))
+            await self._send_with_retries(repo, GitHubRequest("DELETE", join_path(*path)))
 
-    def forget(self, repo: Repo, credentials: Credentials) -> None:
-        """These credentials do not work any more: the next ones are minted anew."""
+    def invalidate_credentials(self, repo: Repo, credentials: Credentials) -> None:
+        """Drops credentials that no longer work, so that new ones are created."""
         if self._tokens.get(repo) == credentials:
             del self._tokens[repo]
 
-    def outgrow(self, repo: Repo) -> None:
-        """All that we need is granted there: a token from before that is not used for its last minute."""
-        known = self._tokens.get(repo)
-        minted = self._minted.get(known.token) if known else None
+    def discard_outdated_token(self, repo: Repo) -> None:
+        """Drops a cached token that lacks required permissions; call this once all of them are granted."""
+        cached = self._tokens.get(repo)
+        minted = self._minted_tokens.get(cached.token) if cached else None
         if (
-            known
+            cached
             and minted
-            and not all(is_granted(minted[1].permissions, *one) for one in PERMISSIONS.items())
+            and not all(is_granted(minted[1].permissions, *one) for one in REQUIRED_PERMISSIONS.items())
         ):
-            self.forget(repo, known)
+            self.invalidate_credentials(repo, cached)
 
-    async def get_as_app(self, shape: type[T], *path: str) -> T:
-        """What only the app itself may ask. Raises ForgeError."""
-        return read(shape, await self._patient(None, Request("GET", join(*path))))
+    async def get_as_app(self, response_type: type[T], *path: str) -> T:
+        """Gets a resource that only the App itself may read. Raises ForgeError."""
+        return parse_response(
+            response_type, await self._send_with_retries(None, GitHubRequest("GET", join_path(*path)))
+        )
 
     # --- tokens ---------------------------------------------------------------------------------------------
 
-    async def credentials(self, repo: Repo) -> Credentials:
-        """A token for this repository that lasts at least 15 minutes more.
+    async def get_credentials(self, repo: Repo) -> Credentials:
+        """Returns a token for this repository that is valid for at least 15 more minutes.
 
-        Raises Forbidden if the app is not installed there.
-        Source: docs.github.com/rest/apps/apps#create-an-installation-access-token-for-an-app
+        Raises Forbidden if the App is not installed there. Source:
+        docs.github.com/rest/apps/apps#create-an-installation-access-token-for-an-app
         """
-        if isinstance(self._access, TokenAccess):
-            return Credentials(token=self._access.token.get_secret_value())
-        async with self._minting:
-            known = self._tokens.get(repo)
-            if known is None or known.expires is None or known.expires < datetime.now(UTC) + FRESH:
-                known = self._tokens[repo] = await self._mint(repo)
-            return known
+        if isinstance(self._auth, TokenAuth):
+            return Credentials(token=self._auth.token.get_secret_value())
+        async with self._token_lock:
+            cached = self._tokens.get(repo)
+            if (
+                cached is None
+                or cached.expires is None
+                or cached.expires < datetime.now(UTC) + MIN_TOKEN_LIFETIME
+            ):
+                cached = self._tokens[repo] = await self._mint_repo_token(repo)
+            return cached
 
-    async def _mint(self, repo: Repo) -> Credentials:
+    async def _mint_repo_token(self, repo: Repo) -> Credentials:
         try:
             installation = await self.get_as_app(
-                InstallationAnswer, "repos", repo.owner, repo.name, "installation"
+                InstallationResponse, "repos", repo.owner, repo.name, "installation"
             )
         except NotFound as exc:
-            raise Forbidden(f"the app is not installed on {repo}: its owner must install it there") from exc
-        has = installation.permissions
-        useful = (*PERMISSIONS.items(), *OPTIONAL)  # of two levels the last that is granted
-        wanted = {name: level for name, level in useful if is_granted(has, name, level)}
-        complete = PERMISSIONS.keys() <= wanted.keys()
-        if isinstance(self._access, AppAccess) and self._access.workflows:
-            wanted |= {name: level for name, level in has.items() if name == "workflows"}
-        if not wanted:
-            raise NotGranted(
-                f"the app has no permission that it needs on {repo}: see {installation.html_url}"
+            raise Forbidden(f"the app is not installed on {repo}: ask its owner to install it") from exc
+        granted = installation.permissions
+        useful = (
+            *REQUIRED_PERMISSIONS.items(),
+            *OPTIONAL_PERMISSIONS,
+        )  # the last granted level of a permission wins, so write comes after read
+        requested = {name: level for name, level in useful if is_granted(granted, name, level)}
+        complete = REQUIRED_PERMISSIONS.keys() <= requested.keys()
+        if isinstance(self._auth, AppAuth) and self._auth.workflows:
+            requested |= {name: level for name, level in granted.items() if name == "workflows"}
+        if not requested:
+            raise PermissionNotGranted(
+                f"the app has none of the required permissions on {repo}: see {installation.html_url}"
             )
-        made = await self.mint(installation.id, repositories=[repo.name], permissions=wanted)
-        # What is granted in a moment counts in a minute.
-        return made if complete else made.model_copy(update={"expires": datetime.now(UTC) + FRESH + A_MINUTE})
+        credentials = await self.mint_token(installation.id, repositories=[repo.name], permissions=requested)
+        # Without a required permission the token expires early, so a new grant takes effect within a minute.
+        return (
+            credentials
+            if complete
+            else credentials.model_copy(
+                update={"expires": datetime.now(UTC) + MIN_TOKEN_LIFETIME + PERMISSION_DELAY}
+            )
+        )
 
-    async def lacks(self, repo: Repo, permission: str) -> bool:
-        """Whether we know that we may not write this; of a token that was given to us we know nothing."""
-        token = (await self.credentials(repo)).token
-        return token in self._minted and self._minted[token][1].permissions.get(permission) != "write"
+    async def is_write_denied(self, repo: Repo, permission: str) -> bool:
+        """Returns whether the token is known to lack this write permission; False for tokens that we did not
+        create.
+        """
+        token = (await self.get_credentials(repo)).token
+        return (
+            token in self._minted_tokens
+            and self._minted_tokens[token][1].permissions.get(permission) != "write"
+        )
 
-    async def mint(self, installation: int, **wanted: object) -> Credentials:
-        """A token of this installation, with no more than what is wanted. Raises ForgeError."""
-        path = join("app", "installations", str(installation), "access_tokens")
-        made = read(TokenAnswer, await self._patient(None, Request("POST", path, json=wanted)))
-        lasting = ((token, of) for token, of in self._minted.items() if of[1].expires_at > datetime.now(UTC))
-        self._minted = {**dict(lasting), made.token: (installation, made)}
-        return Credentials(token=made.token, expires=made.expires_at)
+    async def mint_token(self, installation: int, **scope: object) -> Credentials:
+        """Creates a token of this installation with the given scope only. Raises ForgeError."""
+        path = join_path("app", "installations", str(installation), "access_tokens")
+        token = parse_response(
+            InstallationTokenResponse,
+            await self._send_with_retries(None, GitHubRequest("POST", path, json=scope)),
+        )
+        unexpired = (
+            (text, minted)
+            for text, minted in self._minted_tokens.items()
+            if minted[1].expires_at > datetime.now(UTC)
+        )
+        self._minted_tokens = {**dict(unexpired), token.token: (installation, token)}
+        return Credentials(token=token.token, expires=token.expires_at)
 
-    # --- patience -------------------------------------------------------------------------------------------
+    # --- retries --------------------------------------------------------------------------------------------
 
-    async def _patient(self, who: Who, request: Request, *, again: bool = True) -> httpx.Response:
-        """The answer. `again=False`: it is asked again only when it was surely not carried out."""
-        for attempt in range(1, ATTEMPTS + 1):
+    async def _send_with_retries(
+        self, principal: Principal, request: GitHubRequest, *, idempotent: bool = True
+    ) -> httpx.Response:
+        """Sends a request. With `idempotent=False`, repeats it only if it was certainly not executed."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                return await self._in_our_name(who, request)
+                return await self._send_as(principal, request)
             except RateLimited as exc:
                 wait = (exc.until - datetime.now(UTC)).total_seconds()
-                patient = urgency_now() is not Urgency.PROGRESS
-                if attempt == ATTEMPTS or wait > self._pace.longest_wait or not patient:
+                may_wait = current_priority() is not Priority.PROGRESS
+                if attempt == MAX_ATTEMPTS or wait > self._policy.max_rate_limit_wait or not may_wait:
                     raise
-            except Unanswered:
-                if attempt == ATTEMPTS or not again:
+            except ForgeUnavailable:
+                if attempt == MAX_ATTEMPTS or not idempotent:
                     raise
-                wait = self.pause(attempt)
+                wait = self.backoff(attempt)
             await asyncio.sleep(max(wait, 0.0))
         raise AssertionError("the last attempt returns or raises")
 
-    def pause(self, attempt: int) -> float:
-        """Seconds to wait after this attempt got no answer; the first is 1."""
-        doubled: float = self._pace.first_pause * 2 ** (attempt - 1)
-        return doubled * random.uniform(0.5, 1.5)
+    def backoff(self, attempt: int) -> float:
+        """Returns the seconds to wait after a failed attempt. Attempts are counted from 1."""
+        delay: float = self._policy.initial_backoff * 2 ** (attempt - 1)
+        return delay * random.uniform(0.5, 1.5)
 
-    async def _in_our_name(self, who: Who, request: Request) -> httpx.Response:
-        if isinstance(who, Credentials):
-            return await self._paced(request, who)
-        if who is None:
-            if self._as_app is None:
+    async def _send_as(self, principal: Principal, request: GitHubRequest) -> httpx.Response:
+        if isinstance(principal, Credentials):
+            return await self._send_with_token(request, principal)
+        if principal is None:
+            if self._app_client is None:
                 raise SettingsError(
-                    "only a GitHub App can ask that: set PATCHWRIGHT_APP_ID and its private key"
+                    "this request needs a GitHub App: set PATCHWRIGHT_APP_ID and its private key"
                 )
-            return await self._unless_held(self._as_app, request, {}, "app")
-        credentials = await self.credentials(who)
+            return await self._send_unless_rate_limited(self._app_client, request, {}, "app")
+        credentials = await self.get_credentials(principal)
         try:
-            return await self._paced(request, credentials)
+            return await self._send_with_token(request, credentials)
         except Unauthorized:
-            # Revoked or expired before its time; githubkit would go on using it for an hour.
-            self.forget(who, credentials)
-            renewed = await self.credentials(who)
+            # The token was revoked or expired early; githubkit would keep using it for an hour.
+            self.invalidate_credentials(principal, credentials)
+            renewed = await self.get_credentials(principal)
             if renewed == credentials:
                 raise
-            return await self._paced(request, renewed)
+            return await self._send_with_token(request, renewed)
 
-    async def _paced(self, request: Request, credentials: Credentials) -> httpx.Response:
+    async def _send_with_token(self, request: GitHubRequest, credentials: Credentials) -> httpx.Response:
         headers = {"Authorization": f"Bearer {credentials.token}"}
-        whose = self._whose(credentials)
-        if request.method != "GET" and self._pace.between_writes:
-            await turn(self._line, whose, self._pace.between_writes)
-        return await self._unless_held(self._plain, request, headers, whose)
+        limiter_key = self._limiter_key(credentials)
+        if request.method != "GET" and self._policy.write_interval:
+            await acquire(self._write_limiter, limiter_key, self._policy.write_interval)
+        return await self._send_unless_rate_limited(self._token_client, request, headers, limiter_key)
 
-    async def _unless_held(
-        self, client: Client, request: Request, headers: Mapping[str, str], whose: str
+    async def _send_unless_rate_limited(
+        self, client: GitHubClient, request: GitHubRequest, headers: Mapping[str, str], limiter_key: str
     ) -> httpx.Response:
-        """The answer, unless GitHub wants to be left alone; when it says so now, the others hear of it."""
-        await check(self._line, whose)
+        """Sends a request unless a rate limit is active; records new rate limits for all processes."""
+        await raise_if_blocked(self._write_limiter, limiter_key)
         try:
-            return await ask(client, request, headers)
+            return await send_request(client, request, headers)
         except RateLimited as exc:
-            await self._hold(whose, exc)
+            await self._record_rate_limit(limiter_key, exc)
             raise
 
-    async def _hold(self, whose: str, limited: RateLimited) -> None:
-        await self._line.hold(whose, (limited.until - datetime.now(UTC)).total_seconds())
+    async def _record_rate_limit(self, limiter_key: str, error: RateLimited) -> None:
+        await self._write_limiter.block(limiter_key, (error.until - datetime.now(UTC)).total_seconds())
 
-    async def hold(self, repo: Repo, limited: RateLimited) -> None:
-        """GitHub wants whoever asks for this repository to wait: nobody asks until then."""
-        await self._hold(self._whose(await self.credentials(repo)), limited)
+    async def record_rate_limit(self, repo: Repo, error: RateLimited) -> None:
+        """Records a rate limit and blocks requests until it expires."""
+        await self._record_rate_limit(self._limiter_key(await self.get_credentials(repo)), error)
 
-    def _whose(self, credentials: Credentials) -> str:
-        """The name of the line; it tells nothing of the token."""
-        if credentials.token in self._minted:
-            return f"installation-{self._minted[credentials.token][0]}"
+    def _limiter_key(self, credentials: Credentials) -> str:
+        """Returns the limiter's key for these credentials; it does not reveal the token."""
+        if credentials.token in self._minted_tokens:
+            return f"installation-{self._minted_tokens[credentials.token][0]}"
         return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"
 
 
-def is_granted(permissions: Mapping[str, str], name: str, least: str) -> bool:
-    """Whether these are enough for what is needed."""
-    return permissions.get(name) in (least, "write", "admin")
+def is_granted(permissions: Mapping[str, str], name: str, level: str) -> bool:
+    """Returns whether `permissions` grant the permission `name` at `level` or with write access."""
+    return permissions.get(name) in (level, "write", "admin")
 
 
-def path_of(repo: Repo) -> tuple[str, str, str]:
-    """Where the API has a repository."""
+def repo_path(repo: Repo) -> tuple[str, str, str]:
+    """Returns the API path of a repository."""
     return "repos", repo.owner, repo.name

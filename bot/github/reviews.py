@@ -1,6 +1,6 @@
-"""Reviews of a pull request on GitHub: what was written in them, answers in their threads, and what is settled.
+"""Reads and answers the reviews of a pull request on GitHub.
 
-Which threads are resolved, the name by which one is, and when a text was changed, only GraphQL tells.
+Only GraphQL returns whether a thread is resolved, the ID needed to resolve it, and when a text was edited.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -10,21 +10,21 @@ from typing import Generic, TypeVar
 
 from pydantic import AliasPath, Field
 
-from bot.github.answers import GHOST, Account, Answer, CommentAnswer
-from bot.github.graphql import GraphQL
-from bot.github.rest import Rest
-from bot.github.tags import MARK, marker
-from resolver.domain import Comment, Job, PullRequest, Repo, ReviewThread
-from resolver.forge import MAX_BODY
+from patchwright.bot.github.comment_tags import TAG_PREFIX, render_tag, tag_prefix
+from patchwright.bot.github.graphql import GraphQLClient
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.github.schemas import GHOST, Account, CommentResponse, GitHubResponse
+from patchwright.resolver.domain import Comment, Job, PullRequest, Repo, ReviewThread
+from patchwright.resolver.forge import MAX_BODY
 
 T = TypeVar("T")
 N = TypeVar("N")
 
-MOST = 500  # threads, and reviews
-HUNK_LINES = 40  # the last ones; a comment is about the very last
+MAX_ITEMS = 500  # threads, or reviews
+HUNK_LINES = 40  # the last lines of a diff hunk; a comment refers to the very last one
 
-AUTHOR = "author { __typename login ... on User { databaseId } ... on Bot { databaseId } }"
-THREADS = f"""
+AUTHOR_FIELDS = "author { __typename login ... on User { databaseId } ... on Bot { databaseId } }"
+THREADS_QUERY = f"""
 query($owner: String!, $name: String!, $number: Int!, $after: String) {{
   repository(owner: $owner, name: $name) {{
     pullRequest(number: $number) {{
@@ -34,9 +34,9 @@ query($owner: String!, $name: String!, $number: Int!, $after: String) {{
           id isResolved path line
           comments(first: 100) {{
             nodes {{
-              fullDatabaseId body diffHunk made: createdAt published: publishedAt edited: lastEditedAt
+              fullDatabaseId body diffHunk created_at: createdAt published_at: publishedAt edited_at: lastEditedAt
               pullRequestReview {{ fullDatabaseId }}
-              {AUTHOR}
+              {AUTHOR_FIELDS}
             }}
           }}
         }}
@@ -45,223 +45,250 @@ query($owner: String!, $name: String!, $number: Int!, $after: String) {{
   }}
 }}
 """
-REVIEWS = f"""
+REVIEWS_QUERY = f"""
 query($owner: String!, $name: String!, $number: Int!, $after: String) {{
   repository(owner: $owner, name: $name) {{
     pullRequest(number: $number) {{
       page: reviews(first: 100, after: $after) {{
         pageInfo {{ hasNextPage endCursor }}
         nodes {{
-          fullDatabaseId body made: createdAt published: submittedAt edited: lastEditedAt
-          {AUTHOR}
+          fullDatabaseId body created_at: createdAt published_at: submittedAt edited_at: lastEditedAt
+          {AUTHOR_FIELDS}
         }}
       }}
     }}
   }}
 }}
 """
-RESOLVE = """
+RESOLVE_MUTATION = """
 mutation($input: ResolveReviewThreadInput!) {
   resolveReviewThread(input: $input) { thread { isResolved } }
 }
 """
 
-Ourselves = Callable[[Repo], Awaitable[Account | None]]
-Made = Callable[[Callable[[], Awaitable[T]], Callable[[], Awaitable[T | None]]], Awaitable[T]]
+GetIdentity = Callable[[Repo], Awaitable[Account | None]]
+CreateOnce = Callable[[Callable[[], Awaitable[T]], Callable[[], Awaitable[T | None]]], Awaitable[T]]
 
 
-class InlineAnswer(CommentAnswer):
+class ReviewCommentResponse(CommentResponse):
     in_reply_to_id: int | None = None
 
 
-class _Author(Answer):
+class _Author(GitHubResponse):
     login: str
     type: str = Field(alias="__typename")
     id: int = Field(default=GHOST.id, alias="databaseId")
-    """Some that may write have none here, such as an organization; nobody trusts those."""
+    """Some authors, such as organizations, have no ID here; they are never trusted."""
 
 
-class _Text(Answer):
-    """What somebody wrote, and when."""
+class _AuthoredText(GitHubResponse):
+    """A text with its author and times."""
 
     id: int = Field(alias="fullDatabaseId")
     body: str
     author: _Author | None
-    made: datetime
-    published: datetime | None
-    """None: it is not submitted, and only its author sees it."""
-    edited: datetime | None
+    created_at: datetime
+    published_at: datetime | None
+    """None for a draft, which only its author sees."""
+    edited_at: datetime | None
 
     @property
     def account(self) -> Account:
-        if (by := self.author) is None:
+        if (author := self.author) is None:
             return GHOST
-        suffix = "[bot]" if by.type == "Bot" else ""  # which REST has, and GraphQL has not
-        return Account(id=by.id, login=by.login + suffix, type=by.type)
+        suffix = "[bot]" if author.type == "Bot" else ""  # REST includes the suffix, GraphQL does not
+        return Account(id=author.id, login=author.login + suffix, type=author.type)
 
     @property
-    def at(self) -> datetime:
-        return self.published or self.made
+    def written_at(self) -> datetime:
+        return self.published_at or self.created_at
 
-    def stood(self, job: Job, trusted: frozenset[int]) -> bool:
-        return stood(max(self.at, self.edited or self.at), self.account, job, trusted)
+    def is_in_snapshot(self, job: Job, trusted: frozenset[int]) -> bool:
+        return is_in_snapshot(
+            max(self.written_at, self.edited_at or self.written_at), self.account, job, trusted
+        )
 
 
-class _Said(_Text):
+class _ReviewComment(_AuthoredText):
     hunk: str = Field(alias="diffHunk")
     review: int | None = Field(
         default=None, validation_alias=AliasPath("pullRequestReview", "fullDatabaseId")
     )
 
 
-class _Thread(Answer):
+class _ReviewThreadNode(GitHubResponse):
     id: str
     resolved: bool = Field(alias="isResolved")
     path: str
     line: int | None
-    said: tuple[_Said, ...] = Field(validation_alias=AliasPath("comments", "nodes"))
+    comments: tuple[_ReviewComment, ...] = Field(validation_alias=AliasPath("comments", "nodes"))
 
 
-class _Page(Answer, Generic[N]):
-    more: bool = Field(validation_alias=AliasPath("pageInfo", "hasNextPage"))
-    end: str | None = Field(default=None, validation_alias=AliasPath("pageInfo", "endCursor"))
+class _GraphQLConnection(GitHubResponse, Generic[N]):
+    has_next: bool = Field(validation_alias=AliasPath("pageInfo", "hasNextPage"))
+    end_cursor: str | None = Field(default=None, validation_alias=AliasPath("pageInfo", "endCursor"))
     nodes: tuple[N, ...]
 
 
-class _Pull(Answer, Generic[N]):
-    page: _Page[N] = Field(validation_alias=AliasPath("pullRequest", "page"))
+class _PullRequestNode(GitHubResponse, Generic[N]):
+    connection: _GraphQLConnection[N] = Field(validation_alias=AliasPath("pullRequest", "page"))
 
 
 @dataclass(frozen=True)
-class Reviewed:
-    """All that was written in the reviews of a pull request."""
+class ReviewHistory:
+    """All reviews and review threads of a pull request."""
 
-    reviews: tuple[_Text, ...]
-    threads: tuple[_Thread, ...]
+    reviews: tuple[_AuthoredText, ...]
+    threads: tuple[_ReviewThreadNode, ...]
 
     @property
     def authors(self) -> list[Account]:
-        said = (one.account for thread in self.threads for one in thread.said)
-        return [*said, *(review.account for review in self.reviews)]
+        commenters = (one.account for thread in self.threads for one in thread.comments)
+        return [*commenters, *(review.account for review in self.reviews)]
 
-    def told(
+    def add_to_pull_request(
         self,
         job: Job,
         pull: PullRequest,
-        comments: Iterable[CommentAnswer],
+        comments: Iterable[CommentResponse],
         trusted: frozenset[int],
         reports: tuple[str, ...],
     ) -> PullRequest:
-        """The pull request with its threads, and beside them the comments and the texts of reviews, oldest first.
+        """Adds the review threads, and all comments and review texts, oldest first.
 
-        What was written in the review that is the trigger stands apart. Of reviews and threads only what `stood` there.
+        The text of the triggering review is kept separate. Threads and review texts are limited to the job's
+        snapshot.
         """
-        said = [(one.created_at, one.body or "", one.user or GHOST) for one in comments]
-        reviews = [one for one in self.reviews if one.body and one.stood(job, trusted)]
-        said += [(one.at, one.body, one.account) for one in reviews if one.id != job.review]
-        in_order = sorted(said, key=lambda one: one[0])
-        asking = next((one for one in reviews if one.id == job.review), None)
-        threads = (_thread(thread, job, trusted) for thread in self.threads)
+        entries = [(one.created_at, one.body or "", one.user or GHOST) for one in comments]
+        reviews = [one for one in self.reviews if one.body and one.is_in_snapshot(job, trusted)]
+        entries += [(one.written_at, one.body, one.account) for one in reviews if one.id != job.review_id]
+        in_order = sorted(entries, key=lambda one: one[0])
+        trigger = next((one for one in reviews if one.id == job.review_id), None)
+        threads = (_to_review_thread(thread, job, trusted) for thread in self.threads)
         return pull.model_copy(
             update={
-                "comments": tuple(_comment(body, user, trusted) for _, body, user in in_order if body),
+                "comments": tuple(_to_comment(body, user, trusted) for _, body, user in in_order if body),
                 "threads": tuple(thread for thread in threads if thread),
-                "review": _comment(asking.body, asking.account, trusted) if asking else None,
-                "reports": reports,
+                "review": _to_comment(trigger.body, trigger.account, trusted) if trigger else None,
+                "reported_runs": reports,
             }
         )
 
 
 class Reviews:
-    """Reads and answers reviews in the name of whoever `rest` speaks for."""
+    """Reads and answers reviews."""
 
-    def __init__(self, rest: Rest, graphql: GraphQL, ourselves: Ourselves, made: Made[InlineAnswer]) -> None:
+    def __init__(
+        self,
+        rest: RestClient,
+        graphql: GraphQLClient,
+        get_identity: GetIdentity,
+        create_once: CreateOnce[ReviewCommentResponse],
+    ) -> None:
         self._rest = rest
         self._graphql = graphql
-        self._ourselves = ourselves
-        self._made = made
+        self._get_identity = get_identity
+        self._create_once = create_once
 
-    async def read(self, repo: Repo, number: int) -> Reviewed:
-        """Everything that was submitted. Raises ForgeError."""
-        reviews = await self._all(_Pull[_Text], REVIEWS, repo, number)
-        threads = await self._all(_Pull[_Thread], THREADS, repo, number)
-        return Reviewed(tuple(one for one in reviews if one.published), threads)
+    async def read(self, repo: Repo, number: int) -> ReviewHistory:
+        """Reads all submitted reviews and threads. Raises ForgeError."""
+        reviews = await self._fetch_all(_PullRequestNode[_AuthoredText], REVIEWS_QUERY, repo, number)
+        threads = await self._fetch_all(_PullRequestNode[_ReviewThreadNode], THREADS_QUERY, repo, number)
+        return ReviewHistory(tuple(one for one in reviews if one.published_at), threads)
 
-    async def _all(self, kind: type[_Pull[N]], query: str, repo: Repo, number: int) -> tuple[N, ...]:
+    async def _fetch_all(
+        self, kind: type[_PullRequestNode[N]], query: str, repo: Repo, number: int
+    ) -> tuple[N, ...]:
         found: list[N] = []
         after: str | None = None
-        while len(found) < MOST:
-            asked = {"owner": repo.owner, "name": repo.name, "number": number, "after": after}
-            page = (await self._graphql.ask(kind, repo, query, asked)).page
+        while len(found) < MAX_ITEMS:
+            variables = {"owner": repo.owner, "name": repo.name, "number": number, "after": after}
+            page = (await self._graphql.execute(kind, repo, query, variables)).connection
             found += page.nodes
-            if not page.more:
+            if not page.has_next:
                 break
-            after = page.end
-        return tuple(found[:MOST])
+            after = page.end_cursor
+        return tuple(found[:MAX_ITEMS])
 
-    async def answer(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
-        """Say `body` in the thread, once for each tag; its URL. Raises ForgeError."""
-        first = marker(tag)
+    async def reply(self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str) -> str:
+        """Replies in a thread, once per tag; returns the reply's URL. Raises ForgeError."""
+        first = render_tag(tag)
         text = (first + body)[:MAX_BODY]
-        place = ("repos", repo.owner, repo.name, "pulls", str(number), "comments")
+        path = ("repos", repo.owner, repo.name, "pulls", str(number), "comments")
 
-        async def find() -> InlineAnswer | None:
-            us = await self._ourselves(repo)
-            said = await self._rest.get_all(InlineAnswer, repo, *place)
-            ours = (one for one in said if us and one.user and one.user.id == us.id)
+        async def find() -> ReviewCommentResponse | None:
+            identity = await self._get_identity(repo)
+            comments = await self._rest.get_all(ReviewCommentResponse, repo, *path)
+            own = (one for one in comments if identity and one.user and one.user.id == identity.id)
             return next(
                 (
                     one
-                    for one in ours
-                    if one.in_reply_to_id == thread.first and (one.body or "").startswith(first)
+                    for one in own
+                    if one.in_reply_to_id == thread.first_comment_id
+                    and (one.body or "").startswith(tag_prefix(tag))
                 ),
                 None,
             )
 
-        async def make() -> InlineAnswer:
-            reply = (*place, str(thread.first), "replies")
-            return await self._rest.post(InlineAnswer, repo, *reply, body={"body": text})
+        async def create() -> ReviewCommentResponse:
+            reply_path = (*path, str(thread.first_comment_id), "replies")
+            return await self._rest.post(ReviewCommentResponse, repo, *reply_path, body={"body": text})
 
-        return (await find() or await self._made(make, find)).html_url
+        return (await find() or await self._create_once(create, find)).html_url
 
-    async def settle(self, repo: Repo, thread: ReviewThread) -> None:
-        """Mark the thread as resolved. Raises Forbidden when our token may not, else ForgeError.
+    async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
+        """Marks a thread as resolved. Raises Forbidden if the token may not do this, and ForgeError for other
+        failures.
 
         Source: docs.github.com/graphql/reference/mutations#resolvereviewthread
         """
-        await self._graphql.ask(dict[str, object], repo, RESOLVE, {"input": {"threadId": thread.id}})
+        await self._graphql.execute(
+            dict[str, object], repo, RESOLVE_MUTATION, {"input": {"threadId": thread.id}}
+        )
 
 
-def stood(at: datetime | None, author: Account | None, job: Job, trusted: frozenset[int]) -> bool:
-    """Whether it was there, as it is, when the job was asked for, or is by somebody who may write.
+def is_in_snapshot(
+    written_at: datetime | None, author: Account | None, job: Job, trusted: frozenset[int]
+) -> bool:
+    """Returns whether a job may use a text: it has not changed since the job was requested, or its author has
+    write access.
 
-    `at`: when it was last written; None: nobody knows.
+    `written_at` is the time of the last edit; None if it is unknown.
     """
-    return job.pinned is None or at is None or at <= job.pinned.at or (author or GHOST).id in trusted
-
-
-def _thread(thread: _Thread, job: Job, trusted: frozenset[int]) -> ReviewThread | None:
-    """The thread with what `stood` in it; None: nothing did."""
-    said = [one for one in thread.said if one.stood(job, trusted)]
-    if not said:
-        return None
-    first = thread.said[0]  # also where that is not shown: answers go to it
-    asking = [one for one in said if one.id == job.inline or (job.review and one.review == job.review)]
-    # Who mentions us in a thread that is resolved opens it again, for us.
-    again = bool(asking) and first not in asking
-    return ReviewThread(
-        id=thread.id,
-        first=first.id,
-        path=thread.path,
-        line=thread.line,
-        hunk="\n".join(first.hunk.splitlines()[-HUNK_LINES:]),
-        resolved=thread.resolved and not again,
-        asked=bool(asking),
-        comments=tuple(_comment(one.body, one.account, trusted) for one in said),
+    return (
+        job.snapshot is None
+        or written_at is None
+        or written_at <= job.snapshot.taken_at
+        or (author or GHOST).id in trusted
     )
 
 
-def _comment(body: str, author: Account, trusted: frozenset[int]) -> Comment:
-    if body.startswith(MARK):  # an answer of ours; its tag is for us alone
+def _to_review_thread(thread: _ReviewThreadNode, job: Job, trusted: frozenset[int]) -> ReviewThread | None:
+    """Converts a thread with the texts in the job's snapshot; None if there are none."""
+    comments = [one for one in thread.comments if one.is_in_snapshot(job, trusted)]
+    if not comments:
+        return None
+    first = thread.comments[0]  # replies go to this comment even if it is not shown
+    triggers = [
+        one
+        for one in comments
+        if one.id == job.review_comment_id or (job.review_id and one.review == job.review_id)
+    ]
+    # Somebody who mentions the bot in a resolved thread reopens it for the bot.
+    is_reopened = bool(triggers) and first not in triggers
+    return ReviewThread(
+        id=thread.id,
+        first_comment_id=first.id,
+        path=thread.path,
+        line=thread.line,
+        hunk="\n".join(first.hunk.splitlines()[-HUNK_LINES:]),
+        resolved=thread.resolved and not is_reopened,
+        is_trigger=bool(triggers),
+        comments=tuple(_to_comment(one.body, one.account, trusted) for one in comments),
+    )
+
+
+def _to_comment(body: str, author: Account, trusted: frozenset[int]) -> Comment:
+    if body.startswith(TAG_PREFIX):  # our own reply; its tag is not shown to the model
         body = body.partition("\n")[2]
     return Comment(author=author.as_user(), body=body, trusted=author.id in trusted)

@@ -1,60 +1,69 @@
-"""Threads on GitHub, read: who wrote what, and which of them may write."""
+"""Reads threads on GitHub with their comments, and finds out which authors have write access."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import TypeVar, get_args
 
-from bot.github.answers import GHOST, Account, CommentAnswer, IssueAnswer, PermissionAnswer, PullAnswer
-from bot.github.rest import Rest, path_of
-from bot.github.reviews import Ourselves, Reviews, stood
-from bot.github.tags import MARK, parted
-from resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
-from resolver.errors import ForgeError, NotFound
-from resolver.forge import MAY_TRIGGER, Permission
+from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
+from patchwright.bot.github.rest import RestClient, repo_path
+from patchwright.bot.github.reviews import GetIdentity, Reviews, is_in_snapshot
+from patchwright.bot.github.schemas import (
+    GHOST,
+    Account,
+    CommentResponse,
+    IssueResponse,
+    PermissionResponse,
+    PullRequestResponse,
+)
+from patchwright.resolver.domain import Comment, Issue, Job, PullRequest, Repo, Thread, User
+from patchwright.resolver.errors import ForgeError, NotFound
+from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Permission
 
 T = TypeVar("T", Issue, PullRequest)
 
 ROLES: dict[str, Permission] = {role: role for role in get_args(Permission)}
-ASKING_AT_ONCE = 8  # requests; GitHub allows 100
+MAX_CONCURRENT_REQUESTS = 8  # GitHub allows 100
 
 
 class Threads:
-    """Reads threads in the name of whoever `rest` speaks for."""
+    """Reads threads."""
 
-    def __init__(self, rest: Rest, reviews: Reviews, ourselves: Ourselves) -> None:
+    def __init__(self, rest: RestClient, reviews: Reviews, get_identity: GetIdentity) -> None:
         self._rest = rest
         self._reviews = reviews
-        self._ourselves = ourselves
+        self._get_identity = get_identity
 
     async def read(self, job: Job) -> Thread:
-        """The thread as it is now, with its comments, oldest first; our own reports are left out.
+        """Returns the thread with its comments, oldest first, without the bot's own reports.
 
-        What people who may not write have changed since the job was asked for is as it was, or left out: whoever
-        asked has not read it.
+        If somebody without write access changed a text after the job was requested, the old version is
+        restored, or the text is left out: the requester has not read the new version.
         """
         repo, number = job.repo, str(job.number)
-        issue = await self._rest.get(IssueAnswer, repo, *path_of(repo), "issues", number)
-        if issue.number != job.number:  # GitHub leads on to where it was moved, which nobody asked us about
+        issue = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", number)
+        if issue.number != job.number:  # the issue was transferred, and GitHub redirected to its new place
             raise NotFound(f"{repo}#{number} was moved to {issue.html_url}")
-        said = await self.comments(repo, job.number)
-        us = await self._ourselves(repo)
-        ours = [comment for comment in said if _is_report(comment) and is_by(comment, us)]
-        said = [comment for comment in said if comment not in ours]
-        authors = [issue.user, *(comment.user for comment in said)]
+        comments = await self.list_comments(repo, job.number)
+        identity = await self._get_identity(repo)
+        own = [comment for comment in comments if _has_tag(comment) and is_by(comment, identity)]
+        comments = [comment for comment in comments if comment not in own]
+        authors = [issue.user, *(comment.user for comment in comments)]
         if issue.pull_request is not None:
-            pull = await self._rest.get(PullAnswer, repo, *path_of(repo), "pulls", number)
-            reviewed = await self._reviews.read(repo, job.number)
-            trusted = await self._trusted(repo, [*authors, *reviewed.authors])
-            found = as_pull_request(pull, trusted=_id(pull.user) in trusted, locked=issue.locked)
-            seen = [one for one in said if stood(one.updated_at, one.user, job, trusted)]
-            return reviewed.told(job, pinned(found, job), seen, trusted, tuple(map(_tag, ours)))
-        trusted = await self._trusted(repo, authors)
-        comments = tuple(
+            pull = await self._rest.get(PullRequestResponse, repo, *repo_path(repo), "pulls", number)
+            reviews = await self._reviews.read(repo, job.number)
+            trusted = await self._find_trusted(repo, [*authors, *reviews.authors])
+            pull_request = as_pull_request(pull, trusted=_id(pull.user) in trusted, locked=issue.locked)
+            in_snapshot = [one for one in comments if is_in_snapshot(one.updated_at, one.user, job, trusted)]
+            return reviews.add_to_pull_request(
+                job, apply_snapshot(pull_request, job), in_snapshot, trusted, tuple(map(_tag, own))
+            )
+        trusted = await self._find_trusted(repo, authors)
+        visible = tuple(
             Comment(author=_user(one.user), body=one.body or "", trusted=_id(one.user) in trusted)
-            for one in said
-            if stood(one.updated_at, one.user, job, trusted)
+            for one in comments
+            if is_in_snapshot(one.updated_at, one.user, job, trusted)
         )
-        made = Issue(
+        result = Issue(
             number=issue.number,
             title=issue.title,
             body=issue.body or "",
@@ -62,70 +71,73 @@ class Threads:
             trusted=_id(issue.user) in trusted,
             open=issue.state == "open",
             url=issue.html_url,
-            comments=comments,
-            reports=tuple(map(_tag, ours)),
+            comments=visible,
+            reported_runs=tuple(map(_tag, own)),
             locked=issue.locked,
         )
-        return pinned(made, job)
+        return apply_snapshot(result, job)
 
-    async def comments(self, repo: Repo, number: int) -> list[CommentAnswer]:
-        """All that stands below it, oldest first. Raises ForgeError."""
+    async def list_comments(self, repo: Repo, number: int) -> list[CommentResponse]:
+        """Returns all comments, oldest first. Raises ForgeError."""
         return await self._rest.get_all(
-            CommentAnswer, repo, *path_of(repo), "issues", str(number), "comments"
+            CommentResponse, repo, *repo_path(repo), "issues", str(number), "comments"
         )
 
-    async def permission(self, repo: Repo, user: User) -> Permission:
-        """What this user may do; "none" for anything unknown.
+    async def get_permission(self, repo: Repo, user: User) -> Permission:
+        """Returns the permission of a user; "none" for unknown users.
 
-        Asked by id: the login of a webhook may belong to somebody else by now. Raises ForgeError when it
-        could not be asked: then nothing is done, but nobody is told that they may not.
+        The user is looked up by ID, because the login in a webhook may belong to somebody else by now. Raises
+        ForgeError if GitHub could not be queried; then nothing is done, and nobody is told that they lack
+        permission.
         """
         try:
             account = await self._rest.get(Account, repo, "user", str(user.id))
-            asked = (*path_of(repo), "collaborators", account.login, "permission")
-            found = await self._rest.get(PermissionAnswer, repo, *asked)
+            path = (*repo_path(repo), "collaborators", account.login, "permission")
+            response = await self._rest.get(PermissionResponse, repo, *path)
         except NotFound:
             return "none"
-        if found.user is None or found.user.id != user.id or account.id != user.id:
-            return "none"  # renamed between the two questions
-        return ROLES.get(found.role_name) or ROLES.get(found.permission, "none")
+        if response.user is None or response.user.id != user.id or account.id != user.id:
+            return "none"  # the user was renamed between the two requests
+        return ROLES.get(response.role_name) or ROLES.get(response.permission, "none")
 
-    async def _trusted(self, repo: Repo, authors: Sequence[Account | None]) -> frozenset[int]:
-        """The ids of those who may write. A bot is never trusted, nor whoever could not be asked for."""
-        gate = asyncio.Semaphore(ASKING_AT_ONCE)
+    async def _find_trusted(self, repo: Repo, authors: Sequence[Account | None]) -> frozenset[int]:
+        """Returns the IDs of the authors with write access. Bots, and users who could not be checked, are not
+        trusted.
+        """
+        slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
-        async def ask(account: Account) -> int | None:
-            async with gate:
+        async def check(account: Account) -> int | None:
+            async with slots:
                 try:
-                    may = await self.permission(repo, account.as_user()) in MAY_TRIGGER
+                    can_write = await self.get_permission(repo, account.as_user()) in TRIGGER_PERMISSIONS
                 except ForgeError:
                     return None
-            return account.id if may else None
+            return account.id if can_write else None
 
         people = {one.id: one for one in authors if one is not None and one.type == "User"}
         return frozenset(
-            found for found in await asyncio.gather(*map(ask, people.values())) if found is not None
+            found for found in await asyncio.gather(*map(check, people.values())) if found is not None
         )
 
 
-def pinned(thread: T, job: Job) -> T:
-    """The thread of somebody who may not write as it was when the job was asked for."""
-    if job.pinned is None or thread.trusted:
+def apply_snapshot(thread: T, job: Job) -> T:
+    """Restores the title and body of the job's snapshot if the author has no write access."""
+    if job.snapshot is None or thread.trusted:
         return thread
-    return thread.model_copy(update={"title": job.pinned.title, "body": job.pinned.body})
+    return thread.model_copy(update={"title": job.snapshot.title, "body": job.snapshot.body})
 
 
-def _is_report(comment: CommentAnswer) -> bool:
-    return (comment.body or "").startswith(MARK)
+def _has_tag(comment: CommentResponse) -> bool:
+    return (comment.body or "").startswith(TAG_PREFIX)
 
 
-def _tag(report: CommentAnswer) -> str:
-    return parted(report.body or "")[0]
+def _tag(report: CommentResponse) -> str:
+    return parse_tag(report.body or "").tag
 
 
-def is_by(what: CommentAnswer | PullAnswer, us: Account | None) -> bool:
-    """Whether this account of ours wrote it."""
-    return us is not None and what.user is not None and what.user.id == us.id
+def is_by(item: CommentResponse | PullRequestResponse, account: Account | None) -> bool:
+    """Returns whether this account is the author."""
+    return account is not None and item.user is not None and item.user.id == account.id
 
 
 def _id(account: Account | None) -> int:
@@ -136,8 +148,8 @@ def _user(account: Account | None) -> User:
     return (account or GHOST).as_user()
 
 
-def as_pull_request(pull: PullAnswer, *, trusted: bool, locked: bool = False) -> PullRequest:
-    """It in our words; `trusted`: its author may write."""
+def as_pull_request(pull: PullRequestResponse, *, trusted: bool, locked: bool = False) -> PullRequest:
+    """Converts a pull request; `trusted` means that its author has write access."""
     return PullRequest(
         number=pull.number,
         title=pull.title,
@@ -146,12 +158,12 @@ def as_pull_request(pull: PullAnswer, *, trusted: bool, locked: bool = False) ->
         trusted=trusted,
         open=pull.state == "open",
         url=pull.html_url,
-        head=pull.head.ref,
+        head_branch=pull.head.ref,
         head_sha=pull.head.sha,
-        base=pull.base.ref,
+        base_branch=pull.base.ref,
         draft=pull.draft,
-        same_repository=pull.same_repository,
-        head_repo=pull.head.repo.name_of() if pull.head.repo else None,
+        is_same_repository=pull.is_same_repository,
+        head_repo=pull.head.repo.as_repo() if pull.head.repo else None,
         maintainer_can_modify=pull.maintainer_can_modify,
         locked=locked,
     )

@@ -1,1 +1,1 @@
-"""What an operator sees: logs, figures, traces, and runs kept for good."""
+"""Observability for operators: logs, metrics, traces and the archive of runs."""

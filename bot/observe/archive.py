@@ -1,4 +1,4 @@
-"""Where runs are kept for good, whatever fsspec reaches: a directory, s3://, sftp://; and how they get there."""
+"""The archive of runs on any fsspec file system, such as a directory, s3:// or sftp://."""
 
 import asyncio
 import logging
@@ -8,191 +8,211 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bot.errors import ArchiveDown, QueueDown
-from resolver.domain import RunId
-from resolver.errors import LogError, SettingsError
-from resolver.events import Trajectory
-from resolver.log import FileLogs, is_name, trajectory_of
-from resolver.settings.settings import Settings
+from patchwright.bot.errors import ArchiveDown, QueueDown
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.errors import LogError, SettingsError
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.run_log import FileLogStore, is_valid_run_id, parse_trajectory
+from patchwright.resolver.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from bot.redis.log import SharedLogs
+    from patchwright.bot.redis.shared_run_log import SharedLogStore
 
 log = logging.getLogger(__name__)
 
-FILE = "events.jsonl"
-OBJECTS = frozenset({"abfs", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"})
-"""Stores that know no directories: there, to make one would be to make a bucket."""
+LOG_FILE_NAME = "events.jsonl"
+OBJECT_STORES = frozenset({"abfs", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"})
+"""File systems without directories: creating one there would create a bucket."""
 
-QUIET_SECONDS = (
-    30.0  # that nobody has written to a run before it is archived; what goes on later is archived again
-)
-OTHERS_SECONDS = 3600.0  # the same for one that is on another worker's disk, and has no archive but disks
-EVERY_SECONDS = 15.0
-KEEP_SECONDS = 300.0  # for one run
-AT_ONCE = 200  # runs that are looked at together
-MOST_FAILURES = 3  # in a row, after which the archive is left alone until the next look
+# How long a run must be idle before it is archived; if it continues later, it is archived again.
+IDLE_SECONDS = 30.0
+# How long a run on another worker's disk must be idle before this worker copies it, if there is no archive.
+REMOTE_IDLE_SECONDS = 3600.0
+SWEEP_INTERVAL_SECONDS = 15.0
+ARCHIVE_TIMEOUT_SECONDS = 300.0  # per run
+SWEEP_BATCH_SIZE = 200  # runs per query
+MAX_FAILURES = 3  # consecutive failures after which one call of `sweep` stops
 
 
 class Archive:
-    """Runs below a URL, each as a directory with its log. Every method blocks."""
+    """Stores runs below a URL, each as a directory with its log. Every method blocks."""
 
     def __init__(self, url: str) -> None:
-        """Raises SettingsError when this is not installed, or no such URL."""
+        """Raises SettingsError if fsspec is not installed or the URL is invalid."""
         try:
             from fsspec.core import url_to_fs
         except ImportError as exc:
             raise SettingsError(
-                "PATCHWRIGHT_ARCHIVE needs one more package: pip install patchwright[archive]."
+                "PATCHWRIGHT_ARCHIVE needs another package: pip install patchwright[archive]."
             ) from exc
         try:
-            self._files, root = url_to_fs(url)
-        except (ImportError, ValueError, TypeError, KeyError) as exc:  # its drivers are packages of their own
+            self._filesystem, root = url_to_fs(url)
+        # fsspec's drivers are separate packages
+        except (ImportError, ValueError, TypeError, KeyError) as exc:
             raise SettingsError(
                 f"PATCHWRIGHT_ARCHIVE: {urlsplit(url).scheme or 'this'} cannot be used: {exc}."
             ) from exc
         self._root = root.rstrip("/")
-        kinds = self._files.protocol
-        self._kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+        protocol = self._filesystem.protocol
+        self._protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
-    def keep(self, run: RunId, content: bytes) -> None:
-        """Its log is this. A longer one that is there stays beside it: its run began anew. Raises ArchiveDown."""
+    def store(self, run: RunId, content: bytes) -> None:
+        """Stores the log of a run. Renames an existing log that is longer instead of replacing it. Raises
+        ArchiveDown.
+        """
         path = self._path(run)
         try:
-            self._files.invalidate_cache()  # others write there too
-            if self._files.exists(path) and (size := self._files.size(path)) > len(content):
-                self._files.mv(path, path.removesuffix(FILE) + f"longer-{size}.jsonl")
-            if "file" in self._kinds:
-                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds private code
-            elif not OBJECTS & self._kinds:
-                self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self._files.pipe_file(path, content)
+            self._filesystem.invalidate_cache()  # other workers also write to the archive
+            if self._filesystem.exists(path) and (size := self._filesystem.size(path)) > len(content):
+                self._filesystem.mv(path, path.removesuffix(LOG_FILE_NAME) + f"longer-{size}.jsonl")
+            if "file" in self._protocols:
+                # the log may contain private code
+                Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif not OBJECT_STORES & self._protocols:
+                self._filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._filesystem.pipe_file(path, content)
         except Exception as exc:
-            raise ArchiveDown(f"The archive does not take {run}: {type(exc).__name__}: {exc}") from exc
+            raise ArchiveDown(f"{run} could not be archived: {type(exc).__name__}: {exc}") from exc
 
     def read(self, run: RunId) -> Trajectory:
-        """A run as it was archived last. Raises LogError when there is none, or it cannot be read."""
+        """Returns an archived run. Raises LogError if there is none, or it cannot be read."""
         path = self._path(run)
         try:
-            content = self._files.cat_file(path)
+            content = self._filesystem.cat_file(path)
         except FileNotFoundError as exc:
             raise LogError(f"There is no run `{run}` in the archive.") from exc
         except Exception as exc:
-            raise LogError(f"The archive does not give `{run}`: {type(exc).__name__}: {exc}") from exc
-        return trajectory_of(content, path)
+            raise LogError(
+                f"`{run}` could not be read from the archive: {type(exc).__name__}: {exc}"
+            ) from exc
+        return parse_trajectory(content, path)
 
-    def listed(self) -> Iterator[tuple[RunId, datetime]]:
-        """All runs that are there, with when they were archived (now, where that is not known). Raises ArchiveDown."""
+    def list_runs(self) -> Iterator[tuple[RunId, datetime]]:
+        """Yields all archived runs with their archiving times (now if unknown). Raises ArchiveDown."""
         try:
-            self._files.invalidate_cache()
-            found: dict[str, dict[str, Any]] = self._files.find(self._root, maxdepth=2, detail=True)
+            self._filesystem.invalidate_cache()
+            files: dict[str, dict[str, Any]] = self._filesystem.find(self._root, maxdepth=2, detail=True)
         except Exception as exc:
             raise ArchiveDown(f"The archive cannot be listed: {type(exc).__name__}: {exc}") from exc
-        for path, facts in found.items():
+        for path, file_info in files.items():
             run, _, name = path.removeprefix(self._root).lstrip("/").partition("/")
-            if name == FILE and is_name(run):  # whatever else somebody has put there is none of ours
-                yield RunId(run), _changed(facts)
+            if name == LOG_FILE_NAME and is_valid_run_id(run):  # ignores foreign files
+                yield RunId(run), _modified_at(file_info)
 
     def _path(self, run: RunId) -> str:
-        if not is_name(run):
+        if not is_valid_run_id(run):
             raise LogError(f"`{run[:80]}` is not a run's name: letters, digits and `._-` only.")
-        return f"{self._root}/{run}/{FILE}"
+        return f"{self._root}/{run}/{LOG_FILE_NAME}"
 
 
-class Kept:
-    """Runs on this disk, and those of the archive behind them."""
+class StoredRuns:
+    """Reads runs from the local disk and the archive."""
 
-    def __init__(self, here: FileLogs, archive: Archive | None) -> None:
-        self._here = here
+    def __init__(self, local_logs: FileLogStore, archive: Archive | None) -> None:
+        self._local_logs = local_logs
         self._archive = archive
 
     def read(self, run: RunId) -> Trajectory:
-        """Blocks. Raises LogError."""
-        if self._archive is None or (self._here.path(run) / FILE).exists():
-            return self._here.read(run)
+        """Returns a run. Blocks. Raises LogError."""
+        if self._archive is None or (self._local_logs.run_directory(run) / LOG_FILE_NAME).exists():
+            return self._local_logs.read(run)
         return self._archive.read(run)
 
-    def elsewhere(self) -> dict[RunId, datetime]:
-        """Runs that only the archive has, with when they were archived. Blocks. Raises ArchiveDown."""
-        found = self._archive.listed() if self._archive else ()
-        return {run: at for run, at in found if not (self._here.path(run) / FILE).exists()}
+    def list_archived_only(self) -> dict[RunId, datetime]:
+        """Returns the runs that are only in the archive, with their archiving times.
+
+        Blocks. Raises ArchiveDown.
+        """
+        archived = self._archive.list_runs() if self._archive else ()
+        return {
+            run: archived_at
+            for run, archived_at in archived
+            if not (self._local_logs.run_directory(run) / LOG_FILE_NAME).exists()
+        }
 
 
-def archive_of(settings: Settings) -> Archive | None:
-    """The one of the settings. Raises SettingsError."""
+def open_archive(settings: Settings) -> Archive | None:
+    """Returns the configured archive, if any. Raises SettingsError."""
     return Archive(settings.archive) if settings.archive else None
 
 
-def kept_runs(settings: Settings) -> Kept:
-    """All runs that this machine can read. Raises SettingsError."""
-    return Kept(FileLogs(settings.data / "runs"), archive_of(settings))
+def open_stored_runs(settings: Settings) -> StoredRuns:
+    """Returns a reader of all runs that this machine can read. Raises SettingsError."""
+    return StoredRuns(FileLogStore(settings.data / "runs"), open_archive(settings))
 
 
-class Archivist:
-    """Brings the runs of a Redis to the archive, or to the disk of whoever did them; then Redis may forget them."""
+class Archiver:
+    """Moves finished runs from Redis to the archive, or to the worker's disk, so that Redis can expire them."""
 
     def __init__(
-        self, logs: "SharedLogs", here: FileLogs, archive: Archive | None, *, quiet: float = QUIET_SECONDS
+        self,
+        shared_logs: "SharedLogStore",
+        local_logs: FileLogStore,
+        archive: Archive | None,
+        *,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        self._logs = logs
-        self._here = here
+        self._shared_logs = shared_logs
+        self._local_logs = local_logs
         self._archive = archive
-        self._quiet = quiet
+        self._idle_seconds = idle_seconds
 
     async def run(self) -> None:
-        """Until cancelled: what is not kept yet is tried again and again."""
+        """Archives runs until canceled, and retries failures."""
         while True:
             try:
                 while await self.sweep():
                     pass
             except QueueDown as exc:
-                log.warning("nothing is archived", extra={"reason": str(exc)})
-            await asyncio.sleep(EVERY_SECONDS)
+                log.warning("archiving interrupted", extra={"reason": str(exc)})
+            await asyncio.sleep(SWEEP_INTERVAL_SECONDS)
 
     async def sweep(self) -> int:
-        """Keep what nobody works on; how many runs Redis may forget now. Raises QueueDown."""
-        kept = failures = 0
-        for run in await self._logs.quiet(self._quiet, AT_ONCE):
+        """Archives idle runs. Returns the number of runs that Redis may expire now. Raises QueueDown."""
+        archived = failures = 0
+        for run in await self._shared_logs.list_idle(self._idle_seconds, SWEEP_BATCH_SIZE):
             try:
-                async with asyncio.timeout(KEEP_SECONDS):
-                    count = await self._keep(run)
+                async with asyncio.timeout(ARCHIVE_TIMEOUT_SECONDS):
+                    count = await self._store_run(run)
             except (ArchiveDown, LogError, TimeoutError) as exc:
-                log.warning("run not archived", extra={"run": run, "reason": str(exc) or "it took too long"})
-                await self._logs.put_off(run)
+                log.warning("run not archived", extra={"run": run, "reason": str(exc) or "timed out"})
+                await self._shared_logs.postpone_archiving(run)
                 failures += 1
-                if failures == MOST_FAILURES:
+                if failures == MAX_FAILURES:
                     break
                 continue
             failures = 0
-            if count is not None and await self._logs.let_go(run, count):
-                kept += 1
-        return kept
+            if count is not None and await self._shared_logs.expire_stream(run, count):
+                archived += 1
+        return archived
 
-    async def _keep(self, run: RunId) -> int | None:
-        """How many lines of it are kept elsewhere than in Redis; None: its worker is still to keep it."""
-        lines = await self._logs.lines(run)
+    async def _store_run(self, run: RunId) -> int | None:
+        """Returns the number of lines stored outside Redis, or None if the run's worker still has to store
+        them.
+        """
+        lines = await self._shared_logs.read_lines(run)
         if self._archive is not None:
             content = b"".join(line + b"\n" for line in lines)
-            await asyncio.to_thread(self._archive.keep, run, content)
+            await asyncio.to_thread(self._archive.store, run, content)
             return len(lines)
-        if await asyncio.to_thread(_length, self._here, run) >= len(lines):
+        if await asyncio.to_thread(_count_local_lines, self._local_logs, run) >= len(lines):
             return len(lines)
-        if run not in await self._logs.quiet(OTHERS_SECONDS, AT_ONCE):
+        if run not in await self._shared_logs.list_idle(REMOTE_IDLE_SECONDS, SWEEP_BATCH_SIZE):
             return None
-        async with self._logs.open(run) as opened:  # brings it to this disk
+        async with self._shared_logs.open(run) as opened:  # copies the run to the local disk
             return len(opened.trajectory)
 
 
-def _length(here: FileLogs, run: RunId) -> int:
+def _count_local_lines(local_logs: FileLogStore, run: RunId) -> int:
     try:
-        return len(here.read(run))
+        return len(local_logs.read(run))
     except LogError:
         return 0
 
 
-def _changed(facts: dict[str, Any]) -> datetime:
+def _modified_at(file_info: dict[str, Any]) -> datetime:
     for name in ("LastModified", "last_modified", "mtime", "modified", "created"):
-        value = facts.get(name)
+        value = file_info.get(name)
         if isinstance(value, datetime):
             return value if value.tzinfo else value.replace(tzinfo=UTC)
         if isinstance(value, int | float):

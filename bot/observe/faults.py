@@ -1,46 +1,49 @@
-"""Whose fault it is when a job fails: one class for each error, for figures and for words."""
+"""Classifies the errors that end a job, for metrics and messages."""
 
 from typing import Literal, get_args
 
-from bot.errors import ArchiveDown, Away, QueueDown
-from resolver.errors import (
+from patchwright.bot.errors import ArchiveDown, GitHubDown, QueueDown
+from patchwright.resolver.errors import (
     ForgeError,
     LogError,
     ModelError,
-    ProofUnavailable,
     SettingsError,
     UsageError,
+    VerificationUnavailable,
     WorkspaceError,
 )
-from runtime.errors import EngineUnavailable, ImageUnavailable, SandboxError
+from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable, SandboxError
 
-Fault = Literal["provider", "forge", "repository", "settings", "engine", "sandbox", "store", "ours"]
-"""provider: of the model. forge: GitHub, or what it lets us do. repository: clone, apply, commit or push. settings: an
-operator must change something. engine: Docker and its images. sandbox: one that was lost or broke. store: Redis,
-the log, or the archive. ours: what nobody thought of, and what never ended."""
+Fault = Literal["provider", "forge", "repository", "settings", "engine", "sandbox", "store", "internal"]
+"""The cause of a failed job.
+
+provider: the model's API. forge: GitHub, or missing permissions there. repository: clone, apply, commit or
+push. settings: an operator must change a setting. engine: Docker and its images. sandbox: a sandbox was lost
+or broke. store: Redis, the run log, or the archive. internal: any other error, which is a bug in Patchwright.
+"""
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
-FOREIGN: frozenset[Fault] = frozenset({"provider", "settings"})
-"""Those that say nothing about how well this machine works."""
+EXTERNAL_FAULTS: frozenset[Fault] = frozenset({"provider", "settings"})
+"""Faults that say nothing about the reliability of this deployment."""
 
-_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
+_FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
     (ModelError, "provider"),
     (ForgeError, "forge"),
-    (Away, "forge"),
+    (GitHubDown, "forge"),
     (WorkspaceError, "repository"),
     (SettingsError, "settings"),
     (UsageError, "settings"),
     (EngineUnavailable, "engine"),
     (ImageUnavailable, "engine"),
     (SandboxError, "sandbox"),
-    (ProofUnavailable, "sandbox"),
+    (VerificationUnavailable, "sandbox"),
     (LogError, "store"),
     (QueueDown, "store"),
     (ArchiveDown, "store"),
 )
 
 
-def fault_of(error: Exception) -> Fault:
-    """The one class of an error, by the nearest of its ancestors that has one."""
-    return next((fault for kind, fault in _BY_ERROR if isinstance(error, kind)), "ours")
+def classify_error(error: Exception) -> Fault:
+    """Returns the fault of an error, determined by its closest classified base class."""
+    return next((fault for kind, fault in _FAULT_BY_ERROR if isinstance(error, kind)), "internal")

@@ -1,4 +1,4 @@
-"""The figures of a server for Prometheus: what came in, what waits, what became of it and what it cost."""
+"""Prometheus metrics of a server: deliveries, the queue, results of jobs and their costs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -12,52 +12,54 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from bot.observe.faults import FAULTS, FOREIGN
-from bot.redis.ledger import SECONDS
-from runtime.frozen import Frozen
+from patchwright.bot.observe.faults import EXTERNAL_FAULTS, FAULTS
+from patchwright.bot.redis.counters import DURATION_BUCKETS
+from patchwright.runtime.frozen_model import FrozenModel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Values = Mapping[tuple[str, ...], float]
-MOST_VALUES = 60  # of one metric's labels; what is rarer is summed up as `other`
+LabeledValues = Mapping[tuple[str, ...], float]
+MAX_LABEL_VALUES = 60  # per metric; the rest is summed up as `other`
 
-LEDGER = (
-    ("endings", "job_endings", "Jobs that ended, by what they came to.", ("ending",)),
-    ("faults", "job_failures", "Jobs that ended by a failure, by whose it was.", ("fault",)),
+COUNTER_DEFINITIONS = (
+    ("outcomes", "completed_jobs", "Jobs that ended, by outcome.", ("outcome",)),
+    ("faults", "job_failures", "Jobs that failed, by cause.", ("fault",)),
     ("verdicts", "verdicts", "Verdicts on patches.", ("verdict",)),
-    ("usd", "spent_dollars", "Known dollars that runs have cost.", ()),
-    ("unpriced", "unpriced_runs", "Runs of which some price is not known.", ()),
-    ("tokens", "tokens", "Tokens of models; cached ones are prompt's too.", ("kind", "model")),
-    ("steps", "steps", "Replies of models.", ()),
+    ("usd", "cost_dollars", "Known cost of runs, in dollars.", ()),
+    ("unpriced", "unpriced_runs", "Runs with a model call of unknown price.", ()),
+    ("tokens", "tokens", "Model tokens; cached tokens are included in prompt tokens.", ("kind", "model")),
+    ("steps", "steps", "Model replies.", ()),
     ("repairs", "repairs", "Times that a patch went back to the agent.", ()),
-    ("ci", "ci", "Commits on which continuous integration was held, and jobs to mend it.", ("did",)),
+    ("ci", "ci", "Commits whose CI was held back, and jobs to fix failed checks.", ("action",)),
 )  # fmt: skip
-"""What the ledger counts: its name there and here, what it is, and its labels beside the configuration."""
+"""The metrics from Counters. Each entry: name in Counters, name in Prometheus, help text, and labels besides
+`metrics_label`.
+"""
 
 
-class Figures(Frozen):
-    """What there is to show."""
+class MetricsSnapshot(FrozenModel):
+    """The values to render."""
 
     deliveries: Mapping[tuple[str, str], int]
-    """By event and what became of them, since this process began."""
+    """Deliveries by event and result, since the process started."""
     counts: Mapping[str, Mapping[str, float]]
-    """As `Ledger.counts` gives them."""
-    inbox: int
-    """Deliveries that are not dealt with."""
+    """The counts as `Counters.fetch_counts` returns them."""
+    inbox_size: int
+    """Deliveries that are not processed yet."""
     jobs: Mapping[str, int]
-    """Jobs that have not ended, by state."""
-    oldest_seconds: float
-    """How long the job at the head of the queue waits for a worker; 0: none waits."""
+    """Open jobs by state."""
+    oldest_job_seconds: float
+    """Seconds that the first queued job has waited for a worker; 0 if none waits."""
     workers: int
 
 
-def exposition(figures: Figures) -> bytes:
-    """The text format of Prometheus."""
+def render_metrics(snapshot: MetricsSnapshot) -> bytes:
+    """Renders the metrics in Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(list(_metrics(figures))))
+    registry.register(_StaticCollector(list(_build_metrics(snapshot))))
     return generate_latest(registry)
 
 
-class _Collected(Collector):
+class _StaticCollector(Collector):
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
 
@@ -65,108 +67,118 @@ class _Collected(Collector):
         return self._metrics
 
 
-def _metrics(figures: Figures) -> Iterator[Metric]:
-    received: Values = {(event, came_to): n for (event, came_to), n in figures.deliveries.items()}
-    yield _counters(
-        "deliveries",
-        "Webhook deliveries by what became of them.",
-        ("event", "came_to"),
-        received,
+def _build_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    received: LabeledValues = {(event, result): n for (event, result), n in snapshot.deliveries.items()}
+    yield _make_counter("deliveries", "Webhook deliveries, by result.", ("event", "result"), received)
+    yield _make_gauge(
+        "inbox_deliveries", "Stored deliveries that are not processed yet.", (), {(): snapshot.inbox_size}
     )
-    yield _gauges(
-        "inbox_deliveries", "Deliveries that are stored and not dealt with.", (), {(): figures.inbox}
+    yield _make_gauge(
+        "jobs", "Jobs that have not ended, by state.", ("state",), {(s,): n for s, n in snapshot.jobs.items()}
     )
-    yield _gauges(
-        "jobs", "Jobs that have not ended, by state.", ("state",), {(s,): n for s, n in figures.jobs.items()}
+    yield _make_gauge(
+        "queue_oldest_seconds",
+        "How long the first job in the queue has waited.",
+        (),
+        {(): snapshot.oldest_job_seconds},
     )
-    yield _gauges(
-        "queue_oldest_seconds", "How long the next job has waited.", (), {(): figures.oldest_seconds}
-    )
-    yield _gauges("workers", "Workers that live.", (), {(): figures.workers})
-    for name, shown, help, labels in LEDGER:
-        found = {
-            (configuration, *values): number
-            for configuration, counts in figures.counts.items()
-            for values, number in _labelled(counts, name, len(labels)).items()
+    yield _make_gauge("workers", "Live workers.", (), {(): snapshot.workers})
+    for name, metric_name, help, labels in COUNTER_DEFINITIONS:
+        values = {
+            (metrics_label, *label_values): number
+            for metrics_label, counts in snapshot.counts.items()
+            for label_values, number in _values_by_label(counts, name, len(labels)).items()
         }
-        yield _counters(shown, help, ("configuration", *labels), found)
-    yield _gauges(  # one that is opened again is counted no more
+        yield _make_counter(metric_name, help, ("metrics_label", *labels), values)
+    yield _make_gauge(  # a gauge, since a reopened pull request no longer counts
         "pulls",
-        "Pull requests of ours that are closed, by what became of them.",
-        ("configuration", "became"),
+        "Closed pull requests that Patchwright opened, by outcome.",
+        ("metrics_label", "outcome"),
         {
-            (configuration, *became): number
-            for configuration, counts in figures.counts.items()
-            for became, number in _labelled(counts, "pulls", 1).items()
+            (metrics_label, *outcome): number
+            for metrics_label, counts in snapshot.counts.items()
+            for outcome, number in _values_by_label(counts, "pulls", 1).items()
         },
     )
-    yield _run_seconds(figures.counts)
-    yield from _rates(figures.counts)
+    yield _build_duration_histogram(snapshot.counts)
+    yield from _build_rates(snapshot.counts)
 
 
-def _rates(counts: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
-    ended = {name: sum(_labelled(each, "endings", 1).values()) for name, each in counts.items()}
-    failed = {
-        (name, fault): each.get(f"faults {fault}", 0.0) for name, each in counts.items() for fault in FAULTS
+def _build_rates(counts: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
+    ended = {
+        metrics_label: sum(_values_by_label(label_counts, "outcomes", 1).values())
+        for metrics_label, label_counts in counts.items()
     }
-    yield _gauges(
+    failed = {
+        (metrics_label, fault): label_counts.get(f"faults {fault}", 0.0)
+        for metrics_label, label_counts in counts.items()
+        for fault in FAULTS
+    }
+    yield _make_gauge(
         "failures_per_thousand_jobs",
-        "Jobs that ended by a failure, of a thousand, by whose it was.",
-        ("configuration", "fault"),
+        "Jobs that failed, per thousand, by cause.",
+        ("metrics_label", "fault"),
         {key: 1000 * number / (ended[key[0]] or 1) for key, number in failed.items()},
     )
-    own = {
-        name: sum(number for (each, fault), number in failed.items() if each == name and fault not in FOREIGN)
-        for name in counts
+    internal_failures = {
+        metrics_label: sum(
+            number
+            for (label, fault), number in failed.items()
+            if label == metrics_label and fault not in EXTERNAL_FAULTS
+        )
+        for metrics_label in counts
     }
-    yield _gauges(
+    yield _make_gauge(
         "infrastructure_success_ratio",
-        f"Jobs that ended without a failure of ours, of all that ended; not counted: {', '.join(sorted(FOREIGN))}.",
-        ("configuration",),
-        {(name,): 1 - number / (ended[name] or 1) for name, number in own.items()},
+        f"Share of jobs that ended without a failure, not counting {', '.join(sorted(EXTERNAL_FAULTS))}.",
+        ("metrics_label",),
+        {
+            (metrics_label,): 1 - number / (ended[metrics_label] or 1)
+            for metrics_label, number in internal_failures.items()
+        },
     )
 
 
-def _run_seconds(counts: Mapping[str, Mapping[str, float]]) -> Metric:
-    metric = HistogramMetricFamily(
-        "patchwright_run_seconds", "How long runs have worked.", labels=["configuration"]
-    )
-    bounds = (*map(str, SECONDS), "+Inf")
-    for configuration, each in counts.items():
-        within = accumulate(each.get(f"seconds_within {bound}", 0.0) for bound in bounds)
-        buckets = list(zip(bounds, within, strict=True))
-        metric.add_metric([configuration], buckets, sum_value=each.get("seconds", 0.0))
+def _build_duration_histogram(counts: Mapping[str, Mapping[str, float]]) -> Metric:
+    metric = HistogramMetricFamily("patchwright_run_seconds", "Duration of runs.", labels=["metrics_label"])
+    bounds = (*map(str, DURATION_BUCKETS), "+Inf")
+    for metrics_label, label_counts in counts.items():
+        cumulative = accumulate(label_counts.get(f"seconds_within {bound}", 0.0) for bound in bounds)
+        buckets = list(zip(bounds, cumulative, strict=True))
+        metric.add_metric([metrics_label], buckets, sum_value=label_counts.get("seconds", 0.0))
     return metric
 
 
-def _labelled(counts: Mapping[str, float], name: str, labels: int) -> dict[tuple[str, ...], float]:
-    """Of one name, by its labels: the last one may have spaces."""
-    found = {
-        tuple(key.split(" ", labels)[1:]): number
+def _values_by_label(
+    counts: Mapping[str, float], name: str, label_count: int
+) -> dict[tuple[str, ...], float]:
+    """Returns the counts of one name by their labels; the last label may contain spaces."""
+    values = {
+        tuple(key.split(" ", label_count)[1:]): number
         for key, number in counts.items()
         if key.partition(" ")[0] == name
     }
-    if len(found) <= MOST_VALUES:
-        return found
-    shown = dict(sorted(found.items(), key=lambda item: -item[1])[:MOST_VALUES])
-    for values, number in found.items():
-        if values not in shown:
-            other = (*values[:-1], "other")
-            shown[other] = shown.get(other, 0.0) + number
-    return shown
+    if len(values) <= MAX_LABEL_VALUES:
+        return values
+    kept = dict(sorted(values.items(), key=lambda item: -item[1])[:MAX_LABEL_VALUES])
+    for label_values, number in values.items():
+        if label_values not in kept:
+            other = (*label_values[:-1], "other")
+            kept[other] = kept.get(other, 0.0) + number
+    return kept
 
 
-def _counters(name: str, help: str, labels: Iterable[str], values: Values) -> Metric:
+def _make_counter(name: str, help: str, labels: Iterable[str], values: LabeledValues) -> Metric:
     metric = CounterMetricFamily(f"patchwright_{name}", help, labels=list(labels))
-    return _filled(metric, values)
+    return _add_values(metric, values)
 
 
-def _gauges(name: str, help: str, labels: Iterable[str], values: Values) -> Metric:
+def _make_gauge(name: str, help: str, labels: Iterable[str], values: LabeledValues) -> Metric:
     metric = GaugeMetricFamily(f"patchwright_{name}", help, labels=list(labels))
-    return _filled(metric, values)
+    return _add_values(metric, values)
 
 
-def _filled(metric: CounterMetricFamily | GaugeMetricFamily, values: Values) -> Metric:
+def _add_values(metric: CounterMetricFamily | GaugeMetricFamily, values: LabeledValues) -> Metric:
     for labels, value in sorted(values.items()):
         metric.add_metric(list(labels), value)
     return metric

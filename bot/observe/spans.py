@@ -1,7 +1,7 @@
-"""A run as spans of time, read off its log: what took how long, and no word of what was said in it.
+"""Builds trace spans from a run's log. They tell what took how long, without any contents.
 
-The log knows when something was done. Where it does not know when that began, it is taken from how long it took.
-Names of attributes: opentelemetry.io/docs/specs/semconv/gen-ai
+The log records when each step ended. Where it does not record the start, the start is computed from the
+duration. Names of attributes: opentelemetry.io/docs/specs/semconv/gen-ai
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,61 +10,67 @@ from typing import Literal
 
 from pydantic import Field
 
-from resolver.circumstances import Prepared
-from resolver.cost import named
-from resolver.domain import RunId, SuiteRun, Verdict
-from resolver.errors import LogError
-from resolver.events import (
-    Call,
-    Consulted,
-    Decided,
-    Delegated,
-    Ended,
+from patchwright.resolver.cost import cost_fields
+from patchwright.resolver.domain import RunId, TestRun, Verdict
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import (
+    AgentStopped,
+    AuxiliaryModelCall,
     Entry,
-    Judged,
-    Observed,
-    Settled,
-    Started,
-    Told,
+    JobCompleted,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    RunStarted,
+    ToolCall,
+    ToolResult,
     Trajectory,
-    Usage,
+    VerificationCompleted,
 )
-from runtime.frozen import Frozen
-from runtime.observations import Failed
+from patchwright.resolver.run_events import EnvironmentPrepared, SubagentSpawned
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ActionFailure
 
 Attributes = Mapping[str, str | int | float | bool]
-Read = Callable[[RunId], Trajectory]
+ReadLog = Callable[[RunId], Trajectory]
 
-MOST_NAME = 100  # characters of a model's or a tool's name
+MAX_NAME_LENGTH = 100  # characters of a model or tool name
 
 
-class Span(Frozen):
-    """Something that took a while."""
+class Span(FrozenModel):
+    """One timed operation of a run."""
 
     id: str
-    """Unique in its trace, and the same however often the log is read."""
+    """Unique in its trace, and the same each time the log is read."""
     parent: str | None
-    """None: it is the whole."""
+    """None for the root span."""
     name: str
     start: datetime
     end: datetime
     attributes: Attributes = Field(default_factory=dict)
     kind: Literal["internal", "client"] = "internal"
-    failed: str = ""
-    """What kind of failure it ended with; empty: none."""
+    failure: str = ""
+    """The kind of failure that ended the operation; "" if none."""
 
 
-def spans_of(run: RunId, read: Read, began: datetime | None = None, failed: str = "") -> tuple[Span, ...]:
-    """A job's run, and those that it asked for; the whole comes first. Nothing where there is no log. Blocks.
+def build_spans(
+    run: RunId, read: ReadLog, started_at: datetime | None = None, failure: str = ""
+) -> tuple[Span, ...]:
+    """Returns the spans of a job's run and its subagents, the root first; none if there is no log. Blocks.
 
-    `began`: when the job was begun, if that is known: its clone is before the first line of its log. `failed`: what
-    kind of failure ended it.
+    `started_at`: when the job started, if known; its clone precedes the first line of the log. `failure`: the
+    kind of failure that ended the job.
     """
-    return tuple(_spans(run, None, read, began, failed, {run}))
+    return tuple(_build_spans(run, None, read, started_at, failure, {run}))
 
 
-def _spans(
-    run: RunId, parent: str | None, read: Read, began: datetime | None, failed: str, seen: set[RunId]
+def _build_spans(
+    run: RunId,
+    parent: str | None,
+    read: ReadLog,
+    started_at: datetime | None,
+    failure: str,
+    seen_runs: set[RunId],
 ) -> Iterator[Span]:
     try:
         trajectory = read(run)
@@ -72,118 +78,136 @@ def _spans(
         return
     if not trajectory.entries:
         return
-    first, last = trajectory.entries[0].at, trajectory.entries[-1].at
-    began = min(began, first) if began else first
+    first, last = trajectory.entries[0].timestamp, trajectory.entries[-1].timestamp
+    started_at = min(started_at, first) if started_at else first
     root = Span(
         id=run,
         parent=parent,
-        name=f"invoke_agent {trajectory.assigned.role if trajectory.assigned else 'patchwright'}",
-        start=began,
+        name=f"invoke_agent {trajectory.subagent_started.role if trajectory.subagent_started else 'patchwright'}",
+        start=started_at,
         end=last,
-        attributes={"gen_ai.operation.name": "invoke_agent", "patchwright.run": run, **_about(trajectory)},
-        failed=failed,
+        attributes={
+            "gen_ai.operation.name": "invoke_agent",
+            "patchwright.run": run,
+            **_run_attributes(trajectory),
+        },
+        failure=failure,
     )
     yield root
-    story = _Story(run, began)
+    builder = _SpanBuilder(run, started_at)
     for entry in trajectory.entries:
-        yield from story.after(entry)
-    yield from story.step_taken()
+        yield from builder.add_entry(entry)
+    yield from builder.finish_step()
     for event in trajectory:
-        if isinstance(event, Delegated) and event.run not in seen:
-            seen.add(event.run)
-            yield from _spans(event.run, f"{run}/{event.call}", read, None, "", seen)
+        if isinstance(event, SubagentSpawned) and event.run not in seen_runs:
+            seen_runs.add(event.run)
+            yield from _build_spans(event.run, f"{run}/{event.call_id}", read, None, "", seen_runs)
 
 
-class _Story:
-    """Goes through a log, and knows what is under way."""
+class _SpanBuilder:
+    """Builds the spans of one log, entry by entry."""
 
-    def __init__(self, run: RunId, began: datetime) -> None:
+    def __init__(self, run: RunId, started_at: datetime) -> None:
         self._run = run
-        self._since = began
-        """When the last thing ended."""
-        self._worked = began
-        """When the agent's work ended, or its proof."""
-        self._ready = began
-        """When tests could be begun."""
-        self._step: Span | None = None
-        self._calls: dict[str, Call] = {}
+        self._last_event_at = started_at
+        """When the previous event ended."""
+        self._work_ended_at = started_at
+        """When the agent's work or its verification ended."""
+        self._tests_ready_at = started_at
+        """When tests could start."""
+        self._open_step: Span | None = None
+        self._calls: dict[str, ToolCall] = {}
 
-    def after(self, entry: Entry) -> Iterator[Span]:
-        event, at = entry.event, entry.at
+    def add_entry(self, entry: Entry) -> Iterator[Span]:
+        event, time = entry.event, entry.timestamp
         match event:
-            case Started():
-                self._ready = at
-                yield self._span("clone", entry, self._since)
-            case Prepared(seconds=seconds, warm=warm, problem=problem):
-                self._ready = at
-                start = _before(at, seconds, self._since)
-                yield self._span(
-                    "set up", entry, start, {"patchwright.setup.warm": warm}, "failed" if problem else ""
+            case RunStarted():
+                self._tests_ready_at = time
+                yield self._make_span("clone", entry, self._last_event_at)
+            case EnvironmentPrepared(seconds=seconds, was_cached=was_cached, problem=problem):
+                self._tests_ready_at = time
+                start = _start_time(time, seconds, self._last_event_at)
+                yield self._make_span(
+                    "set up",
+                    entry,
+                    start,
+                    {"patchwright.setup.cached": was_cached},
+                    "failed" if problem else "",
                 )
-            case Decided(usage=usage, calls=calls):
-                yield from self.step_taken()
-                start = _before(at, usage.seconds, self._since)
-                number = f"{self._run}/{entry.seq}/step"
-                self._step = Span(id=number, parent=self._run, name="agent step", start=start, end=at)
+            case ModelReply(usage=usage, calls=calls):
+                yield from self.finish_step()
+                start = _start_time(time, usage.seconds, self._last_event_at)
+                step_id = f"{self._run}/{entry.seq}/step"
+                self._open_step = Span(id=step_id, parent=self._run, name="agent step", start=start, end=time)
                 self._calls = {call.id: call for call in calls}
-                yield self._asked(entry, usage, number, start)
-            case Consulted(usage=usage, purpose=purpose):
-                start = _before(at, usage.seconds, self._since)
-                yield self._asked(entry, usage, self._run, start, "no reply" if purpose == "failed" else "")
-            case Observed(call=id, observation=observation) if (call := self._calls.get(id)) and self._step:
-                tool = call.action.kind[:MOST_NAME]
-                facts = {
+                yield self._model_call_span(entry, usage, step_id, start)
+            case AuxiliaryModelCall(usage=usage, purpose=purpose):
+                start = _start_time(time, usage.seconds, self._last_event_at)
+                yield self._model_call_span(
+                    entry, usage, self._run, start, "no reply" if purpose == "failed" else ""
+                )
+            case ToolResult(call_id=call_id, observation=observation) if (
+                call := self._calls.get(call_id)
+            ) and self._open_step:
+                tool = call.action.kind[:MAX_NAME_LENGTH]
+                attributes = {
                     "gen_ai.operation.name": "execute_tool",
                     "gen_ai.tool.name": tool,
-                    "gen_ai.tool.call.id": id,
+                    "gen_ai.tool.call.id": call_id,
                 }
-                why = observation.reason if isinstance(observation, Failed) else ""
-                step = self._step
-                self._step = step.model_copy(update={"end": max(at, step.end)})
+                failure = observation.reason if isinstance(observation, ActionFailure) else ""
+                step = self._open_step
+                self._open_step = step.model_copy(update={"end": max(time, step.end)})
                 yield Span(
-                    id=f"{self._run}/{id}",
+                    id=f"{self._run}/{call_id}",
                     parent=step.id,
                     name=f"execute_tool {tool}",
-                    start=min(max(self._since, step.start), at),
-                    end=at,
-                    attributes=facts,
-                    failed=why,
+                    start=min(max(self._last_event_at, step.start), time),
+                    end=time,
+                    attributes=attributes,
+                    failure=failure,
                 )
-            case Ended():
-                yield from self.step_taken()
-                self._worked = at
-            case Judged(verdict=verdict):
-                yield from self._proof(entry, verdict)
-                self._worked = at
-            case Settled(outcome=outcome):
-                yield from self.step_taken()
-                yield self._span("publish", entry, self._worked, {"patchwright.outcome": outcome.kind})
-            case Told(source="resume"):
-                yield from self.step_taken()
-                self._worked = at
+            case AgentStopped():
+                yield from self.finish_step()
+                self._work_ended_at = time
+            case VerificationCompleted(verdict=verdict):
+                yield from self._verification_spans(entry, verdict)
+                self._work_ended_at = time
+            case JobCompleted(outcome=outcome):
+                yield from self.finish_step()
+                yield self._make_span(
+                    "publish", entry, self._work_ended_at, {"patchwright.outcome": outcome.kind}
+                )
+            case Message(source="resume"):
+                yield from self.finish_step()
+                self._work_ended_at = time
             case _:
                 pass
-        self._since = at
+        self._last_event_at = time
 
-    def step_taken(self) -> Iterator[Span]:
-        if self._step is not None:
-            yield self._step
-        self._step = None
+    def finish_step(self) -> Iterator[Span]:
+        if self._open_step is not None:
+            yield self._open_step
+        self._open_step = None
 
-    def _proof(self, entry: Entry, verdict: Verdict) -> Iterator[Span]:
-        proof = self._span("prove", entry, self._worked, {"patchwright.verdict": verdict.kind})
-        yield proof
+    def _verification_spans(self, entry: Entry, verdict: Verdict) -> Iterator[Span]:
+        verification = self._make_span(
+            "verify", entry, self._work_ended_at, {"patchwright.verdict": verdict.kind}
+        )
+        yield verification
         if before := verdict.before:
-            end = min(self._ready + timedelta(seconds=before.seconds), entry.at)
-            yield _tests("before", before, self._ready, end, self._run, entry)
+            end = min(self._tests_ready_at + timedelta(seconds=before.seconds), entry.timestamp)
+            yield _make_test_span("before", before, self._tests_ready_at, end, self._run, entry)
         if after := verdict.after:
-            start = _before(entry.at, after.seconds, self._worked)
-            yield _tests("after", after, start, entry.at, proof.id, entry)
+            start = _start_time(entry.timestamp, after.seconds, self._work_ended_at)
+            yield _make_test_span("after", after, start, entry.timestamp, verification.id, entry)
 
-    def _asked(self, entry: Entry, usage: Usage, parent: str, start: datetime, failed: str = "") -> Span:
-        model = usage.model[:MOST_NAME]
+    def _model_call_span(
+        self, entry: Entry, usage: ReplyUsage, parent: str, start: datetime, failure: str = ""
+    ) -> Span:
+        model = usage.model[:MAX_NAME_LENGTH]
         provider, _, _ = model.rpartition("/")
-        facts: dict[str, str | int | float | bool] = {
+        attributes: dict[str, str | int | float | bool] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": model,
             "gen_ai.usage.input_tokens": usage.prompt_tokens,
@@ -191,17 +215,17 @@ class _Story:
             "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
         }
         if provider:
-            facts["gen_ai.provider.name"] = provider.partition("/")[0]
-        facts |= named("patchwright.usd", usage.usd)
-        return self._span(f"chat {model}", entry, start, facts, failed, parent, "client")
+            attributes["gen_ai.provider.name"] = provider.partition("/")[0]
+        attributes |= cost_fields("patchwright.usd", usage.usd)
+        return self._make_span(f"chat {model}", entry, start, attributes, failure, parent, "client")
 
-    def _span(
+    def _make_span(
         self,
         name: str,
         entry: Entry,
         start: datetime,
         attributes: Attributes | None = None,
-        failed: str = "",
+        failure: str = "",
         parent: str | None = None,
         kind: Literal["internal", "client"] = "internal",
     ) -> Span:
@@ -209,42 +233,47 @@ class _Story:
             id=f"{self._run}/{entry.seq}",
             parent=parent or self._run,
             name=name,
-            start=min(start, entry.at),
-            end=entry.at,
+            start=min(start, entry.timestamp),
+            end=entry.timestamp,
             attributes=attributes or {},
             kind=kind,
-            failed=failed,
+            failure=failure,
         )
 
 
-def _tests(which: str, seen: SuiteRun, start: datetime, end: datetime, parent: str, entry: Entry) -> Span:
-    facts = {"patchwright.tests.passed": seen.passed, "patchwright.tests.failed": seen.failed}
+def _make_test_span(
+    phase: str, test_run: TestRun, start: datetime, end: datetime, parent: str, entry: Entry
+) -> Span:
+    attributes = {
+        "patchwright.tests.passed": test_run.passed_count,
+        "patchwright.tests.failed": test_run.failed_count,
+    }
     return Span(
-        id=f"{parent}/{entry.seq}/{which}",
+        id=f"{parent}/{entry.seq}/{phase}",
         parent=parent,
-        name=f"tests {which}",
+        name=f"tests {phase}",
         start=start,
         end=end,
-        attributes=facts,
-        failed="no test run" if seen.problem else "",
+        attributes=attributes,
+        failure="no test run" if test_run.problem else "",
     )
 
 
-def _before(at: datetime, seconds: float, earliest: datetime) -> datetime:
-    return min(at, max(earliest, at - timedelta(seconds=max(0.0, seconds))))
+def _start_time(end: datetime, seconds: float, earliest: datetime) -> datetime:
+    return min(end, max(earliest, end - timedelta(seconds=max(0.0, seconds))))
 
 
-def _about(trajectory: Trajectory) -> Attributes:
-    spent = trajectory.spent()
-    facts: dict[str, str | int | float | bool] = {
-        "gen_ai.usage.input_tokens": spent.prompt_tokens,
-        "gen_ai.usage.output_tokens": spent.completion_tokens,
-        "patchwright.steps": spent.steps,
-        **named("patchwright.usd", spent.cost),
+def _run_attributes(trajectory: Trajectory) -> Attributes:
+    usage = trajectory.usage()
+    attributes: dict[str, str | int | float | bool] = {
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
+        "gen_ai.usage.output_tokens": usage.completion_tokens,
+        "patchwright.steps": usage.steps,
+        **cost_fields("patchwright.usd", usage.cost),
     }
-    if started := trajectory.started:
-        facts["vcs.repository.name"] = str(started.job.repo)
-        facts["patchwright.number"] = started.thread.number
-    if settled := trajectory.settled:
-        facts["patchwright.outcome"] = settled.outcome.kind
-    return facts
+    if run_started := trajectory.run_started:
+        attributes["vcs.repository.name"] = str(run_started.job.repo)
+        attributes["patchwright.number"] = run_started.thread.number
+    if job_completed := trajectory.job_completed:
+        attributes["patchwright.outcome"] = job_completed.outcome.kind
+    return attributes

@@ -1,4 +1,4 @@
-"""Jobs as OpenTelemetry traces, for those who have a collector: sent when a job has ended, and not waited for."""
+"""Sends jobs as OpenTelemetry traces to a collector when they end, in the background."""
 
 import asyncio
 import hashlib
@@ -7,32 +7,30 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from bot.jobs import Failed, Result
-from bot.observe.spans import Read, Span, spans_of
-from bot.worker import Resolve
-from resolver.domain import Job, JobId, Outcome, RunId
-from resolver.errors import LogError, SettingsError
-from resolver.settings.configuration import own_version
+from patchwright.bot.job_runner import JobResolver
+from patchwright.bot.jobs import Failed, JobResult
+from patchwright.bot.observe.spans import ReadLog, Span, build_spans
+from patchwright.resolver.domain import Job, JobId, Outcome, RunId
+from patchwright.resolver.errors import LogError, SettingsError
+from patchwright.resolver.settings.effective_settings import get_version
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 200  # spans in one request
-MOST_WAITING = (
-    100  # jobs whose traces are on their way; beyond that the collector is lost, and they are dropped
-)
-LEAVE_SECONDS = 5.0  # for what is on its way when the worker goes
+EXPORT_BATCH_SIZE = 200  # spans per request
+MAX_PENDING_TRACES = 100  # jobs; if the collector is too slow, further traces are dropped
+CLOSE_TIMEOUT_SECONDS = 5.0  # for pending traces when the worker stops
 
 
-class NoTracer:
-    """Where nobody has a collector."""
+class NullTracer:
+    """A tracer that sends nothing, for deployments without a collector."""
 
-    def noting(self, resolve: Resolve) -> Resolve:
+    def track_start(self, resolve: JobResolver) -> JobResolver:
         return resolve
 
-    def tell(self, job: JobId, result: Result) -> None:
+    def send_trace(self, job: JobId, result: JobResult) -> None:
         return
 
     async def close(self) -> None:
@@ -40,78 +38,83 @@ class NoTracer:
 
 
 class Tracer:
-    """Sends traces by OTLP over HTTP, to where OTEL_EXPORTER_OTLP_ENDPOINT says."""
+    """Sends traces by OTLP over HTTP to OTEL_EXPORTER_OTLP_ENDPOINT."""
 
-    def __init__(self, read: Read, configuration: str) -> None:
-        """`read` gives the log of a run; it blocks, and raises LogError. Raises SettingsError."""
+    def __init__(self, read_log: ReadLog, metrics_label: str) -> None:
+        """`read_log` returns the log of a run; it blocks, and raises LogError. Raises SettingsError."""
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
         except ImportError as exc:
             raise SettingsError(
-                "OTEL_EXPORTER_OTLP_ENDPOINT is set, and its package is not installed: pip install patchwright[otel]."
+                "OTEL_EXPORTER_OTLP_ENDPOINT needs another package: pip install patchwright[otel]."
             ) from exc
-        self._read = read
+        self._read_log = read_log
         self._exporter = OTLPSpanExporter()
-        made = Resource.create({"service.version": own_version(), "patchwright.configuration": configuration})
-        unnamed = str(made.attributes["service.name"]).startswith(
-            "unknown_service"
-        )  # OTEL_SERVICE_NAME names it
-        self._resource = made.merge(Resource({"service.name": "patchwright"})) if unnamed else made
-        self._began: dict[JobId, datetime] = {}
-        self._sending: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()  # a collector that hangs takes one thread, not all
+        resource = Resource.create(
+            {"service.version": get_version(), "patchwright.metrics_label": metrics_label}
+        )
+        # True if OTEL_SERVICE_NAME is not set.
+        is_unnamed = str(resource.attributes["service.name"]).startswith("unknown_service")
+        self._resource = resource.merge(Resource({"service.name": "patchwright"})) if is_unnamed else resource
+        self._started_at: dict[JobId, datetime] = {}
+        self._pending: set[asyncio.Task[None]] = set()
+        self._export_lock = asyncio.Lock()  # a collector that hangs then blocks one thread, not all
 
-    def noting(self, resolve: Resolve) -> Resolve:
-        """`resolve`, and it is known when a job was begun."""
+    def track_start(self, resolve: JobResolver) -> JobResolver:
+        """Wraps `resolve` to record when each job starts."""
 
-        async def noted(job: Job) -> Outcome:
-            self._began[job.id] = datetime.now(UTC)
+        async def resolve_and_record(job: Job) -> Outcome:
+            self._started_at[job.id] = datetime.now(UTC)
             return await resolve(job)
 
-        return noted
+        return resolve_and_record
 
-    def tell(self, job: JobId, result: Result) -> None:
-        """Send the job's trace; returns at once, and never raises."""
-        began = self._began.pop(job, None)
-        if len(self._sending) >= MOST_WAITING:
+    def send_trace(self, job: JobId, result: JobResult) -> None:
+        """Sends the trace of a job; returns at once, and never raises."""
+        started_at = self._started_at.pop(job, None)
+        if len(self._pending) >= MAX_PENDING_TRACES:
             log.warning("trace dropped", extra={"job": job})
             return
-        task = asyncio.create_task(self._tell(job, began, result))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        task = asyncio.create_task(self._send(job, started_at, result))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
 
-    async def _tell(self, job: JobId, began: datetime | None, result: Result) -> None:
-        spans = await asyncio.to_thread(self._spans, job, began, result)
-        async with self._turn:
-            for first in range(0, len(spans), AT_ONCE):
-                sent = await asyncio.to_thread(self._exporter.export, spans[first : first + AT_ONCE])
-                if sent.name != "SUCCESS":  # it has said why
+    async def _send(self, job: JobId, started_at: datetime | None, result: JobResult) -> None:
+        spans = await asyncio.to_thread(self._build_job_spans, job, started_at, result)
+        async with self._export_lock:
+            for first in range(0, len(spans), EXPORT_BATCH_SIZE):
+                exported = await asyncio.to_thread(
+                    self._exporter.export, spans[first : first + EXPORT_BATCH_SIZE]
+                )
+                if exported.name != "SUCCESS":  # the exporter has logged the reason
                     log.warning("trace not sent", extra={"job": job})
                     return
 
-    def _spans(self, job: JobId, began: datetime | None, result: Result) -> "list[ReadableSpan]":
-        failed = result.fault if isinstance(result, Failed) else ""
-        found = list(spans_of(job, self._read, began, failed))
+    def _build_job_spans(
+        self, job: JobId, started_at: datetime | None, result: JobResult
+    ) -> "list[ReadableSpan]":
+        failure = result.fault if isinstance(result, Failed) else ""
+        spans = list(build_spans(job, self._read_log, started_at, failure))
         try:
-            resumed = self._read(job).resumed
+            resumed = self._read_log(job).run_resumed
         except LogError:
             resumed = None
-        if resumed and found:  # the work is in the log of an earlier run, behind what was done then
-            whole, *parts = spans_of(resumed.run, self._read) or found[:1]
-            since = [span for span in parts if span.end >= found[0].start]
-            found += [whole.model_copy(update={"parent": job}), *since] if since else []
-        return [self._readable(span, job) for span in found]
+        if resumed and spans:  # the run continues the log of an earlier run
+            root, *parts = build_spans(resumed.run, self._read_log) or spans[:1]
+            later = [span for span in parts if span.end >= spans[0].start]
+            spans += [root.model_copy(update={"parent": job}), *later] if later else []
+        return [self._to_readable_span(span, job) for span in spans]
 
-    def _readable(self, span: Span, job: RunId) -> "ReadableSpan":
+    def _to_readable_span(self, span: Span, job: RunId) -> "ReadableSpan":
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
         def context(name: str) -> SpanContext:
-            trace, own = _number(f"trace {job}", 16), _number(f"span {job} {name}", 8)
-            return SpanContext(trace, own, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+            trace_id, span_id = _stable_id(f"trace {job}", 16), _stable_id(f"span {job} {name}", 8)
+            return SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
-        status = Status(StatusCode.ERROR, span.failed) if span.failed else Status(StatusCode.OK)
+        status = Status(StatusCode.ERROR, span.failure) if span.failure else Status(StatusCode.OK)
         return ReadableSpan(
             name=span.name,
             context=context(span.id),
@@ -120,41 +123,41 @@ class Tracer:
             attributes=dict(span.attributes),
             kind=SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL,
             status=status,
-            start_time=_nanoseconds(span.start),
-            end_time=_nanoseconds(span.end),
+            start_time=_to_nanoseconds(span.start),
+            end_time=_to_nanoseconds(span.end),
         )
 
     async def close(self) -> None:
-        """What is on its way is waited for a moment."""
-        if self._sending:
-            await asyncio.wait(self._sending, timeout=LEAVE_SECONDS)
-        for task in self._sending:
+        """Waits briefly for pending traces, then closes the exporter."""
+        if self._pending:
+            await asyncio.wait(self._pending, timeout=CLOSE_TIMEOUT_SECONDS)
+        for task in self._pending:
             task.cancel()
         await asyncio.to_thread(self._exporter.shutdown)
 
 
-def tracing(environ: Mapping[str, str], read: Read, configuration: str) -> Tracer | NoTracer:
-    """Of the collector that this environment names, if it does. Raises SettingsError.
+def build_tracer(environ: Mapping[str, str], read_log: ReadLog, metrics_label: str) -> Tracer | NullTracer:
+    """Returns a tracer for the collector that the environment names, or a NullTracer. Raises SettingsError.
 
     Source: opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
     """
-    off = (
+    is_disabled = (
         environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
         or environ.get("OTEL_TRACES_EXPORTER") == "none"
     )
-    named = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    if off or not any(environ.get(name) for name in named):
-        return NoTracer()
+    endpoint_variables = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    if is_disabled or not any(environ.get(name) for name in endpoint_variables):
+        return NullTracer()
     for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        if (wanted := environ.get(name, "")) not in ("", "http/protobuf"):
-            raise SettingsError(f"{name} is {wanted[:40]}: traces are sent as http/protobuf only.")
-    return Tracer(read, configuration)
+        if (protocol := environ.get(name, "")) not in ("", "http/protobuf"):
+            raise SettingsError(f"{name} is {protocol[:40]}, but only http/protobuf is supported.")
+    return Tracer(read_log, metrics_label)
 
 
-def _number(name: str, size: int) -> int:
-    """The same for the same name, so that a trace that is sent twice is one."""
+def _stable_id(name: str, size: int) -> int:
+    """Returns the same id for the same name, so that a trace that is sent twice is one trace."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:size]) or 1
 
 
-def _nanoseconds(at: datetime) -> int:
-    return round(at.timestamp() * 1_000_000) * 1000
+def _to_nanoseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1_000_000) * 1000

@@ -1,1 +1,1 @@
-"""What no delivery has told, found again at GitHub."""
+"""Recovery of events whose webhook deliveries were missed."""

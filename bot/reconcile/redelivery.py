@@ -1,4 +1,4 @@
-"""Deliveries that failed are asked for once more: GitHub does not send them again by itself, but keeps them for 3 days.
+"""Asks GitHub to send failed webhook deliveries again. GitHub keeps them for 3 days, but does not retry.
 
 Source: docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
 """
@@ -12,27 +12,27 @@ from typing import Protocol
 
 from pydantic import Field
 
-from bot.github.answers import Answer
-from bot.github.rest import Rest, Who, path_of
-from bot.reconcile.apart import Apart
-from bot.webhooks.delivery import EVENTS
-from resolver.domain import Repo
-from resolver.errors import ForgeError
+from patchwright.bot.github.rest import Principal, RestClient, repo_path
+from patchwright.bot.github.schemas import GitHubResponse
+from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
 
-KEPT = timedelta(days=3)
-LISTED = timedelta(minutes=10)  # how long a list of webhooks is good
-OVERLAP = timedelta(seconds=15)  # an attempt is listed when it ends, up to 10 s after the time that it bears
-MOST_ASKED = 8  # times that one delivery is asked for
-FIRST_WAIT = timedelta(minutes=1)  # after an attempt in vain; doubled each time
-MOST_AT_ONCE = 50  # asked for in one look: each takes a second
-ACTIONS = frozenset({"labeled", "created", "submitted"})
-"""What triggers are told by; these go first."""
+DELIVERY_RETENTION = timedelta(days=3)
+MAX_LIST_AGE = timedelta(minutes=10)  # how long a list of webhooks is valid
+OVERLAP = timedelta(seconds=15)  # an attempt is listed when it ends, up to 10 s after its timestamp
+MAX_REDELIVERIES = 8  # redeliveries per delivery
+FIRST_WAIT = timedelta(minutes=1)  # after a failed attempt; doubled each time
+MAX_PER_ROUND = 50  # redeliveries; requesting one takes about a second
+TRIGGER_ACTIONS = frozenset({"labeled", "created", "submitted"})
+"""Actions that can trigger a run; their deliveries are requested first."""
 
 
-class Attempt(Answer):
-    """One time that GitHub tried to deliver something."""
+class DeliveryAttempt(GitHubResponse):
+    """One attempt by GitHub to send a delivery."""
 
     id: int
     guid: str
@@ -42,42 +42,42 @@ class Attempt(Answer):
     action: str | None = None
 
     @property
-    def fine(self) -> bool:
+    def is_success(self) -> bool:
         return 200 <= self.status_code < 400
 
 
-class Failed(Answer):
-    """A delivery that has not arrived."""
+class FailedDelivery(GitHubResponse):
+    """A delivery whose attempts have all failed so far."""
 
-    first: Attempt
-    last: datetime
-    attempts: frozenset[int] = frozenset()
-    asked: int = 0
-
-
-class Ledger(Answer):
-    """What has been read of the deliveries of a webhook."""
-
-    failed: dict[str, Failed] = Field(default_factory=dict)
-    listed: datetime | None = None
-    """Up to when attempts have been read."""
-    arrived: datetime | None = None
-    """When something arrived last."""
+    first_attempt: DeliveryAttempt
+    last_attempt_at: datetime
+    attempt_ids: frozenset[int] = frozenset()
+    redelivery_count: int = 0
 
 
-class Memory(Protocol):
-    """Outlives a worker. Both may raise QueueDown."""
+class DeliveryHistory(GitHubResponse):
+    """The failed deliveries of one webhook, and how far its attempts have been read."""
 
-    async def recall(self, name: str) -> bytes | None: ...
+    failed: dict[str, FailedDelivery] = Field(default_factory=dict)
+    read_until: datetime | None = None
+    """The time up to which attempts have been read."""
+    last_success_at: datetime | None = None
+    """When a delivery last succeeded."""
 
-    async def remember(self, name: str, what: str) -> None: ...
+
+class StateStore(Protocol):
+    """Stores state that outlives a worker. Both methods may raise QueueDown."""
+
+    async def load(self, name: str) -> bytes | None: ...
+
+    async def save(self, name: str, value: str) -> None: ...
 
 
 class Webhook(Protocol):
-    """Where deliveries are listed."""
+    """A webhook whose deliveries GitHub lists."""
 
     @property
-    def who(self) -> Who: ...
+    def owner(self) -> Principal: ...
 
     @property
     def path(self) -> tuple[str, ...]: ...
@@ -85,38 +85,38 @@ class Webhook(Protocol):
 
 @dataclass(frozen=True)
 class AppWebhook:
-    who: None = None
+    owner: None = None
     path: tuple[str, ...] = ("app", "hook", "deliveries")
 
 
 @dataclass(frozen=True)
 class RepositoryWebhook:
-    who: Repo
+    owner: Repo
     id: int
 
     @property
     def path(self) -> tuple[str, ...]:
-        return "repos", self.who.owner, self.who.name, "hooks", str(self.id), "deliveries"
+        return "repos", self.owner.owner, self.owner.name, "hooks", str(self.id), "deliveries"
 
 
-class HookAnswer(Answer):
+class WebhookResponse(GitHubResponse):
     id: int
-    config: "HookConfig"
+    config: "WebhookConfig"
 
 
-class HookConfig(Answer):
+class WebhookConfig(GitHubResponse):
     url: str | None = None
 
 
 class Redelivery:
-    """What became of the deliveries of one webhook."""
+    """Asks GitHub to send the failed deliveries of one webhook again."""
 
     def __init__(
         self,
-        rest: Rest,
+        rest: RestClient,
         webhook: Webhook,
         *,
-        memory: Memory | None = None,
+        state: StateStore | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         first_wait: timedelta = FIRST_WAIT,
     ) -> None:
@@ -124,91 +124,122 @@ class Redelivery:
         self._webhook = webhook
         self._clock = clock
         self._first_wait = first_wait
-        self._memory = memory
+        self._state = state
         self.name = "/".join(webhook.path)
-        self._ledger = Ledger()
+        self._history = DeliveryHistory()
 
-    async def ask_again(self) -> int:
-        """Read what has been tried since the last time, and ask for what is due; how many.
+    async def redeliver(self) -> int:
+        """Reads the attempts since the last call, requests the redeliveries that are due, and returns their
+        number.
 
         Raises ForgeError and QueueDown.
         """
-        if self._memory is not None:
-            known = await self._memory.recall(self.name)
-            self._ledger = Ledger.model_validate_json(known) if known else Ledger()
+        if self._state is not None:
+            stored = await self._state.load(self.name)
+            self._history = DeliveryHistory.model_validate_json(stored) if stored else DeliveryHistory()
         try:
-            return await self._ask(await self._read())
+            return await self._request_due(await self._read_failed())
         finally:
-            if self._memory is not None:
-                await self._memory.remember(self.name, self._ledger.model_dump_json())
+            if self._state is not None:
+                await self._state.save(self.name, self._history.model_dump_json())
 
-    async def _ask(self, failed: dict[str, Failed]) -> int:
+    async def _request_due(self, failed: dict[str, FailedDelivery]) -> int:
         now = self._clock()
-        due = [one for one in failed.values() if self._is_due(one, now)]
-        due.sort(key=lambda one: (one.first.action not in ACTIONS, one.first.delivered_at))
-        for number, one in enumerate(due[:MOST_AT_ONCE]):
+        due = [delivery for delivery in failed.values() if self._is_due(delivery, now)]
+        due.sort(
+            key=lambda delivery: (
+                delivery.first_attempt.action not in TRIGGER_ACTIONS,
+                delivery.first_attempt.delivered_at,
+            )
+        )
+        for number, delivery in enumerate(due[:MAX_PER_ROUND]):
             if number:
-                await asyncio.sleep(self._rest.between_writes)
-            failed[one.first.guid] = one.model_copy(update={"asked": one.asked + 1, "last": now})
+                await asyncio.sleep(self._rest.write_interval)
+            failed[delivery.first_attempt.guid] = delivery.model_copy(
+                update={"redelivery_count": delivery.redelivery_count + 1, "last_attempt_at": now}
+            )
             try:
-                path = (*self._webhook.path, str(one.first.id), "attempts")
-                await self._rest.post(dict[str, object], self._webhook.who, *path)
+                path = (*self._webhook.path, str(delivery.first_attempt.id), "attempts")
+                await self._rest.post(dict[str, object], self._webhook.owner, *path)
             except ForgeError as exc:
                 if exc.retryable:
                     raise
-                log.warning("delivery not sent again", extra={"delivery": one.first.guid, "reason": str(exc)})
+                log.warning(
+                    "redelivery request failed",
+                    extra={"delivery": delivery.first_attempt.guid, "reason": str(exc)},
+                )
             else:
-                log.info("delivery asked for", extra={"delivery": one.first.guid, "time": one.asked + 1})
-        return len(due[:MOST_AT_ONCE])
+                log.info(
+                    "redelivery requested",
+                    extra={"delivery": delivery.first_attempt.guid, "attempt": delivery.redelivery_count + 1},
+                )
+        return len(due[:MAX_PER_ROUND])
 
-    async def _read(self) -> dict[str, Failed]:
-        """What has not arrived of the last three days, by GUID."""
-        known, oldest = self._ledger, self._clock() - KEPT
-        failed = {guid: one for guid, one in known.failed.items() if one.first.delivered_at > oldest}
-        floor = oldest if known.listed is None else max(oldest, known.listed - OVERLAP)
-        found: list[Attempt] = []
-        async for page in self._rest.pages(list[Attempt], self._webhook.who, *self._webhook.path):
-            found += page
+    async def _read_failed(self) -> dict[str, FailedDelivery]:
+        """Returns the deliveries of the last three days that have not arrived, by GUID."""
+        history, oldest = self._history, self._clock() - DELIVERY_RETENTION
+        failed = {
+            guid: delivery
+            for guid, delivery in history.failed.items()
+            if delivery.first_attempt.delivered_at > oldest
+        }
+        floor = oldest if history.read_until is None else max(oldest, history.read_until - OVERLAP)
+        attempts: list[DeliveryAttempt] = []
+        async for page in self._rest.iter_pages(
+            list[DeliveryAttempt], self._webhook.owner, *self._webhook.path
+        ):
+            attempts += page
             if not page or page[-1].delivered_at < floor:
                 break
-        for attempt in found:
-            if attempt.delivered_at >= floor and attempt.event in EVENTS and not attempt.fine:
-                failed[attempt.guid] = _noted(failed.get(attempt.guid), attempt)
-        arrived = [attempt for attempt in found if attempt.fine]
+        for attempt in attempts:
+            if attempt.delivered_at >= floor and attempt.event in HANDLED_EVENTS and not attempt.is_success:
+                failed[attempt.guid] = _add_attempt(failed.get(attempt.guid), attempt)
+        arrived = [attempt for attempt in attempts if attempt.is_success]
         for attempt in arrived:
             failed.pop(attempt.guid, None)
-        self._ledger = Ledger(
+        self._history = DeliveryHistory(
             failed=failed,
-            listed=max((one.delivered_at for one in found), default=known.listed or floor),
-            arrived=max([known.arrived or oldest, *(one.delivered_at for one in arrived)]),
+            read_until=max(
+                (attempt.delivered_at for attempt in attempts), default=history.read_until or floor
+            ),
+            last_success_at=max(
+                [history.last_success_at or oldest, *(attempt.delivered_at for attempt in arrived)]
+            ),
         )
-        return self._ledger.failed
+        return self._history.failed
 
-    def _is_due(self, one: Failed, now: datetime) -> bool:
-        if one.asked >= MOST_ASKED:
-            return False  # what it told of is found by looking
-        is_back = self._ledger.arrived is not None and self._ledger.arrived > one.last
-        return is_back or now - one.last >= self._first_wait * 2**one.asked
+    def _is_due(self, delivery: FailedDelivery, now: datetime) -> bool:
+        if delivery.redelivery_count >= MAX_REDELIVERIES:
+            return False  # polling finds the event of this delivery
+        is_back = (
+            self._history.last_success_at is not None
+            and self._history.last_success_at > delivery.last_attempt_at
+        )
+        return is_back or now - delivery.last_attempt_at >= self._first_wait * 2**delivery.redelivery_count
 
 
-def _noted(known: Failed | None, attempt: Attempt) -> Failed:
+def _add_attempt(known: FailedDelivery | None, attempt: DeliveryAttempt) -> FailedDelivery:
     if known is None:
-        return Failed(first=attempt, last=attempt.delivered_at, attempts=frozenset({attempt.id}))
-    attempts = known.attempts | {attempt.id}
-    return Failed(
-        first=known.first,
-        last=max(known.last, attempt.delivered_at),
-        attempts=attempts,
-        asked=max(known.asked, len(attempts) - 1),
+        return FailedDelivery(
+            first_attempt=attempt, last_attempt_at=attempt.delivered_at, attempt_ids=frozenset({attempt.id})
+        )
+    attempts = known.attempt_ids | {attempt.id}
+    return FailedDelivery(
+        first_attempt=known.first_attempt,
+        last_attempt_at=max(known.last_attempt_at, attempt.delivered_at),
+        attempt_ids=attempts,
+        redelivery_count=max(known.redelivery_count, len(attempts) - 1),
     )
 
 
-class Webhooks:
-    """Those of ours: the App's own, or those of repositories that call our address."""
+class OwnWebhooks:
+    """Patchwright's own webhooks: the App's, or with a token those in repositories that have the configured
+    URL.
+    """
 
     def __init__(
         self,
-        rest: Rest,
+        rest: RestClient,
         repositories: Sequence[Repo],
         url: str | None,
         redelivery: Callable[[Webhook], Redelivery],
@@ -217,32 +248,36 @@ class Webhooks:
         self._repositories = repositories
         self._url = url
         self._redelivery = redelivery
-        self._found: list[Redelivery] = []
-        self._until: datetime | None = None
-        """When they are listed again; None: now."""
+        self._redeliveries: list[Redelivery] = []
+        self._list_expires_at: datetime | None = None
+        """When to list the webhooks again; None means now."""
 
-    async def ask_again(self, now: datetime) -> bool:
-        """As Redelivery does, for each; whether something is left.
+    async def redeliver(self, now: datetime) -> bool:
+        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if some are left.
 
-        Raises RateLimited and QueueDown, and ForgeError when GitHub itself does not answer.
+        Raises RateLimited and QueueDown, and ForgeError if GitHub itself is down.
         """
-        apart, left = Apart(), False
-        if self._until is None or now > self._until:
-            self._found = [self._redelivery(one) for one in await self.listed(apart)]
-            self._until = None if apart.again else now + LISTED
-        for one in self._found:
-            async with apart.each_asked(one.name, self._rest):
-                left |= await one.ask_again() == MOST_AT_ONCE
-        return left
+        isolation, has_more = ErrorIsolation(), False
+        if self._list_expires_at is None or now > self._list_expires_at:
+            self._redeliveries = [
+                self._redelivery(webhook) for webhook in await self.list_webhooks(isolation)
+            ]
+            self._list_expires_at = None if isolation.should_retry else now + MAX_LIST_AGE
+        for redelivery in self._redeliveries:
+            async with isolation.isolate_request(redelivery.name, self._rest):
+                has_more |= await redelivery.redeliver() == MAX_PER_ROUND
+        return has_more
 
-    async def listed(self, apart: Apart) -> list[Webhook]:
-        """Raises RateLimited, and ForgeError when GitHub itself does not answer."""
+    async def list_webhooks(self, isolation: ErrorIsolation) -> list[Webhook]:
+        """Lists the webhooks. Raises RateLimited, and ForgeError if GitHub itself is down."""
         if self._rest.is_app:
             return [AppWebhook()]
-        found: list[Webhook] = []
+        webhooks: list[Webhook] = []
         for repo in self._repositories if self._url else ():
-            # Who may not see them looks without.
-            async with apart.each_asked(f"webhooks of {repo}", self._rest):
-                hooks = await self._rest.get_all(HookAnswer, repo, *path_of(repo), "hooks")
-                found += [RepositoryWebhook(repo, hook.id) for hook in hooks if hook.config.url == self._url]
-        return found
+            # Without permission to list webhooks, polling alone recovers missed deliveries.
+            async with isolation.isolate_request(f"webhooks of {repo}", self._rest):
+                hooks = await self._rest.get_all(WebhookResponse, repo, *repo_path(repo), "hooks")
+                webhooks += [
+                    RepositoryWebhook(repo, hook.id) for hook in hooks if hook.config.url == self._url
+                ]
+        return webhooks

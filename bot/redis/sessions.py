@@ -1,7 +1,7 @@
-"""Who is logged in to the page, and who is about to be.
+"""Dashboard sessions and sign-ins in progress.
 
-Whoever reads this Redis can become nobody: it holds digests of what browsers hold, and the tokens of people encrypted
-with keys that only their browsers' cookies make.
+Nobody can sign in with the contents of this Redis: it holds hashes of cookies, and users' tokens encrypted
+with keys that are derived from those cookies.
 """
 
 import base64
@@ -15,167 +15,183 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from bot.redis.client import redis_client, redis_errors
-from runtime.frozen import Frozen
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.runtime.frozen_model import FrozenModel
 
-SESSION_SECONDS = 8 * 3600  # GitHub's tokens for people who log in through an App live no longer
-COOKIE_SECONDS = 30 * 86_400  # longer than a session: whoever brings it later is told that theirs has ended
-LOGIN_SECONDS = 600  # GitHub's codes live no longer
-NONCE = 12  # bytes, as AES-GCM has it
+SESSION_SECONDS = 8 * 3600  # GitHub App user tokens expire after this time
+# longer than a session, so that an old cookie leads to the message that the session has expired
+COOKIE_SECONDS = 30 * 86_400
+LOGIN_SECONDS = 600  # GitHub's OAuth codes expire after this time
+NONCE_BYTES = 12  # AES-GCM uses a 96-bit nonce
 
 
-class Person(Frozen):
-    """Somebody who is logged in."""
+class DashboardUser(FrozenModel):
+    """A signed-in user."""
 
     login: str
     id: int | None
-    """At GitHub. None: the operator, who may do everything."""
+    """The GitHub user id. None for the operator, who has every permission."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A person's log-in in one browser."""
+    """A user's session in one browser."""
 
-    person: Person
+    user: DashboardUser
     token: str
-    """That GitHub gave them for us; "": the operator has none."""
-    csrf: str
-    """What a form of ours has to bring, so that it is no other site's."""
-    expires: float
+    """The user's GitHub token for this app; "" for the operator, who has none."""
+    csrf_token: str
+    """The token that every form must send, which proves that it comes from the dashboard."""
+    expires_at: float
     """Seconds since 1970."""
 
 
-class _Kept(Frozen):
-    person: Person
-    token: str
-    """Encrypted."""
-    expires: float
-    operator: str = ""
-    """Proof of the operator's token with which it began; "": it is not the operator's."""
+class _StoredSession(FrozenModel):
+    user: DashboardUser
+    encrypted_token: str
+    expires_at: float
+    operator_proof: str = ""
+    """Proves which operator token the session was created with; "" if the session is not the operator's."""
 
 
-class _Begun(Frozen):
-    browser: str
-    back_to: str
+class _PendingLogin(FrozenModel):
+    browser_hash: str
+    return_to: str
 
 
 class Sessions:
-    """Log-ins on a Redis. Every method may raise QueueDown."""
+    """Stores sessions and pending sign-ins in Redis. Every method may raise QueueDown."""
 
-    def __init__(self, url: str, seconds: float = SESSION_SECONDS, *, operator_token: str = "") -> None:
-        """`operator_token`: the operator's sessions are good while it is the same; "": none is.
+    def __init__(
+        self, url: str, lifetime_seconds: float = SESSION_SECONDS, *, operator_token: str = ""
+    ) -> None:
+        """The operator's sessions are valid while `operator_token` stays the same; "" allows none.
 
-        Raises SettingsError for what is no URL of a Redis.
+        Raises SettingsError if the URL is invalid.
         """
         self._redis = redis_client(url)
-        self._seconds = seconds
+        self._lifetime_seconds = lifetime_seconds
         self._operator_token = operator_token
 
-    async def open(self, person: Person, token: str = "") -> str:
-        """Log them in; the value of their cookie."""
+    async def create(self, user: DashboardUser, token: str = "") -> str:
+        """Creates a session and returns the value of its cookie."""
         cookie = secrets.token_urlsafe(32)
-        kept = _Kept(
-            person=person,
-            token=_sealed(cookie, token),
-            expires=time.time() + self._seconds,
-            operator=self._proof(cookie) if person.id is None else "",
+        stored = _StoredSession(
+            user=user,
+            encrypted_token=_encrypt(cookie, token),
+            expires_at=time.time() + self._lifetime_seconds,
+            operator_proof=self._operator_proof(cookie) if user.id is None else "",
         )
         with redis_errors():
-            await self._redis.set(_session(cookie), kept.model_dump_json(), px=round(self._seconds * 1000))
+            await self._redis.set(
+                _session_key(cookie), stored.model_dump_json(), px=round(self._lifetime_seconds * 1000)
+            )
         return cookie
 
     async def find(self, cookie: str) -> Session | None:
-        """None: nobody is logged in with this cookie (any more)."""
+        """Returns the session of a cookie, or None if there is none or it has expired."""
         if not cookie:
             return None
         with redis_errors():
-            stored = await self._redis.get(_session(cookie))
+            text = await self._redis.get(_session_key(cookie))
         try:
-            kept = _Kept.model_validate_json(stored or b"")
+            stored = _StoredSession.model_validate_json(text or b"")
         except ValidationError:
             return None
-        if kept.person.id is None and not self._is_operator(cookie, kept):
+        if stored.user.id is None and not self._is_valid_operator(cookie, stored):
             return None
-        return Session(kept.person, _opened(cookie, kept.token), _derived(cookie, "form"), kept.expires)
-
-    def _is_operator(self, cookie: str, kept: _Kept) -> bool:
-        return bool(self._operator_token) and hmac.compare_digest(
-            kept.operator.encode(), self._proof(cookie).encode()
+        return Session(
+            stored.user,
+            _decrypt(cookie, stored.encrypted_token),
+            _derive_key(cookie, "form"),
+            stored.expires_at,
         )
 
-    def _proof(self, cookie: str) -> str:
-        """Made with the cookie, so that whoever reads Redis cannot try tokens with it."""
-        return _derived(cookie, f"operator {self._operator_token}")
+    def _is_valid_operator(self, cookie: str, stored: _StoredSession) -> bool:
+        return bool(self._operator_token) and hmac.compare_digest(
+            stored.operator_proof.encode(), self._operator_proof(cookie).encode()
+        )
 
-    async def leave(self, cookie: str) -> None:
-        """Log them out."""
+    def _operator_proof(self, cookie: str) -> str:
+        """Derives a proof of the operator token.
+
+        The proof depends on the cookie too, so that the token cannot be guessed from the contents of Redis.
+        """
+        return _derive_key(cookie, f"operator {self._operator_token}")
+
+    async def delete(self, cookie: str) -> None:
+        """Signs the user out."""
         with redis_errors():
-            await self._redis.delete(_session(cookie))
+            await self._redis.delete(_session_key(cookie))
 
-    async def begin(self, browser: str, back_to: str) -> str:
-        """Somebody in this browser goes to GitHub, and wants to see `back_to` afterwards; the state to send along."""
+    async def start_login(self, browser: str, return_to: str) -> str:
+        """Starts a sign-in on GitHub and returns its OAuth `state`; the user returns to `return_to`
+        afterwards.
+        """
         state = secrets.token_urlsafe(32)
-        begun = _Begun(browser=_digest(browser), back_to=back_to)
+        pending = _PendingLogin(browser_hash=_hash(browser), return_to=return_to)
         with redis_errors():
-            await self._redis.set(_login(state), begun.model_dump_json(), ex=LOGIN_SECONDS)
+            await self._redis.set(_login_key(state), pending.model_dump_json(), ex=LOGIN_SECONDS)
         return state
 
-    async def came_back(self, browser: str, state: str) -> str | None:
-        """Where they wanted to go; None: this state is not of this browser, is too old, or was used before."""
+    async def finish_login(self, browser: str, state: str) -> str | None:
+        """Returns the page to return to, or None if the state belongs to another browser, has expired or was
+        used.
+        """
         with redis_errors():
-            stored = await cast("Any", self._redis.getdel(_login(state)))
+            stored = await cast("Any", self._redis.getdel(_login_key(state)))
         try:
-            begun = _Begun.model_validate_json(stored or b"")
+            pending = _PendingLogin.model_validate_json(stored or b"")
         except ValidationError:
             return None
-        return begun.back_to if hmac.compare_digest(begun.browser, _digest(browser)) else None
+        return pending.return_to if hmac.compare_digest(pending.browser_hash, _hash(browser)) else None
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
 
 
-def verifier(browser: str) -> str:
-    """The secret of a log-in that only this browser's cookie makes. Source: RFC 7636"""
-    return _derived(browser, "verifier")
+def pkce_verifier(browser: str) -> str:
+    """Returns the PKCE code verifier, derived from the browser's cookie. Source: RFC 7636"""
+    return _derive_key(browser, "verifier")
 
 
-def challenge(browser: str) -> str:
-    """What the browser shows GitHub of it."""
-    digest = hashlib.sha256(verifier(browser).encode()).digest()
+def pkce_challenge(browser: str) -> str:
+    """Returns the PKCE code challenge that the browser sends to GitHub."""
+    digest = hashlib.sha256(pkce_verifier(browser).encode()).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def _session(cookie: str) -> str:
-    return f"patchwright:session:{_digest(cookie)}"
+def _session_key(cookie: str) -> str:
+    return f"patchwright:session:{_hash(cookie)}"
 
 
-def _login(state: str) -> str:
-    return f"patchwright:login:{_digest(state)}"
+def _login_key(state: str) -> str:
+    return f"patchwright:login:{_hash(state)}"
 
 
-def _digest(value: str) -> str:
+def _hash(value: str) -> str:
     return hashlib.sha256(b"name:" + value.encode()).hexdigest()
 
 
-def _derived(value: str, purpose: str) -> str:
+def _derive_key(value: str, purpose: str) -> str:
     return hmac.new(value.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
 
-def _sealed(cookie: str, token: str) -> str:
+def _encrypt(cookie: str, token: str) -> str:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     if not token:
         return ""
-    nonce = os.urandom(NONCE)
-    sealed = AESGCM(bytes.fromhex(_derived(cookie, "token"))).encrypt(nonce, token.encode(), None)
-    return base64.b64encode(nonce + sealed).decode()
+    nonce = os.urandom(NONCE_BYTES)
+    ciphertext = AESGCM(bytes.fromhex(_derive_key(cookie, "token"))).encrypt(nonce, token.encode(), None)
+    return base64.b64encode(nonce + ciphertext).decode()
 
 
-def _opened(cookie: str, sealed: str) -> str:
+def _decrypt(cookie: str, ciphertext: str) -> str:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    if not sealed:
+    if not ciphertext:
         return ""
-    content = base64.b64decode(sealed)
-    key = AESGCM(bytes.fromhex(_derived(cookie, "token")))
-    return key.decrypt(content[:NONCE], content[NONCE:], None).decode()
+    content = base64.b64decode(ciphertext)
+    key = AESGCM(bytes.fromhex(_derive_key(cookie, "token")))
+    return key.decrypt(content[:NONCE_BYTES], content[NONCE_BYTES:], None).decode()

@@ -1,1 +1,1 @@
-"""Setting up a server: the page that makes the App, and what is kept of it."""
+"""First-time setup of a server: web pages that create the GitHub App, and storage for its credentials."""

@@ -1,4 +1,4 @@
-"""What is left to do once the App is made, for the browser that made it, checked anew each time it is looked at."""
+"""The welcome page: the steps that remain after the App is created, shown to the browser that created it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -10,147 +10,181 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from bot.errors import QueueDown
-from bot.glance import Glance
-from bot.page.overview import newest
-from bot.page.shown import Around
-from bot.redis.lookout import Lookout
-from bot.redis.presence import Presence
-from bot.redis.queue import ArqQueue
-from bot.redis.runs import Runs
-from bot.setup import shown
-from bot.setup.code import Visitor
-from bot.setup.github import AsApp
-from bot.setup.images import Images
-from bot.setup.kept import OwnApp
-from bot.setup.shown import Step
-from bot.setup.site import COOKIE, guarded, static_file
-from bot.webhooks.receiver import App
-from resolver.errors import ForgeError
-from resolver.settings.settings import Settings
+from patchwright.bot.dashboard.run_list import list_runs
+from patchwright.bot.dashboard.views import PageContext
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.heartbeats import Heartbeats
+from patchwright.bot.redis.leader_lease import LeaderLease
+from patchwright.bot.redis.shared_run_index import SharedRunIndex
+from patchwright.bot.run_summary import RunSummary
+from patchwright.bot.setup import setup_views
+from patchwright.bot.setup.app_api import AppClient
+from patchwright.bot.setup.credential_store import RegisteredApp
+from patchwright.bot.setup.image_preparation import ImagePreparation
+from patchwright.bot.setup.setup_code import SetupSession
+from patchwright.bot.setup.setup_views import SetupStep
+from patchwright.bot.setup.wizard import SESSION_COOKIE, serve_static_file, with_security_headers
+from patchwright.bot.webhooks.receiver import AsgiApp
+from patchwright.resolver.errors import ForgeError
+from patchwright.resolver.settings.settings import Settings
 
 PATH = "/welcome"
-ANSWERED = frozenset({"delivered", "commented", "asked"})
-PING_SECONDS = 15.0  # after which the webhook's first delivery is asked for once more
+ANSWERED_STATES = frozenset({"published", "reported", "input_required"})
+PING_INTERVAL_SECONDS = 15.0  # time until another attempt of the webhook's first delivery is requested
 
 
-class Welcome:
-    """The page, for one browser and as long as it is known."""
+class WelcomePage:
+    """The welcome page, for one browser until its setup session expires."""
 
     def __init__(
         self,
         settings: Settings,
-        app: OwnApp,
-        visitor: Visitor,
-        presence: Presence,
-        runs: Runs,
+        app: RegisteredApp,
+        session: SetupSession,
+        heartbeats: Heartbeats,
+        runs: SharedRunIndex,
         queue: ArqQueue,
-        lookout: Lookout,
-        deliveries: Mapping[tuple[str, str], int],
-        images: Images,
+        leader_lease: LeaderLease,
+        delivery_counts: Mapping[tuple[str, str], int],
+        image_preparation: ImagePreparation,
     ) -> None:
-        """`deliveries`: those that came since this process began, by what became of them; `images`: made meanwhile."""
-        self._since = time.time()
+        """`delivery_counts` holds the deliveries since this process started, by event and result;
+        `image_preparation` is the state of the image build.
+        """
+        self._started_at = time.time()
         self._settings = settings
         self._app = app
-        self._visitor = visitor
-        self._presence = presence
+        self._session = session
+        self._heartbeats = heartbeats
         self._runs = runs
         self._queue = queue
-        self._lookout = lookout
-        self._deliveries = deliveries
-        self._images = images
-        self._pinged = float("-inf")
-        self._last = ""
-        self._as_app = AsApp(str(app.id), app.private_key, app.place.github_api_url, settings.ca_bundle)
+        self._leader_lease = leader_lease
+        self._delivery_counts = delivery_counts
+        self._images = image_preparation
+        self._pinged_at = float("-inf")
+        self._last_status = ""
+        self._app_client = AppClient(
+            str(app.id), app.private_key, app.server.github_api_url, settings.ca_bundle
+        )
 
-    async def page(self, request: Request) -> Response:
-        """What is done and what is not; others, whom GitHub sends here when they install the App, see the runs."""
-        if not self._visitor.knows(request.cookies.get(COOKIE, "")):
-            return RedirectResponse(f"{self._base(request)}/", 303)
-        if request.query_params:  # GitHub adds what was installed
-            return RedirectResponse(f"{self._base(request)}{PATH}", 303)
-        steps = await self._installed(), await self._heard(), await self._worked(), await self._first()
-        return HTMLResponse(shown.welcome(Around(self._base(request), None), steps, self._settings))
+    async def show(self, request: Request) -> Response:
+        """Shows the remaining steps. Other visitors, whom GitHub sends here after an installation, are
+        redirected to the runs.
+        """
+        if not self._session.is_valid(request.cookies.get(SESSION_COOKIE, "")):
+            return RedirectResponse(f"{self._base_path(request)}/", 303)
+        if request.query_params:  # GitHub appends the installation to the URL
+            return RedirectResponse(f"{self._base_path(request)}{PATH}", 303)
+        steps = (
+            await self._installation_step(),
+            await self._webhook_step(),
+            await self._worker_step(),
+            await self._first_issue_step(),
+        )
+        return HTMLResponse(
+            setup_views.render_welcome_page(
+                PageContext(self._base_path(request), None), steps, self._settings
+            )
+        )
 
-    def _base(self, request: Request) -> str:
+    def _base_path(self, request: Request) -> str:
         public = urlsplit(self._settings.public_url or "")
         return public.path if public.netloc == request.headers.get("host") else ""
 
-    async def _installed(self) -> Step:
-        link = self._app.installing
+    async def _installation_step(self) -> SetupStep:
+        link = self._app.install_url
         try:
-            homes = await self._as_app.installations()
+            installations = await self._app_client.list_installations()
         except ForgeError as exc:
-            return Step("install", False, why=f"Whether it is, GitHub does not say now: {exc}")
-        owners = ", ".join(home.account.login for home in homes)
-        return Step("install", bool(homes), fact=owners, link=link)
+            return SetupStep("install", False, error=f"GitHub did not return the installations: {exc}")
+        owners = ", ".join(one.account.login for one in installations)
+        return SetupStep("install", bool(installations), detail=owners, url=link)
 
-    async def _heard(self) -> Step:
+    async def _webhook_step(self) -> SetupStep:
         if self._app.webhook_secret is None:
-            return await self._looked()
-        became = {how for (_, how), count in self._deliveries.items() if count}
-        if became & {"pong", "stored"}:
-            return Step("hear", True)
-        where = f"{self._app.public_url}/webhook"
-        if "forged" in became:
-            return Step("unsigned", False, fact=where)
-        return Step("hear", False, fact=where, why=await self._ask_for_ping())
+            return await self._polling_step()
+        results = {result for (_, result), count in self._delivery_counts.items() if count}
+        if results & {"pong", "stored"}:
+            return SetupStep("webhook", True)
+        url = f"{self._app.public_url}/webhook"
+        if "invalid signature" in results:
+            return SetupStep("bad_signature", False, detail=url)
+        return SetupStep("webhook", False, detail=url, error=await self._request_ping())
 
-    async def _looked(self) -> Step:
+    async def _polling_step(self) -> SetupStep:
         try:
-            trouble, seen = await self._lookout.trouble(), await self._lookout.seen()
+            failure, cursors = (
+                await self._leader_lease.fetch_failure(),
+                await self._leader_lease.fetch_cursors(),
+            )
         except QueueDown as exc:
-            return Step("look", False, why=str(exc))
-        if trouble is None:
-            last = seen.pop("", None)
-            places = "1 repository" if len(seen) == 1 else f"{len(seen)} repositories"
-            return Step("look", True, fact=f"last at {last:%H:%M:%S} UTC, in {places}" if last else "")
-        return Step("look", False, fact=f"{trouble.since:%H:%M} UTC", why=trouble.reason)
+            return SetupStep("poll", False, error=str(exc))
+        if failure is None:
+            last = cursors.pop("", None)
+            repositories = "1 repository" if len(cursors) == 1 else f"{len(cursors)} repositories"
+            return SetupStep(
+                "poll", True, detail=f"last poll at {last:%H:%M:%S} UTC, {repositories}" if last else ""
+            )
+        return SetupStep("poll", False, detail=f"{failure.since:%H:%M} UTC", error=failure.reason)
 
-    async def _ask_for_ping(self) -> str:
-        """Why nothing came, in GitHub's words; it tells a new webhook that it is one before we know its secret."""
-        if time.monotonic() - self._pinged >= PING_SECONDS:
-            self._pinged = time.monotonic()
+    async def _request_ping(self) -> str:
+        """Requests another ping delivery, and returns the status of the last one.
+
+        GitHub sends the first ping before this server knows the webhook's secret.
+        """
+        if time.monotonic() - self._pinged_at >= PING_INTERVAL_SECONDS:
+            self._pinged_at = time.monotonic()
             try:
-                attempts = await self._as_app.attempts()
+                attempts = await self._app_client.list_delivery_attempts()
                 if ping := next((one for one in attempts if one.event == "ping"), None):
-                    # 503: we ourselves, who did not know the secret yet.
-                    self._last = "" if ping.status_code == HTTPStatus.SERVICE_UNAVAILABLE else ping.status
-                    await self._as_app.ask_again(ping)
+                    # The server itself answered 503 while it did not know the secret.
+                    self._last_status = (
+                        "" if ping.status_code == HTTPStatus.SERVICE_UNAVAILABLE else ping.status
+                    )
+                    await self._app_client.redeliver(ping)
             except ForgeError as exc:
-                self._last = str(exc)
-        return self._last
+                self._last_status = str(exc)
+        return self._last_status
 
-    async def _worked(self) -> Step:
+    async def _worker_step(self) -> SetupStep:
         try:
-            workers = await self._presence.workers()
+            workers = await self._heartbeats.count_workers()
         except QueueDown as exc:
-            return Step("worker", False, why=str(exc))
-        return Step(
-            "worker", workers > 0, fact=f"{workers} with {self._settings.model}", why=self._images.said
+            return SetupStep("worker", False, error=str(exc))
+        ready = "1 worker is" if workers == 1 else f"{workers} workers are"
+        return SetupStep(
+            "worker",
+            workers > 0,
+            detail=f"{ready} ready with {self._settings.model}",
+            error=self._images.status,
         )
 
-    async def _first(self) -> Step:
+    async def _first_issue_step(self) -> SetupStep:
         try:
-            run = first_run(await newest(self._runs, self._queue), self._since)
+            run = find_first_run(await list_runs(self._runs, self._queue), self._started_at)
         except QueueDown as exc:
-            return Step("first", False, fact=self._settings.label, why=str(exc))
-        return Step("first", run is not None and run.state in ANSWERED, fact=self._settings.label, run=run)
+            return SetupStep("first_issue", False, detail=self._settings.label, error=str(exc))
+        return SetupStep(
+            "first_issue",
+            run is not None and run.state in ANSWERED_STATES,
+            detail=self._settings.label,
+            run=run,
+        )
 
 
-def first_run(newest_first: Sequence[Glance], since: float) -> Glance | None:
-    """The run to tell of: what was answered first, else what began last, of those that began `since` then."""
-    new = [run for run in newest_first if run.began >= since]
-    answered = [run for run in new if run.state in ANSWERED]
+def find_first_run(newest_first: Sequence[RunSummary], since: float) -> RunSummary | None:
+    """Returns the first answered run since `since`; if none is answered, the latest run since then."""
+    new = [run for run in newest_first if run.started_at >= since]
+    answered = [run for run in new if run.state in ANSWERED_STATES]
     return answered[-1] if answered else new[0] if new else None
 
 
-def welcome(page: Welcome) -> Mapping[str, App]:
-    """The page and the files that it loads, by path."""
+def create_welcome_apps(page: WelcomePage) -> Mapping[str, AsgiApp]:
+    """Returns the welcome page and its static files, by path."""
     routes = [
-        Route(PATH, guarded(page.page), methods=["GET"]),
-        Route("/static/{name}", guarded(static_file), methods=["GET"]),
+        Route(PATH, with_security_headers(page.show), methods=["GET"]),
+        Route("/static/{name}", with_security_headers(serve_static_file), methods=["GET"]),
     ]
-    app: App = Starlette(routes=routes)  # type: ignore[assignment]
+    app: AsgiApp = Starlette(routes=routes)  # type: ignore[assignment]
     return {PATH: app, "/static": app}

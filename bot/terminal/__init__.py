@@ -1,1 +1,1 @@
-"""What a person at a terminal types and reads."""
+"""Commands that run in a terminal, and their output."""

@@ -1,4 +1,4 @@
-"""What a shell offers when TAB is pressed: commands, options, their values, and the names of runs."""
+"""Shell completion of commands, options, their values and names of runs."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -9,53 +9,57 @@ import argcomplete
 from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 from argcomplete.shell_integration import shellcode
 
-MOST_RUNS = 100  # the newest
+MAX_RUNS = 100  # Number of the newest runs that are offered.
 
 
-def script(shell: str) -> str:
-    """What a `bash`, `zsh` or `fish` reads to complete our command."""
+def completion_script(shell: str) -> str:
+    """Returns the script that makes `bash`, `zsh` or `fish` complete the patchwright command."""
     return shellcode(["patchwright"], shell=shell)
 
 
-def complete(top: argparse.ArgumentParser) -> None:
-    """Answer the shell that asks by argcomplete's variables, and end the process."""
-    for action in _actions(top):
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Prints the completions that the shell asks for in argcomplete's environment variables, and exits."""
+    for action in _actions(parser):
         if action.choices is None and action.nargs != 0:
             action.completer = _completer(str(action.metavar))  # type: ignore[attr-defined]
-    argcomplete.autocomplete(top)
+    argcomplete.autocomplete(parser)
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    for action in parser._actions:  # argparse has no other list of them
+    for action in parser._actions:  # argparse has no public list of a parser's actions.
         yield action
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 yield from _actions(command)
 
 
-def _completer(takes: str) -> Callable[..., Any]:
-    from bot.terminal.listing import State
-    from resolver.domain import VerdictKind
+def _completer(metavar: str) -> Callable[..., Any]:
+    from patchwright.bot.terminal.run_table import ListedState
+    from patchwright.resolver.domain import VerdictKind
 
-    known: dict[str, Callable[..., Any]] = {
-        "RUN": _runs,
+    completers: dict[str, Callable[..., Any]] = {
+        "RUN": _complete_runs,
         "FILE": FilesCompleter(),
         "PATH": FilesCompleter(),
         "DIR": DirectoriesCompleter(),
-        "STATE": lambda **_: get_args(State),
+        "STATE": lambda **_: get_args(ListedState),
         "VERDICT": lambda **_: get_args(VerdictKind),
     }
-    return known.get(takes) or (lambda **_: ())  # argcomplete's own for this would hide the option, too
+    return completers.get(metavar) or (
+        lambda **_: ()
+    )  # argcomplete's SuppressCompleter would hide the option too.
 
 
-def _runs(parsed_args: argparse.Namespace, **_: object) -> Sequence[str]:
-    from bot import compose
-    from bot.terminal.naming import LAST, on_disk
-    from resolver.errors import ResolverError
+def _complete_runs(parsed_args: argparse.Namespace, **_: object) -> Sequence[str]:
+    from patchwright.bot import composition_root
+    from patchwright.bot.terminal.run_ids import LAST, list_local_runs
+    from patchwright.resolver.errors import ResolverError
 
     config = getattr(parsed_args, "config", None)
     try:
-        settings = compose.read_settings({}, compose.environment(), config and Path(config), Path.cwd())
+        settings = composition_root.read_settings(
+            {}, composition_root.read_environment(), config and Path(config), Path.cwd()
+        )
     except ResolverError:
-        return ()  # the command itself will say what is wrong
-    return (LAST, *on_disk(settings.data / "runs")[:MOST_RUNS])
+        return ()  # The command itself reports the error.
+    return (LAST, *list_local_runs(settings.data / "runs")[:MAX_RUNS])

@@ -1,34 +1,34 @@
-"""The files that the command line reads and writes: an issue, a patch."""
+"""Reads issues from files and writes patches to files."""
 
 import os
 from pathlib import Path
 
-from resolver.domain import Issue, Patch, User
-from resolver.errors import UsageError
+from patchwright.resolver.domain import Issue, Patch, User
+from patchwright.resolver.errors import UsageError
 
-ISSUE_LIMIT = 4 << 20  # bytes; far more than a forge takes, and the brief cuts it anyway
+MAX_ISSUE_BYTES = 4 << 20  # Far more than a forge accepts; the prompt truncates it anyway.
 
 
-def absolute(path: str) -> Path:
-    """What somebody named, from where the command was given."""
+def absolute_path(path: str) -> Path:
+    """Returns the path resolved against the current directory."""
     return Path(path).resolve()
 
 
 def read_issue(path: Path) -> Issue:
-    """An issue from a file: its first line is the title. Raises UsageError when it cannot be read."""
+    """Reads an issue from a file whose first line is the title. Raises UsageError if this fails."""
     try:
         with path.open("rb") as file:
-            text = file.read(ISSUE_LIMIT).decode("utf-8", errors="replace").strip().lstrip("# \r\n\t")
+            text = file.read(MAX_ISSUE_BYTES).decode("utf-8", errors="replace").strip().lstrip("# \r\n\t")
     except OSError as exc:
-        raise UsageError(f"the issue file {path} cannot be read: {exc.strerror}") from exc
+        raise UsageError(f"Cannot read the issue file {path}: {exc.strerror}") from exc
     if "\0" in text:
-        raise UsageError(f"the issue file {path} is no text: it has NUL bytes in it")
+        raise UsageError(f"The issue file {path} is not a text file: it contains NUL bytes")
     if not text:
         raise UsageError(
-            f"the issue file {path} is empty: write what is wrong into it, the title in its first line"
+            f"The issue file {path} is empty. Describe the problem in it, with the title in the first line"
         )
     title, _, body = text.partition("\n")
-    nobody = User(id=0, login="operator")  # "you" would be the model
+    nobody = User(id=0, login="operator")  # With the login "you", the model would think of itself.
     return Issue(
         number=1,
         title=title.strip(),
@@ -41,21 +41,21 @@ def read_issue(path: Path) -> Issue:
 
 
 def check_writable(out: Path) -> None:
-    """Before a run is paid for. Raises UsageError."""
+    """Checks that the file can be written before a run incurs costs. Raises UsageError otherwise."""
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise UsageError(
-            f"the patch could not be written to {out}: name a file in a directory that you may write"
-        )
+        raise UsageError(f"Cannot write the patch to {out}. Choose a file in a writable directory")
 
 
 def write_patch(out: str | None, patch: Patch) -> str | None:
-    """Where the patch was written; None: nowhere. Raises UsageError."""
-    if not out or patch.empty:
+    """Writes the patch and returns its path; None if there is nothing to write. Raises UsageError if this
+    fails.
+    """
+    if not out or patch.is_empty:
         return None
     try:
         Path(out).write_bytes(patch.diff)
     except OSError as exc:
         raise UsageError(
-            f"the patch cannot be written to {out}: {exc.strerror}; it is in the run's log"
+            f"Cannot write the patch to {out}: {exc.strerror}. The patch is in the run's log"
         ) from exc
     return out

@@ -1,1 +1,1 @@
-"""From a delivery's bytes to what it asks for."""
+"""Webhook deliveries: receiving, verifying and parsing them, and finding the requests in them."""

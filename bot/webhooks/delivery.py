@@ -1,4 +1,4 @@
-"""What a webhook delivery says. Pure: bytes in, a value out.
+"""Parses webhook deliveries from bytes. No function has side effects.
 
 Source: docs.github.com/webhooks/webhook-events-and-payloads
 """
@@ -7,372 +7,394 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from bot.webhooks import payloads
-from resolver.domain import Repo, User
-from runtime.frozen import Frozen
+from patchwright.bot.webhooks import payloads
+from patchwright.resolver.domain import Repo, User
+from patchwright.runtime.frozen_model import FrozenModel
 
-EVENTS = frozenset(
+HANDLED_EVENTS = frozenset(
     {
         *("issues", "pull_request", "issue_comment", "pull_request_review", "pull_request_review_comment"),
         *("installation", "installation_repositories"),
         *("check_run", "check_suite", "workflow_run", "status"),
     }
 )
-"""What may ask something of us, or change what we may do; all else is answered and forgotten."""
+"""Events that can start, change or stop a run; all others are answered and ignored."""
 
 
-class Unreadable(Exception):
-    """The delivery is GitHub's, but not in a form that we know."""
+class UnreadableDelivery(Exception):
+    """A delivery by GitHub whose payload has an unknown form."""
 
 
 class Sender(User):
-    """Who did what a delivery tells of."""
+    """The account whose action caused a delivery."""
 
-    bot: bool
+    is_bot: bool
 
 
-class Ping(Frozen):
-    """GitHub says hello to a new webhook."""
+class Ping(FrozenModel):
+    """A test delivery for a new webhook."""
 
     kind: Literal["ping"] = "ping"
 
 
-class Ignored(Frozen):
-    """An event or action that asks nothing of us. Not an error: GitHub adds new ones at any time."""
+class IgnoredEvent(FrozenModel):
+    """An event or action that Patchwright ignores. Not an error: GitHub adds new ones at any time."""
 
-    kind: Literal["ignored"] = "ignored"
+    kind: Literal["ignored_event"] = "ignored_event"
     event: str
     action: str = ""
 
 
-class Written(Frozen):
-    """What an issue or a pull request says."""
+class ThreadContent(FrozenModel):
+    """The title and body of an issue or pull request."""
 
     title: str
     body: str
 
 
-class Labelled(Frozen):
-    """A label was put on an issue or a pull request."""
+class LabelAdded(FrozenModel):
+    """A label was added to an issue or pull request."""
 
-    kind: Literal["labelled"] = "labelled"
+    kind: Literal["label_added"] = "label_added"
     repo: Repo
     repo_id: int
     number: int
     label: str
-    at: str
-    """The thread's `updated_at` as GitHub wrote it: tells apart a label removed and put on again."""
+    occurred_at: str
+    """The thread's `updated_at` as GitHub wrote it; distinguishes repeated additions of a label."""
     sender: Sender
-    installation: int | None
-    """None when the webhook is the repository's own, not an App's."""
-    pinned: Written | None = None
-    """As the thread was then; None: nobody has told."""
+    installation_id: int | None
+    """None if the webhook belongs to the repository instead of an App."""
+    snapshot: ThreadContent | None = None
+    """The thread at that time; None if unknown."""
 
 
-class Unlabelled(Frozen):
-    """A label was taken away from an issue or a pull request."""
+class LabelRemoved(FrozenModel):
+    """A label was removed from an issue or pull request."""
 
-    kind: Literal["unlabelled"] = "unlabelled"
+    kind: Literal["label_removed"] = "label_removed"
     repo: Repo
     number: int
     label: str
-    at: str
-    """When, as GitHub wrote it."""
+    occurred_at: str
+    """The time of the event, as GitHub wrote it."""
     sender: Sender
 
 
-class Branch(Frozen):
-    """Where a pull request comes from."""
+class HeadBranch(FrozenModel):
+    """The head branch of a pull request."""
 
     name: str
-    same_repository: bool
-    """False for a fork's."""
-    author: int | None
-    """Id of who opened it; None: the account is gone."""
+    is_same_repository: bool
+    """False for the branch of a fork."""
+    author_id: int | None
+    """The user id of the pull request's author; None if the account was deleted."""
 
 
-class Closed(Frozen):
-    """An issue or a pull request is not open any more, or not there any more."""
+class ThreadClosed(FrozenModel):
+    """An issue or pull request was closed, merged, deleted or transferred."""
 
-    kind: Literal["closed"] = "closed"
+    kind: Literal["thread_closed"] = "thread_closed"
     repo: Repo
     number: int
-    how: Literal["closed", "merged", "deleted", "transferred"]
-    at: str
-    """When, as GitHub wrote it."""
-    branch: Branch | None
-    """None: it is an issue."""
+    reason: Literal["closed", "merged", "deleted", "transferred"]
+    occurred_at: str
+    """The time of the event, as GitHub wrote it."""
+    head_branch: HeadBranch | None
+    """None for an issue."""
 
 
-class Reach(Frozen):
-    """What an App may do has changed."""
+class InstallationChanged(FrozenModel):
+    """The permissions or repositories of an App installation have changed."""
 
-    kind: Literal["reach"] = "reach"
-    installation: int
-    lost: bool
-    """It may not act there any more."""
+    kind: Literal["installation_changed"] = "installation_changed"
+    installation_id: int
+    is_access_removed: bool
+    """True if the App lost access."""
     repositories: tuple[Repo, ...]
-    """Where; empty: wherever this installation may act."""
+    """The affected repositories; empty means all repositories of the installation."""
     permissions: dict[str, str]
-    """What it may do now."""
-    page: str
-    """Where its owner changes that; empty: not told."""
+    """The permissions after the change."""
+    settings_url: str
+    """Where the account owner changes the installation; "" if unknown."""
 
 
-class Checked(Frozen):
-    """A program has come to an end with a commit; how is for the forge to say."""
+class ChecksCompleted(FrozenModel):
+    """A check finished on a commit; query GitHub for its conclusion."""
 
-    kind: Literal["checked"] = "checked"
+    kind: Literal["checks_completed"] = "checks_completed"
     repo: Repo
     repo_id: int
     branch: str
     commit: str
-    installation: int | None
+    installation_id: int | None
 
 
-class CommentMade(Frozen):
-    """A comment was made on an issue or a pull request."""
+class CommentCreated(FrozenModel):
+    """A comment was created on an issue or pull request."""
 
-    kind: Literal["comment_made"] = "comment_made"
+    kind: Literal["comment_created"] = "comment_created"
     repo: Repo
     repo_id: int
     number: int
     comment_id: int
     body: str
     sender: Sender
-    through_app: frozenset[str]
-    """Id, client id and slug of the App that wrote in the sender's name; empty when no App did."""
-    installation: int | None
-    """None when the webhook is the repository's own, not an App's."""
-    at: str = ""
-    """When, as GitHub wrote it."""
-    pinned: Written | None = None
-    """As of a label."""
+    app_names: frozenset[str]
+    """The id, client id and slug of the App that wrote in the sender's name; empty if no App did."""
+    installation_id: int | None
+    """None if the webhook belongs to the repository instead of an App."""
+    occurred_at: str = ""
+    """The time of the event, as GitHub wrote it."""
+    snapshot: ThreadContent | None = None
+    """The thread at that time; None if unknown."""
 
 
-class ReviewSaid(Frozen):
-    """A review of a pull request was submitted, or one of its inline comments made, in any order."""
+class ReviewSubmitted(FrozenModel):
+    """A review was submitted, or one of its inline comments created; GitHub sends these in any order."""
 
-    kind: Literal["review_said"] = "review_said"
+    kind: Literal["review_submitted"] = "review_submitted"
     repo: Repo
     repo_id: int
     number: int
-    review: int | None
-    """Id of the review; an inline comment that stands alone, or answers in a thread, has one of its own."""
-    inline: int | None
-    """Id of the inline comment; None: this is the review's own text."""
+    review_id: int | None
+    """The id of the review; a single inline comment, or a reply in a thread, has a review of its own."""
+    review_comment_id: int | None
+    """The id of the inline comment; None for the review's own text."""
     body: str
     sender: Sender
-    installation: int | None
-    """None when the webhook is the repository's own, not an App's."""
-    at: str = ""
-    """When, as GitHub wrote it."""
-    pinned: Written | None = None
-    """As of a label."""
+    installation_id: int | None
+    """None if the webhook belongs to the repository instead of an App."""
+    occurred_at: str = ""
+    """The time of the event, as GitHub wrote it."""
+    snapshot: ThreadContent | None = None
+    """The thread at that time; None if unknown."""
 
 
 Delivery = Annotated[
-    Ping | Ignored | Labelled | Unlabelled | Closed | Reach | Checked | CommentMade | ReviewSaid,
+    Ping
+    | IgnoredEvent
+    | LabelAdded
+    | LabelRemoved
+    | ThreadClosed
+    | InstallationChanged
+    | ChecksCompleted
+    | CommentCreated
+    | ReviewSubmitted,
     Field(discriminator="kind"),
 ]
 
 
-def read(event: str, body: bytes) -> Delivery:
-    """What an event says whose origin is not in doubt.
+def parse_delivery(event: str, body: bytes) -> Delivery:
+    """Parses a delivery whose signature is verified.
 
-    Raises Unreadable for an event of ours that is not JSON, nested too deep, or lacks what we use.
+    Raises UnreadableDelivery if a handled event is not JSON, is nested too deep, or lacks a required field.
     """
     if event == "ping":
         return Ping()
-    if event not in EVENTS:
-        return Ignored(event=event)
-    action = _parse(payloads.Event, body).action
+    if event not in HANDLED_EVENTS:
+        return IgnoredEvent(event=event)
+    action = _parse(payloads.ActionPayload, body).action
     match event, action:
         case "issues", "labeled":
-            on_issue = _parse(payloads.IssueLabel, body)
-            return _put_on(on_issue, on_issue.issue)
+            issue_payload = _parse(payloads.IssueLabelPayload, body)
+            return _make_label_added(issue_payload, issue_payload.issue)
         case "pull_request", "labeled":
-            on_pull = _parse(payloads.PullLabel, body)
-            return _put_on(on_pull, on_pull.pull_request)
+            pull_payload = _parse(payloads.PullLabelPayload, body)
+            return _make_label_added(pull_payload, pull_payload.pull_request)
         case "issues", "unlabeled":
-            on_issue = _parse(payloads.IssueLabel, body)
-            return _taken_away(on_issue, on_issue.issue)
+            issue_payload = _parse(payloads.IssueLabelPayload, body)
+            return _make_label_removed(issue_payload, issue_payload.issue)
         case "pull_request", "unlabeled":
-            on_pull = _parse(payloads.PullLabel, body)
-            return _taken_away(on_pull, on_pull.pull_request)
+            pull_payload = _parse(payloads.PullLabelPayload, body)
+            return _make_label_removed(pull_payload, pull_payload.pull_request)
         case "issues", "closed" | "deleted" | "transferred":
-            return _closed(_parse(payloads.OnIssue, body), action)
+            return _make_issue_closed(_parse(payloads.IssuePayload, body), action)
         case "pull_request", "closed":
-            return _pull_closed(_parse(payloads.PullClosed, body))
+            return _make_pull_closed(_parse(payloads.PullClosedPayload, body))
         case "issue_comment", "created":
-            made = _parse(payloads.CommentCreated, body)
-            app = made.comment.performed_via_github_app
-            return CommentMade(
-                repo=_repo(made),
-                repo_id=made.repository.id,
-                number=made.issue.number,
-                comment_id=made.comment.id,
-                body=made.comment.body or "",
-                sender=_sender(made),
-                through_app=app.names() if app else frozenset(),
-                installation=_installation(made),
-                at=made.comment.created_at,
-                pinned=_written(made.issue),
+            comment_payload = _parse(payloads.IssueCommentPayload, body)
+            app = comment_payload.comment.performed_via_github_app
+            return CommentCreated(
+                repo=_repo_of_payload(comment_payload),
+                repo_id=comment_payload.repository.id,
+                number=comment_payload.issue.number,
+                comment_id=comment_payload.comment.id,
+                body=comment_payload.comment.body or "",
+                sender=_make_sender(comment_payload),
+                app_names=app.identifiers() if app else frozenset(),
+                installation_id=_installation_id(comment_payload),
+                occurred_at=comment_payload.comment.created_at,
+                snapshot=_make_content(comment_payload.issue),
             )
         case "pull_request_review", "submitted":
-            review = _parse(payloads.ReviewSubmitted, body)
-            said = review.review
-            return _reviewed(review, said.id, None, said.body, said.submitted_at or "")
+            submitted = _parse(payloads.ReviewPayload, body)
+            review = submitted.review
+            return _make_review_submitted(submitted, review.id, None, review.body, review.submitted_at or "")
         case "pull_request_review_comment", "created":
-            inline = _parse(payloads.InlineCreated, body)
-            one = inline.comment
-            return _reviewed(inline, one.pull_request_review_id, one.id, one.body, one.created_at)
-        case ended if ended in payloads.ENDED:
-            return _checked(event, _parse(payloads.ENDED[ended], body))
+            inline = _parse(payloads.ReviewCommentPayload, body)
+            comment = inline.comment
+            return _make_review_submitted(
+                inline, comment.pull_request_review_id, comment.id, comment.body, comment.created_at
+            )
+        case key if key in payloads.CHECKS_PAYLOADS:
+            return _make_checks_completed(event, _parse(payloads.CHECKS_PAYLOADS[key], body))
         case "installation", _:
-            return _reach(_parse(payloads.InstallationChanged, body), action)
+            return _make_installation_changed(_parse(payloads.InstallationPayload, body), action)
         case "installation_repositories", "added" | "removed":
-            changed = _parse(payloads.RepositoriesChanged, body)
-            lost = action == "removed"
-            return _reach(
-                changed, action, changed.repositories_removed if lost else changed.repositories_added
+            payload = _parse(payloads.InstallationRepositoriesPayload, body)
+            removed = action == "removed"
+            return _make_installation_changed(
+                payload, action, payload.repositories_removed if removed else payload.repositories_added
             )
         case _:
-            return Ignored(event=event, action=action)
+            return IgnoredEvent(event=event, action=action)
 
 
-LOST = frozenset({"deleted", "suspend", "removed"})
-"""Actions of installation events after which an App may do less."""
+ACCESS_REMOVED_ACTIONS = frozenset({"deleted", "suspend", "removed"})
+"""Actions of installation events that remove access."""
 
 
-def _put_on(said: payloads.IssueLabel | payloads.PullLabel, thread: payloads.Thread) -> Labelled:
-    return Labelled(
-        repo=_repo(said),
-        repo_id=said.repository.id,
+def _make_label_added(
+    payload: payloads.IssueLabelPayload | payloads.PullLabelPayload, thread: payloads.ThreadDetails
+) -> LabelAdded:
+    return LabelAdded(
+        repo=_repo_of_payload(payload),
+        repo_id=payload.repository.id,
         number=thread.number,
-        label=said.label.name,
-        at=thread.updated_at,
-        sender=_sender(said),
-        installation=_installation(said),
-        pinned=_written(thread),
+        label=payload.label.name,
+        occurred_at=thread.updated_at,
+        sender=_make_sender(payload),
+        installation_id=_installation_id(payload),
+        snapshot=_make_content(thread),
     )
 
 
-def _taken_away(said: payloads.IssueLabel | payloads.PullLabel, thread: payloads.Thread) -> Unlabelled:
-    return Unlabelled(
-        repo=_repo(said),
+def _make_label_removed(
+    payload: payloads.IssueLabelPayload | payloads.PullLabelPayload, thread: payloads.ThreadDetails
+) -> LabelRemoved:
+    return LabelRemoved(
+        repo=_repo_of_payload(payload),
         number=thread.number,
-        label=said.label.name,
-        at=thread.updated_at,
-        sender=_sender(said),
+        label=payload.label.name,
+        occurred_at=thread.updated_at,
+        sender=_make_sender(payload),
     )
 
 
-def _checked(event: str, said: payloads.Ended) -> Checked | Ignored:
-    suite = said.suite
+def _make_checks_completed(event: str, payload: payloads.ChecksPayload) -> ChecksCompleted | IgnoredEvent:
+    suite = payload.suite
     if not suite.head_branch:
-        return Ignored(event=event)
-    return Checked(
-        repo=_repo(said),
-        repo_id=said.repository.id,
+        return IgnoredEvent(event=event)
+    return ChecksCompleted(
+        repo=_repo_of_payload(payload),
+        repo_id=payload.repository.id,
         branch=suite.head_branch,
         commit=suite.head_sha,
-        installation=_installation(said),
+        installation_id=_installation_id(payload),
     )
 
 
-def _closed(said: payloads.OnIssue, how: Literal["closed", "deleted", "transferred"]) -> Closed:
-    thread = said.issue
-    return Closed(
-        repo=_repo(said),
+def _make_issue_closed(
+    payload: payloads.IssuePayload, reason: Literal["closed", "deleted", "transferred"]
+) -> ThreadClosed:
+    thread = payload.issue
+    return ThreadClosed(
+        repo=_repo_of_payload(payload),
         number=thread.number,
-        how=how,
-        # One that is deleted or transferred may have been closed long ago, and open again since.
-        at=(thread.closed_at if how == "closed" else None) or thread.updated_at,
-        branch=None,
+        reason=reason,
+        # A deleted or transferred issue may have been closed and reopened long ago.
+        occurred_at=(thread.closed_at if reason == "closed" else None) or thread.updated_at,
+        head_branch=None,
     )
 
 
-def _pull_closed(said: payloads.PullClosed) -> Closed:
-    pull = said.pull_request
-    here = pull.head.repo is not None and pull.head.repo == pull.base.repo
-    return Closed(
-        repo=_repo(said),
+def _make_pull_closed(payload: payloads.PullClosedPayload) -> ThreadClosed:
+    pull = payload.pull_request
+    is_same = pull.head.repo is not None and pull.head.repo == pull.base.repo
+    return ThreadClosed(
+        repo=_repo_of_payload(payload),
         number=pull.number,
-        how="merged" if pull.merged else "closed",
-        at=pull.closed_at or pull.updated_at,
-        branch=Branch(name=pull.head.ref, same_repository=here, author=pull.user.id if pull.user else None),
+        reason="merged" if pull.merged else "closed",
+        occurred_at=pull.closed_at or pull.updated_at,
+        head_branch=HeadBranch(
+            name=pull.head.ref, is_same_repository=is_same, author_id=pull.user.id if pull.user else None
+        ),
     )
 
 
-def _reach(
-    said: payloads.InstallationChanged, action: str, repositories: tuple[payloads.Named, ...] = ()
-) -> Reach | Ignored:
-    home = said.installation
+def _make_installation_changed(
+    payload: payloads.InstallationPayload, action: str, repositories: tuple[payloads.RepositoryName, ...] = ()
+) -> InstallationChanged | IgnoredEvent:
+    installation = payload.installation
     if action in ("added", "removed") and not repositories:
-        return Ignored(event="installation_repositories", action=action)
-    return Reach(
-        installation=home.id,
-        lost=action in LOST,
-        repositories=tuple(_named(*one.full_name.partition("/")[::2]) for one in repositories),
-        permissions=home.permissions,
-        page=home.html_url,
+        return IgnoredEvent(event="installation_repositories", action=action)
+    return InstallationChanged(
+        installation_id=installation.id,
+        is_access_removed=action in ACCESS_REMOVED_ACTIONS,
+        repositories=tuple(_make_repo(*repo.full_name.partition("/")[::2]) for repo in repositories),
+        permissions=installation.permissions,
+        settings_url=installation.html_url,
     )
 
 
-def _reviewed(
-    said: payloads.OnPull, review: int | None, inline: int | None, body: str | None, at: str
-) -> ReviewSaid:
-    return ReviewSaid(
-        repo=_repo(said),
-        repo_id=said.repository.id,
-        number=said.pull_request.number,
-        review=review,
-        inline=inline,
+def _make_review_submitted(
+    payload: payloads.PullPayload,
+    review_id: int | None,
+    review_comment_id: int | None,
+    body: str | None,
+    occurred_at: str,
+) -> ReviewSubmitted:
+    return ReviewSubmitted(
+        repo=_repo_of_payload(payload),
+        repo_id=payload.repository.id,
+        number=payload.pull_request.number,
+        review_id=review_id,
+        review_comment_id=review_comment_id,
         body=body or "",
-        sender=_sender(said),
-        installation=_installation(said),
-        at=at,
-        pinned=_written(said.pull_request),
+        sender=_make_sender(payload),
+        installation_id=_installation_id(payload),
+        occurred_at=occurred_at,
+        snapshot=_make_content(payload.pull_request),
     )
 
 
-def _written(thread: payloads.Numbered) -> Written | None:
-    return None if thread.title is None else Written(title=thread.title, body=thread.body or "")
+def _make_content(thread: payloads.ThreadSummary) -> ThreadContent | None:
+    return None if thread.title is None else ThreadContent(title=thread.title, body=thread.body or "")
 
 
-def _sender(said: payloads.InRepository) -> Sender:
-    account = said.sender
-    return Sender(id=account.id, login=account.login, bot=account.type == "Bot")
+def _make_sender(payload: payloads.RepositoryPayload) -> Sender:
+    account = payload.sender
+    return Sender(id=account.id, login=account.login, is_bot=account.type == "Bot")
 
 
-def _installation(said: payloads.InRepository) -> int | None:
-    return said.installation.id if said.installation else None
+def _installation_id(payload: payloads.RepositoryPayload) -> int | None:
+    return payload.installation.id if payload.installation else None
 
 
-def _repo(said: payloads.InRepository) -> Repo:
-    return _named(said.repository.owner.login, said.repository.name)
+def _repo_of_payload(payload: payloads.RepositoryPayload) -> Repo:
+    return _make_repo(payload.repository.owner.login, payload.repository.name)
 
 
-def _named(owner: str, name: str) -> Repo:
+def _make_repo(owner: str, name: str) -> Repo:
     try:
         return Repo(owner=owner, name=name)
     except ValidationError as exc:
-        raise Unreadable(_first(exc)) from exc
+        raise UnreadableDelivery(_describe_first_error(exc)) from exc
 
 
-_Model = TypeVar("_Model", bound=payloads.Part)
+_Model = TypeVar("_Model", bound=payloads.PayloadModel)
 
 
 def _parse(model: type[_Model], body: bytes) -> _Model:
     try:
-        # From bytes in one step: its parser refuses deep nesting, where `json.loads` raises RecursionError.
+        # On deep nesting, `json.loads` would raise RecursionError; this parser raises ValidationError.
         return model.model_validate_json(body)
     except ValidationError as exc:
-        raise Unreadable(_first(exc)) from exc
+        raise UnreadableDelivery(_describe_first_error(exc)) from exc
 
 
-def _first(exc: ValidationError) -> str:
-    """The first fault, without the value: that is foreign text."""
-    fault = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-    return f"{'.'.join(map(str, fault['loc'])) or 'the payload'}: {fault['msg']}"
+def _describe_first_error(error: ValidationError) -> str:
+    """Describes the first validation error without the value, which is untrusted text."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the payload'}: {first['msg']}"

@@ -1,7 +1,8 @@
-"""What GitHub talks to: a delivery is checked, stored and answered, and nothing else happens here.
+"""The webhook endpoint: it verifies, stores and answers deliveries, and does nothing else.
 
-GitHub waits 10 s for an answer and never sends a failed delivery again by itself, so 2xx is said only of what is
-stored, and nothing is parsed. Source: docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
+GitHub waits 10 s for a response and never retries a failed delivery by itself. So the endpoint parses
+nothing, and sends 2xx only for stored deliveries. Source:
+docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
 """
 
 import asyncio
@@ -10,163 +11,185 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from bot.errors import QueueDown
-from bot.webhooks.delivery import EVENTS
-from bot.webhooks.signature import is_signed
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
+from patchwright.bot.webhooks.signature import has_valid_signature
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 25 << 20  # GitHub's own cap: docs.github.com/webhooks/webhook-events-and-payloads
-MOST_HELD = 8 * MOST_BYTES  # of all bodies under way: whoever sends them is not known before their last byte
-BODY_SECONDS = 10.0  # GitHub has hung up by then
-STORE_SECONDS = 7.0
+MAX_BODY_BYTES = 25 << 20  # GitHub's own limit: docs.github.com/webhooks/webhook-events-and-payloads
+# Limits all bodies that are being received together. Their senders are unknown, because a signature can be
+# verified only after the last byte.
+MAX_BUFFERED_BYTES = 8 * MAX_BODY_BYTES
+BODY_TIMEOUT_SECONDS = 10.0  # GitHub has closed the connection by then
+STORE_TIMEOUT_SECONDS = 7.0
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
-Answer = tuple[int, Mapping[str, object]]
+JsonResponse = tuple[int, Mapping[str, object]]
 
 
-class Store(Protocol):
-    """Keeps deliveries until they are dealt with."""
+class DeliveryStore(Protocol):
+    """Stores deliveries until they are processed."""
 
     async def put(self, guid: str, event: str, body: bytes) -> None:
-        """Store it; it is safe when this returns. Raises QueueDown."""
+        """Stores a delivery and returns once it is safe. Raises QueueDown."""
 
 
-Page = Callable[[], Awaitable[tuple[int, str, bytes]]]
-"""Status, content type and body of something that is read by GET."""
+GetEndpoint = Callable[[], Awaitable[tuple[int, str, bytes]]]
+"""Returns the status, content type and body of a GET endpoint."""
 
 
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Receiver:
-    """The ASGI application."""
+    """The ASGI application of the webhook endpoint."""
 
     def __init__(
-        self, store: Store, secret: str, *, base: str = "", body_seconds: float = BODY_SECONDS
+        self,
+        store: DeliveryStore,
+        secret: str,
+        *,
+        base_path: str = "",
+        body_timeout: float = BODY_TIMEOUT_SECONDS,
     ) -> None:
-        """`base`: the path below which people and GitHub reach us, which the proxy before us may leave or take away."""
+        """Stores the dependencies. `base_path`: the public path prefix, which the reverse proxy may keep or
+        strip.
+        """
         self._store = store
-        self._base = base
+        self._base_path = base_path
         self._secret = secret.encode()
-        self._body_seconds = body_seconds
-        self._held = 0
-        self.counts: dict[tuple[str, str], int] = {}
-        """Deliveries by their event and what became of them."""
-        self.pages: Mapping[str, Page] = {}
-        """What else can be read, by path."""
-        self.apps: Mapping[str, App] = {}
-        """What answers for all paths that begin so, a segment: `/jobs`."""
-        self.beyond: App | None = None
-        """Answers all other paths. None: there is nothing."""
+        self._body_timeout = body_timeout
+        self._buffered_bytes = 0
+        self.delivery_counts: dict[tuple[str, str], int] = {}
+        """Deliveries received by event and result."""
+        self.endpoints: Mapping[str, GetEndpoint] = {}
+        """Further GET endpoints, by path."""
+        self.mounted_apps: Mapping[str, AsgiApp] = {}
+        """Other applications, by the first path segment that they serve, such as `/jobs`."""
+        self.fallback_app: AsgiApp | None = None
+        """The application for all other paths; None answers 404."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if self._base and f"{scope['path']}/".startswith(f"{self._base}/"):
-            path = scope["path"].removeprefix(self._base) or "/"
+        if self._base_path and f"{scope['path']}/".startswith(f"{self._base_path}/"):
+            path = scope["path"].removeprefix(self._base_path) or "/"
             scope = {**scope, "path": path, "raw_path": path.encode()}
         path, method = scope["path"], scope["method"]
         if path == "/webhook" and method == "POST":
-            status, said = await self._delivery(dict(scope["headers"]), receive)
-            await _answer(send, status, "application/json", json.dumps(said).encode(), hang_up=_cut(status))
-        elif (page := self.pages.get(path)) is not None and method in ("GET", "HEAD"):
-            await _answer(send, *await page())
-        elif (app := self.apps.get("/" + path[1:].partition("/")[0])) is not None:
+            status, answer = await self._handle_delivery(dict(scope["headers"]), receive)
+            await _send_response(
+                send,
+                status,
+                "application/json",
+                json.dumps(answer).encode(),
+                close_connection=_may_have_unread_body(status),
+            )
+        elif (endpoint := self.endpoints.get(path)) is not None and method in ("GET", "HEAD"):
+            await _send_response(send, *await endpoint())
+        elif (app := self.mounted_apps.get("/" + path[1:].partition("/")[0])) is not None:
             await app(scope, receive, send)
-        elif path == "/webhook" or path in self.pages:
-            await _answer(send, 405, "text/plain", b"That is not how this address is asked.\n", hang_up=True)
-        elif self.beyond is not None:
-            await self.beyond(scope, receive, send)
+        elif path == "/webhook" or path in self.endpoints:
+            await _send_response(send, 405, "text/plain", b"Method not allowed.\n", close_connection=True)
+        elif self.fallback_app is not None:
+            await self.fallback_app(scope, receive, send)
         else:
-            await _answer(send, 404, "text/plain", b"There is nothing here.\n", hang_up=True)
+            await _send_response(send, 404, "text/plain", b"Not found.\n", close_connection=True)
 
-    async def _delivery(self, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
-        status, what, why = await self._received(headers, receive)
+    async def _handle_delivery(self, headers: Mapping[bytes, bytes], receive: Receive) -> JsonResponse:
+        status, result, reason = await self._receive_delivery(headers, receive)
         event = headers.get(b"x-github-event", b"")[:64].decode("ascii", "replace")
-        counted = event if event in EVENTS or event == "ping" else "other", what  # anybody may make up events
-        self.counts[counted] = self.counts.get(counted, 0) + 1
+        key = (
+            event if event in HANDLED_EVENTS or event == "ping" else "other",
+            result,
+        )
+        self.delivery_counts[key] = self.delivery_counts.get(key, 0) + 1
         guid = headers.get(b"x-github-delivery", b"")[:64].decode("ascii", "replace")
         if status >= 400:
-            log.warning("delivery %s", what, extra={"delivery": guid})
-        return status, {"status": what, "why": why} if why else {"status": what}
+            log.warning("delivery %s", result, extra={"delivery": guid})
+        return status, {"status": result, "why": reason} if reason else {"status": result}
 
-    async def _received(self, headers: Mapping[bytes, bytes], receive: Receive) -> tuple[int, str, str]:
-        """Status, what became of the delivery in a word, and why."""
+    async def _receive_delivery(
+        self, headers: Mapping[bytes, bytes], receive: Receive
+    ) -> tuple[int, str, str]:
+        """Returns the status code, the result of the delivery as a short phrase, and the reason."""
         length = headers.get(b"content-length", b"")
-        if length.isdigit() and (len(length) > 20 or int(length) > MOST_BYTES):
-            return 413, "too large", f"The body has more than {MOST_BYTES} bytes."
+        if length.isdigit() and (len(length) > 20 or int(length) > MAX_BODY_BYTES):
+            return 413, "too large", f"The body has more than {MAX_BODY_BYTES} bytes."
         try:
-            body = await self._body(receive)
+            body = await self._read_body(receive)
         except TimeoutError:
-            return 408, "slow", "The body did not come in time."
+            return 408, "timeout", "The body did not arrive in time."
         except _TooLarge:
-            return 413, "too large", f"The body has more than {MOST_BYTES} bytes."
-        except _TooMany:
-            return 503, "busy", "Too much is being received."
+            return 413, "too large", f"The body has more than {MAX_BODY_BYTES} bytes."
+        except _BufferFull:
+            return 503, "busy", "Too many deliveries are being received."
         if body is None:
-            return 400, "cut", "The body is incomplete."
-        if not is_signed(body, headers.get(b"x-hub-signature-256", b""), self._secret):
-            return 401, "forged", "The delivery has no valid x-hub-signature-256 header."
+            return 400, "incomplete", "The body is incomplete."
+        if not has_valid_signature(body, headers.get(b"x-hub-signature-256", b""), self._secret):
+            return 401, "invalid signature", "The delivery has no valid x-hub-signature-256 header."
         if headers.get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
             return 400, "unreadable", "Set the webhook's content type to application/json."
         event = headers.get(b"x-github-event", b"").decode("ascii", "replace")
         if event == "ping":
             return 200, "pong", ""
-        if event not in EVENTS:
+        if event not in HANDLED_EVENTS:
             return 202, "ignored", ""
         guid = headers.get(b"x-github-delivery", b"")[:64].decode("ascii", "replace")
         try:
-            async with asyncio.timeout(STORE_SECONDS):
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 await self._store.put(guid, event, body)
         except (QueueDown, TimeoutError):
-            # GitHub shows the delivery as failed, and it can be asked for again.
-            return 503, "not stored", "The store does not answer."
+            # GitHub lists the delivery as failed, so it can be requested again.
+            return 503, "not stored", "Redis does not respond."
         return 202, "stored", ""
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body; None: the sender has gone. Raises _TooLarge, _TooMany and TimeoutError.
+    async def _read_body(self, receive: Receive) -> bytes | None:
+        """Reads the whole body; returns None if the client disconnects.
 
-        The limits hold whatever the headers claim.
+        Raises _TooLarge, _BufferFull and TimeoutError. The size limits do not rely on the headers.
         """
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self._body_seconds):
+            async with asyncio.timeout(self._body_timeout):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
                         return None
                     parts.append(part := message.get("body", b""))
-                    size, self._held = size + len(part), self._held + len(part)
-                    if size > MOST_BYTES:
+                    size, self._buffered_bytes = size + len(part), self._buffered_bytes + len(part)
+                    if size > MAX_BODY_BYTES:
                         raise _TooLarge
-                    if self._held > MOST_HELD:
-                        raise _TooMany
+                    if self._buffered_bytes > MAX_BUFFERED_BYTES:
+                        raise _BufferFull
                     if not message.get("more_body"):
                         return b"".join(parts)
         finally:
-            self._held -= size
+            self._buffered_bytes -= size
 
 
 class _TooLarge(Exception):
-    """The body is larger than any delivery of GitHub's."""
+    """The body is larger than GitHub's limit for deliveries."""
 
 
-class _TooMany(Exception):
-    """The bodies that are being received fill the memory set aside for them."""
+class _BufferFull(Exception):
+    """The bodies being received exceed the memory reserved for them."""
 
 
-def _cut(status: int) -> bool:
-    """Whether more of the request may be on its way that nobody will read."""
+def _may_have_unread_body(status: int) -> bool:
+    """Returns True if the client may still be sending a body that nobody will read."""
     return status in (408, 413, 503)
 
 
-async def _answer(send: Send, status: int, kind: str, body: bytes, *, hang_up: bool = False) -> None:
-    headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
-    if hang_up:
+async def _send_response(
+    send: Send, status: int, content_type: str, body: bytes, *, close_connection: bool = False
+) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
+    if close_connection:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

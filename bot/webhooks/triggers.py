@@ -1,155 +1,191 @@
-"""Which deliveries ask for work, and the identity of what they ask. Pure."""
+"""Decides which deliveries request work, and derives the id of the job. No function has side effects."""
 
 import hashlib
 import re
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, assert_never
 
-from bot.github.tags import MARK
-from bot.webhooks.commands import find_command, thanks_alone
-from bot.webhooks.delivery import (
-    Checked,
-    Closed,
-    CommentMade,
+from patchwright.bot.github.comment_tags import TAG_PREFIX
+from patchwright.bot.webhooks.delivery import (
+    ChecksCompleted,
+    CommentCreated,
     Delivery,
-    Ignored,
-    Labelled,
+    IgnoredEvent,
+    InstallationChanged,
+    LabelAdded,
+    LabelRemoved,
     Ping,
-    Reach,
-    ReviewSaid,
-    Unlabelled,
+    ReviewSubmitted,
+    ThreadClosed,
 )
-from resolver.domain import Job, JobId, Pinned, Repo, User
-from resolver.request.request import Request, request
-from runtime.frozen import Frozen
+from patchwright.bot.webhooks.mentions import find_command, is_only_thanks
+from patchwright.resolver.domain import Job, JobId, Repo, ThreadSnapshot, User
+from patchwright.resolver.request.command_parser import Request, parse_request
+from patchwright.runtime.frozen_model import FrozenModel
 
 
-class Triggers(Frozen):
-    """What starts a run."""
+class Triggers(FrozenModel):
+    """The label, the mention and the App that identify requests for a run."""
 
     label: str = "fix-me"
     mention: str = "@agent"
     app_id: str | None = None
-    """Id or client id of our own App; None when we act with a token."""
+    """The id or client id of this deployment's App; None with a token."""
 
 
-class Wish(NamedTuple):
-    """What somebody asked of us, and where."""
+class TriggerRequest(NamedTuple):
+    """A request by a user, and where on GitHub it was made."""
 
     job: Job
-    """What it is as a job; where it is none, its name still tells it apart, and whose permission counts."""
-    asked: Request
-    """What for."""
-    at: datetime | None
-    """When it was asked; None: the delivery does not say."""
-    place: tuple[str, ...]
-    """The path, below its repository's, of what they wrote or labelled; () where nobody can react to that."""
+    """The job. A command that starts no job has one too: its id and requester identify the request."""
+    request: Request
+    """The parsed command."""
+    requested_at: datetime | None
+    """When the user made the request; None if the delivery does not say."""
+    resource_path: tuple[str, ...]
+    """The API path, below the repository's, of the comment or thread to react to; () if reactions are not
+    possible.
+    """
 
 
-def wish_for(delivery: Delivery, rules: Triggers) -> Wish | None:
-    """What this delivery asks of us, if anything. Whether its sender may ask is for the forge to say, later."""
+def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | None:
+    """Returns the request in a delivery, if any. The sender's permission is checked later."""
     match delivery:
-        case Ping() | Ignored() | Unlabelled() | Closed() | Reach() | Checked():
+        case (
+            Ping()
+            | IgnoredEvent()
+            | LabelRemoved()
+            | ThreadClosed()
+            | InstallationChanged()
+            | ChecksCompleted()
+        ):
             return None
-        case Labelled():
-            if delivery.sender.bot or not is_label(delivery.label, rules.label):
+        case LabelAdded():
+            if delivery.sender.is_bot or not is_same_label(delivery.label, triggers.label):
                 return None
-            job = _job(delivery, "label", rules.label, delivery.at)
-            job = job.model_copy(update={"label": rules.label})
-            return Wish(job, request(""), _time(delivery.at), ("issues", str(delivery.number)))
-        case CommentMade() | ReviewSaid():
-            if is_our_own(delivery, rules) or delivery.sender.bot:
-                return None  # two bots that answer each other would never end
-            if (said := find_command(delivery.body, rules.mention)) is None:
+            job = _make_job(delivery, "label", triggers.label, delivery.occurred_at)
+            job = job.model_copy(update={"label": triggers.label})
+            return TriggerRequest(
+                job, parse_request(""), _parse_time(delivery.occurred_at), ("issues", str(delivery.number))
+            )
+        case CommentCreated() | ReviewSubmitted():
+            if is_own_comment(delivery, triggers) or delivery.sender.is_bot:
+                return None  # two bots that reply to each other would never stop
+            if (command := find_command(delivery.body, triggers.mention)) is None:
                 return None
-            if thanks_alone(delivery.body, rules.mention):
+            if is_only_thanks(delivery.body, triggers.mention):
                 return None
-            asked = request(said)
-            if isinstance(delivery, ReviewSaid):
-                place = ("pulls", "comments", str(delivery.inline)) if delivery.inline else ()
-                return Wish(_of_review(delivery, said), asked, _time(delivery.at), place)
-            job = _job(delivery, "comment", str(delivery.comment_id), command=said)
-            place = ("issues", "comments", str(delivery.comment_id))
-            return Wish(job, asked, _time(delivery.at), place)
+            request = parse_request(command)
+            if isinstance(delivery, ReviewSubmitted):
+                path = (
+                    ("pulls", "comments", str(delivery.review_comment_id))
+                    if delivery.review_comment_id
+                    else ()
+                )
+                return TriggerRequest(
+                    _make_review_job(delivery, command), request, _parse_time(delivery.occurred_at), path
+                )
+            job = _make_job(delivery, "comment", str(delivery.comment_id), command=command)
+            path = ("issues", "comments", str(delivery.comment_id))
+            return TriggerRequest(job, request, _parse_time(delivery.occurred_at), path)
         case _:
             assert_never(delivery)
 
 
-def is_label(name: str, wanted: str) -> bool:
-    """Whether it is this label: a repository on GitHub has no two whose names differ in case alone."""
-    return name.casefold() == wanted.casefold()
+def is_same_label(name: str, other: str) -> bool:
+    """Compares label names as GitHub does: ignoring case."""
+    return name.casefold() == other.casefold()
 
 
-def job_for(delivery: Delivery, rules: Triggers) -> Job | None:
-    """The job that this delivery asks for, if it asks for work."""
-    wish = wish_for(delivery, rules)
-    return wish.job if wish and wish.asked.verb not in ("stop", "help") else None
+def find_job(delivery: Delivery, triggers: Triggers) -> Job | None:
+    """Returns the job that a delivery requests, or None if it requests no work."""
+    found = find_request(delivery, triggers)
+    return found.job if found and found.request.verb not in ("stop", "help") else None
 
 
-def _time(stamp: str) -> datetime | None:
+def _parse_time(stamp: str) -> datetime | None:
     try:
         return datetime.fromisoformat(stamp).astimezone(UTC)
     except ValueError:
         return None
 
 
-def _of_review(said: ReviewSaid, command: str) -> Job:
-    """One job for a review and all its inline comments, whichever of them mentions us and arrives first."""
-    if said.review is None:
-        return _job(said, "inline", str(said.inline), command=command).model_copy(
-            update={"inline": said.inline}
-        )
-    job = _job(said, "review", str(said.review), command=command)
-    return job.model_copy(update={"review": said.review})
-
-
-def is_our_own(comment: CommentMade | ReviewSaid, rules: Triggers) -> bool:
-    """Whether we wrote it: through our App, or with a person's token and our tag.
-
-    A quotation of our comment has the tag behind a `>`, so that a reply to it still counts.
+def _make_review_job(delivery: ReviewSubmitted, command: str) -> Job:
+    """Returns the same job for a review and all its inline comments, whichever of them mentions the bot
+    first.
     """
-    if isinstance(comment, CommentMade) and rules.app_id is not None and rules.app_id in comment.through_app:
+    if delivery.review_id is None:
+        return _make_job(delivery, "inline", str(delivery.review_comment_id), command=command).model_copy(
+            update={"review_comment_id": delivery.review_comment_id}
+        )
+    job = _make_job(delivery, "review", str(delivery.review_id), command=command)
+    return job.model_copy(update={"review_id": delivery.review_id})
+
+
+def is_own_comment(comment: CommentCreated | ReviewSubmitted, triggers: Triggers) -> bool:
+    """Returns True if the bot wrote the comment: through its App, or with a token and the bot's tag.
+
+    A user's reply that quotes the bot is not taken for its comment, because the tag then follows a `>`.
+    """
+    if (
+        isinstance(comment, CommentCreated)
+        and triggers.app_id is not None
+        and triggers.app_id in comment.app_names
+    ):
         return True
-    return any(line.lstrip().startswith(MARK) for line in comment.body.split("\n"))
+    return any(line.lstrip().startswith(TAG_PREFIX) for line in comment.body.split("\n"))
 
 
-def _job(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str, command: str = "") -> Job:
+def _make_job(
+    delivery: LabelAdded | CommentCreated | ReviewSubmitted, *trigger: str, command: str = ""
+) -> Job:
     return Job(
-        id=identity(delivery, *trigger),
+        id=trigger_job_id(delivery, *trigger),
         repo=delivery.repo,
         number=delivery.number,
         requester=User(id=delivery.sender.id, login=delivery.sender.login),
         command=command,
-        installation=delivery.installation,
-        pinned=_pinned(delivery),
+        installation_id=delivery.installation_id,
+        snapshot=_make_snapshot(delivery),
     )
 
 
-def _pinned(delivery: Labelled | CommentMade | ReviewSaid) -> Pinned | None:
-    written, at = delivery.pinned, _time(delivery.at)
-    return Pinned(title=written.title, body=written.body, at=at) if written and at else None
+def _make_snapshot(delivery: LabelAdded | CommentCreated | ReviewSubmitted) -> ThreadSnapshot | None:
+    content, taken_at = delivery.snapshot, _parse_time(delivery.occurred_at)
+    return (
+        ThreadSnapshot(title=content.title, body=content.body, taken_at=taken_at)
+        if content and taken_at
+        else None
+    )
 
 
-def names_of(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
-    """The names under which this very trigger may be known: its own first.
+def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
+    """Returns the ids that the job of this trigger may have, starting with `job.id`.
 
-    A delivery dates a label by its thread's last change, the list of events by the event itself: the same second, or
-    one beside it when the two were written around its end.
+    A delivery dates a label by the thread's `updated_at`, and the events API by the event itself. The two can
+    differ by a second.
     """
-    if not isinstance(delivery, Labelled) or job.label is None or (at := _time(delivery.at)) is None:
+    if (
+        not isinstance(delivery, LabelAdded)
+        or job.label is None
+        or (at := _parse_time(delivery.occurred_at)) is None
+    ):
         return (job.id,)
-    beside = (at + timedelta(seconds=one) for one in (-1, 1))
-    stamps = (one.strftime("%Y-%m-%dT%H:%M:%SZ") for one in beside)
-    return job.id, *(identity(delivery, "label", job.label, stamp) for stamp in stamps)
+    neighbors = (at + timedelta(seconds=offset) for offset in (-1, 1))
+    stamps = (time.strftime("%Y-%m-%dT%H:%M:%SZ") for time in neighbors)
+    return job.id, *(trigger_job_id(delivery, "label", job.label, stamp) for stamp in stamps)
 
 
-def identity(delivery: Labelled | CommentMade | ReviewSaid, *trigger: str) -> JobId:
-    """The trigger's name: the same for every delivery of it, safe as a directory's name, and readable."""
-    return job_name(delivery.repo, delivery.repo_id, delivery.number, *trigger)
+def trigger_job_id(delivery: LabelAdded | CommentCreated | ReviewSubmitted, *trigger: str) -> JobId:
+    """Returns the id of a trigger's job: readable, and the same for every delivery of that trigger.
+
+    It is also valid as a directory name.
+    """
+    return make_job_id(delivery.repo, delivery.repo_id, delivery.number, *trigger)
 
 
-def job_name(repo: Repo, repo_id: int, number: int, *trigger: str) -> JobId:
-    """Of what happened in this thread."""
+def make_job_id(repo: Repo, repo_id: int, number: int, *trigger: str) -> JobId:
+    """Returns the id of the job for an event in a thread."""
     parts = "\0".join((str(repo_id), str(number), *trigger))
     digest = hashlib.sha256(parts.encode()).hexdigest()[:12]
     readable = re.sub(r"[^a-z0-9]+", "-", str(repo).lower()).strip("-")[:60]

@@ -1,1 +1,1 @@
-"""The browsing agent: what it is shown, what it says, and what it brings back."""
+"""The browsing agent: its prompt, its steps and its report."""

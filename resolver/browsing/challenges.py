@@ -1,18 +1,18 @@
-"""Pages that stand in the way of the one that was asked for: told from what they show. Pure, and conservative.
+"""Detects CAPTCHA and consent pages that block the requested page, from their visible content. Pure.
 
-A page that is wrongly taken for one costs a task; one that is missed costs a few steps. So each rule wants a short
-page that says two things of a kind, or one that no other page says.
-Source: arXiv:2506.03011, section 5.2 (sites that block by CAPTCHAs and security measures).
+In doubt, a page does not count as a challenge: a false positive costs a task, a miss only a few steps. So
+each rule requires a short page with two independent signs, or one sign that no other page has. Source:
+arXiv:2506.03011, section 5.2 (sites that block by CAPTCHAs and security measures).
 """
 
 import re
 from collections.abc import Sequence
 
-from runtime.observations import Page
+from patchwright.runtime.observations import PageSnapshot
 
-LONGEST = 6_000  # characters of a tree; what stands in the way of a page is no long read
-PATIENCE = 2
-"""Pages in a row, each after a reply, that stand in the way: then the task is over."""
+MAX_TREE_LENGTH = 6_000  # characters of the accessibility tree; challenge pages are short
+MAX_CHALLENGE_PAGES = 2
+"""The agent stops after this many replies in a row that each ended at a challenge page."""
 
 _TITLES = re.compile(
     r"just a moment\W*|attention required!?( \| cloudflare)?|(please )?verify (that )?you('re| are) (a )?human\W*"
@@ -27,7 +27,7 @@ _FRAMES = re.compile(
     r"|captcha|verification challenge)",
     re.IGNORECASE,
 )
-_WORDS = re.compile(
+_PHRASES = re.compile(
     r"\bverify(ing)? (that )?you('re| are) (a )?human\b|\bprove (that )?you('re| are) (a )?human\b"
     r"|\b(that )?you('re| are) not a (robot|bot)\b|\bi'm not a robot\b|\bare you a (robot|human)\b"
     r"|\bchecking (your browser|if the site connection is secure)\b|\bunusual traffic from your\b"
@@ -42,37 +42,39 @@ _CONSENT = re.compile(
     r"|\byour privacy choices\b|\b(cookie|consent) (wall|required)\b|\baccept (all )?cookies to (continue|read)\b",
     re.IGNORECASE,
 )
-_SAID = re.compile(
+_VISIBLE_TEXT = re.compile(
     r"^[ \t]*(\[\w+\] )?(StaticText|heading|paragraph|alert|checkbox|button|dialog|image)\b.*$", re.MULTILINE
 )
 _FIELD = re.compile(r"^[ \t]*\[\w+\] (textbox|searchbox|combobox)\b(?P<rest>.*)$", re.MULTILINE)
-_WAY_ON = re.compile(r"^[ \t]*\[\w+\] (button|link|checkbox)\b", re.MULTILINE)
+_INTERACTIVE = re.compile(r"^[ \t]*\[\w+\] (button|link|checkbox)\b", re.MULTILINE)
 
 
-def challenge(page: Page) -> str | None:
-    """What stands in the way: "a test for humans" or "a wall of consent without a way on"; None: nothing seen."""
-    if len(page.tree) > LONGEST:
+def detect_challenge(page: PageSnapshot) -> str | None:
+    """Returns "a CAPTCHA" or "a consent wall without a way on", or None if the page is no known challenge."""
+    if len(page.tree) > MAX_TREE_LENGTH:
         return None
-    if _tests_for_humans(page):
-        return "a test for humans"
-    said = " ".join(line[0] for line in _SAID.finditer(page.tree))
-    if _CONSENT.search(said) and not _WAY_ON.search(page.tree):
-        return "a wall of consent without a way on"
+    if _is_captcha(page):
+        return "a CAPTCHA"
+    visible_text = " ".join(line[0] for line in _VISIBLE_TEXT.finditer(page.tree))
+    if _CONSENT.search(visible_text) and not _INTERACTIVE.search(page.tree):
+        return "a consent wall"
     return None
 
 
-def _tests_for_humans(page: Page) -> bool:
-    # Where more than one thing is to be filled in, the test is part of a form, and not in the way of a page.
+def _is_captcha(page: PageSnapshot) -> bool:
+    # If several fields are to be filled in, the CAPTCHA is part of a form and does not block the page.
     fields = [field for field in _FIELD.finditer(page.tree) if "captcha" not in field["rest"].lower()]
     if len(fields) > 1:
         return False
-    titled = _TITLES.fullmatch(page.title.strip()) is not None
-    framed = _FRAMES.search(page.tree) is not None
-    words = {match[0].lower() for line in _SAID.finditer(page.tree) for match in _WORDS.finditer(line[0])}
-    return titled + framed + min(len(words), 2) >= 2
+    has_title = _TITLES.fullmatch(page.title.strip()) is not None
+    has_frame = _FRAMES.search(page.tree) is not None
+    phrases = {
+        match[0].lower() for line in _VISIBLE_TEXT.finditer(page.tree) for match in _PHRASES.finditer(line[0])
+    }
+    return has_title + has_frame + min(len(phrases), 2) >= 2
 
 
-def blocked(seen: Sequence[Page]) -> str | None:
-    """What stands in the way after so many tries, if these are the pages after each reply so far."""
-    last = [challenge(page) for page in seen[-PATIENCE:]]
-    return last[-1] if len(last) == PATIENCE and all(last) else None
+def find_blocking_challenge(pages: Sequence[PageSnapshot]) -> str | None:
+    """Returns the challenge if the last pages were all challenges; `pages` holds the page after each reply."""
+    recent = [detect_challenge(page) for page in pages[-MAX_CHALLENGE_PAGES:]]
+    return recent[-1] if len(recent) == MAX_CHALLENGE_PAGES and all(recent) else None

@@ -1,149 +1,159 @@
-"""What a browsing agent's model is shown: one prompt, a function of the run's log.
+"""Builds the browsing agent's prompt from the run's log.
 
-Source: arXiv:2407.16741v2, appendix K (the order of the sections); the words are ours.
+Source: arXiv:2407.16741v2, appendix K (the order of the sections); the wording is ours.
 """
 
 from collections.abc import Iterator
 
-from resolver.actions import AnswerField
-from resolver.browsing import delegate_prose
-from resolver.browsing.answers import KINDS, OffForm, example, formed
-from resolver.events import Observed, Prompted, Trajectory
-from resolver.llm.model import FromUser, Message, System
-from runtime.actions import UseBrowser
-from runtime.browser.calls import DEFAULT, describe
-from runtime.frozen import Frozen
-from runtime.observations import Failed, Page
+from patchwright.resolver.actions import OutputField
+from patchwright.resolver.browsing import subagent_texts
+from patchwright.resolver.browsing.structured_output import (
+    TYPE_DESCRIPTIONS,
+    OutputSchemaError,
+    build_example,
+    parse_output,
+)
+from patchwright.resolver.events import SystemPrompt, ToolResult, Trajectory
+from patchwright.resolver.llm.model import ChatMessage, SystemMessage, UserMessage
+from patchwright.runtime.actions import UseBrowser
+from patchwright.runtime.browser.action_space import DEFAULT_CALLS, describe_calls
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ActionFailure, PageSnapshot
 
-IN_VIEW = 1
-"""So many of the last pages are shown. Source: arXiv:2506.03011, appendix B (1 in all of its experiments)."""
-MAX_ANSWER = 4_000
-"""Characters of a report that arrive."""
+PAGES_IN_PROMPT = 1
+"""Number of recent pages in the prompt. Source: arXiv:2506.03011, appendix B (1 in all of its experiments).
+"""
+MAX_ANSWER_LENGTH = 4_000
+"""Maximum length of a report, in characters."""
 
 
-class Step(Frozen):
-    """One reply, and what came of it."""
+class BrowsingStep(FrozenModel):
+    """One reply and its outcome."""
 
     thought: str
     code: str | None
-    """None: there was none that could be read."""
+    """The code of the action; None if the reply contained no readable action."""
     failure: str | None
     url: str | None
-    """Where the browser was after it. None: it did not get to the page."""
+    """URL of the browser after the step; None if the step did not reach the page."""
     tree: str | None
-    """The page after it, if that one is still shown."""
+    """Accessibility tree of the page after the step; None if the prompt no longer shows that page."""
 
 
-class BrowsingPrompt(Frozen):
-    """What the template says."""
+class BrowsingPrompt(FrozenModel):
+    """Variables of the prompt template."""
 
     task: str
-    calls: int
-    space: str
-    """The action space in words."""
-    page: Page
+    call_count: int
+    action_space: str
+    """Description of the available browser calls."""
+    page: PageSnapshot
     failure: str | None
-    """What went wrong with the last action."""
-    steps: tuple[Step, ...]
-    most_steps: int
+    """Error of the last action."""
+    steps: tuple[BrowsingStep, ...]
+    max_steps: int
     concise: bool
-    fields: tuple[AnswerField, ...]
-    """What the report has to contain; empty: it is free."""
-    kinds: dict[str, str]
-    """In words."""
+    fields: tuple[OutputField, ...]
+    """Fields that the report must contain. If there are none, the report is free text."""
+    type_descriptions: dict[str, str]
+    """Field types in words."""
     example: str
-    """A report in the form that is asked for."""
-    searchable: bool
-    """Whoever asks can search the web."""
+    """An example report that matches the fields."""
+    can_search: bool
+    """True if the calling agent can search the web."""
 
 
-def shown(trajectory: Trajectory, in_view: int = IN_VIEW) -> tuple[Message, ...]:
-    """The next prompt. The last `in_view` pages are in it; of what came before, only what was done."""
-    prompted = next((event for event in trajectory if isinstance(event, Prompted)), None)
-    assigned, page = trajectory.assigned, last_page(trajectory)
-    assert prompted and assigned and page, "a page is looked at before the model is asked"
-    steps = tuple(_steps(trajectory, in_view))
-    fields = assigned.fields
+def build_prompt(trajectory: Trajectory, pages_in_prompt: int = PAGES_IN_PROMPT) -> tuple[ChatMessage, ...]:
+    """Builds the next prompt. It shows the last `pages_in_prompt` pages; earlier steps appear only as
+    actions.
+    """
+    system_prompt = next((event for event in trajectory if isinstance(event, SystemPrompt)), None)
+    started, page = trajectory.subagent_started, find_last_page(trajectory)
+    assert system_prompt and started and page, "a snapshot is taken before the first request"
+    steps = tuple(_build_steps(trajectory, pages_in_prompt))
+    fields = started.fields
     prompt = BrowsingPrompt(
-        task=assigned.task,
-        calls=len(DEFAULT),
-        space=describe(DEFAULT),
+        task=started.task,
+        call_count=len(DEFAULT_CALLS),
+        action_space=describe_calls(DEFAULT_CALLS),
         page=page,
         failure=steps[-1].failure if steps else page.error,
         steps=steps,
-        most_steps=assigned.steps,
-        concise=assigned.concise,
+        max_steps=started.steps,
+        concise=started.concise,
         fields=fields,
-        kinds=KINDS,
-        example=example(fields),
-        searchable=assigned.searchable,
+        type_descriptions=TYPE_DESCRIPTIONS,
+        example=build_example(fields),
+        can_search=started.can_search,
     )
-    pictures = (page.screenshot,) if page.screenshot else ()
+    images = (page.screenshot,) if page.screenshot else ()
     return (
-        System(text=prompted.system),
-        FromUser(text=delegate_prose.browsing_prompt(prompt, MAX_ANSWER), pictures=pictures),
+        SystemMessage(text=system_prompt.text),
+        UserMessage(text=subagent_texts.render_browsing_prompt(prompt, MAX_ANSWER_LENGTH), images=images),
     )
 
 
-def pages(trajectory: Trajectory, but: str | None = None) -> list[Page]:
-    """What the browser has shown, in order; without what came of one call."""
+def list_pages(trajectory: Trajectory, excluded_call: str | None = None) -> list[PageSnapshot]:
+    """Returns the pages that the browser has shown, in order, without the result of `excluded_call`."""
     return [
         event.observation
         for event in trajectory
-        if isinstance(event, Observed) and isinstance(event.observation, Page) and event.call != but
+        if isinstance(event, ToolResult)
+        and isinstance(event.observation, PageSnapshot)
+        and event.call_id != excluded_call
     ]
 
 
-def last_page(trajectory: Trajectory) -> Page | None:
-    """What the browser showed last."""
-    return next(reversed(pages(trajectory)), None)
+def find_last_page(trajectory: Trajectory) -> PageSnapshot | None:
+    """Returns the last page that the browser has shown, or None."""
+    return next(reversed(list_pages(trajectory)), None)
 
 
-def answers(trajectory: Trajectory) -> list[Page]:
-    """The pages on which it gave an answer."""
-    return [page for page in pages(trajectory) if page.answer is not None]
+def list_answer_pages(trajectory: Trajectory) -> list[PageSnapshot]:
+    """Returns the pages on which the agent gave an answer."""
+    return [page for page in list_pages(trajectory) if page.user_message is not None]
 
 
-def asked_fields(trajectory: Trajectory) -> tuple[AnswerField, ...]:
-    """What the answer has to contain; empty: it is free."""
-    return trajectory.assigned.fields if trajectory.assigned else ()
+def get_output_fields(trajectory: Trajectory) -> tuple[OutputField, ...]:
+    """Returns the fields that the answer must contain. If there are none, the answer is free text."""
+    return trajectory.subagent_started.fields if trajectory.subagent_started else ()
 
 
-def off_form(trajectory: Trajectory, page: Page) -> str:
-    """Why the answer that was given on this page is not in the form that was asked for; empty: it is."""
-    fields = asked_fields(trajectory)
-    if page.answer is None or not fields:
+def find_schema_error(trajectory: Trajectory, page: PageSnapshot) -> str:
+    """Returns why the answer on this page violates the output schema, or an empty string."""
+    fields = get_output_fields(trajectory)
+    if page.user_message is None or not fields:
         return ""
     try:
-        arrives = formed(page.answer, fields)
-    except OffForm as problem:
+        output = parse_output(page.user_message, fields)
+    except OutputSchemaError as problem:
         return str(problem)
-    if len(arrives) > MAX_ANSWER:
-        return f"it is {len(arrives):,} characters long, and {MAX_ANSWER:,} of them would arrive"
+    if len(output) > MAX_ANSWER_LENGTH:
+        return f"it is {len(output):,} characters long; the limit is {MAX_ANSWER_LENGTH:,}"
     return ""
 
 
-def _failure(trajectory: Trajectory, page: Page) -> str | None:
-    """What went wrong with the calls after which the page is as it is."""
-    if page.error is None and (problem := off_form(trajectory, page)):
-        return delegate_prose.off_form(problem)
+def _find_failure(trajectory: Trajectory, page: PageSnapshot) -> str | None:
+    """Returns what went wrong with the calls that led to this page, or None."""
+    if page.error is None and (problem := find_schema_error(trajectory, page)):
+        return subagent_texts.render_schema_error(problem)
     return page.error
 
 
-def _steps(trajectory: Trajectory, in_view: int) -> Iterator[Step]:
-    results = {event.call: event.observation for event in trajectory if isinstance(event, Observed)}
-    seen = [id(page) for page in pages(trajectory)]
-    # The last page has a section of its own.
-    full = set(seen[-in_view:-1])
-    for reply in trajectory.decisions():
+def _build_steps(trajectory: Trajectory, pages_in_prompt: int) -> Iterator[BrowsingStep]:
+    results = {event.call_id: event.observation for event in trajectory if isinstance(event, ToolResult)}
+    page_ids = [id(page) for page in list_pages(trajectory)]
+    # The prompt shows the last page in a section of its own.
+    shown_ids = set(page_ids[-pages_in_prompt:-1])
+    for reply in trajectory.replies():
         for call in reply.calls:
             result = results.get(call.id)
-            page = result if isinstance(result, Page) else None
-            failed = result.message if isinstance(result, Failed) else None
-            yield Step(
+            page = result if isinstance(result, PageSnapshot) else None
+            failure = result.message if isinstance(result, ActionFailure) else None
+            yield BrowsingStep(
                 thought=reply.thought,
                 code=call.action.code if isinstance(call.action, UseBrowser) else None,
-                failure=_failure(trajectory, page) if page else failed,
+                failure=_find_failure(trajectory, page) if page else failure,
                 url=page.url if page else None,
-                tree=page.tree if page and id(page) in full else None,
+                tree=page.tree if page and id(page) in shown_ids else None,
             )

@@ -1,1 +1,1 @@
-"""Continuous integration on our commits: what it found, whether it starts, and what becomes of a failure."""
+"""Continuous integration on the bot's commits: check results, held commits, and repairs."""

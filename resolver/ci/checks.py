@@ -1,92 +1,99 @@
-"""What programs find of a commit on the forge, and of whom a pull request's commits are."""
+"""Represents check results, and tells which commits of a pull request the bot made."""
 
 import re
 from datetime import datetime
 from typing import Literal
 
-from resolver.domain import Job, User
-from resolver.words.quotation import Quoted
-from runtime.frozen import Frozen
+from patchwright.resolver.domain import Job, User
+from patchwright.resolver.text.untrusted import QuotedText
+from patchwright.runtime.frozen_model import FrozenModel
 
-RUN = "Patchwright-Run"
-"""Trailer of our commits by which a run finds its own again."""
-REPAIRS = "Repairs-checks-of"
-"""Trailer of a commit that was made because checks failed on another one, which it names."""
+RUN_TRAILER = "Patchwright-Run"
+"""Commit trailer with a run ID, by which the commits of a run are found."""
+REPAIR_TRAILER = "Repairs-checks-of"
+"""Commit trailer that names the commit whose failed checks are repaired."""
 
 
-class Check(Frozen):
-    """One finding: a job of a workflow, or what another program says."""
+class Check(FrozenModel):
+    """A check run or commit status: a workflow job, or the report of another app."""
 
     id: int
     name: str
-    by: str
-    """Name of the program."""
+    app: str
+    """Name of the app that reported the check."""
     state: Literal["running", "passed", "failed", "broken"]
-    """broken: it ended, and says nothing of the code: cancelled, timed out, never begun."""
-    how: str
-    """The forge's own word for how it ended; empty while it runs."""
-    ended: datetime | None = None
-    """UTC; None while it runs, and where the forge does not say."""
-    said: str = ""
-    """Its own report: title, summary and text. A stranger's words."""
-    place: str = ""
-    """Its page on the forge."""
+    """State of the check. "broken" means that the check ended without a result: it was canceled, timed out or
+    never started.
+    """
+    conclusion: str
+    """GitHub's conclusion; empty while the check runs."""
+    completed_at: datetime | None = None
+    """Time of completion in UTC; None while the check runs or if it is unknown."""
+    output: str = ""
+    """The report that the check itself wrote: title, summary and text. Untrusted."""
+    url: str = ""
+    """URL of the check on GitHub."""
 
 
-def run_of(message: str) -> str | None:
-    """Id of the run of ours that a commit's message names; None: it names none."""
-    named = re.search(rf"^{RUN}: (\S+)$", message, re.MULTILINE)
+def parse_run_id(message: str) -> str | None:
+    """Returns the run ID in a commit message, or None."""
+    named = re.search(rf"^{RUN_TRAILER}: (\S+)$", message, re.MULTILINE)
     return named[1] if named else None
 
 
-class Pushed(Frozen):
-    """A commit on a pull request."""
+class PullCommit(FrozenModel):
+    """A commit of a pull request."""
 
     sha: str
-    author: int | None
-    """Id of the account that the forge takes for its author; None: it knows none."""
+    author_id: int | None
+    """Numeric user ID of the author; None if GitHub does not know the author."""
     message: str
 
-    def is_by(self, us: User) -> bool:
-        """Whether a run of ours made it: its author alone would be a person too, where we have a person's token."""
-        return self.author == us.id and re.search(rf"^{RUN}: \S", self.message, re.MULTILINE) is not None
+    def is_run_commit(self, bot_user: User) -> bool:
+        """Returns True if a run made the commit. The author alone is no proof: with a personal access token,
+        the bot writes as a person.
+        """
+        return (
+            self.author_id == bot_user.id
+            and re.search(rf"^{RUN_TRAILER}: \S", self.message, re.MULTILINE) is not None
+        )
 
-    def is_of(self, job: Job) -> bool:
-        """Whether this job's run made it."""
-        return re.search(rf"^{RUN}: {re.escape(job.id)}$", self.message, re.MULTILINE) is not None
+    def is_from_job(self, job: Job) -> bool:
+        """Returns True if this job's run made the commit."""
+        return re.search(rf"^{RUN_TRAILER}: {re.escape(job.id)}$", self.message, re.MULTILINE) is not None
 
     @property
-    def repairs(self) -> bool:
-        return re.search(rf"^{REPAIRS}: \S", self.message, re.MULTILINE) is not None
+    def is_repair(self) -> bool:
+        return re.search(rf"^{REPAIR_TRAILER}: \S", self.message, re.MULTILINE) is not None
 
 
-def repairs_in_a_row(commits: tuple[Pushed, ...], us: User) -> int:
-    """How many repairs of ours end this list, which begins with the oldest: anybody's push begins anew."""
+def count_consecutive_repairs(commits: tuple[PullCommit, ...], bot_user: User) -> int:
+    """Counts the repairs in an unbroken row at the end of `commits` (oldest commit first)."""
     count = 0
     for commit in reversed(commits):
-        if not (commit.is_by(us) and commit.repairs):
+        if not (commit.is_run_commit(bot_user) and commit.is_repair):
             break
         count += 1
     return count
 
 
-class CheckSeen(Frozen):
-    """A check that failed, as the agent is shown it."""
+class FailedCheck(FrozenModel):
+    """A failed check, as the agent sees it."""
 
     name: str
-    by: str
-    log: Quoted | None
-    """The part of what it printed that tells why; None: it could not be had."""
+    app: str
+    log: QuotedText | None
+    """The relevant part of the check's log; None if the log is not available."""
     problem: str = ""
     """Why there is no log, in a sentence."""
 
 
-class Failing(Frozen):
-    """What failed on a commit of ours, and is to be repaired."""
+class FailedChecks(FrozenModel):
+    """The failed checks of one of the bot's commits."""
 
     commit: str
-    checks: tuple[CheckSeen, ...]
-    unread: tuple[str, ...] = ()
-    """Names of those that failed as well, and whose logs were not read."""
-    red_at_base: tuple[str, ...] = ()
-    """Names of those that fail on the base branch too."""
+    checks: tuple[FailedCheck, ...]
+    unread_names: tuple[str, ...] = ()
+    """Names of other failed checks, whose logs were not read."""
+    failing_at_base: tuple[str, ...] = ()
+    """Names of checks that also fail on the base branch."""

@@ -1,1 +1,1 @@
-"""Repositories, as far as git knows them: on the host nothing of what is in one is run."""
+"""Git repositories on the host. Nothing that a repository contains is executed here."""

@@ -1,14 +1,14 @@
-"""The repository on the forge, as git sees it: what it has, and a push that overwrites nobody's work."""
+"""Lists the refs of a remote repository, and pushes to it without overwriting anyone's work."""
 
 from base64 import b64encode
 from pathlib import Path
 
-from resolver.domain import Credentials
-from resolver.errors import Forbidden, NotFound, Unauthorized, WorkspaceError
-from resolver.git.plumbing import GitFailed, run_git
-from runtime.frozen import Frozen
+from patchwright.resolver.domain import Credentials
+from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized, WorkspaceError
+from patchwright.resolver.git.git_process import GitFailed, run_git
+from patchwright.runtime.frozen_model import FrozenModel
 
-NETWORK_SECONDS = 900.0
+NETWORK_TIMEOUT = 900.0
 
 
 async def push(
@@ -20,15 +20,16 @@ async def push(
     expected: str | None,
     ca_bundle: Path | None = None,
 ) -> None:
-    """Make `branch` at `url` point at `commit`, if it is still at `expected` (None: if it does not exist).
+    """Sets `branch` at `url` to `commit` if it is still at `expected`. None means that the branch must not
+    exist yet.
 
-    Nothing happens when it points there already. Raises Forbidden when somebody else has moved the branch or
-    the server's rules refuse it, Unauthorized, NotFound, WorkspaceError.
+    Does nothing if the branch is already at `commit`. Raises Forbidden if someone else moved the branch or
+    the server's rules reject the push, Unauthorized, NotFound, WorkspaceError.
     """
     reference = f"refs/heads/{branch}"
 
     async def network(*arguments: str) -> bytes:
-        return await over_network(
+        return await run_remote_git(
             *arguments, url=url, git_dir=git_dir, credentials=credentials, ca_bundle=ca_bundle
         )
 
@@ -38,47 +39,49 @@ async def push(
             *(url, f"{commit}:{reference}"),
         )
     except GitFailed as exc:
-        # The answer to an earlier push may have been lost.
-        if heads(await network("ls-remote", url, reference)).commits.get(reference) == commit:
+        # An earlier push may have succeeded although its response was lost.
+        if parse_remote_refs(await network("ls-remote", url, reference)).commits.get(reference) == commit:
             return
         if "stale info" in exc.output:
             raise Forbidden(
-                f"The branch {branch} of {url} was moved by somebody else; it is left alone."
+                f"Someone else moved the branch {branch} of {url}, so it was not changed."
             ) from exc
         if "[remote rejected]" in exc.output or "pre-receive" in exc.output:
-            raise Forbidden(f"{url} refuses a push to {branch}: {exc.reason}") from exc
+            raise Forbidden(f"{url} rejected the push to {branch}: {exc.reason}") from exc
         raise
 
 
-class Heads(Frozen):
-    """What a remote repository has."""
+class RemoteRefs(FrozenModel):
+    """The refs of a remote repository."""
 
     commits: dict[str, str]
-    """Commit id per reference, HEAD among them."""
-    default: str | None
-    """The branch that HEAD means."""
+    """Commit IDs by ref, including HEAD."""
+    default_branch: str | None
+    """The branch that HEAD refers to."""
 
 
-def heads(listed: bytes) -> Heads:
+def parse_remote_refs(output: bytes) -> RemoteRefs:
     commits, default = {}, None
-    for line in listed.decode(errors="replace").splitlines():
+    for line in output.decode(errors="replace").splitlines():
         left, _, name = line.partition("\t")
         if left.startswith("ref: refs/heads/"):
             default = left.removeprefix("ref: refs/heads/")
         else:
             commits[name] = left
-    return Heads(commits=commits, default=default)
+    return RemoteRefs(commits=commits, default_branch=default)
 
 
-async def over_network(
+async def run_remote_git(
     *arguments: str, url: str, git_dir: Path, credentials: Credentials | None, ca_bundle: Path | None
 ) -> bytes:
-    """`run_git` towards `url`, with the token. Raises Unauthorized, Forbidden, NotFound, WorkspaceError."""
+    """Runs git with the token and with network access to `url`. Raises Unauthorized, Forbidden, NotFound,
+    WorkspaceError.
+    """
     settings = {}
     if credentials:
-        # In the environment of git and its transport alone: arguments can be read by every user (`ps`), a
-        # URL or a configuration file outlives us. A header rather than a credential helper, because git asks
-        # a helper only after a 401: one more round trip each time.
+        # The token is only in the environment of git and its transport. Every user can read command-line
+        # arguments (`ps`), and a URL or a configuration file outlives the process. A header saves one round
+        # trip, because git asks a credential helper only after a 401.
         pair = b64encode(f"x-access-token:{credentials.token}".encode()).decode()
         settings[f"http.{url}.extraHeader"] = f"Authorization: Basic {pair}"
     if ca_bundle:
@@ -87,30 +90,32 @@ async def over_network(
         return await run_git(
             *arguments,
             git_dir=git_dir,
-            settings=settings,
+            config=settings,
             protocols="https:http",
-            seconds=NETWORK_SECONDS,
+            timeout=NETWORK_TIMEOUT,
         )
     except GitFailed as exc:
-        raise _explained(exc, url, credentials) from exc
+        raise _explain_failure(exc, url, credentials) from exc
 
 
-def _explained(exc: GitFailed, url: str, credentials: Credentials | None) -> Exception:
-    """What a failure to reach `url` means, and for whom."""
-    said = exc.stderr.lower()
-    if "error: 401" in said or "could not read username" in said or "authentication failed" in said:
-        known = (
-            "does not know our token, or it has expired" if credentials else "asks for a token: none is set"
+def _explain_failure(exc: GitFailed, url: str, credentials: Credentials | None) -> Exception:
+    """Converts a failure to reach `url` into an error for the person who can fix it."""
+    stderr = exc.stderr.lower()
+    if "error: 401" in stderr or "could not read username" in stderr or "authentication failed" in stderr:
+        problem = (
+            "rejected the token: it is invalid or expired"
+            if credentials
+            else "requires a token, and none is set"
         )
-        return Unauthorized(f"{url} {known}.")
-    if "error: 403" in said:
-        return Forbidden(f"{url} refuses our token: it needs the right to read and write contents.")
-    if "error: 404" in said or "not found" in said:
-        return NotFound(f"There is no repository {url}, or none that our token may see.")
-    if "certificate" in said:
+        return Unauthorized(f"{url} {problem}.")
+    if "error: 403" in stderr:
+        return Forbidden(f"{url} rejected the token: grant it read and write access to contents.")
+    if "error: 404" in stderr or "not found" in stderr:
+        return NotFound(f"The repository {url} does not exist, or the token has no access to it.")
+    if "certificate" in stderr:
         return WorkspaceError(
-            f"{url} shows a certificate that is not trusted here: PATCHWRIGHT_CA_BUNDLE names who is."
+            f"The certificate of {url} is not trusted. Set PATCHWRIGHT_CA_BUNDLE to your CA certificates."
         )
-    if "could not resolve host" in said or "failed to connect" in said or "couldn't connect" in said:
-        return WorkspaceError(f"{url} cannot be reached from here: check the network and its proxy.")
+    if "could not resolve host" in stderr or "failed to connect" in stderr or "couldn't connect" in stderr:
+        return WorkspaceError(f"{url} cannot be reached. Check the network and the proxy.")
     return exc

@@ -1,7 +1,8 @@
-"""A repository at one commit, for one run: read, carried into sandboxes as bytes, changed by patches alone.
+"""A repository at one commit, for one run. It is read as bytes, sent to sandboxes, and changed only by
+patches.
 
-Nothing here has a work tree. The agent's tree is in its sandbox; what comes out is a diff, applied to the
-index of a bare repository of ours, where git runs no hooks and no filters and writes none of its files.
+There is no work tree on the host. The agent's tree is in the sandbox, and its diff is applied to the index of
+a bare repository. There git runs no hooks and no filters, and writes none of the repository's files.
 """
 
 import re
@@ -11,49 +12,50 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from resolver.domain import Patch
-from resolver.errors import WorkspaceError
-from resolver.git.plumbing import MAX_OUTPUT, GitFailed, run_git
-from resolver.git.tree import send_tree, take_diff
-from runtime.frozen import Frozen
-from runtime.sandbox import Sandbox
+from patchwright.resolver.domain import Patch
+from patchwright.resolver.errors import WorkspaceError
+from patchwright.resolver.git.git_process import MAX_STDOUT, GitFailed, run_git
+from patchwright.resolver.git.tree_transfer import send_tree, take_diff
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.sandbox import Sandbox
 
-MAX_FILES = 500_000  # paths that `files` lists; tests beyond it would not be found
-MAX_READ = 1_000_000  # bytes of one file that `read` gives
-MAX_LINK = 4096  # bytes; PATH_MAX of Linux
-APPLY_MEMORY = 2 << 30  # bytes; a binary patch of 4 MB may say that it inflates to gigabytes
-HISTORY = 50  # commits that a sandbox gets to see
+MAX_FILES = 500_000  # Number of paths that `list_files` returns. Tests beyond them are not found.
+MAX_READ_BYTES = 1_000_000  # bytes of one file that `read` returns
+MAX_LINK_LENGTH = 4096  # bytes; PATH_MAX on Linux
+APPLY_MEMORY = 2 << 30  # Bytes of memory. A binary patch of 4 MB can claim to inflate to gigabytes.
+HISTORY_DEPTH = 50  # Number of commits that a sandbox gets.
 ABSENT, SYMLINK, GITLINK = "000000", "120000", "160000"
 
 
-class Change(Frozen):
-    """What a patch does to one path."""
+class FileChange(FrozenModel):
+    """The change that a patch makes to one path."""
 
     path: str
-    """Decoded as UTF-8; a byte that is not is shown as `\\xNN`."""
+    r"""Path, decoded as UTF-8. Bytes that are not UTF-8 are shown as `\xNN`."""
     mode: str
-    """As git writes it: 100644, 100755, 120000 (symbolic link), 160000 (submodule), 000000 (deleted)."""
+    """Mode in git's notation: 100644, 100755, 120000 (symbolic link), 160000 (submodule), 000000 (deleted).
+    """
     old_mode: str
-    """000000: the path is new."""
+    """Mode before the patch; 000000 if the path is new."""
     size: int
-    """Bytes of the new content; 0 when deleted or a submodule."""
+    """Size of the new content in bytes; 0 for a deleted file or a submodule."""
     old_size: int
-    link: str | None = None
-    """Where a new or changed symbolic link points."""
+    link_target: str | None = None
+    """Target of a new or changed symbolic link."""
 
 
-class Found(Frozen):
-    """A path at base."""
+class TreeEntry(FrozenModel):
+    """A file or symbolic link at the base commit."""
 
     path: str
     mode: str
-    """As git writes it: 100644, 100755, 120000 (symbolic link)."""
+    """Mode in git's notation: 100644, 100755, 120000 (symbolic link)."""
     id: str
-    """Of its content; equal ids are equal contents."""
+    """Blob ID of the content; equal IDs mean equal contents."""
 
 
-class _Row(NamedTuple):
-    """A path at which two trees differ; modes and ids as git writes them."""
+class _DiffEntry(NamedTuple):
+    """A path that differs between two trees, with modes and IDs in git's notation."""
 
     old_mode: str
     mode: str
@@ -70,24 +72,27 @@ class Workspace:
         git_dir: Path,
         base: str,
         base_branch: str | None,
-        rules: "Workspace | None" = None,
+        config_source: "Workspace | None" = None,
     ) -> None:
         self.git_dir = git_dir
-        """A bare repository, private to this run."""
+        """A bare repository that belongs to this run only."""
         self.base = base
-        """Full commit id."""
+        """Full commit ID."""
         self.base_branch = base_branch
-        """None when the base was given as a commit id."""
-        self._made: tuple[Patch, str] | None = None
-        """The patch of which the tree was asked for last, and that tree."""
-        self.rules = rules or self
-        """The same repository at the commit whose settings, instructions and way to test hold.
+        """Name of the base branch; None if the base was given as a commit ID."""
+        self._last_tree: tuple[Patch, str] | None = None
+        """The last patch that was applied, and the ID of its tree."""
+        self.config_source = config_source or self
+        """The same repository at the commit whose settings, instructions and test commands apply.
 
-        Another than base where that is what somebody proposes: they must not write the rules for it.
+        If the base is a proposed change, this is another commit, because the author of the change must not
+        set the rules for it.
         """
 
-    async def read(self, path: str, limit: int = MAX_READ) -> str | None:
-        """A file at base, decoded with replacement, at most `limit` bytes of it; None when it is no file."""
+    async def read(self, path: str, limit: int = MAX_READ_BYTES) -> str | None:
+        """Reads at most `limit` bytes of a file at the base, decoded with replacement characters; None if the
+        path is not a file.
+        """
         if path.startswith("/") or ".." in path.split("/"):
             return None
         listed = await run_git("ls-tree", "-z", "--long", self.base, "--", path, git_dir=self.git_dir)
@@ -95,98 +100,116 @@ class Workspace:
         if not facts or not facts.startswith("100"):
             return None
         _, _, object_id, size = facts.split()
-        if int(size) > 64 * MAX_READ:
+        if int(size) > 64 * MAX_READ_BYTES:
             return None
-        return (await self._blob(object_id))[:limit].decode(errors="replace")
+        return (await self._cat_blob(object_id))[:limit].decode(errors="replace")
 
-    async def files(self) -> tuple[str, ...]:
-        """Paths at base, sorted as git does, at most MAX_FILES; bytes that are not UTF-8 as `\\xNN`."""
+    async def list_files(self) -> tuple[str, ...]:
+        r"""Lists at most MAX_FILES paths at the base, in git's order. Bytes that are not UTF-8 are shown as
+        `\xNN`.
+        """
         listed = await run_git("ls-tree", "-r", "-z", "--name-only", self.base, git_dir=self.git_dir)
-        return tuple(shown(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
+        return tuple(decode_path(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
 
-    async def find(self, pattern: re.Pattern[str]) -> tuple[Found, ...]:
-        """The files and symbolic links at base whose whole path matches, sorted as git does."""
+    async def find_entries(self, pattern: re.Pattern[str]) -> tuple[TreeEntry, ...]:
+        """Returns the files and symbolic links at the base whose whole path matches the pattern, in git's
+        order.
+        """
         matching = (
-            (facts.decode().split(), path) for facts, path in await self._listed() if pattern.fullmatch(path)
+            (facts.decode().split(), path)
+            for facts, path in await self._list_tree()
+            if pattern.fullmatch(path)
         )
         return tuple(
-            Found(path=path, mode=mode, id=id) for (mode, _, id), path in matching if mode != GITLINK
+            TreeEntry(path=path, mode=mode, id=id) for (mode, _, id), path in matching if mode != GITLINK
         )
 
-    async def at(self, path: str) -> Found | None:
-        """The file or symbolic link at this path, if there is one."""
+    async def get_entry(self, path: str) -> TreeEntry | None:
+        """Returns the file or symbolic link at this path; None if there is none."""
         if path.startswith("/") or ".." in path.split("/"):
             return None
         listed = await run_git("ls-tree", "-z", self.base, "--", path, git_dir=self.git_dir)
         facts = listed.partition(b"\t")[0].decode().split()
         if not facts or facts[1] != "blob":
             return None
-        return Found(path=path, mode=facts[0], id=facts[2])
+        return TreeEntry(path=path, mode=facts[0], id=facts[2])
 
-    async def contents(self, ids: Sequence[str], limit: int) -> dict[str, bytes | int]:
-        """The contents by their ids, whole; its size in bytes instead of one with more than `limit`."""
-        sizes = await self._sizes(list(dict.fromkeys(ids))) if ids else {}
+    async def read_blobs(self, ids: Sequence[str], limit: int) -> dict[str, bytes | int]:
+        """Returns the contents of blobs by ID. For a blob of more than `limit` bytes, returns its size in
+        bytes instead.
+        """
+        sizes = await self._object_sizes(list(dict.fromkeys(ids))) if ids else {}
         large: dict[str, bytes | int] = {id: size for id, size in sizes.items() if size > limit}
-        return large | await self._blobs({id: size for id, size in sizes.items() if id not in large})
+        return large | await self._cat_blobs({id: size for id, size in sizes.items() if id not in large})
 
-    async def ids(self, paths: tuple[str, ...]) -> dict[str, str]:
-        """The ids of the contents of these files at base; equal ids are equal contents."""
+    async def get_blob_ids(self, paths: tuple[str, ...]) -> dict[str, str]:
+        """Returns the blob IDs of these files at the base; equal IDs mean equal contents."""
         if not paths:
             return {}
         wanted = frozenset(paths)
-        return {path: facts.split()[2].decode() for facts, path in await self._listed() if path in wanted}
+        return {path: facts.split()[2].decode() for facts, path in await self._list_tree() if path in wanted}
 
-    async def _listed(self) -> Iterator[tuple[bytes, str]]:
-        """What git says of each path at base, and the path, sorted as git does."""
+    async def _list_tree(self) -> Iterator[tuple[bytes, str]]:
+        """Returns pairs for all paths at the base, in git's order: the mode, type and ID, and then the path."""
         listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
         rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
-        return ((facts, shown(name)) for facts, _, name in rows)
+        return ((facts, decode_path(name)) for facts, _, name in rows)
 
-    async def send(self, sandbox: Sandbox, patch: Patch | None = None) -> None:
-        """Put the tree at base, with the patch, into the sandbox's empty work tree, with git history.
+    async def send_to(self, sandbox: Sandbox, patch: Patch | None = None) -> None:
+        """Puts the tree at the base, with the patch applied, into the sandbox's empty work tree, with git
+        history.
 
-        The index there stays at base, so that `git diff` shows the patch. Raises WorkspaceError.
+        The index in the sandbox stays at the base, so that `git diff` shows the patch. Raises WorkspaceError.
         """
-        tree = await self.tree(patch) if patch else await resolved(self.git_dir, f"{self.base}^{{tree}}")
-        await send_tree(sandbox, self.git_dir, base=self.base, tree=tree, history=HISTORY)
+        tree = (
+            await self.build_tree(patch)
+            if patch
+            else await resolve_revision(self.git_dir, f"{self.base}^{{tree}}")
+        )
+        await send_tree(sandbox, self.git_dir, base=self.base, tree=tree, history=HISTORY_DEPTH)
 
     async def take_patch(self, sandbox: Sandbox) -> Patch:
-        """What the sandbox's work tree differs in from base, whatever became of its index and commits.
+        """Returns the difference between the base and the sandbox's work tree. The index and the commits in
+        the sandbox have no effect on it.
 
-        Build leftovers and repositories inside the tree are left out. Raises ChangeTooLarge when it is larger
-        than tree.MAX_DIFF, and WorkspaceError.
+        Build artifacts and nested repositories are excluded. Raises ChangeTooLarge if the diff exceeds
+        tree_transfer.MAX_DIFF, and WorkspaceError.
         """
-        return Patch(base=self.base, diff=await take_diff(sandbox, self.git_dir, self.base))
+        return Patch(base_sha=self.base, diff=await take_diff(sandbox, self.git_dir, self.base))
 
-    async def tree(self, patch: Patch) -> str:
-        """The id of the tree that the patch makes of base. Raises WorkspaceError when it does not apply."""
-        if patch.base != self.base:
-            raise WorkspaceError(f"The change was made against {patch.base[:12]}, not {self.base[:12]}.")
-        if self._made is None or self._made[0] != patch:
-            self._made = patch, await self._make(patch)
-        return self._made[1]
+    async def build_tree(self, patch: Patch) -> str:
+        """Applies the patch to the base and returns the ID of the resulting tree. Raises WorkspaceError if
+        the patch does not apply.
+        """
+        if patch.base_sha != self.base:
+            raise WorkspaceError(f"The change was made against {patch.base_sha[:12]}, not {self.base[:12]}.")
+        if self._last_tree is None or self._last_tree[0] != patch:
+            self._last_tree = patch, await self._write_tree(patch)
+        return self._last_tree[1]
 
-    async def _make(self, patch: Patch) -> str:
+    async def _write_tree(self, patch: Patch) -> str:
         with tempfile.TemporaryDirectory(prefix="index-", dir=self.git_dir) as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
             await run_git("read-tree", self.base, git_dir=self.git_dir, environment=index)
-            if not patch.empty:
+            if not patch.is_empty:
                 try:
                     await run_git(
                         *("apply", "--cached", "--binary", "--whitespace=nowarn", "-"),
                         git_dir=self.git_dir,
                         environment=index,
                         stdin=patch.diff,
-                        memory=APPLY_MEMORY,
+                        memory_limit=APPLY_MEMORY,
                     )
                 except GitFailed as exc:
                     raise WorkspaceError(f"The change does not apply to {self.base[:12]}: {exc}") from exc
-            made = await run_git("write-tree", git_dir=self.git_dir, environment=index)
-        return made.decode().strip()
+            tree = await run_git("write-tree", git_dir=self.git_dir, environment=index)
+        return tree.decode().strip()
 
-    def at_commit(self, commit: str) -> "Workspace":
-        """The same repository with another base, which has to be in it; the same rules hold."""
-        return Workspace(self.git_dir, commit, self.base_branch, rules=self.rules)
+    def with_base(self, commit: str) -> "Workspace":
+        """Returns this repository with another base commit. The commit must be in the repository; the
+        configuration stays the same.
+        """
+        return Workspace(self.git_dir, commit, self.base_branch, config_source=self.config_source)
 
     async def commit(
         self,
@@ -197,12 +220,13 @@ class Workspace:
         when: datetime | None = None,
         parents: tuple[str, ...] = (),
     ) -> str:
-        """Commit the patch on top of base; the new commit's id, equal for equal arguments.
+        """Commits the patch on top of the base and returns the commit ID. Equal arguments result in equal
+        IDs.
 
-        `author` is name and e-mail address, `when` is now unless given, the commit's parent is base unless others
-        are named. Raises WorkspaceError.
+        `author` is a name and an email address. `when` defaults to now, and `parents` to the base. Raises
+        WorkspaceError.
         """
-        tree = await self.tree(patch)
+        tree = await self.build_tree(patch)
         return await self.commit_tree(
             tree,
             message,
@@ -214,10 +238,10 @@ class Workspace:
     async def commit_tree(
         self, tree: str, message: str, *, author: tuple[str, str], when: datetime, parents: tuple[str, ...]
     ) -> str:
-        """Commit a tree that is in the repository, see `commit`. Raises WorkspaceError."""
+        """Commits a tree that is already in the repository; see `commit`. Raises WorkspaceError."""
         name, email = author
         date = f"@{int(when.timestamp())} +0000"
-        made = await run_git(
+        commit = await run_git(
             *("commit-tree", tree, *(argument for parent in parents for argument in ("-p", parent))),
             *("-F", "-"),
             git_dir=self.git_dir,
@@ -228,32 +252,32 @@ class Workspace:
                 for key, value in (("NAME", name), ("EMAIL", email), ("DATE", date))
             },
         )
-        return made.decode().strip()
+        return commit.decode().strip()
 
-    async def changes(self, patch: Patch) -> tuple[Change, ...]:
-        """What the patch does, path by path, as git understands it. Raises WorkspaceError."""
-        rows = await self._differing(await self.tree(patch))
-        sizes = await self._sizes([id for row in rows for id in (row.old_id, row.id)])
-        links = {row.id: await self._blob(row.id) for row in rows if row.mode == SYMLINK}
+    async def list_changes(self, patch: Patch) -> tuple[FileChange, ...]:
+        """Returns the changes of the patch, one for each path. Raises WorkspaceError."""
+        rows = await self._list_diff_entries(await self.build_tree(patch))
+        sizes = await self._object_sizes([id for row in rows for id in (row.old_id, row.id)])
+        links = {row.id: await self._cat_blob(row.id) for row in rows if row.mode == SYMLINK}
         return tuple(
-            Change(
-                path=shown(row.path),
+            FileChange(
+                path=decode_path(row.path),
                 mode=row.mode,
                 old_mode=row.old_mode,
                 size=sizes.get(row.id, 0),
                 old_size=sizes.get(row.old_id, 0),
-                link=shown(links[row.id][:MAX_LINK]) if row.id in links else None,
+                link_target=decode_path(links[row.id][:MAX_LINK_LENGTH]) if row.id in links else None,
             )
             for row in rows
         )
 
-    async def without(self, patch: Patch, paths: frozenset[str]) -> Patch:
-        """The patch, but these paths (as `changes` shows them) are as they are at base."""
-        changed = await self.tree(patch)
-        undone = b"".join(
+    async def revert_paths(self, patch: Patch, paths: frozenset[str]) -> Patch:
+        """Returns the patch without its changes to these paths. The paths are written as in `list_changes`."""
+        changed = await self.build_tree(patch)
+        restored = b"".join(
             f"{row.old_mode} {row.old_id}\t".encode() + row.path + b"\0"
-            for row in await self._differing(changed)
-            if shown(row.path) in paths
+            for row in await self._list_diff_entries(changed)
+            if decode_path(row.path) in paths
         )
         with tempfile.TemporaryDirectory(prefix="index-", dir=self.git_dir) as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
@@ -262,70 +286,83 @@ class Workspace:
                 *("update-index", "-z", "--replace", "--index-info"),
                 git_dir=self.git_dir,
                 environment=index,
-                stdin=undone,
+                stdin=restored,
             )
-            kept = (await run_git("write-tree", git_dir=self.git_dir, environment=index)).decode().strip()
-        return Patch(base=self.base, diff=await self._difference(kept))
+            reverted = (await run_git("write-tree", git_dir=self.git_dir, environment=index)).decode().strip()
+        return Patch(base_sha=self.base, diff=await self._diff_tree(reverted))
 
-    async def _difference(self, tree: str, *paths: str) -> bytes:
+    async def _diff_tree(self, tree: str, *paths: str) -> bytes:
         return await run_git(
             *("diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-color"),
             *(self.base, tree, "--", *paths),
             git_dir=self.git_dir,
         )
 
-    async def content(self, patch: Patch, path: str) -> bytes | None:
-        """A file with the patch, whole; None when it is no file then."""
-        listed = await run_git("ls-tree", "-z", await self.tree(patch), "--", path, git_dir=self.git_dir)
+    async def read_patched(self, patch: Patch, path: str) -> bytes | None:
+        """Returns the content of a whole file after the patch; None if the path is not a file then."""
+        listed = await run_git(
+            "ls-tree", "-z", await self.build_tree(patch), "--", path, git_dir=self.git_dir
+        )
         facts = listed.partition(b"\t")[0].decode().split()
-        return await self._blob(facts[2]) if facts and facts[0].startswith("100") else None
+        return await self._cat_blob(facts[2]) if facts and facts[0].startswith("100") else None
 
-    async def written(self, patch: Patch) -> dict[str, tuple[bytes, bytes]]:
-        """The files that the patch adds or changes: their contents at base (empty if new) and with it, by path."""
-        rows = await self._differing(await self.tree(patch))
-        found = await self._blobs(await self._sizes([id for row in rows for id in (row.old_id, row.id)]))
+    async def read_changed_files(self, patch: Patch) -> dict[str, tuple[bytes, bytes]]:
+        """Returns the contents of each added or changed file by path, before and after the patch. The content
+        before an added file is empty.
+        """
+        rows = await self._list_diff_entries(await self.build_tree(patch))
+        found = await self._cat_blobs(
+            await self._object_sizes([id for row in rows for id in (row.old_id, row.id)])
+        )
         return {
-            shown(row.path): (found[row.old_id] if row.old_mode.startswith("100") else b"", found[row.id])
+            decode_path(row.path): (
+                found[row.old_id] if row.old_mode.startswith("100") else b"",
+                found[row.id],
+            )
             for row in rows
             if row.mode.startswith("100")
         }
 
-    async def _differing(self, tree: str) -> list["_Row"]:
-        """Where a tree is another than base, sorted as git does."""
+    async def _list_diff_entries(self, tree: str) -> list["_DiffEntry"]:
+        """Returns the paths in which a tree differs from the base, in git's order."""
         raw = await run_git(
             *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, tree), git_dir=self.git_dir
         )
         fields = raw.split(b"\0")
         pairs = zip(fields[::2], fields[1::2], strict=False)
         return [
-            _Row(old_mode, mode, old_id, id, path)
+            _DiffEntry(old_mode, mode, old_id, id, path)
             for facts, path in pairs
             for old_mode, mode, old_id, id, _ in [facts.decode().lstrip(":").split()]
         ]
 
-    async def _blobs(self, sizes: dict[str, int]) -> dict[str, bytes]:
-        """The contents by their ids, given how large they are: a few programs for any number of them."""
+    async def _cat_blobs(self, sizes: dict[str, int]) -> dict[str, bytes]:
+        """Returns the contents of blobs by ID, given their sizes. The number of processes stays small for any
+        number of blobs.
+        """
         found: dict[str, bytes] = {}
         chunk: list[str] = []
-        for id, size in [*sizes.items(), ("", MAX_OUTPUT)]:
-            if chunk and sum(sizes[each] + 100 for each in chunk) + size > MAX_OUTPUT // 2:
-                printed = await run_git(
+        for id, size in [*sizes.items(), ("", MAX_STDOUT)]:
+            if chunk and sum(sizes[blob_id] + 100 for blob_id in chunk) + size > MAX_STDOUT // 2:
+                output = await run_git(
                     "cat-file", "--batch", git_dir=self.git_dir, stdin="\n".join(chunk).encode() + b"\n"
                 )
                 at = 0
-                for each in chunk:  # a line of facts, the content, a line break
-                    begin = printed.index(b"\n", at) + 1
-                    at = begin + sizes[each] + 1
-                    found[each] = printed[begin : at - 1]
+                for blob_id in chunk:  # Each answer is a header line, the content and a line break.
+                    begin = output.index(b"\n", at) + 1
+                    at = begin + sizes[blob_id] + 1
+                    found[blob_id] = output[begin : at - 1]
                 chunk = []
             chunk.append(id)
         return found
 
-    async def _blob(self, object_id: str) -> bytes:
+    async def _cat_blob(self, object_id: str) -> bytes:
         return await run_git("cat-file", "blob", object_id, git_dir=self.git_dir)
 
-    async def _sizes(self, object_ids: list[str]) -> dict[str, int]:
-        """Bytes of each object that is here (a submodule's commit is not)."""
+    async def _object_sizes(self, object_ids: list[str]) -> dict[str, int]:
+        """Returns the size in bytes of each object that is in the repository. The commit of a submodule is
+        not in it.
+        """
         if not object_ids:
             return {}
         answer = await run_git(
@@ -337,11 +374,11 @@ class Workspace:
         return {pair[0]: int(pair[1]) for pair in pairs if pair[1].isdigit()}
 
 
-async def resolved(git_dir: Path, name: str) -> str:
-    """The full id of what `name` means there. Raises GitFailed."""
+async def resolve_revision(git_dir: Path, name: str) -> str:
+    """Returns the full ID of a revision. Raises GitFailed."""
     return (await run_git("rev-parse", "--verify", "--quiet", name, git_dir=git_dir)).decode().strip()
 
 
-def shown(name: bytes) -> str:
-    """A path as text; bytes that are not UTF-8 as `\\xNN`."""
+def decode_path(name: bytes) -> str:
+    r"""Decodes a path; bytes that are not UTF-8 are shown as `\xNN`."""
     return name.decode(errors="backslashreplace")

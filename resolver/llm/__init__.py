@@ -1,1 +1,1 @@
-"""Language models behind one seam."""
+"""Language models: the interface, the providers behind it, and wrappers for retries, fallback and routing."""

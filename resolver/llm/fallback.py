@@ -1,25 +1,26 @@
-"""Goes on with another model when one fails."""
+"""Falls back to another model when one fails."""
 
 import logging
 from collections.abc import Sequence
 
-from resolver.errors import ContextOverflow, ModelError, ModelRefused
-from resolver.llm.bill import wasted, with_wasted
-from resolver.llm.model import FromModel, Message, Model, Reply, ToolSpec
+from patchwright.resolver.errors import ContextOverflow, ModelAccessDenied, ModelError
+from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, Model, Reply, ToolSpec
+from patchwright.resolver.llm.pricing import add_failed_usage, sum_failed_usage
 
 logger = logging.getLogger(__name__)
 
 
-class Fallback:
-    """The first of several models, and the next one when it fails for a reason that another may not have.
+class FallbackModel:
+    """Tries several models in order until one replies.
 
-    A conversation stays with the model that spoke last in it: so its cache and its reasoning are of use, and a run
-    that is resumed elsewhere goes on as it was. A prompt that is too long is not handed on: it has to become
-    shorter. When all fail, the failure is a ModelRefused only if every provider refused.
+    A conversation stays with the model that replied last: this keeps its prompt cache and its reasoning
+    usable, and a resumed run continues with the same model. ContextOverflow is not retried with the next
+    model, because the prompt has to be shortened. If all models fail, the error is a ModelAccessDenied only
+    if every provider denied access.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
-        assert models, "a chain has one model at least"
+        assert models, "at least one model is required"
         self._models = tuple(models)
 
     @property
@@ -27,44 +28,46 @@ class Fallback:
         return self._models[0].name
 
     @property
-    def sees(self) -> bool:
-        return self._models[0].sees
+    def supports_vision(self) -> bool:
+        return self._models[0].supports_vision
 
     @property
-    def window(self) -> int | None:
-        """What all of them take, as far as it is known."""
-        return min(filter(None, (model.window for model in self._models)), default=None)
+    def context_window(self) -> int | None:
+        """The smallest known context window of the models, in tokens."""
+        return min(filter(None, (model.context_window for model in self._models)), default=None)
 
-    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
         failures: list[ModelError] = []
-        chain = self._from_the_last_speaker(messages)
-        for model, following in zip(chain, (*chain[1:], None), strict=True):
+        chain = self._order_models(messages)
+        for model, next_model in zip(chain, (*chain[1:], None), strict=True):
             try:
-                return with_wasted(await model.reply(messages, tools), failures)
+                return add_failed_usage(await model.reply(messages, tools), failures)
             except ContextOverflow as exc:
-                raise exc.again(str(exc), wasted([*failures, exc])) from exc
+                raise exc.with_message(str(exc), sum_failed_usage([*failures, exc])) from exc
             except ModelError as exc:
                 failures.append(exc)
-                if following is not None:
+                if next_model is not None:
                     logger.warning(
                         "model fell back",
-                        extra={"from_model": model.name, "to_model": following.name, "error": str(exc)},
+                        extra={"from_model": model.name, "to_model": next_model.name, "error": str(exc)},
                     )
-        raise _all_failed(failures) from failures[-1]
+        raise _combine_failures(failures) from failures[-1]
 
-    def _from_the_last_speaker(self, messages: Sequence[Message]) -> tuple[Model, ...]:
-        said = (message.model for message in reversed(messages) if isinstance(message, FromModel))
-        last = next(said, self.name)
+    def _order_models(self, messages: Sequence[ChatMessage]) -> tuple[Model, ...]:
+        previous_models = (
+            message.model for message in reversed(messages) if isinstance(message, AssistantMessage)
+        )
+        last_model = next(previous_models, self.name)
         names = [model.name for model in self._models]
-        start = names.index(last) if last in names else 0
+        start = names.index(last_model) if last_model in names else 0
         return self._models[start:] + self._models[:start]
 
 
-def _all_failed(failures: Sequence[ModelError]) -> ModelError:
+def _combine_failures(failures: Sequence[ModelError]) -> ModelError:
     if len(failures) == 1:
         return failures[0]
-    passing = [failure for failure in failures if not isinstance(failure, ModelRefused)]
-    said = " ".join(str(failure) for failure in failures)
-    return (passing or failures)[-1].again(
-        f"None of {len(failures)} models answers. {said}", wasted(failures)
+    other_failures = [failure for failure in failures if not isinstance(failure, ModelAccessDenied)]
+    details = " ".join(str(failure) for failure in failures)
+    return (other_failures or failures)[-1].with_message(
+        f"None of {len(failures)} models replied. {details}", sum_failed_usage(failures)
     )

@@ -1,11 +1,11 @@
-"""Any provider's model through litellm. The only file that knows litellm, and it imports it late: 2.4 s."""
+"""Calls any provider's model through litellm. Only this module imports litellm, and it does so late: the
+import takes 2.4 s.
+"""
 
 import asyncio
 import contextlib
 import gc
-import json
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -14,110 +14,108 @@ from typing import Any, Literal, NoReturn
 
 from pydantic import SecretStr
 
-from resolver.errors import (
-    ContentFiltered,
-    ContextOverflow,
-    ModelBusy,
-    ModelError,
-    ModelRefused,
-    QuotaSpent,
-)
-from resolver.events import Usage
-from resolver.llm import chat, responses
-from resolver.llm.bill import bill, estimate, wait_asked
-from resolver.llm.model import Message, Reply, ToolCall, ToolSpec
-from resolver.llm.received import Received, ask_plainly, listen
-from resolver.settings.models import Price
-from resolver.settings.settings import variable
+from patchwright.resolver.errors import ContentFiltered, ModelError
+from patchwright.resolver.events import ReplyUsage
+from patchwright.resolver.llm import chat_completions, responses_api
+from patchwright.resolver.llm.http_capture import ResponseCapture, capture_response, request_uncompressed
+from patchwright.resolver.llm.model import ChatMessage, RawToolCall, Reply, ToolSpec
+from patchwright.resolver.llm.pricing import estimate_usage, parse_usage
+from patchwright.resolver.llm.provider_errors import build_model_error
+from patchwright.resolver.llm.provider_text import drop_unencodable, replace_surrogates, to_one_line
+from patchwright.resolver.settings.model_settings import Price
+from patchwright.resolver.settings.settings import environment_variable
 
-SAID = 300  # characters of a provider's error that are passed on
-_OBJECT = re.compile(r"( ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")  # in aiohttp's words
-
-RETRYABLE = frozenset({408, 409, 425, 429})  # and what is 500 or more
-"""HTTP status codes after which the same request may work later. Source: RFC 9110, RFC 6585, RFC 8470."""
-
-BUSY = frozenset({429, 503, 529})
-"""Too many requests, or too much load. Source: RFC 9110; docs.anthropic.com/en/api/errors for 529."""
-
-_SWITCHES = {
-    # Its import fetches a table of prices from the internet otherwise, and hangs where there is none.
+_ENVIRONMENT = {
+    # Without it, the import downloads a price table, and hangs if there is no internet access.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    # Else it reads a `.env` file into our environment.
+    # Without it, litellm loads a `.env` file into our environment.
     "LITELLM_MODE": "PRODUCTION",
-    # The `openai` package walks every old message on each call: 80 ms a step at 300 steps against 4.
+    # By default, the `openai` package walks all earlier messages on each call. After 300 steps, this takes 80
+    # ms per step, and 4 ms with this variable.
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "true",
-    # Else it looks for pictures in every old message, for a log that nobody reads: 3 ms a step at 300 steps.
+    # Without it, litellm searches all earlier messages for images to log, which takes 3 ms per step after 300
+    # steps.
     "MAX_BASE64_LENGTH_FOR_LOGGING": "0",
 }
 
-_HOOKED = frozenset(
+_CUSTOM_CLIENT_PROVIDERS = frozenset(
     (
         "anthropic azure_ai cerebras dashscope databricks deepseek fireworks_ai gemini github groq hosted_vllm "
         "huggingface litellm_proxy mistral moonshot nvidia_nim openai openrouter perplexity sambanova "
         "together_ai xai zai"
     ).split()
 )
-"""Providers that litellm asks through the client that it is given; the others answer unbounded in bytes."""
+"""Providers for which litellm uses the HTTP client that we pass; responses of the others have no size limit.
+"""
 
-_MARKED = frozenset("anthropic bedrock databricks openrouter vertex_ai".split())
-"""Providers of Claude that take cache marks; what others do with a prompt that they know, they do unasked."""
+_CACHE_CONTROL_PROVIDERS = frozenset("anthropic bedrock databricks openrouter vertex_ai".split())
+"""Providers of Claude models that accept cache breakpoints. Other providers cache prompts on their own."""
 
 
 @cache
-def _litellm() -> Any:
-    """litellm, imported and made quiet. `Any`: its types are not worth the minutes that mypy would need."""
-    for name, value in _SWITCHES.items():
-        os.environ.setdefault(name, value)  # it knows no other way to be told before its import
+def _import_litellm() -> Any:
+    """Imports and configures litellm once. The return type is Any, because type checking litellm would take
+    mypy minutes.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)  # litellm reads these only at import
     import litellm
 
     litellm.suppress_debug_info = True
     litellm.telemetry = False
-    litellm.drop_params = True  # `temperature` is refused by reasoning models
-    litellm.num_retries = 0  # `Patient` asks again, and it knows the budget
-    # It leaves half a million objects that stay; the collector would walk them again every few steps, 200 ms each.
+    litellm.drop_params = True  # reasoning models reject `temperature`
+    litellm.num_retries = 0  # RetryingModel retries within its time limit
+    # The import leaves half a million permanent objects; without the freeze, the garbage collector walks them
+    # every few steps, 200 ms each time.
     gc.freeze()
     return litellm
 
 
-def _spare_its_log() -> None:
-    """Let litellm keep no record of the calls of this task: nobody listens, and it takes a third of their time."""
-    with contextlib.suppress(ImportError):  # another version of it keeps one, and is slower
+def _disable_call_logging() -> None:
+    """Turns off litellm's call logging for the current task; nobody reads it, and it takes a third of each
+    call's time.
+    """
+    # Other litellm versions may lack this module; they just run slower.
+    with contextlib.suppress(ImportError):
         from litellm._internal_context import is_internal_call
 
         is_internal_call.set(True)
 
 
-async def warm() -> None:
-    """Import litellm in a thread while something else is waited for."""
-    await asyncio.to_thread(_litellm)
+async def preload_litellm() -> None:
+    """Imports litellm in a thread, so that other work can go on meanwhile."""
+    await asyncio.to_thread(_import_litellm)
 
 
-def provider_of(name: str) -> str:
-    """The provider of a model, as litellm calls it; empty when it knows none."""
-    litellm = _litellm()
+def get_provider(name: str) -> str:
+    """Returns litellm's name for the provider of a model, or an empty string if it is unknown."""
+    litellm = _import_litellm()
     try:
         return str(litellm.get_llm_provider(name)[1])
     except litellm.exceptions.BadRequestError:
         return ""
 
 
-def _facts(name: str) -> Mapping[str, Any]:
-    """What litellm's own table says about a model; empty where it does not know it."""
-    table = _litellm().model_cost
-    bare = name.replace("responses/", "")
-    found = table.get(bare) or table.get(bare.partition("/")[2]) or {}
-    return found if isinstance(found, Mapping) else {}
+def _get_model_info(name: str) -> Mapping[str, Any]:
+    """Returns litellm's entry for a model (prices, limits, mode), or an empty mapping if it is unknown."""
+    table = _import_litellm().model_cost
+    base_name = name.replace("responses/", "")
+    info = table.get(base_name) or table.get(base_name.partition("/")[2]) or {}
+    return info if isinstance(info, Mapping) else {}
 
 
 class LitellmModel:
     """A model by its litellm name, such as `anthropic/claude-sonnet-4-5` or `openai/gpt-5`.
 
-    `base_url` None: the provider's own. `api_key` None: litellm reads the provider's variable. `timeout`: seconds
-    for one reply, first byte to last. `ca_bundle`: CA certificates (PEM) instead of the system's. `sees` None: as
-    litellm's own table says, and no where it does not know the model. `api` auto: OpenAI's Responses API where the
-    model is offered there alone, or reasons and is OpenAI's own; chat completions for all others. `effort`: how
-    much the model thinks before it answers; None: as the provider does by default. `price` None: what the provider
-    says it cost, or what litellm's table says.
+    - `base_url`: None uses the provider's default.
+    - `api_key`: None lets litellm read the provider's environment variable.
+    - `timeout`: seconds for one reply, first byte to last.
+    - `ca_bundle`: CA certificates (PEM) that replace the system's.
+    - `supports_vision`: None looks it up in litellm's model table; unknown models count as text-only.
+    - `api`: "auto" uses OpenAI's Responses API for models offered only there and for OpenAI's own reasoning models,
+      and chat completions for all others.
+    - `effort`: the reasoning effort; None uses the provider's default.
+    - `price`: None uses the cost that the provider reports, or litellm's price table.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class LitellmModel:
         api_key: SecretStr | None = None,
         timeout: float = 240.0,
         ca_bundle: Path | None = None,
-        sees: bool | None = None,
+        supports_vision: bool | None = None,
         api: Literal["auto", "chat", "responses"] = "auto",
         effort: str | None = None,
         price: Price | None = None,
@@ -138,246 +136,209 @@ class LitellmModel:
         self._api_key = api_key
         self._timeout = timeout
         self._ca_bundle = ca_bundle
-        self._sees = sees
+        self._supports_vision = supports_vision
         self._api = api
         self._effort = effort
         self._price = price
-        self._temperature: float | None = 0 if effort is None else None  # who thinks takes none
+        # models with a reasoning effort take no temperature
+        self._temperature: float | None = 0 if effort is None else None
 
     @property
-    def sees(self) -> bool:
-        if self._sees is None:
-            self._sees = bool(_litellm().supports_vision(self.name))
-        return self._sees
+    def supports_vision(self) -> bool:
+        if self._supports_vision is None:
+            self._supports_vision = bool(_import_litellm().supports_vision(self.name))
+        return self._supports_vision
 
     @property
-    def window(self) -> int | None:
-        known = _facts(self.name).get("max_input_tokens")
-        return known if isinstance(known, int) and known > 0 else None
+    def context_window(self) -> int | None:
+        max_tokens = _get_model_info(self.name).get("max_input_tokens")
+        return max_tokens if isinstance(max_tokens, int) and max_tokens > 0 else None
 
-    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
-        litellm = _litellm()
-        _spare_its_log()
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
+        litellm = _import_litellm()
+        _disable_call_logging()
         if self._ca_bundle is not None:
             litellm.ssl_verify = str(self._ca_bundle)
-        began = time.monotonic()
-        with Received() as received:
+        started_at = time.monotonic()
+        with ResponseCapture() as capture:
             try:
-                async with asyncio.timeout(self._timeout):  # litellm's own starts anew with every byte
-                    answer = await self._ask(litellm, messages, tools, received)
+                async with asyncio.timeout(self._timeout):  # litellm's own timeout restarts with every byte
+                    response = await self._send_request(litellm, messages, tools, capture)
             except TimeoutError as exc:
                 raise ModelError(
-                    f"The model {self.name} gave no reply within {self._timeout:g} s ({variable('model_timeout')}).",
-                    usage=self._wasted(messages, received, began) if received.cut else None,
+                    f"The model {self.name} did not reply within {self._timeout:g} s "
+                    f"({environment_variable('model_timeout')}).",
+                    usage=self._estimate_failed_usage(messages, capture, started_at)
+                    if capture.is_interrupted
+                    else None,
                 ) from exc
             except tuple(litellm.exceptions.LITELLM_EXCEPTION_TYPES) as exc:
-                if received.status == 200 and received.too_long:
-                    # As one that ran into its limit, which is told, and not asked for again.
+                if capture.status == 200 and capture.is_too_large:
+                    # Treat an oversized reply as one that was cut off at the model's output limit: the agent
+                    # reports that and does not retry.
                     return Reply(
-                        text="", calls=(), usage=self._wasted(messages, received, began), truncated=True
+                        text="",
+                        tool_calls=(),
+                        usage=self._estimate_failed_usage(messages, capture, started_at),
+                        truncated=True,
                     )
-                if received.status in (0, 200) and (used := received.usage()) is not None:
-                    # It was billed: it counts, and the run goes on.
-                    return Reply(text="", calls=(), usage=self._usage(used, None, began))
-                if self._temperature is not None and "temperature" in str(exc) and received.status == 400:
-                    self._temperature = None  # some models know only their own
+                if capture.status in (0, 200) and (raw_usage := capture.extract_usage()) is not None:
+                    # The reply is unusable but was billed: count its cost and continue.
+                    return Reply(text="", tool_calls=(), usage=self._parse_usage(raw_usage, None, started_at))
+                if self._temperature is not None and "temperature" in str(exc) and capture.status == 400:
+                    self._temperature = None  # some models accept only their default temperature
                     return await self.reply(messages, tools)
-                wasted = self._wasted(messages, received, began) if received.cut else None
-                self._refuse(litellm, exc, received, wasted)
-        return self._reply(answer, began)
+                failed_usage = (
+                    self._estimate_failed_usage(messages, capture, started_at)
+                    if capture.is_interrupted
+                    else None
+                )
+                raise build_model_error(
+                    litellm, exc, capture, failed_usage, model_name=self.name, api_key=self._api_key
+                ) from exc
+        return self._parse_reply(response, started_at)
 
-    async def _ask(
-        self, litellm: Any, messages: Sequence[Message], tools: Sequence[ToolSpec], received: Received
+    async def _send_request(
+        self,
+        litellm: Any,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[ToolSpec],
+        capture: ResponseCapture,
     ) -> Any:
-        provider = provider_of(self.name)
+        provider = get_provider(self.name)
         request: dict[str, Any] = {
             "model": self.name,
             "api_base": self._base_url,
             "api_key": self._api_key.get_secret_value() if self._api_key else None,
             "timeout": self._timeout,
             "max_retries": 0,
-            "logger_fn": received.hear,
+            "logger_fn": capture.handle_litellm_log,
         }
         if self._temperature is not None:
             request["temperature"] = self._temperature
-        if provider in _HOOKED:
-            request["client"] = self._client(litellm, provider)
-        if self._speaks_responses(provider):
+        if provider in _CUSTOM_CLIENT_PROVIDERS:
+            request["client"] = self._get_http_client(litellm, provider)
+        if self._uses_responses_api(provider):
             if self._effort:
                 request["reasoning"] = {"effort": self._effort}
             return await litellm.aresponses(
-                input=responses.written(messages, reader=self.name, sees=self.sees),
-                tools=responses.tools(tools) or None,
-                **responses.ALWAYS,
+                input=responses_api.to_input_items(
+                    messages, model_name=self.name, supports_vision=self.supports_vision
+                ),
+                tools=responses_api.to_function_tools(tools) or None,
+                **responses_api.REQUEST_OPTIONS,
                 **request,
             )
         if self._effort:
             request["reasoning_effort"] = self._effort
-        marked = "claude" in self.name.lower() and provider in _MARKED
+        cache_control = "claude" in self.name.lower() and provider in _CACHE_CONTROL_PROVIDERS
         return await litellm.acompletion(
-            messages=chat.written(messages, reader=self.name, sees=self.sees, marked=marked),
-            tools=[tool.as_openai() for tool in tools] or None,
+            messages=chat_completions.to_chat_messages(
+                messages,
+                model_name=self.name,
+                supports_vision=self.supports_vision,
+                cache_control=cache_control,
+            ),
+            tools=[tool.to_openai() for tool in tools] or None,
             **request,
         )
 
-    def _client(self, litellm: Any, provider: str) -> Any:
-        """litellm's own HTTP client for the provider, with our ear at it; litellm keeps and closes it."""
+    def _get_http_client(self, litellm: Any, provider: str) -> Any:
+        """Returns litellm's HTTP client for the provider with our capture hooks; litellm caches and closes
+        it.
+        """
         from litellm.llms.custom_httpx.http_handler import get_async_httpx_client
 
-        hooks = {"request": [ask_plainly], "response": [listen]}
+        hooks = {"request": [request_uncompressed], "response": [capture_response]}
         return get_async_httpx_client(
             llm_provider=litellm.LlmProviders(provider),
             params={"ssl_verify": str(self._ca_bundle) if self._ca_bundle else None, "event_hooks": hooks},
         )
 
-    def _speaks_responses(self, provider: str) -> bool:
+    def _uses_responses_api(self, provider: str) -> bool:
         if self._api != "auto":
             return self._api == "responses"
-        if "/responses/" in self.name or _facts(self.name).get("mode") == "responses":
+        if "/responses/" in self.name or _get_model_info(self.name).get("mode") == "responses":
             return True
-        elsewhere = self._base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
-        return provider == "openai" and not elsewhere and bool(_litellm().supports_reasoning(self.name))
+        base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE")
+        return provider == "openai" and not base_url and bool(_import_litellm().supports_reasoning(self.name))
 
-    # --- what came ------------------------------------------------------------------------------------------
+    # --- parsing --------------------------------------------------------------------------------------------
 
-    def _reply(self, answer: Any, began: float) -> Reply:
-        hidden = getattr(answer, "_hidden_params", None) or {}
-        usage = self._usage(_mapping(getattr(answer, "usage", None)), hidden.get("response_cost"), began)
-        if hasattr(answer, "output"):
-            return self._from_responses(responses.Read(answer), usage)
-        choice = answer.choices[0] if answer.choices else None
+    def _parse_reply(self, response: Any, started_at: float) -> Reply:
+        hidden_params = getattr(response, "_hidden_params", None) or {}
+        usage = self._parse_usage(
+            _usage_to_dict(getattr(response, "usage", None)), hidden_params.get("response_cost"), started_at
+        )
+        if hasattr(response, "output"):
+            return self._build_reply(responses_api.ParsedResponse(response), usage)
+        choice = response.choices[0] if response.choices else None
         message = choice.message if choice else None
-        ended = choice.finish_reason if choice else None
+        finish_reason = choice.finish_reason if choice else None
         calls = tuple(
-            ToolCall(
-                id=_clean(call.id), name=_clean(call.function.name), arguments=_clean(call.function.arguments)
+            RawToolCall(
+                id=replace_surrogates(call.id),
+                name=replace_surrogates(call.function.name),
+                arguments=replace_surrogates(call.function.arguments),
             )
             for call in getattr(message, "tool_calls", None) or ()
         )
-        text = _clean(getattr(message, "content", None))
-        if ended == "content_filter" and not calls:
-            self._filtered(text, usage)
+        text = replace_surrogates(getattr(message, "content", None))
+        if finish_reason == "content_filter" and not calls:
+            self._raise_content_filtered(text, usage)
         return Reply(
             text=text,
-            calls=calls,
+            tool_calls=calls,
             usage=usage,
-            reasoning=_cleaned(chat.reasoning(message)),
-            truncated=ended == "length",
+            reasoning=drop_unencodable(chat_completions.extract_reasoning(message)),
+            truncated=finish_reason == "length",
         )
 
-    def _from_responses(self, read: responses.Read, usage: Usage) -> Reply:
-        if (read.incomplete == "content_filter" or read.refusal) and not read.calls:
-            self._filtered(_clean(read.refusal), usage)
+    def _build_reply(self, response: responses_api.ParsedResponse, usage: ReplyUsage) -> Reply:
+        if (response.incomplete_reason == "content_filter" or response.refusal) and not response.tool_calls:
+            self._raise_content_filtered(replace_surrogates(response.refusal), usage)
         return Reply(
-            text=_clean(read.text),
-            calls=tuple(
-                ToolCall(id=_clean(call.id), name=_clean(call.name), arguments=_clean(call.arguments))
-                for call in read.calls
+            text=replace_surrogates(response.text),
+            tool_calls=tuple(
+                RawToolCall(
+                    id=replace_surrogates(call.id),
+                    name=replace_surrogates(call.name),
+                    arguments=replace_surrogates(call.arguments),
+                )
+                for call in response.tool_calls
             ),
             usage=usage,
-            reasoning=_cleaned(tuple(read.reasoning)),
-            truncated=read.incomplete == "max_output_tokens",
+            reasoning=drop_unencodable(tuple(response.reasoning)),
+            truncated=response.incomplete_reason == "max_output_tokens",
         )
 
-    def _filtered(self, said: str, usage: Usage) -> NoReturn:
-        words = f" It says: {_line(said)}" if said else ""
+    def _raise_content_filtered(self, explanation: str, usage: ReplyUsage) -> NoReturn:
+        details = f" The provider says: {to_one_line(explanation)}" if explanation else ""
         raise ContentFiltered(
-            f"The provider's filter holds back the reply of {self.name}.{words}", usage=usage
+            f"The provider's content filter blocked the reply of {self.name}.{details}", usage=usage
         )
 
-    # --- what it cost ---------------------------------------------------------------------------------------
+    # --- cost -----------------------------------------------------------------------------------------------
 
-    def _usage(self, used: Mapping[str, Any], usd: object, began: float) -> Usage:
-        seconds = time.monotonic() - began
-        return bill(self.name, used, usd=usd, own=self._price, table=_facts(self.name), seconds=seconds)
-
-    def _wasted(self, messages: Sequence[Message], received: Received, began: float) -> Usage:
-        """What a reply that was cut off will have cost."""
-        longest = _facts(self.name).get("max_output_tokens")
-        used = received.usage() or estimate(messages, len(received.body), longest)
-        return self._usage(used, None, began)
-
-    # --- what went wrong ------------------------------------------------------------------------------------
-
-    def _refuse(self, litellm: Any, exc: Exception, received: Received, usage: Usage | None) -> NoReturn:
-        """Raise what the provider's error means for us."""
-        errors = litellm.exceptions
-        status = received.status or int(getattr(exc, "status_code", None) or 0)
-        said = self._said(exc)
-        wait = wait_asked(received.headers or _headers(exc))
-        if isinstance(exc, errors.ContextWindowExceededError):
-            raise ContextOverflow(f"The conversation is longer than {self.name} takes.") from exc
-        if isinstance(exc, errors.ContentPolicyViolationError):
-            raise ContentFiltered(
-                f"The provider's filter refuses the request to {self.name}: {said}"
-            ) from exc
-        if "LLM Provider NOT provided" in str(exc):
-            raise ModelRefused(
-                f"`{self.name}` names no provider: write {variable('model')} as provider/model, such as "
-                "openai/gpt-5, or openai/NAME for any OpenAI-compatible endpoint."
-            ) from exc
-        if status in (401, 403) or isinstance(exc, errors.AuthenticationError):
-            # Without the provider's words: some repeat part of the key.
-            raise ModelRefused(
-                f"The provider of {self.name} refuses the key ({status}): "
-                f"check {variable('model_api_key')}, or the provider's own variable."
-            ) from exc
-        if status == 404:
-            raise ModelRefused(
-                f"The provider knows no model {self.name} (404): "
-                f"check {variable('model')} and {variable('model_base_url')}. It says: {said}"
-            ) from exc
-        if status == 402 or (status == 429 and "quota" in said.lower() and "billing" in said.lower()):
-            raise QuotaSpent(f"The account behind {variable('model_api_key')} has no credit: {said}") from exc
-        if status in BUSY:
-            raise ModelBusy(f"The model {self.name} is busy ({status}): {said}", retry_after=wait) from exc
-        retryable = (
-            status in RETRYABLE or status >= 500 or status in (0, 200) or isinstance(exc, errors.Timeout)
+    def _parse_usage(self, raw_usage: Mapping[str, Any], usd: object, started_at: float) -> ReplyUsage:
+        seconds = time.monotonic() - started_at
+        return parse_usage(
+            self.name,
+            raw_usage,
+            usd=usd,
+            configured_price=self._price,
+            model_info=_get_model_info(self.name),
+            seconds=seconds,
         )
-        raise ModelError(
-            # litellm calls it a 500 where nobody answers.
-            f"The model {self.name} failed ({received.status or 'no answer'}): {received.problem or said}",
-            retryable=retryable,
-            retry_after=wait,
-            usage=usage,
-        ) from exc
 
-    def _said(self, exc: Exception) -> str:
-        """The provider's own words, on one line, without the key."""
-        text = str(exc).rpartition("Exception - ")[2]
-        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):  # not every one sends JSON
-            text = json.loads(text)["error"]["message"]
-        line = _clean(text)
-        if self._api_key is not None:
-            line = line.replace(self._api_key.get_secret_value(), "<secret-hidden>")
-        return _line(line)
+    def _estimate_failed_usage(
+        self, messages: Sequence[ChatMessage], capture: ResponseCapture, started_at: float
+    ) -> ReplyUsage:
+        """Returns the reported or estimated usage of a reply that was cut off."""
+        max_output_tokens = _get_model_info(self.name).get("max_output_tokens")
+        raw_usage = capture.extract_usage() or estimate_usage(messages, len(capture.body), max_output_tokens)
+        return self._parse_usage(raw_usage, None, started_at)
 
 
-def _mapping(usage: Any) -> dict[str, Any]:
-    """litellm's usage as a mapping."""
+def _usage_to_dict(usage: Any) -> dict[str, Any]:
     return {} if usage is None else usage if isinstance(usage, dict) else usage.model_dump()
-
-
-def _headers(exc: Exception) -> dict[str, str]:
-    """Those of the response, where litellm alone heard it."""
-    headers = getattr(exc, "litellm_response_headers", None) or {}
-    return {str(name).lower(): str(value) for name, value in dict(headers).items()}
-
-
-def _line(text: str) -> str:
-    line = " ".join(_OBJECT.sub("", text).split())
-    return line if len(line) <= SAID else line[:SAID] + " ..."
-
-
-def _clean(text: object) -> str:
-    """Text that can be written as UTF-8: JSON can smuggle in halves of surrogate pairs."""
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else ""
-
-
-def _cleaned(blocks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """The same blocks, if they can be written as UTF-8; else none: changed ones would be refused."""
-    try:
-        json.dumps(blocks, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, TypeError, ValueError):
-        return ()
-    return blocks

@@ -1,25 +1,25 @@
-"""The seam to a language model."""
+"""The language model interface, and the messages that go in and out."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
-from resolver.events import Usage
-from runtime.frozen import Frozen
-from runtime.observations import Picture
+from patchwright.resolver.events import ReplyUsage
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ImageData
 
 
-class ToolSpec(Frozen):
-    """A tool as a model sees it."""
+class ToolSpec(FrozenModel):
+    """A tool definition as sent to a model."""
 
     name: str
     description: str
     parameters: dict[str, Any]
     """JSON schema of the arguments, an object."""
 
-    def as_openai(self) -> dict[str, Any]:
-        """In the form of OpenAI's function tools.
+    def to_openai(self) -> dict[str, Any]:
+        """Returns the definition in OpenAI's function tool format.
 
         Source: platform.openai.com/docs/guides/function-calling
         """
@@ -33,89 +33,91 @@ class ToolSpec(Frozen):
         }
 
 
-class ToolCall(Frozen):
-    """A call as the model wrote it, not yet checked."""
+class RawToolCall(FrozenModel):
+    """A tool call as the model wrote it, not yet validated."""
 
     id: str
     name: str
     arguments: str
-    """JSON text, or what the model sent instead of it."""
+    """JSON text, or whatever the model sent in its place."""
 
 
-class System(Frozen):
+class SystemMessage(FrozenModel):
     role: Literal["system"] = "system"
     text: str
 
 
-class FromUser(Frozen):
+class UserMessage(FrozenModel):
     role: Literal["user"] = "user"
     text: str
-    pictures: tuple[Picture, ...] = ()
-    """Shown after the text, to models that see."""
+    images: tuple[ImageData, ...] = ()
+    """Images placed after the text, for models with vision."""
 
 
-class FromModel(Frozen):
+class AssistantMessage(FrozenModel):
     role: Literal["assistant"] = "assistant"
     text: str
-    calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[RawToolCall, ...] = ()
     reasoning: tuple[dict[str, Any], ...] = ()
     model: str = ""
-    """Name of the model that said it; empty: whoever reads it."""
+    """Name of the model that wrote the message. An empty string allows any model to read the reasoning."""
 
-    def reasoning_for(self, reader: str) -> tuple[dict[str, Any], ...]:
-        """The reasoning that this model gets back: its own. Signed or encrypted, no other could read it."""
-        return self.reasoning if self.model in ("", reader) else ()
+    def get_reasoning_for(self, model_name: str) -> tuple[dict[str, Any], ...]:
+        """Returns the reasoning blocks if `model_name` wrote them, else none. They are signed or encrypted,
+        so no other model can use them.
+        """
+        return self.reasoning if self.model in ("", model_name) else ()
 
 
-class FromTool(Frozen):
+class ToolMessage(FrozenModel):
     role: Literal["tool"] = "tool"
-    call: str
-    """Id of the call that this answers."""
+    tool_call_id: str
+    """Id of the call that this message answers."""
     text: str
 
 
-Message = Annotated[System | FromUser | FromModel | FromTool, Field(discriminator="role")]
+ChatMessage = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")
+]
 
 
-class Reply(Frozen):
-    """One reply of a model."""
-
+class Reply(FrozenModel):
     text: str
-    calls: tuple[ToolCall, ...]
-    usage: Usage
+    tool_calls: tuple[RawToolCall, ...]
+    usage: ReplyUsage
     reasoning: tuple[dict[str, Any], ...] = ()
     truncated: bool = False
-    """The model ran into its output limit; the last call may be cut off."""
+    """True if the model reached its output limit; its last tool call may be incomplete."""
 
 
 class Model(Protocol):
-    """Answers a conversation.
+    """Replies to a conversation.
 
-    Raises ModelError (`retryable` says whether the same request may work later), ModelRefused for a key, name
-    or account that the provider does not accept, ContextOverflow for a prompt that is too long.
+    Raises ModelError (`retryable` says whether the same request may succeed later), ModelAccessDenied if the
+    provider rejects the key, model name or account, and ContextOverflow if the prompt is too long.
     """
 
     @property
     def name(self) -> str: ...
 
     @property
-    def sees(self) -> bool:
-        """Whether it is shown pictures; for one that does not see, a line of text stands in their place."""
+    def supports_vision(self) -> bool:
+        """True if the model accepts images; otherwise a line of text replaces them."""
 
     @property
-    def window(self) -> int | None:
-        """Tokens of a prompt that it takes; None: unknown."""
+    def context_window(self) -> int | None:
+        """Maximum prompt length in tokens; None if it is unknown."""
 
-    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply: ...
-
-
-def unseen(pictures: int) -> str:
-    """What a model that does not see is told in the place of pictures."""
-    return f"[pictures left out: {pictures}; this model does not see]"
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply: ...
 
 
-class Around:
-    """What every wrapper of one model is: under its name, with another `reply`."""
+def render_omitted_images(count: int) -> str:
+    """Returns the text that replaces images for a model without vision."""
+    return f"[images omitted: {count}; this model has no vision]"
+
+
+class WrapperModel:
+    """Base class of models that wrap another model; subclasses implement `reply`."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -125,9 +127,9 @@ class Around:
         return self._model.name
 
     @property
-    def sees(self) -> bool:
-        return self._model.sees
+    def supports_vision(self) -> bool:
+        return self._model.supports_vision
 
     @property
-    def window(self) -> int | None:
-        return self._model.window
+    def context_window(self) -> int | None:
+        return self._model.context_window

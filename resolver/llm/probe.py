@@ -1,21 +1,21 @@
-"""Whether a model can drive the agent: one tiny tool call says so before any money is spent on work."""
+"""Checks that a model can call tools, with one tiny request before any money is spent on work."""
 
 from typing import Literal
 
 import pydantic_core
 
-from resolver.errors import ModelError
-from resolver.events import Usage
-from resolver.llm.bill import together
-from resolver.llm.model import FromUser, Message, Model, Reply, ToolSpec
-from resolver.llm.textual import Textual
-from runtime.frozen import Frozen
+from patchwright.resolver.errors import ModelError
+from patchwright.resolver.events import ReplyUsage
+from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolSpec, UserMessage
+from patchwright.resolver.llm.pricing import sum_usage
+from patchwright.resolver.llm.text_tool_model import TextToolModel
+from patchwright.runtime.frozen_model import FrozenModel
 
-NUMBER = 417  # no model says it by chance
+PROBE_NUMBER = 417  # no model writes this number by chance
 
-ASKED = f"Report the number {NUMBER} with the tool report_number, and do nothing else."
+PROBE_PROMPT = f"Report the number {PROBE_NUMBER} with the tool report_number, and do nothing else."
 
-TOOL = ToolSpec(
+PROBE_TOOL = ToolSpec(
     name="report_number",
     description="Report a number.",
     parameters={
@@ -27,59 +27,65 @@ TOOL = ToolSpec(
 )
 
 
-class Fitness(Frozen):
-    """What a model is good for."""
+class ProbeResult(FrozenModel):
+    """The result of a model probe."""
 
     model: str
-    tools: Literal["native", "text", "none"]
-    """How it calls tools: as such, in text (the setting `model_tools`), or not at all."""
-    why: str
-    """What was seen, in one sentence."""
-    sees: bool
-    usage: Usage | None
-    """What it cost to find out; None: nothing came back."""
+    tool_calling: Literal["native", "text", "none"]
+    """How the model calls tools: natively, as text (the setting `tool_calling`), or not at all."""
+    reason: str
+    """What the probe observed, in one sentence."""
+    supports_vision: bool
+    usage: ReplyUsage | None
+    """Usage of the probe itself; None if the model returned nothing."""
 
 
-async def probe(model: Model) -> Fitness:
-    """Ask for one call as such, then for one in text. A model that fails is `none`, with the reason."""
-    prompt: tuple[Message, ...] = (FromUser(text=ASKED),)
-    bills: list[Usage] = []
-    seen = ""
-    for way, asked in (("native", model), ("text", Textual(model))):
+async def probe_model(model: Model) -> ProbeResult:
+    """Asks the model for a native tool call, then for one in text. If both fail, the result is "none" with
+    the reason.
+    """
+    prompt: tuple[ChatMessage, ...] = (UserMessage(text=PROBE_PROMPT),)
+    usages: list[ReplyUsage] = []
+    problem = ""
+    for method, candidate in (("native", model), ("text", TextToolModel(model))):
         try:
-            reply = await asked.reply(prompt, (TOOL,))
+            reply = await candidate.reply(prompt, (PROBE_TOOL,))
         except ModelError as exc:
-            seen = str(exc)
+            problem = str(exc)
             if exc.usage is not None:
-                bills.append(exc.usage)
+                usages.append(exc.usage)
             if exc.retryable or type(exc) is not ModelError:
-                break  # it is down, or refuses us: in text it would do the same
+                break  # the model is down or denies access; a second request would fail the same way
             continue
-        bills.append(reply.usage)
-        if (wrong := _wrong(reply)) is None:
-            why = "it called the tool as it was asked"
-            return Fitness(
+        usages.append(reply.usage)
+        if (reply_problem := _find_problem(reply)) is None:
+            reason = "it called the tool as instructed"
+            return ProbeResult(
                 model=model.name,
-                tools="native" if way == "native" else "text",
-                why=why,
-                sees=model.sees,
-                usage=together(bills),
+                tool_calling="native" if method == "native" else "text",
+                reason=reason,
+                supports_vision=model.supports_vision,
+                usage=sum_usage(usages),
             )
-        seen = wrong
-    return Fitness(
-        model=model.name, tools="none", why=seen, sees=model.sees, usage=together(bills) if bills else None
+        problem = reply_problem
+    return ProbeResult(
+        model=model.name,
+        tool_calling="none",
+        reason=problem,
+        supports_vision=model.supports_vision,
+        usage=sum_usage(usages) if usages else None,
     )
 
 
-def _wrong(reply: Reply) -> str | None:
-    """What is wrong with a reply to the probe; None: nothing."""
-    if not reply.calls:
+def _find_problem(reply: Reply) -> str | None:
+    """Returns what is wrong with a reply to the probe, or None."""
+    if not reply.tool_calls:
         return f"it answered without calling the tool: {' '.join(reply.text.split())[:200] or '(nothing)'}"
-    call = reply.calls[0]
+    call = reply.tool_calls[0]
     try:
         arguments = pydantic_core.from_json(call.arguments)
     except ValueError:
         arguments = None
-    if call.name == TOOL.name and arguments == {"number": NUMBER}:
+    if call.name == PROBE_TOOL.name and arguments == {"number": PROBE_NUMBER}:
         return None
     return f"it called {call.name[:60]} with {call.arguments[:100]} instead"

@@ -1,21 +1,21 @@
-"""Which of several models a conversation goes to: by what is in it, and by what it is for."""
+"""Routes conversations to models, by their content and by their purpose."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from resolver.llm.model import FromUser, Message, Model, Reply, ToolSpec
+from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolSpec, UserMessage
 
-Purpose = Literal["act", "condense", "browse", "judge", "senses"]
+ModelPurpose = Literal["act", "condense", "browse", "review", "vision"]
 
 
-class Router:
-    """Several models behind one name: `choose` says by its key which of them a conversation goes to.
+class ModelRouter:
+    """Presents several models as one. `choose` returns the key of the model that gets a conversation.
 
-    Each reply's usage names the model that gave it. Its own name is the first one's.
+    Each reply's usage names the model that wrote it. The router's own name is that of its first model.
     """
 
-    def __init__(self, models: Mapping[str, Model], choose: Callable[[Sequence[Message]], str]) -> None:
+    def __init__(self, models: Mapping[str, Model], choose: Callable[[Sequence[ChatMessage]], str]) -> None:
         self._models = dict(models)
         self._choose = choose
 
@@ -24,50 +24,50 @@ class Router:
         return next(iter(self._models.values())).name
 
     @property
-    def sees(self) -> bool:
-        return any(model.sees for model in self._models.values())
+    def supports_vision(self) -> bool:
+        return any(model.supports_vision for model in self._models.values())
 
     @property
-    def window(self) -> int | None:
-        """What all of them take, as far as it is known."""
-        return min(filter(None, (model.window for model in self._models.values())), default=None)
+    def context_window(self) -> int | None:
+        """The smallest known context window of the models, in tokens."""
+        return min(filter(None, (model.context_window for model in self._models.values())), default=None)
 
-    async def reply(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Reply:
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
         return await self._models[self._choose(messages)].reply(messages, tools)
 
 
-def by_pictures(model: Model, seeing: Model) -> Router:
-    """`seeing` for conversations in which there is a picture, `model` for the others."""
+def route_by_images(model: Model, vision_model: Model) -> ModelRouter:
+    """Routes conversations with images to `vision_model`, and all others to `model`."""
 
-    def choose(messages: Sequence[Message]) -> str:
-        shown = any(isinstance(message, FromUser) and message.pictures for message in messages)
-        return "seeing" if shown else "model"
+    def choose(messages: Sequence[ChatMessage]) -> str:
+        has_images = any(isinstance(message, UserMessage) and message.images for message in messages)
+        return "vision" if has_images else "default"
 
-    return Router({"model": model, "seeing": seeing}, choose)
+    return ModelRouter({"default": model, "vision": vision_model}, choose)
 
 
 @dataclass(frozen=True)
-class Models:
-    """The models of a run, by what they are for."""
+class RunModels:
+    """The models of a run, by purpose."""
 
     act: Model
     """Works on the issue."""
     condense: Model
-    """Sums up what a conversation no longer has room for."""
+    """Summarizes the older part of a long conversation."""
     browse: Model
     """Works in the browser."""
-    judge: Model
-    """Gives a second opinion."""
-    senses: Model
-    """Looks at pictures, and listens."""
+    review: Model
+    """Reviews the patch."""
+    vision: Model
+    """Describes images and video frames."""
 
     @classmethod
-    def of(cls, act: Model, others: Mapping[Purpose, Model]) -> "Models":
-        """What has no model of its own is done by the one that acts."""
+    def with_default(cls, default: Model, others: Mapping[ModelPurpose, Model]) -> "RunModels":
+        """Returns the models of a run; purposes without a model of their own use `default`."""
         return cls(
-            act=act,
-            condense=others.get("condense", act),
-            browse=others.get("browse", act),
-            judge=others.get("judge", act),
-            senses=others.get("senses", act),
+            act=default,
+            condense=others.get("condense", default),
+            browse=others.get("browse", default),
+            review=others.get("review", default),
+            vision=others.get("vision", default),
         )

@@ -1,1 +1,1 @@
-"""Parts of the proof, and what becomes of a patch that fails it."""
+"""Verification of patches: test runs before and after, checks of the patch, and repair rounds."""

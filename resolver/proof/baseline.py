@@ -1,4 +1,6 @@
-"""What the repository's own tests show at base: run once while the agent works, and remembered for the next run."""
+"""Runs the repository's tests at the base commit, once while the agent works, and caches the results for
+later runs.
+"""
 
 import asyncio
 import hashlib
@@ -12,57 +14,57 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from resolver.domain import SuiteRun
-from resolver.suites.run import run_suite
-from resolver.suites.suite import Suite
-from resolver.verdict import BAD
-from resolver.workspace import Workspace
-from runtime.frozen import Frozen
-from runtime.sandbox import Sandboxes
+from patchwright.resolver.domain import TestRun
+from patchwright.resolver.suites.execution import run_tests
+from patchwright.resolver.suites.suite import Suite
+from patchwright.resolver.verdict import FAILED_STATUSES
+from patchwright.resolver.workspaces import Workspace
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.sandbox import Sandboxes
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1  # raised when a run at base is made or read otherwise, so that older ones are not taken
-KEPT = 200  # baselines on disk
-LARGEST = 30_000_000  # bytes of one
+CACHE_FORMAT = 1  # increase it when baseline runs or their format change, so that older entries are ignored
+MAX_ENTRIES = 200  # cached baselines on disk
+MAX_ENTRY_BYTES = 30_000_000  # bytes of one entry
 
 
-class Remembered(Frozen):
-    """A file in the cache of baselines."""
+class CachedBaseline(FrozenModel):
+    """A file in the baseline cache."""
 
     key: str
-    run: SuiteRun
+    run: TestRun
 
 
-class Baselines:
-    """Runs at base, kept in a directory that several processes share; a damaged entry is as good as none."""
+class BaselineCache:
+    """A cache of baseline runs in a directory that several processes share; damaged entries are ignored."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def recall(self, key: str) -> SuiteRun | None:
-        return await asyncio.to_thread(self._recall, key)
+    async def get(self, key: str) -> TestRun | None:
+        return await asyncio.to_thread(self._read, key)
 
-    async def keep(self, key: str, run: SuiteRun) -> None:
+    async def put(self, key: str, run: TestRun) -> None:
         try:
-            await asyncio.to_thread(self._keep, key, run)
-        except OSError as exc:  # a full disk costs the next run its head start, not this one its proof
-            logger.warning("baseline not kept", extra={"error": str(exc)})
+            await asyncio.to_thread(self._write, key, run)
+        except OSError as exc:  # a full disk only slows down the next run
+            logger.warning("baseline not cached", extra={"error": str(exc)})
 
-    def _recall(self, key: str) -> SuiteRun | None:
+    def _read(self, key: str) -> TestRun | None:
         path = self._path(key)
         try:
-            if path.stat().st_size > LARGEST:
+            if path.stat().st_size > MAX_ENTRY_BYTES:
                 return None
-            found = Remembered.model_validate_json(path.read_bytes())
-            os.utime(path)  # the least recently used goes first
+            entry = CachedBaseline.model_validate_json(path.read_bytes())
+            os.utime(path)  # so that `_evict` deletes the least recently used entries
         except (OSError, ValidationError):
             return None
-        return found.run if found.key == key else None
+        return entry.run if entry.key == key else None
 
-    def _keep(self, key: str, run: SuiteRun) -> None:
-        content = Remembered(key=key, run=run).model_dump_json().encode()
-        if len(content) > LARGEST:
+    def _write(self, key: str, run: TestRun) -> None:
+        content = CachedBaseline(key=key, run=run).model_dump_json().encode()
+        if len(content) > MAX_ENTRY_BYTES:
             return
         self._directory.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix="new-", dir=self._directory)
@@ -73,44 +75,48 @@ class Baselines:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        self._tidy()
+        self._evict()
 
-    def _tidy(self) -> None:
-        """Keep the KEPT entries that were used last, and nothing that a killed process began an hour ago."""
+    def _evict(self) -> None:
+        """Deletes all but the MAX_ENTRIES most recently used entries, and temporary files older than an hour."""
         ages: list[tuple[float, Path]] = []
         for path in self._directory.iterdir():
             try:
                 ages.append((path.stat().st_mtime, path))
-            except FileNotFoundError:  # another process tidies too
+            except FileNotFoundError:  # another process evicts, too
                 continue
         newest = max((age for age, _ in ages), default=0.0)
         entries = sorted((pair for pair in ages if pair[1].suffix == ".json"), reverse=True)
-        begun = [path for age, path in ages if path.suffix != ".json" and age < newest - 3600]
-        for path in (*begun, *(path for _, path in entries[KEPT:])):
+        abandoned = [path for age, path in ages if path.suffix != ".json" and age < newest - 3600]
+        for path in (*abandoned, *(path for _, path in entries[MAX_ENTRIES:])):
             path.unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         return self._directory / f"{key}.json"
 
 
-class Bases:
-    """The suites at base, each run once at most; what is still running when the context ends is given up."""
+class BaselineRuns:
+    """Runs each suite at the base commit at most once; runs in progress are canceled when the context ends."""
 
     def __init__(
         self,
         workspace: Workspace,
         sandboxes: Sandboxes,
         name: str,
-        seconds: int,
-        remembered: Baselines | None = None,
+        timeout: int,
+        cache: BaselineCache | None = None,
     ) -> None:
-        """`name` is that of the run, `seconds` the limit of one test run; not `remembered`: nothing is kept."""
+        """Creates the runs.
+
+        `name` is the name of the run, and `timeout` the limit of one test run in seconds. Without a `cache`,
+        results are not stored.
+        """
         self._workspace = workspace
         self._sandboxes = sandboxes
         self._name = name
-        self._seconds = seconds
-        self._remembered = remembered
-        self._runs: dict[Suite, asyncio.Task[SuiteRun]] = {}
+        self._timeout = timeout
+        self._cache = cache
+        self._tasks: dict[Suite, asyncio.Task[TestRun]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,51 +124,62 @@ class Bases:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._runs.values():
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._runs.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    def begin(self, suite: Suite) -> asyncio.Task[SuiteRun]:
-        """The suite's run at base, under way or done. It raises ProofUnavailable when the machine failed."""
-        if suite not in self._runs:
-            role = "base" if not self._runs else f"base-{len(self._runs) + 1}"
-            self._runs[suite] = asyncio.create_task(self._of(suite, f"{self._name}-{role}"))
-        return self._runs[suite]
+    def start(self, suite: Suite) -> asyncio.Task[TestRun]:
+        """Starts the suite's baseline run unless it already exists, and returns its task.
 
-    def is_known(self, suite: Suite) -> bool:
-        """Whether what the suite shows at base can be had without waiting."""
-        return suite in self._runs and self._runs[suite].done()
+        The task raises VerificationUnavailable if the sandbox failed.
+        """
+        if suite not in self._tasks:
+            role = "base" if not self._tasks else f"base-{len(self._tasks) + 1}"
+            self._tasks[suite] = asyncio.create_task(self._load_or_run(suite, f"{self._name}-{role}"))
+        return self._tasks[suite]
 
-    async def _of(self, suite: Suite, name: str) -> SuiteRun:
-        key = await self._key(suite)
-        if key and self._remembered and (known := await self._remembered.recall(key)):
-            return known
-        run = await run_suite(self._workspace, None, suite, self._sandboxes, name, self._seconds)
-        run = await self._without_flaky(run, suite, name)
-        if key and self._remembered and not run.problem:
-            await self._remembered.keep(key, run)
+    def is_done(self, suite: Suite) -> bool:
+        """Returns True if the result of the suite's baseline run is available."""
+        return suite in self._tasks and self._tasks[suite].done()
+
+    async def _load_or_run(self, suite: Suite, name: str) -> TestRun:
+        key = await self._cache_key(suite)
+        if key and self._cache and (cached := await self._cache.get(key)):
+            return cached
+        run = await run_tests(self._workspace, None, suite, self._sandboxes, name, self._timeout)
+        run = await self._mark_flaky(run, suite, name)
+        if key and self._cache and not run.problem:
+            await self._cache.put(key, run)
         return run
 
-    async def _without_flaky(self, run: SuiteRun, suite: Suite, name: str) -> SuiteRun:
-        """The run with those tests named that fail only sometimes, where they cannot be run again alone later."""
-        if suite.selects or run.problem or (run.exit_code == 0 and not run.failing):
+    async def _mark_flaky(self, run: TestRun, suite: Suite, name: str) -> TestRun:
+        """Returns the run with flaky tests marked, for suites whose tests cannot be rerun individually later."""
+        if suite.can_select_tests or run.problem or (run.exit_code == 0 and not run.failed_tests):
             return run
-        again = await run_suite(self._workspace, None, suite, self._sandboxes, f"{name}-again", self._seconds)
-        if again.problem:
+        rerun = await run_tests(self._workspace, None, suite, self._sandboxes, f"{name}-again", self._timeout)
+        if rerun.problem:
             return run
         if not run.results:
-            return run.model_copy(update={"flaky": (suite.command,)} if again.exit_code == 0 else {})
-        differ = (
+            return run.model_copy(update={"flaky": (suite.command,)} if rerun.exit_code == 0 else {})
+        flaky_tests = (
             test
             for test, result in run.results.items()
-            if (result in BAD) != (again.results.get(test) in BAD)
+            if (result in FAILED_STATUSES) != (rerun.results.get(test) in FAILED_STATUSES)
         )
-        return run.model_copy(update={"flaky": tuple(sorted(differ))})
+        return run.model_copy(update={"flaky": tuple(sorted(flaky_tests))})
 
-    async def _key(self, suite: Suite) -> str | None:
-        """Names all that the run at base depends on; None where what a sandbox begins with is not known."""
-        contents = await self._sandboxes.contents()
-        if contents is None:
+    async def _cache_key(self, suite: Suite) -> str | None:
+        """Returns a digest of everything that the baseline depends on, or None if the sandbox's contents are
+        unknown.
+        """
+        content_digest = await self._sandboxes.content_digest()
+        if content_digest is None:
             return None
-        parts = [FORMAT, self._workspace.base, contents, suite.model_dump(mode="json"), self._seconds]
+        parts = [
+            CACHE_FORMAT,
+            self._workspace.base,
+            content_digest,
+            suite.model_dump(mode="json"),
+            self._timeout,
+        ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

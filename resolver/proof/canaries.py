@@ -1,7 +1,9 @@
-"""Tests of ours among those that a patch brings: one must be seen to pass and one to fail, else the report lies.
+"""Adds two canary tests to a patch's tests: one must pass and one must fail, otherwise the test report is
+forged.
 
-Whoever ends the process early with a report of his own, or makes everything pass, does not know their names or
-turns the one that fails. Whoever changes the outcome of his own test alone is not found out: docs/security.md.
+Code that ends the test process early and writes its own report does not know the names of the canaries. Code
+that makes every test pass also makes the failing canary pass. Code that changes only the outcome of its own
+test is not detected; see docs/security.md.
 """
 
 import re
@@ -9,70 +11,81 @@ import secrets
 from pathlib import PurePosixPath
 from typing import Self
 
-from resolver.domain import Patch, Result, SuiteRun
-from runtime.frozen import Frozen
+from patchwright.resolver.domain import Patch, TestRun, TestStatus
+from patchwright.runtime.frozen_model import FrozenModel
 
-_TEXT = """\
+_TEST_SOURCE = """\
 def test_{good}():
     assert True
 
 
 def test_{bad}():
-    assert False, "this test of Patchwright's is there to fail"
+    assert False, "this canary test of Patchwright fails on purpose"
 """
-_NEW_FILE = """\
+_NEW_FILE_DIFF = """\
 diff --git a/{path} b/{path}
 new file mode 100644
 --- /dev/null
 +++ b/{path}
 @@ -0,0 +1,{lines} @@
 {text}"""
-# pytest's last line, such as `=== 1 failed, 2 passed in 0.03s ===`; without the signs when it is told to be quiet.
-_SUMMARY = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s\b.*$", re.MULTILINE)
+# The last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. Quiet mode omits the equals
+# signs.
+_SUMMARY_LINE = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+) in [\d.]+s\b.*$", re.MULTILINE)
 
 
-class Canary(Frozen):
-    """A file of two tests, under names that nobody can know beforehand."""
+class Canary(FrozenModel):
+    """A file with two tests whose names cannot be known in advance."""
 
     path: str
-    good: str
-    bad: str
+    passing_name: str
+    failing_name: str
 
     @classmethod
-    def beside(cls, test: str) -> Self:
-        """One in the directory of a test file, so that it is run as that one is."""
-        mark, good, bad = (secrets.token_hex(8) for _ in range(3))
-        return cls(path=str(PurePosixPath(test).with_name(f"test_{mark}.py")), good=good, bad=bad)
+    def create_for(cls, test: str) -> Self:
+        """Creates a canary in the same directory as a test file, so that it runs in the same way as that
+        file.
+        """
+        token, passing_name, failing_name = (secrets.token_hex(8) for _ in range(3))
+        return cls(
+            path=str(PurePosixPath(test).with_name(f"test_{token}.py")),
+            passing_name=passing_name,
+            failing_name=failing_name,
+        )
 
-    def added_to(self, patch: Patch) -> Patch:
-        text = _TEXT.format(good=self.good, bad=self.bad)
+    def add_to(self, patch: Patch) -> Patch:
+        text = _TEST_SOURCE.format(good=self.passing_name, bad=self.failing_name)
         lines = text.splitlines(keepends=True)
-        diff = _NEW_FILE.format(path=self.path, lines=len(lines), text="".join(f"+{line}" for line in lines))
-        before = patch.diff if not patch.diff or patch.diff.endswith(b"\n") else patch.diff + b"\n"
-        return patch.model_copy(update={"diff": before + diff.encode()})
+        diff = _NEW_FILE_DIFF.format(
+            path=self.path, lines=len(lines), text="".join(f"+{line}" for line in lines)
+        )
+        original = patch.diff if not patch.diff or patch.diff.endswith(b"\n") else patch.diff + b"\n"
+        return patch.model_copy(update={"diff": original + diff.encode()})
 
-    def checked(self, run: SuiteRun) -> SuiteRun:
-        """The run without the canary; one that does not tell the truth about it has a problem and no results."""
+    def check_run(self, run: TestRun) -> TestRun:
+        """Returns the run without the canary's results. If they are wrong, the returned run has a problem and
+        no results at all.
+        """
         if run.problem:
             return run
-        expected: dict[str, Result] = {
-            f"{self.path}::test_{self.good}": "passed",
-            f"{self.path}::test_{self.bad}": "failed",
+        expected: dict[str, TestStatus] = {
+            f"{self.path}::test_{self.passing_name}": "passed",
+            f"{self.path}::test_{self.failing_name}": "failed",
         }
         results = {test: result for test, result in run.results.items() if test not in expected}
         if any(run.results.get(test) != result for test, result in expected.items()):
-            problem = "the report does not tell the truth about two tests that were put beside them"
+            problem = "the report is wrong about the two canary tests that were added"
             return run.model_copy(update={"results": {}, "problem": problem})
         failed = sum(result == "failed" for result in run.results.values())
-        if (printed := _printed_failures(run.output)) is not None and printed != failed:
+        if (printed := _count_printed_failures(run.output)) is not None and printed != failed:
             problem = f"the report shows {failed} failures and the runner printed {printed}"
             return run.model_copy(update={"results": {}, "problem": problem})
         return run.model_copy(update={"results": results})
 
 
-def _printed_failures(output: str) -> int | None:
-    """How many tests failed by what pytest printed last; None: it printed no such line."""
-    if not (lines := _SUMMARY.findall(output)):
+def _count_printed_failures(output: str) -> int | None:
+    """Returns the number of failures in pytest's printed summary, or None if there is no summary."""
+    if not (lines := _SUMMARY_LINE.findall(output)):
         return None
-    counts = {what: int(number) for number, what in re.findall(r"(\d+) (\w+)", lines[-1])}
+    counts = {outcome: int(number) for number, outcome in re.findall(r"(\d+) (\w+)", lines[-1])}
     return counts.get("failed", 0)

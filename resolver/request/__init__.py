@@ -1,1 +1,1 @@
-"""What is asked for: by whom, with which words and options, and on which branch."""
+"""Requests from people: admission, commands, options, base branches and plans."""

@@ -1,4 +1,4 @@
-"""What a job has to pass before it is worked on: who may ask, for what; and whether it answers an earlier run."""
+"""Decides whether a job may run, and whether it resumes or repeats an earlier run."""
 
 import asyncio
 import contextlib
@@ -8,203 +8,240 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from resolver import prose, salvage_prose
-from resolver.brief import COMMENT_LIMIT
-from resolver.deliver import tell
-from resolver.domain import Asked, Job, JobId, PullRequest, Refused, Thread
-from resolver.errors import LogError
-from resolver.events import Settled, Told, Trajectory
-from resolver.forge import Forge, RepoFacts, may_trigger
-from resolver.log import Log, Logs
-from resolver.pull.threads import open_threads
-from resolver.request import planning_prose
-from resolver.request.allowance import refused_options
-from resolver.request.planning import is_question, proposed, task
-from resolver.request.request import Request
-from resolver.rules import was_stopped
-from resolver.settings.settings import Settings
-from resolver.words.quotation import quote
+from patchwright.resolver import prompt_texts, reply_texts
+from patchwright.resolver.domain import InputRequired, Job, JobId, PullRequest, Rejected, Thread
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import JobCompleted, Message, Trajectory
+from patchwright.resolver.forge import Forge, RepoFacts, can_trigger
+from patchwright.resolver.initial_prompt import COMMENT_LIMIT
+from patchwright.resolver.publish import post_comment
+from patchwright.resolver.pull_request.review_threads import list_open_threads
+from patchwright.resolver.request import plan_texts
+from patchwright.resolver.request.command_parser import Request
+from patchwright.resolver.request.option_limits import check_options
+from patchwright.resolver.request.run_task import get_proposed_plan, get_task, is_question
+from patchwright.resolver.run_limits import was_stopped
+from patchwright.resolver.run_log import LogStore, RunLog
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text.untrusted import quote
 
 logger = logging.getLogger(__name__)
 
-CLOCKS = timedelta(seconds=5)  # the forge's and ours are so far apart, at most
+MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clock and ours.
 
 
-async def admit(
+async def check_admission(
     job: Job, thread: Thread, facts: RepoFacts, forge: Forge, settings: Settings
-) -> Refused | None:
-    """Why this job is not done, if it is not.
+) -> Rejected | None:
+    """Returns why the job must not run; None if it may.
 
-    The requester's permission is asked of the forge by numeric id: a label proves no more than triage rights.
+    The requester's permission is looked up by numeric user ID. The lookup is needed because triage permission
+    is enough to add a label.
     """
     is_pull = isinstance(thread, PullRequest)
-    if facts.archived or thread.locked:  # nothing that we say would get there
-        return Refused(explanation=prose.refusal("archived" if facts.archived else "locked", job))
+    if facts.archived or thread.locked:  # A reply could not be posted.
+        return Rejected(
+            explanation=reply_texts.render_rejection_reason("archived" if facts.archived else "locked", job)
+        )
     if not thread.open:
-        return Refused(explanation=prose.refusal("closed_pull" if is_pull else "closed", job))
-    if not await may_trigger(job, forge):
-        return Refused(explanation=prose.refusal("permission", job))
-    if facts.empty and job.requester is not None:  # the operator hears it from the clone
-        return Refused(explanation=prose.refusal("empty", job))
-    asked = job.asked
-    if asked.unclear:
-        return Refused(explanation=planning_prose.unclear(asked.unclear))
-    if wrong := refused_options(asked.options, settings):
-        return Refused(explanation=wrong)
-    if asked.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
-        return Refused(explanation=prose.refusal("pull_only", job))
-    says_nothing = asked.verb == "retry" or (asked.verb == "work" and not asked.text)
-    if isinstance(thread, PullRequest) and says_nothing and not open_threads(thread):
-        return Refused(explanation=prose.refusal("nothing_asked", job))
+        return Rejected(
+            explanation=reply_texts.render_rejection_reason("closed_pull" if is_pull else "closed", job)
+        )
+    if not await can_trigger(job, forge):
+        return Rejected(explanation=reply_texts.render_rejection_reason("permission", job))
+    # For a job from the command line, the clone reports an empty repository to the operator.
+    if facts.empty and job.requester is not None:
+        return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))
+    request = job.request
+    if request.error:
+        return Rejected(explanation=plan_texts.render_invalid_command(request.error))
+    if problem := check_options(request.options, settings):
+        return Rejected(explanation=problem)
+    if request.verb in ("rebase", "run-ci") and not isinstance(thread, PullRequest):
+        return Rejected(explanation=reply_texts.render_rejection_reason("pull_only", job))
+    is_empty_request = request.verb == "retry" or (request.verb == "work" and not request.text)
+    if isinstance(thread, PullRequest) and is_empty_request and not list_open_threads(thread):
+        return Rejected(explanation=reply_texts.render_rejection_reason("nothing_asked", job))
     return None
 
 
-async def refuse(job: Job, explanation: str, facts: RepoFacts | None, forge: Forge, log: Log) -> Refused:
-    """Answer a trigger that is not worked on, once, and end its run; where nobody could read that, it is logged alone.
+async def reject_job(
+    job: Job, explanation: str, facts: RepoFacts | None, forge: Forge, log: RunLog
+) -> Rejected:
+    """Posts the rejection once and completes the job. If the requester could not read the reply, the
+    rejection is only logged.
 
-    `facts` None: there is no thread any more, or none that we may see.
+    `facts` is None if the thread no longer exists or is not accessible.
     """
-    said = ""
-    if facts is not None and await _sees(job, facts, forge):
-        said = await tell(job, forge, prose.refused(explanation))
-    if not said:
-        logger.warning("refused without a word", extra={"job": job.id, "reason": explanation})
-    await log.append(Settled(outcome=(refused := Refused(explanation=explanation))))
-    return refused
+    comment_url = ""
+    if facts is not None and await _can_read_reply(job, facts, forge):
+        comment_url = await post_comment(job, forge, reply_texts.render_rejection(explanation))
+    if not comment_url:
+        logger.warning("rejection not posted", extra={"job": job.id, "reason": explanation})
+    await log.append(JobCompleted(outcome=(rejected := Rejected(explanation=explanation))))
+    return rejected
 
 
-async def _sees(job: Job, facts: RepoFacts, forge: Forge) -> bool:
-    """Whether whoever asked can read an answer."""
+async def _can_read_reply(job: Job, facts: RepoFacts, forge: Forge) -> bool:
+    """Returns True if the requester can read a reply."""
     if job.requester is None or not facts.private:
         return True
-    return await forge.permission(job.repo, job.requester) != "none"
+    return await forge.get_permission(job.repo, job.requester) != "none"
 
 
-async def meant(job: Job, thread: Thread, trajectory: Trajectory, logs: Logs) -> Job:
-    """The job with all that is asked for: `retry` asks for what an earlier run was asked there, from scratch."""
-    if job.asked.verb != "retry":
+async def expand_retry(job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore) -> Job:
+    """Returns the job with its full command. `retry` stands for the request of an earlier run, which is done
+    again from scratch.
+    """
+    if job.request.verb != "retry":
         return job
-    if trajectory.started:
-        return job.model_copy(update={"command": trajectory.started.job.command})
-    before = await _before(job, thread, logs)
-    if before is None:
+    if trajectory.run_started:
+        return job.model_copy(update={"command": trajectory.run_started.job.command})
+    retried = await _retried_request(job, thread, logs)
+    if retried is None:
         return job
-    chosen = job.asked.options.over(before.options).written
-    return job.model_copy(update={"command": f"{chosen} {before.text}".strip() or job.command})
+    options = job.request.options.override(retried.options).as_text
+    return job.model_copy(update={"command": f"{options} {retried.text}".strip() or job.command})
 
 
-async def _before(job: Job, thread: Thread, logs: Logs) -> Request | None:
-    """What the run was asked that a `retry` means."""
-    if job.again is not None:
-        with contextlib.suppress(LogError):  # of another machine, or removed
-            named = (await asyncio.to_thread(logs.read, job.again)).started
-            if named is not None and (named.job.number, named.job.repo) == (job.number, job.repo):
-                return named.job.asked
-    async for _, _, work in _runs(job, thread, logs):
-        if work.started is not None:
-            return work.started.job.asked
+async def _retried_request(job: Job, thread: Thread, logs: LogStore) -> Request | None:
+    """Returns the request of the run that `retry` refers to; None if there is no such run."""
+    if job.retry_of is not None:
+        with contextlib.suppress(LogError):  # The log is on another machine or was removed.
+            started = (await asyncio.to_thread(logs.read, job.retry_of)).run_started
+            if started is not None and (started.job.number, started.job.repo) == (job.number, job.repo):
+                return started.job.request
+    async for _, _, work in _iter_runs(job, thread, logs):
+        if work.run_started is not None:
+            return work.run_started.job.request
     return None
 
 
-async def waiting(
-    job: Job, thread: Thread, trajectory: Trajectory, logs: Logs, days: float
-) -> JobId | Refused | None:
-    """The run that goes on with what this trigger says: the last one that reported in the thread, if it asked.
+async def find_run_to_resume(
+    job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore, expiry_days: float
+) -> JobId | Rejected | None:
+    """Returns the earlier run that this trigger continues: the last run in the thread, if that run asked a
+    question.
 
-    Or if it was stopped, and the trigger says `resume`. A plan waits for so many days. Refused: `go` or `resume` was
-    all that was said, and there is nothing that it can mean. None: the trigger asks for work of its own.
+    `resume` also continues a run that was stopped. A plan expires after `expiry_days`. Returns Rejected if
+    the command is only `go` or `resume` and no run can be continued. Returns None if the trigger starts a new
+    run.
     """
-    if trajectory.resumed:
-        return trajectory.resumed.run
-    asked = job.asked
-    if trajectory.started or asked.verb not in ("go", "resume", "plan", "work") or not asked.text:
+    if trajectory.run_resumed:
+        return trajectory.run_resumed.run
+    request = job.request
+    if trajectory.run_started or request.verb not in ("go", "resume", "plan", "work") or not request.text:
         return None
-    async for name, last, work in _runs(job, thread, logs):
-        if is_question(work) and asked.verb != "resume":
-            continue  # it stands between a plan and its go
-        outcome = last.settled.outcome if last.settled else None
-        if isinstance(outcome, Asked) and task(work) == "plan":
-            if datetime.now(UTC) - last.entries[-1].at <= timedelta(days=days):
+    async for name, last, work in _iter_runs(job, thread, logs):
+        if is_question(work) and request.verb != "resume":
+            continue  # An explanation may come between a plan and its approval.
+        outcome = last.job_completed.outcome if last.job_completed else None
+        if isinstance(outcome, InputRequired) and get_task(work) == "plan":
+            if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=expiry_days):
                 return name
-            return Refused(explanation=prose.refusal("old_plan", job)) if asked.verb == "go" else None
-        answers = isinstance(outcome, Asked) and asked.verb != "plan"
-        if answers or (asked.verb == "resume" and was_stopped(work)):
+            return (
+                Rejected(explanation=reply_texts.render_rejection_reason("old_plan", job))
+                if request.verb == "go"
+                else None
+            )
+        is_answer = isinstance(outcome, InputRequired) and request.verb != "plan"
+        if is_answer or (request.verb == "resume" and was_stopped(work)):
             return name
         break
-    if asked.verb in ("go", "resume") and not asked.words:
-        return Refused(explanation=prose.refusal("no_plan" if asked.verb == "go" else "not_stopped", job))
+    if request.verb in ("go", "resume") and not request.remainder:
+        return Rejected(
+            explanation=reply_texts.render_rejection_reason(
+                "no_plan" if request.verb == "go" else "not_stopped", job
+            )
+        )
     return None
 
 
-async def _runs(job: Job, thread: Thread, logs: Logs) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
-    """The runs that worked in the thread, the last one first: its name, the log of who had it go on last, its own."""
-    for run in reversed(thread.reports):
+async def _iter_runs(
+    job: Job, thread: Thread, logs: LogStore
+) -> AsyncIterator[tuple[JobId, Trajectory, Trajectory]]:
+    """Yields the runs of the thread, latest first. Each run has its ID, the log of the last job that
+    continued it, and its own log.
+    """
+    for run in reversed(thread.reported_runs):
         try:
             last = await asyncio.to_thread(logs.read, JobId(run))
-            name = last.resumed.run if last.resumed else JobId(run)  # an answer, behind which it asked again
-            work = await asyncio.to_thread(logs.read, name) if last.resumed else last
+            # If the reported job resumed an earlier run, that earlier run is the one to continue.
+            name = last.run_resumed.run if last.run_resumed else JobId(run)
+            work = await asyncio.to_thread(logs.read, name) if last.run_resumed else last
         except LogError:
-            continue  # of another machine, or removed
-        if last.settled and isinstance(last.settled.outcome, Refused):
+            continue  # The log is on another machine or was removed.
+        if last.job_completed and isinstance(last.job_completed.outcome, Rejected):
             continue
-        if work.started and (work.started.job.number, work.started.job.repo) != (job.number, job.repo):
+        if work.run_started and (work.run_started.job.number, work.run_started.job.repo) != (
+            job.number,
+            job.repo,
+        ):
             return
         yield name, last, work
 
 
-async def dealt_with(
-    job: Job, thread: Thread, trajectory: Trajectory, logs: Logs
-) -> Literal["told", "done"] | None:
-    """How another run has dealt with what this trigger asks for, so that nothing is left to do; None: none has."""
-    if trajectory.entries or job.id in thread.reports:
+async def find_duplicate(
+    job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore
+) -> Literal["already_read", "already_done"] | None:
+    """Returns how an earlier run has already dealt with this trigger; None if no run has."""
+    if trajectory.entries or job.id in thread.reported_runs:
         return None
-    if await _was_told(job, thread, logs):
-        return "told"
-    return "done" if await _was_done(job, thread, logs) else None
+    if await _was_delivered_to_run(job, thread, logs):
+        return "already_read"
+    return "already_done" if await _was_covered(job, thread, logs) else None
 
 
-async def _was_told(job: Job, thread: Thread, logs: Logs) -> bool:
-    """Whether a run of this thread has read this trigger's words while it was at work, so that nothing is left to do.
+async def _was_delivered_to_run(job: Job, thread: Thread, logs: LogStore) -> bool:
+    """Returns True if a run of this thread has read this trigger's comment while the run was in progress.
 
-    The queue knows it too; where that was wiped, only the runs do.
+    The queue also stores this fact, but the queue may have been cleared; the logs remain.
     """
-    if job.asked.verb != "work" or not job.command:
+    if job.request.verb != "work" or not job.command:
         return False
-    for run in thread.reports:
-        with contextlib.suppress(LogError):  # of another machine, or removed
-            read = await asyncio.to_thread(logs.read, JobId(run))
-            if any(isinstance(event, Told) and event.by == job.id for event in read):
+    for run in thread.reported_runs:
+        with contextlib.suppress(LogError):  # The log is on another machine or was removed.
+            log = await asyncio.to_thread(logs.read, JobId(run))
+            if any(isinstance(event, Message) and event.trigger_id == job.id for event in log):
                 return True
     return False
 
 
-async def _was_done(job: Job, thread: Thread, logs: Logs) -> bool:
-    """Whether a run that was at work on this issue when this was asked for has done it: see `Job.is_done_by`."""
-    if job.pinned is None or isinstance(thread, PullRequest):
+async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
+    """Returns True if this request was made while a run was in progress that has done the same work; see
+    `Job.is_covered_by`.
+    """
+    if job.snapshot is None or isinstance(thread, PullRequest):
         return False
-    async for _, last, work in _runs(job, thread, logs):
-        if work.started and not is_question(work):
-            does = job.is_done_by(work.started.job) and task(work) == "work" and not was_stopped(work)
-            return does and last.entries[-1].at > job.pinned.at + CLOCKS
+    async for _, last, work in _iter_runs(job, thread, logs):
+        if work.run_started and not is_question(work):
+            is_covered = (
+                job.is_covered_by(work.run_started.job) and get_task(work) == "work" and not was_stopped(work)
+            )
+            return is_covered and last.entries[-1].timestamp > job.snapshot.taken_at + MAX_CLOCK_SKEW
     return False
 
 
-def going_on(job: Job, trajectory: Trajectory, asked: Request) -> Told | None:
-    """What the agent of an earlier run is told when somebody has it go on.
+def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> Message | None:
+    """Returns the message that tells the agent of an earlier run to continue.
 
-    None: it has nothing more to do; proof and delivery may be left, or nothing.
+    Returns None if the agent has nothing more to do. The run may still have to be verified and published.
     """
-    ended = trajectory.ended
-    told = partial(Told, by=job.id, options=asked.options)
-    if ended and ended.reason == "asked":
-        if task(trajectory) == "plan" and asked.verb == "go":
-            words = quote(asked.words, COMMENT_LIMIT)
-            return told(text=planning_prose.go(job, words), source="comment", approves=True)
-        words = quote((asked.verb == "plan" and asked.words) or asked.text, COMMENT_LIMIT)
-        answer = planning_prose.plan_answered if proposed(trajectory) else prose.answer
-        return told(text=answer(job, words), source="comment")
-    if not was_stopped(trajectory) or (ended and ended.reason == "finished"):
+    stopped = trajectory.agent_stopped
+    make_message = partial(Message, trigger_id=job.id, options=request.options)
+    if stopped and stopped.reason == "input_required":
+        if get_task(trajectory) == "plan" and request.verb == "go":
+            comment = quote(request.remainder, COMMENT_LIMIT)
+            return make_message(
+                text=plan_texts.render_plan_approval(job, comment), source="comment", approves_plan=True
+            )
+        comment = quote((request.verb == "plan" and request.remainder) or request.text, COMMENT_LIMIT)
+        render = (
+            plan_texts.render_plan_feedback if get_proposed_plan(trajectory) else prompt_texts.render_answer
+        )
+        return make_message(text=render(job, comment), source="comment")
+    if not was_stopped(trajectory) or (stopped and stopped.reason == "finished"):
         return None
-    stopped = ended.detail if ended else "The program could not go on then."
-    more = quote(asked.words if asked.verb == "resume" else asked.text, COMMENT_LIMIT)
-    return told(text=salvage_prose.resumed_by(job, stopped, more), source="resume")
+    stop_reason = stopped.detail if stopped else "The program could not continue."
+    comment = quote(request.remainder if request.verb == "resume" else request.text, COMMENT_LIMIT)
+    return make_message(text=prompt_texts.render_resumed_by(job, stop_reason, comment), source="resume")

@@ -1,1 +1,1 @@
-"""The agent's sandbox in the course of a run, and the wrappers around it."""
+"""The agent's sandbox during a run, and the wrappers around it."""

@@ -1,1 +1,1 @@
-"""What may be done and what may leave: the risk of a call, the policy for a patch, and what is hidden."""
+"""Security checks of actions and patches: risk rating, patch policy, review notes and masking."""

@@ -1,1 +1,1 @@
-"""What operators and maintainers say: read once, whole and strictly."""
+"""Settings of operators and configuration of maintainers, validated when read."""

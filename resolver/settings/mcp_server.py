@@ -1,27 +1,30 @@
-"""How an MCP server is reached, as the operator says it."""
+"""The operator's configuration of an MCP server."""
 
 from pydantic import Field, SecretStr, model_validator
 
-from runtime.egress.egress import Origin
-from runtime.frozen import Frozen
+from patchwright.runtime.egress.policy import Origin
+from patchwright.runtime.frozen_model import FrozenModel
 
 
-class McpServer(Frozen):
-    """One server: a command, run in the sandbox, or a URL, which the host calls through the sandbox's policy."""
+class McpServer(FrozenModel):
+    """An MCP server: a command that runs in the sandbox, or a URL that the host calls under the sandbox's
+    network policy.
+    """
 
     command: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
-    """For a command. The sandbox can read it: nothing in it is a secret from the agent."""
+    """Environment variables of the command. The agent can read them, because the command runs in its sandbox.
+    """
     url: str | None = None
     headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """For a URL."""
+    """HTTP headers of requests to the URL."""
     tools: tuple[str, ...] | None = None
-    """Names of its tools that are offered to the model. None: all."""
+    """Names of the tools that the model gets. None: all tools."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> "McpServer":
+    def _validate_transport(self) -> "McpServer":
         if bool(self.command) == bool(self.url):
             raise ValueError("a server has either a command or a url")
         if self.url:
-            Origin.of(self.url)
+            Origin.from_url(self.url)
         return self

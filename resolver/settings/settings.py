@@ -1,6 +1,7 @@
-"""Configuration, read once, whole and strictly: the operator's `Settings` and the repository's `RepoConfig`.
+"""The operator's `Settings` and the repository's `RepoConfig`, both validated strictly.
 
-This module turns mappings into values; only `bot/compose.py` reads the environment and the operator's file.
+This module converts mappings to values; only `bot/composition_root.py` reads the environment and the
+operator's file.
 """
 
 import difflib
@@ -13,41 +14,42 @@ from typing import Any, get_origin
 import pydantic_core
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
-from resolver.errors import SettingsError
-from resolver.git.branches import checked, is_branch_name
-from resolver.settings.models import ModelSettings
-from resolver.settings.runs import RunSettings
-from resolver.settings.sandboxes import SandboxSettings
-from resolver.settings.server import ServerSettings
-from resolver.suites.kind import Kind
-from runtime.frozen import Frozen
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.git.branch_names import is_branch_name, validate_template
+from patchwright.resolver.settings.model_settings import ModelSettings
+from patchwright.resolver.settings.run_settings import RunSettings
+from patchwright.resolver.settings.sandbox_settings import SandboxSettings
+from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.runtime.frozen_model import FrozenModel
 
-PREFIX = "PATCHWRIGHT_"
+VARIABLE_PREFIX = "PATCHWRIGHT_"
 REPO_CONFIG_PATH = ".github/patchwright.toml"
 
 
 class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
-    """The operator's settings: the same for server, Action and command line.
+    """The operator's settings: the same for the server, the GitHub Action and the command line.
 
-    From `patchwright.toml` (lower-case names), then the environment (`PATCHWRIGHT_` and upper case; the forge's
-    and Redis's own names as listed in FOREIGN), then the command line; the later wins.
-    What stands below a setting is its meaning in docs/configuration.md, too (tests/settings_reference.py).
+    They come from `patchwright.toml` (lowercase names), then from the environment (`PATCHWRIGHT_` and
+    uppercase names; other names are listed in EXTERNAL_VARIABLES), then from the command line; later sources
+    override earlier ones. The docstring of a setting is also its description in docs/configuration.md
+    (tests/settings_reference.py).
     """
 
     github_token: SecretStr | None = None
-    """A token that may read the repository, push branches, and write issues and pull requests."""
+    """A token that can read the repository, push branches, and write issues and pull requests."""
     app_id: str | None = None
-    """GitHub App id or client id; goes with a private key."""
+    """ID or client ID of the GitHub App; requires a private key."""
     private_key: SecretStr | None = None
-    """The App's private key, PEM."""
+    """The App's private key, as PEM."""
     private_key_file: Path | None = None
-    """A file with it."""
+    """Path of a file with the App's private key."""
     github_api_url: str = "https://api.github.com"
-    """REST API; of a GitHub Enterprise Server `https://HOST/api/v3`."""
+    """URL of the REST API. GitHub Enterprise Server: `https://HOST/api/v3`."""
     github_graphql_url: str = "https://api.github.com/graphql"
-    """GraphQL API; of a GitHub Enterprise Server `https://HOST/api/graphql`."""
+    """URL of the GraphQL API. GitHub Enterprise Server: `https://HOST/api/graphql`."""
     github_server_url: str = "https://github.com"
-    """Where people and git go."""
+    """URL of GitHub's website and git server."""
 
     data: Path
     """Directory for runs and caches. Required: the user's data directory."""
@@ -57,23 +59,29 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     mention: str = Field(default="@agent", min_length=2)
     """The mention that starts a run, as a whole word."""
     branch_prefix: str = Field(default="patchwright/", min_length=1)
-    """How the name of every branch begins that is pushed for an issue."""
+    """Prefix of all branches that are pushed for issues."""
     branch: str = "issue-{number}"
-    """What follows it: `{number}` of the issue, `{slug}` of its title, `{run}` (a short name of the run). When that
-    branch holds somebody else's work, the run's short name is added."""
+    """Branch name after the prefix. `{number}` is the issue's number, `{slug}` its title, and `{run}` a short
+    run ID. If the branch contains other work, the short run ID is appended.
+    """
 
     max_files: int = Field(default=100, ge=1)
-    """Files that a patch may change; of one that changes more, nothing is proposed."""
+    """Maximum number of files that a patch may change. A larger patch is not proposed."""
     max_patch_mb: float = Field(default=4, gt=0, le=4)
-    """Megabytes of a patch, and of what it adds to the tree; more than 4 do not leave a sandbox."""
-    allow_paths: tuple[str, ...] = ()
-    """Patterns of paths that are otherwise left to maintainers, such as `.github/workflows/*`; GitHub wants a
-    permission of its own for those."""
+    """Maximum size of a patch, and of what it adds to the tree, in megabytes. More than 4 MB cannot leave a
+    sandbox.
+    """
+    allowed_paths: tuple[str, ...] = ()
+    """Glob patterns of protected paths that patches may change, such as `.github/workflows/*`. GitHub
+    requires a separate permission for workflow files.
+    """
 
     @field_validator("*", mode="before")
     @classmethod
-    def _in_words(cls, value: object, info: ValidationInfo) -> object:
-        """The environment and the command line know texts alone: a list is words there, and a table JSON."""
+    def _split_text(cls, value: object, info: ValidationInfo) -> object:
+        """Splits text from the environment and the command line: a list is separated by spaces or commas, a
+        table is JSON.
+        """
         kind = get_origin(cls.model_fields[info.field_name or ""].annotation)
         if not isinstance(value, str) or kind not in (tuple, dict):
             return value
@@ -81,51 +89,50 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
     @field_validator("branch")
     @classmethod
-    def _names_branches(cls, template: str) -> str:
-        return checked(template)
+    def _validate_branch_template(cls, template: str) -> str:
+        return validate_template(template)
 
     @field_validator(
         *("github_api_url", "github_graphql_url", "github_server_url"),
         *("model_base_url", "search_base_url", "webhook_url"),
     )
     @classmethod
-    def _is_an_address(cls, url: str | None) -> str | None:
+    def _validate_url(cls, url: str | None) -> str | None:
         if url is not None and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
-            raise ValueError(
-                "it has to begin with https:// or http://"
-            )  # not repeated: it may hold a password
+            # The URL is not repeated, because it may contain a password.
+            raise ValueError("it must start with https:// or http://")
         return url
 
     @field_validator("private_key_file", "ca_bundle")
     @classmethod
-    def _readable(cls, path: Path | None) -> Path | None:
+    def _validate_file(cls, path: Path | None) -> Path | None:
         if path is not None and not path.is_file():
-            raise ValueError(f"there is no file {path}")
+            raise ValueError(f"the file {path} does not exist")
         return path
 
 
-FOREIGN = {
+EXTERNAL_VARIABLES = {
     "GITHUB_TOKEN": "github_token",
     "GITHUB_API_URL": "github_api_url",
     "GITHUB_GRAPHQL_URL": "github_graphql_url",
     "GITHUB_SERVER_URL": "github_server_url",
     "REDIS_URL": "redis_url",
 }
-"""Settings whose variable is not ours to name (as GitHub Actions and Redis users know them)."""
+"""Settings whose environment variables have standard names, as in GitHub Actions and Redis."""
 
 
-STANDARD = {
+FALLBACK_VARIABLES = {
     "SSL_CERT_FILE": "ca_bundle",
     "PIP_INDEX_URL": "package_index",
     "https_proxy": "proxy",
     "HTTPS_PROXY": "proxy",
 }
-"""Variables by which a machine on a closed network was told already; used where ours say nothing."""
+"""Standard environment variables of closed networks; used if the setting itself is not set."""
 
 
-# Where credentials are sent, and what leaves the sandbox. A file that came with somebody's repository must not
-# decide it.
-SENSITIVE = frozenset(
+# Settings that decide where credentials are sent or what leaves the sandbox. A file from someone's repository
+# must not set them.
+SENSITIVE_SETTINGS = frozenset(
     {
         "data",
         "github_api_url",
@@ -141,14 +148,14 @@ SENSITIVE = frozenset(
         "search_base_url",
         "search_provider",
         "network",
-        "allow_hosts",
-        "allow_addresses",
-        "upload_mb",
+        "allowed_hosts",
+        "allowed_addresses",
+        "max_upload_mb",
         "proxy",
         "mcp_servers",
         "secrets_file",
-        "allow_paths",
-        "refuse_risk",
+        "allowed_paths",
+        "risk_threshold",
         "risk_analyzers",
         "risk_policy",
         "operator_token",
@@ -160,19 +167,21 @@ SENSITIVE = frozenset(
 )
 
 
-class ConfiguredSuite(Frozen):
-    """One of several ways to test a repository, or one with more to say than its command."""
+class ConfiguredSuite(FrozenModel):
+    """One of several test commands of a repository."""
 
     command: str = Field(min_length=1)
-    """Shell command, run in `directory`."""
+    """Shell command; runs in `directory`."""
     directory: str = ""
-    """Below the repository's root, such as `packages/web`."""
-    report: Kind | None = None
-    """The runner, where the command does not show it; `junit` when it writes to `$PATCHWRIGHT_REPORT`."""
+    """Directory relative to the repository's root, such as `packages/web`."""
+    runner: RunnerName | None = None
+    """The test runner, if it cannot be detected from the command; `junit` if the command writes to
+    `$PATCHWRIGHT_REPORT`.
+    """
 
     @field_validator("directory")
     @classmethod
-    def _below_the_root(cls, directory: str) -> str:
+    def _validate_directory(cls, directory: str) -> str:
         parts = directory.strip("/").split("/") if directory else []
         if directory.startswith("/") or any(part in ("", ".", "..") for part in parts):
             raise ValueError(
@@ -181,102 +190,112 @@ class ConfiguredSuite(Frozen):
         return directory.rstrip("/")
 
 
-class RepoConfig(Frozen):
-    """`.github/patchwright.toml` on the base branch: what maintainers say about their repository."""
+class RepoConfig(FrozenModel):
+    """The maintainers' configuration of a repository, `.github/patchwright.toml` on the base branch."""
 
     test_command: str | None = None
-    """Shell command that runs the tests, at the repository's root. None: what `tests` says, else found."""
+    """Shell command that runs the tests in the repository's root. None: the command from `tests`, or a
+    detected one.
+    """
     tests: tuple[ConfiguredSuite, ...] = Field(default=(), max_length=50)
-    """Tables with a `command`, a `directory` and a `report` each, for a repository of several parts; the first is run
-    while the agent works."""
+    """Tables with `command`, `directory` and `runner`, for a repository with several projects. The first one
+    runs while the agent works.
+    """
     setup: str | tuple[str, ...] | None = None
-    """Shell command, or list of them, that installs what the repository needs; `""`: nothing. None: the script
-    `.github/patchwright/setup.sh`, or found out from its manifests."""
+    """Shell command, or a list of them, that installs the dependencies; `""` turns setup off. None: the
+    script `.github/patchwright/setup.sh`, or commands detected from the manifests.
+    """
     test_timeout: int | None = Field(default=None, ge=1, le=1800, strict=True)
-    """Seconds of one test run. None: the operator's."""
+    """Seconds for one test run. None: the operator's setting."""
     base_branch: str | None = None
-    """The branch that work begins from and pull requests go to, read on the default branch; `base=NAME` in the comment
-    that starts a run, or in an issue by somebody who may write, goes before it. None: the default branch."""
+    """The branch that runs start from and that pull requests target. It is read on the default branch.
+    `base=NAME` in the comment that starts a run, or in an issue by someone with write access, overrides it.
+    None: the default branch.
+    """
     branch: str | None = None
-    """How branches are named, below the operator's prefix. None: the operator's `branch`."""
+    """Branch name after the operator's prefix. None: the operator's `branch`."""
 
     @field_validator("branch")
     @classmethod
-    def _names_branches(cls, template: str | None) -> str | None:
-        return template and checked(template)
+    def _validate_branch_template(cls, template: str | None) -> str | None:
+        return template and validate_template(template)
 
     @field_validator("base_branch")
     @classmethod
-    def _is_a_branch(cls, name: str | None) -> str | None:
+    def _validate_branch_name(cls, name: str | None) -> str | None:
         if name is not None and not is_branch_name(name):
-            raise ValueError(f"git takes no branch of the name {name}")
+            raise ValueError(f"{name} is not a valid branch name")
         return name
 
 
-def variable(key: str) -> str:
-    """The environment variable of a setting."""
-    return next((name for name, known in FOREIGN.items() if known == key), PREFIX + key.upper())
+def environment_variable(key: str) -> str:
+    """Returns the environment variable of a setting."""
+    return next(
+        (name for name, known in EXTERNAL_VARIABLES.items() if known == key), VARIABLE_PREFIX + key.upper()
+    )
 
 
-def from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the environment names. Raises SettingsError for an unknown PATCHWRIGHT_ variable.
+def parse_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings in the environment. Raises SettingsError for an unknown PATCHWRIGHT_ variable.
 
-    An empty variable counts as absent: that is what a workflow makes of a secret that is not set.
+    An empty variable counts as unset, because a workflow passes a missing secret as an empty string.
     """
     values: dict[str, str] = {}
-    known = {variable(key): key for key in Settings.model_fields}
+    known = {environment_variable(key): key for key in Settings.model_fields}
     for name, value in environ.items():
-        if name.startswith(PREFIX) and name not in known:
-            raise SettingsError(_unknown(name, list(known), "the environment"))
+        if name.startswith(VARIABLE_PREFIX) and name not in known:
+            raise SettingsError(_unknown_setting_message(name, list(known), "the environment"))
         if name in known and value:
             values[known[name]] = value
     return values
 
 
-def from_machine(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the machine's own variables imply; everything else goes before them."""
-    values = {key: environ[name] for name, key in STANDARD.items() if environ.get(name)}
+def read_fallback_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns settings from standard variables of the machine; all other sources override them."""
+    values = {key: environ[name] for name, key in FALLBACK_VARIABLES.items() if environ.get(name)}
     if not values.get("proxy", "http://").startswith("http://"):
-        del values["proxy"]  # of another kind (SOCKS, TLS), and meant for others
+        del values["proxy"]  # another protocol (SOCKS or TLS), which Patchwright does not support
     return values
 
 
-def from_toml(path: Path) -> dict[str, Any]:
-    """The settings that a TOML file names. Raises SettingsError for bad TOML or an unknown key."""
+def read_toml(path: Path) -> dict[str, Any]:
+    """Reads the settings in a TOML file. Raises SettingsError for invalid TOML or an unknown key."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as exc:
-        raise SettingsError(f"There is no settings file {path}: see --config.") from exc
+        raise SettingsError(f"The settings file {path} does not exist. Check --config.") from exc
     except (OSError, UnicodeDecodeError) as exc:
-        raise SettingsError(f"{path} cannot be read: {exc}. Mend or remove the file.") from exc
+        raise SettingsError(f"{path} cannot be read: {exc}. Fix or remove the file.") from exc
     return parse_toml(text, str(path), Settings)
 
 
-def parse_toml(text: str, where: str, model: type[Frozen]) -> dict[str, Any]:
-    """The keys of a TOML text that `model` knows. Raises SettingsError for bad TOML or an unknown key."""
+def parse_toml(text: str, source: str, model: type[FrozenModel]) -> dict[str, Any]:
+    """Returns the keys of a TOML text that `model` defines. Raises SettingsError for invalid TOML or an
+    unknown key.
+    """
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
-        raise SettingsError(f"{where} is not valid TOML: {exc}.") from exc
+        raise SettingsError(f"{source} is not valid TOML: {exc}.") from exc
     for key in values:
         if key not in model.model_fields:
-            raise SettingsError(_unknown(key, list(model.model_fields), where))
+            raise SettingsError(_unknown_setting_message(key, list(model.model_fields), source))
     return values
 
 
-def build(values: Mapping[str, Any], where: str) -> Settings:
-    """The operator's settings, checked. Raises SettingsError that names the key and the mend."""
+def build_settings(values: Mapping[str, Any], source: str) -> Settings:
+    """Validates the operator's settings. Raises SettingsError that names the key and how to fix it."""
     try:
         return Settings(**values)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
-        named = f"{key} ({variable(key)})" if key in Settings.model_fields else key
-        wrong = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{named} in {where}: {wrong}. Correct or remove it.") from exc
+        named = f"{key} ({environment_variable(key)})" if key in Settings.model_fields else key
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{named} in {source}: {message}. Correct or remove it.") from exc
 
 
-def _unknown(name: str, known: list[str], where: str) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}."
-    return f"{name} in {where} is not a setting; {hint}"
+def _unknown_setting_message(name: str, known: list[str], source: str) -> str:
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {matches[0]}?" if matches else f"known settings: {', '.join(sorted(known))}."
+    return f"{name} in {source} is not a setting; {hint}"

@@ -1,158 +1,191 @@
-"""JavaScript: the script `test` of package.json, or what it runs; else the runner that is depended on."""
+"""JavaScript test suites. They run the `test` script of package.json or the command in it. Without such a
+script, they run the test runner among the dependencies.
+"""
 
 import re
 from dataclasses import dataclass
 
-from resolver.suites.kind import Kind
-from resolver.suites.part import MOST_CHARACTERS, Family, Part, as_json, quoted, table
-from resolver.suites.runners import RUNNERS, kind_of
-from resolver.suites.suite import Suite
+from patchwright.resolver.suites.project_dir import (
+    MAX_COMMAND_LENGTH,
+    LanguageSupport,
+    ProjectDir,
+    get_table,
+    parse_json_or_empty,
+    summarize_files,
+)
+from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.resolver.suites.runners import RUNNERS, detect_runner
+from patchwright.resolver.suites.suite import Suite
 
-TESTS = re.compile(
+TEST_FILES = re.compile(
     r"(?:.*/)?(?:[^/]+[.-](?:test|spec)\.[cm]?[jt]sx?|(?:__tests__|tests?)/(?:.*/)?[^/]+\.[cm]?[jt]sx?)"
 )
-BY_NODE = re.compile(
+NODE_TEST_FILES = re.compile(
     r"(?:.*/)?(?:[^/]+[._-]test|test-[^/]+|test)\.[cm]?js|(?:.*/)?test/(?:.*/)?[^/]+\.[cm]?js"
 )
-SCRIPTS = ("test", "test:unit", "unit", "test:ci", "tests")
-_NOTHING = re.compile(r'echo\s+\\?["\']?Error: no test specified.*', re.DOTALL)
-_RUNS = re.compile(r"(?:npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?(?:-s\s+|--silent\s+)?([\w:.-]+)")
-_LINTS = re.compile(
+TEST_SCRIPTS = ("test", "test:unit", "unit", "test:ci", "tests")
+_PLACEHOLDER_SCRIPT = re.compile(r'echo\s+\\?["\']?Error: no test specified.*', re.DOTALL)
+_RUN_SCRIPT = re.compile(r"(?:npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?(?:-s\s+|--silent\s+)?([\w:.-]+)")
+_LINT_COMMAND = re.compile(
     r"(?:npx\s+)?(?:eslint|xo|standard|semistandard|prettier|tslint|stylelint|biome|aud|npm audit)\b[^|<>`$]*"
     r"|(?:npm|pnpm|yarn)\s+(?:run\s+)?(?:-s\s+|--silent\s+)?(?:lint|prelint|format|eslint|check-format)[\w:.-]*"
 )
-_ASSIGNED = re.compile(r"""^(?:\w+=(?:"[^"]*"|'[^']*'|\S*)\s+)*""")
-_IN_ROW = re.compile(r"(?:run-s|npm-run-all)\s+(.*)")
-DEEPEST = 5  # scripts that run scripts
-KINDS: tuple[Kind, ...] = ("jest", "vitest", "mocha", "tap", "tape", "node")
+_ENV_ASSIGNMENTS = re.compile(r"""^(?:\w+=(?:"[^"]*"|'[^']*'|\S*)\s+)*""")
+_RUN_SEQUENCE = re.compile(r"(?:run-s|npm-run-all)\s+(.*)")
+MAX_SCRIPT_DEPTH = 5  # levels of scripts that run scripts
+JAVASCRIPT_RUNNERS: tuple[RunnerName, ...] = ("jest", "vitest", "mocha", "tap", "tape", "node")
 
 
 @dataclass(frozen=True)
-class _Found:
+class _TestScript:
     script: str
-    text: str
-    """Of the one command that starts the tests."""
-    kind: Kind
-    last: bool
-    """Whether that command gets what is added to the script's end."""
-    linted: bool
-    """Whether the script does nothing before but look at style, which is no test."""
+    command: str
+    """The single command that starts the tests."""
+    runner: RunnerName
+    is_last: bool
+    """True if arguments added to the script reach this command."""
+    has_only_lint_before: bool
+    """True if everything that the script runs before this command is a linter."""
 
 
-def find(part: Part) -> Suite | None:
-    package = as_json(part.texts.get("package.json"))
-    scripts = _scripts(package)
-    manager = _manager(part)
-    for name in SCRIPTS:
-        if name in scripts and not _NOTHING.fullmatch(scripts[name]):
-            return _of_script(part, scripts, name, manager)
-    if said := part.said_by(*KINDS):
-        return part.suite(said.command, said.kind, said.why)
-    wanted = table(package, "devDependencies") | table(package, "dependencies")
+def find_suite(project: ProjectDir) -> Suite | None:
+    package = parse_json_or_empty(project.contents.get("package.json"))
+    scripts = _read_scripts(package)
+    manager = _detect_package_manager(project)
+    for name in TEST_SCRIPTS:
+        if name in scripts and not _PLACEHOLDER_SCRIPT.fullmatch(scripts[name]):
+            return _suite_from_script(project, scripts, name, manager)
+    if declared := project.find_declared(*JAVASCRIPT_RUNNERS):
+        return project.make_suite(declared.command, declared.runner, declared.command_reason)
+    dependencies = get_table(package, "devDependencies") | get_table(package, "dependencies")
     for kind, command in (("jest", "npx jest"), ("vitest", "npx vitest run"), ("mocha", "npx mocha")):
-        if kind in wanted:
-            return part.suite(
-                command, kind_of(command), f"package.json depends on {kind} and has no test script."
+        if kind in dependencies:
+            return project.make_suite(
+                command, detect_runner(command), f"package.json depends on {kind} and has no test script."
             )
-    if "package.json" in part.texts and (tests := part.named(BY_NODE)):
-        return part.suite(
+    if "package.json" in project.contents and (tests := project.match_files(NODE_TEST_FILES)):
+        return project.make_suite(
             "node --test",
             "node",
-            f"No test command is configured, and {quoted(tests)} can be run by node itself.",
+            f"No test command is configured, and {summarize_files(tests)} can be run by node itself.",
         )
     return None
 
 
-def _of_script(part: Part, scripts: dict[str, str], name: str, manager: str) -> Suite:
-    found = _follow(scripts, name, ())
-    said = f"The script `{name}` of package.json runs"
-    if found is None:
-        return part.suite(_run(manager, name), "none", f"{said} `{_short(scripts[name])}`.")
-    if found.last and not found.linted and RUNNERS[found.kind].forward:
-        return part.suite(_run(manager, found.script), found.kind, f"{said} {_name(found.kind)}.")
-    return part.suite(_by_itself(found), found.kind, f"{said} this, as the part that tests.")
+def _suite_from_script(project: ProjectDir, scripts: dict[str, str], name: str, manager: str) -> Suite:
+    test_script = _resolve_script(scripts, name, ())
+    subject = f"The script `{name}` of package.json runs"
+    if test_script is None:
+        return project.make_suite(
+            _run_command(manager, name), "none", f"{subject} `{_shorten(scripts[name])}`."
+        )
+    if (
+        test_script.is_last
+        and not test_script.has_only_lint_before
+        and RUNNERS[test_script.runner].forwards_options
+    ):
+        return project.make_suite(
+            _run_command(manager, test_script.script),
+            test_script.runner,
+            f"{subject} {_display_name(test_script.runner)}.",
+        )
+    return project.make_suite(
+        _standalone_command(test_script), test_script.runner, f"{subject} this, as the part that tests."
+    )
 
 
-def _by_itself(found: _Found) -> str:
-    """The command as it runs outside of the script, where nobody looks into node_modules."""
-    command = _ASSIGNED.sub("", found.text, count=1)
+def _standalone_command(test_script: _TestScript) -> str:
+    """Returns the command for use outside the script, where node_modules/.bin is not on the PATH."""
+    command = _ENV_ASSIGNMENTS.sub("", test_script.command, count=1)
     if command.split()[0] in ("node", "npx", "yarn", "pnpm"):
-        return found.text
-    return f"{found.text.removesuffix(command)}npx {command}"
+        return test_script.command
+    return f"{test_script.command.removesuffix(command)}npx {command}"
 
 
-def script_kind(part: Part, command: str) -> Kind:
-    """The runner behind `npm test` and its like, when options can be handed on to it."""
-    run = _RUNS.fullmatch(command.strip())
-    found = _follow(_scripts(as_json(part.texts.get("package.json"))), run[1], ()) if run else None
+def detect_script_runner(project: ProjectDir, command: str) -> RunnerName:
+    """Returns the runner behind `npm test` or a similar command if options can be forwarded to it, else
+    "none".
+    """
+    script_call = _RUN_SCRIPT.fullmatch(command.strip())
+    test_script = (
+        _resolve_script(
+            _read_scripts(parse_json_or_empty(project.contents.get("package.json"))), script_call[1], ()
+        )
+        if script_call
+        else None
+    )
     return (
-        found.kind
-        if found and found.last and run and found.script == run[1] and RUNNERS[found.kind].forward
+        test_script.runner
+        if test_script
+        and test_script.is_last
+        and script_call
+        and test_script.script == script_call[1]
+        and RUNNERS[test_script.runner].forwards_options
         else "none"
     )
 
 
-def _scripts(package: dict[str, object]) -> dict[str, str]:
+def _read_scripts(package: dict[str, object]) -> dict[str, str]:
     return {
-        name: text[:MOST_CHARACTERS]
-        for name, text in table(package, "scripts").items()
+        name: text[:MAX_COMMAND_LENGTH]
+        for name, text in get_table(package, "scripts").items()
         if isinstance(text, str) and re.fullmatch(r"[\w:.-]{1,100}", name)
     }
 
 
-def _follow(scripts: dict[str, str], name: str, seen: tuple[str, ...]) -> _Found | None:
-    """The command that starts the tests, through scripts that run scripts."""
+def _resolve_script(scripts: dict[str, str], name: str, seen: tuple[str, ...]) -> _TestScript | None:
+    """Returns the command that starts the tests, following scripts that run other scripts."""
     text = scripts.get(name, "")
-    if name in seen or len(seen) >= DEEPEST or not text:
+    if name in seen or len(seen) >= MAX_SCRIPT_DEPTH or not text:
         return None
-    commands = _commands(text)
+    commands = _split_commands(text)
     for command in commands:
-        kind = kind_of(command)
-        if kind in KINDS and not re.search(r"[|<>`]|\$\(", command):
-            if kind_of(text) != kind:
+        runner = detect_runner(command)
+        if runner in JAVASCRIPT_RUNNERS and not re.search(r"[|<>`]|\$\(", command):
+            if detect_runner(text) != runner:
                 return None
-            first = [*_commands(scripts.get(f"pre{name}", "")), *commands[: commands.index(command)]]
-            linted = bool(first) and all(map(_LINTS.fullmatch, first))
-            return _Found(name, command, kind, command == commands[-1], linted)
-        for inner in _inner(command):
-            if found := _follow(scripts, inner, (*seen, name)):
-                return found
+            earlier = [*_split_commands(scripts.get(f"pre{name}", "")), *commands[: commands.index(command)]]
+            is_only_linting = bool(earlier) and all(map(_LINT_COMMAND.fullmatch, earlier))
+            return _TestScript(name, command, runner, command == commands[-1], is_only_linting)
+        for inner in _called_scripts(command):
+            if test_script := _resolve_script(scripts, inner, (*seen, name)):
+                return test_script
     return None
 
 
-def _commands(text: str) -> list[str]:
+def _split_commands(text: str) -> list[str]:
     return [command.strip() for command in re.split(r"&&|;", text) if command.strip()]
 
 
-def _inner(command: str) -> list[str]:
-    if run := _RUNS.fullmatch(command):
-        return [run[1]]
-    row = _IN_ROW.fullmatch(command)
-    return [word for word in row[1].split() if not word.startswith("-")] if row else []
+def _called_scripts(command: str) -> list[str]:
+    if script_call := _RUN_SCRIPT.fullmatch(command):
+        return [script_call[1]]
+    sequence = _RUN_SEQUENCE.fullmatch(command)
+    return [word for word in sequence[1].split() if not word.startswith("-")] if sequence else []
 
 
-def _manager(part: Part) -> str:
-    if "pnpm-lock.yaml" in part.files:
+def _detect_package_manager(project: ProjectDir) -> str:
+    if "pnpm-lock.yaml" in project.files:
         return "pnpm"
-    return "yarn" if "yarn.lock" in part.files else "npm"
+    return "yarn" if "yarn.lock" in project.files else "npm"
 
 
-def _run(manager: str, script: str) -> str:
+def _run_command(manager: str, script: str) -> str:
     return f"{manager} test" if script == "test" else f"{manager} run {script}"
 
 
-def _name(kind: Kind) -> str:
-    return "node's own runner" if kind == "node" else kind
+def _display_name(runner_name: RunnerName) -> str:
+    return "node's own runner" if runner_name == "node" else runner_name
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return " ".join(text.split())[:80].replace("`", "'")
 
 
-JAVASCRIPT = Family(
+JAVASCRIPT = LanguageSupport(
     "javascript",
     re.compile(r"package\.json"),
-    TESTS,
+    TEST_FILES,
     (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte"),
-    find,
+    find_suite,
 )

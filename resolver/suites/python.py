@@ -1,4 +1,6 @@
-"""Python: pytest and unittest, as tox.ini, noxfile.py or others say, else by the names of test files."""
+"""Python test suites: pytest and unittest, from tox.ini, noxfile.py and similar files, else from the names of
+test files.
+"""
 
 import ast
 import re
@@ -6,103 +8,119 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-from resolver.suites.part import MOST_CHARACTERS, Family, Part, Said, as_ini, as_toml, quoted, table
-from resolver.suites.runners import kind_of
-from resolver.suites.suite import Suite
+from patchwright.resolver.suites.project_dir import (
+    MAX_COMMAND_LENGTH,
+    DeclaredCommand,
+    LanguageSupport,
+    ProjectDir,
+    get_table,
+    parse_ini_or_empty,
+    parse_toml_or_empty,
+    summarize_files,
+)
+from patchwright.resolver.suites.runners import detect_runner
+from patchwright.resolver.suites.suite import Suite
 
-TESTS = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
+TEST_FILES = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
 MANIFESTS = re.compile(r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|noxfile\.py")
-SOURCE = re.compile(r"src/[^/]+(?:/__init__)?\.py")
+SRC_LAYOUT_FILES = re.compile(r"src/[^/]+(?:/__init__)?\.py")
 
-# They need what may not be there, or write where nobody looks: `coverage run -m`, `--cov=x`, `-n auto`.
-_AROUND = re.compile(
+# These wrappers and options need tools that may be missing, or write to other places: `coverage run -m`,
+# `--cov=x`, `-n auto`.
+_COMMAND_WRAPPERS = re.compile(
     r"^(?:(?:poetry|uv|pdm|hatch|pipenv|rye) run (?:--?\S+ )*|xvfb-run (?:-\S+ )*"
     r"|(?:python[\d.]* -m )?coverage run (?:--?(?!m\b)\S+ )*(?=-m ))"
 )
-_DROPPED = re.compile(
+_DROPPED_OPTIONS = re.compile(
     r"\s--(?:cov|junit-?xml|html|color|timeout|reruns|dist|numprocesses|durations)\b[\w-]*(?:=\S+|\s+(?!-)\S+)?"
     r"|\s-n[ =]?(?:\d+|auto|logical)\b"
 )
 _POSARGS = re.compile(r"\{posargs(?::([^{}]*))?\}")
 
 
-def find(part: Part) -> Suite | None:
-    said = next(_said(part), None) or part.said_by("pytest", "unittest")
-    tests = part.named(TESTS)
-    source = "PYTHONPATH=src " if part.named(SOURCE) else ""
-    if said and (command := plain(said.command)):
-        return part.suite(source + command, said.kind, said.why)
+def find_suite(project: ProjectDir) -> Suite | None:
+    declared = next(_find_declared_commands(project), None) or project.find_declared("pytest", "unittest")
+    tests = project.match_files(TEST_FILES)
+    source = "PYTHONPATH=src " if project.match_files(SRC_LAYOUT_FILES) else ""
+    if declared and (command := normalize_command(declared.command)):
+        return project.make_suite(source + command, declared.runner, declared.command_reason)
     if not tests:
         return None
-    reads = [part.texts[path] for path in tests if path in part.texts]
-    if reads and all(_is_unittest(text) for text in reads) and not _names_pytest(part):
-        start = _start(tests, frozenset(part.files))
+    test_texts = [project.contents[path] for path in tests if path in project.contents]
+    if test_texts and all(_uses_unittest(text) for text in test_texts) and not _mentions_pytest(project):
+        start = _discovery_start(tests, frozenset(project.files))
         if start is not None:
             command = f"{source}python3 -m unittest{f' discover -s {shlex.quote(start)}' if start else ''}"
-            return part.suite(
-                command, "unittest", f"No test command is configured, and {quoted(tests)} use unittest."
+            return project.make_suite(
+                command,
+                "unittest",
+                f"No test command is configured, and {summarize_files(tests)} use unittest.",
             )
-    return part.suite(
+    return project.make_suite(
         f"{source}python3 -m pytest",
         "pytest",
-        f"No test command is configured, and {quoted(tests)} can be run by pytest.",
+        f"No test command is configured, and {summarize_files(tests)} can be run by pytest.",
     )
 
 
-def covers(part: Part) -> bool:
-    """Whether pytest is configured here, for everything below."""
+def is_pytest_configured(project: ProjectDir) -> bool:
+    """Returns True if pytest is configured for this directory and everything below it."""
     return (
-        "pytest.ini" in part.texts
-        or "pytest" in table(as_toml(part.texts.get("pyproject.toml")), "tool")
-        or as_ini(part.texts.get("tox.ini")).has_section("pytest")
-        or as_ini(part.texts.get("setup.cfg")).has_section("tool:pytest")
+        "pytest.ini" in project.contents
+        or "pytest" in get_table(parse_toml_or_empty(project.contents.get("pyproject.toml")), "tool")
+        or parse_ini_or_empty(project.contents.get("tox.ini")).has_section("pytest")
+        or parse_ini_or_empty(project.contents.get("setup.cfg")).has_section("tool:pytest")
     )
 
 
-PYTHON = Family("python", MANIFESTS, TESTS, (".py", ".pyi", ".pyx"), find, covers)
+PYTHON = LanguageSupport(
+    "python", MANIFESTS, TEST_FILES, (".py", ".pyi", ".pyx"), find_suite, is_pytest_configured
+)
 
 
-def plain(command: str) -> str | None:
-    """The command as it runs where the dependencies are installed; None: it cannot be said."""
-    command = _AROUND.sub("", " ".join(command.split()))
+def normalize_command(command: str) -> str | None:
+    """Returns the command in a form that needs only the installed dependencies, or None if it runs neither
+    pytest nor unittest.
+    """
+    command = _COMMAND_WRAPPERS.sub("", " ".join(command.split()))
     command = re.sub(r"^-m ", "python3 -m ", command)
     command = re.sub(r"^python[\d.]* ", "python3 ", command)
     command = re.sub(r"^(?:pytest|py\.test)\b", "python3 -m pytest", command)
-    command = _DROPPED.sub("", command)
+    command = _DROPPED_OPTIONS.sub("", command)
     return command if re.match(r"python3 -m (?:pytest|unittest)\b", command) else None
 
 
-def _said(part: Part) -> Iterator[Said]:
-    for where, command in (*_tox(part), *_nox(part.texts.get("noxfile.py", ""))):
-        command = command[:MOST_CHARACTERS]
-        if (kind := kind_of(plain(command) or "")) in ("pytest", "unittest"):
-            yield Said(command, kind, where)
+def _find_declared_commands(project: ProjectDir) -> Iterator[DeclaredCommand]:
+    for source, command in (*_tox_commands(project), *_nox_commands(project.contents.get("noxfile.py", ""))):
+        command = command[:MAX_COMMAND_LENGTH]
+        if (runner := detect_runner(normalize_command(command) or "")) in ("pytest", "unittest"):
+            yield DeclaredCommand(command, runner, source)
 
 
-def _tox(part: Part) -> Iterator[tuple[str, str]]:
-    project = as_toml(part.texts.get("pyproject.toml"))
-    inside = table(project, "tool", "tox").get("legacy_tox_ini")
-    for name, text in (("tox.ini", part.texts.get("tox.ini")), ("pyproject.toml", inside)):
-        ini = as_ini(text if isinstance(text, str) else "")
+def _tox_commands(project: ProjectDir) -> Iterator[tuple[str, str]]:
+    pyproject = parse_toml_or_empty(project.contents.get("pyproject.toml"))
+    legacy_ini = get_table(pyproject, "tool", "tox").get("legacy_tox_ini")
+    for name, text in (("tox.ini", project.contents.get("tox.ini")), ("pyproject.toml", legacy_ini)):
+        ini = parse_ini_or_empty(text if isinstance(text, str) else "")
         commands = ini.get("testenv", "commands", fallback="") or ""
         for line in commands.replace("\\\n", " ").splitlines():
-            line = _POSARGS.sub(lambda found: found[1] or "", line.strip().lstrip("-! "))
+            line = _POSARGS.sub(lambda match: match[1] or "", line.strip().lstrip("-! "))
             line = line.replace("{envpython}", "python3").replace("{toxinidir}/", "")
             if line and "{" not in line:
                 yield f"The `[testenv]` of {name}", line
-    for line in _lists(table(project, "tool", "tox", "env_run_base").get("commands")):
+    for line in _join_command_lists(get_table(pyproject, "tool", "tox", "env_run_base").get("commands")):
         yield "The `env_run_base` of tox in pyproject.toml", line
 
 
-def _lists(commands: object) -> Iterator[str]:
+def _join_command_lists(commands: object) -> Iterator[str]:
     for command in commands if isinstance(commands, list) else ():
         words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
         if words:
             yield shlex.join(words)
 
 
-def _nox(text: str) -> Iterator[tuple[str, str]]:
-    """What the sessions of a noxfile run; it is read, never executed."""
+def _nox_commands(text: str) -> Iterator[tuple[str, str]]:
+    """Yields the commands in the sessions of a noxfile, which is parsed and never executed."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -113,35 +131,42 @@ def _nox(text: str) -> Iterator[tuple[str, str]]:
         for call in ast.walk(function):
             match call:
                 case ast.Call(func=ast.Attribute(attr="run"), args=[*words]):
-                    command = shlex.join(_constants(words))
+                    command = shlex.join(_string_constants(words))
                     yield f"The session `{function.name}` of noxfile.py", command
 
 
-def _constants(words: list[Any]) -> Iterator[str]:
+def _string_constants(words: list[Any]) -> Iterator[str]:
     for word in words:
         match word:
             case ast.Constant(value=str(value)):
                 yield value
 
 
-def _is_unittest(text: str) -> bool:
+def _uses_unittest(text: str) -> bool:
     return re.search(r"\bunittest\b", text) is not None and re.search(r"\bpytest\b", text) is None
 
 
-def _names_pytest(part: Part) -> bool:
-    """Whether a manifest asks for pytest, or a conftest.py wants it."""
-    manifests = (text for path, text in part.texts.items() if "/" not in path and not TESTS.fullmatch(path))
+def _mentions_pytest(project: ProjectDir) -> bool:
+    """Returns True if a manifest mentions pytest or there is a conftest.py."""
+    manifests = (
+        text for path, text in project.contents.items() if "/" not in path and not TEST_FILES.fullmatch(path)
+    )
     return any("pytest" in text for text in manifests) or any(
-        path.rpartition("/")[2] == "conftest.py" for path in part.files
+        path.rpartition("/")[2] == "conftest.py" for path in project.files
     )
 
 
-def _start(tests: tuple[str, ...], files: frozenset[str]) -> str | None:
-    """Where `unittest discover` has to start to find all of these; empty: here. None: it would not find them."""
+def _discovery_start(tests: tuple[str, ...], files: frozenset[str]) -> str | None:
+    """Returns the directory where `unittest discover` finds all these tests, or None if no directory fits.
+
+    An empty string means the project's directory itself.
+    """
     if any(not path.rpartition("/")[2].startswith("test") for path in tests):
         return None
     directories = {path.rpartition("/")[0] for path in tests}
-    loose = {directory for directory in directories if directory and f"{directory}/__init__.py" not in files}
-    if not loose:
+    without_init = {
+        directory for directory in directories if directory and f"{directory}/__init__.py" not in files
+    }
+    if not without_init:
         return ""
-    return loose.pop() if len(directories) == 1 else None
+    return without_init.pop() if len(directories) == 1 else None

@@ -1,50 +1,54 @@
-"""Ruby: rspec where there are specs, minitest where there are tests."""
+"""Ruby test suites: rspec if there are specs, minitest if there are tests."""
 
 import re
 
-from resolver.suites.kind import Kind
-from resolver.suites.part import Family, Part, quoted
-from resolver.suites.suite import Suite
+from patchwright.resolver.suites.project_dir import LanguageSupport, ProjectDir, summarize_files
+from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.resolver.suites.suite import Suite
 
-SPECS = re.compile(r"spec/(?:.*/)?[^/]+_spec\.rb")
-TESTS = re.compile(r"test/(?:.*/)?(?:test_[^/]+|[^/]+_test)\.rb")
-_EACH = 'Dir["./test/**/{test_*,*_test}.rb"].sort.each { |file| require file }'
+SPEC_FILES = re.compile(r"spec/(?:.*/)?[^/]+_spec\.rb")
+TEST_FILES = re.compile(r"test/(?:.*/)?(?:test_[^/]+|[^/]+_test)\.rb")
+_REQUIRE_ALL_TESTS = 'Dir["./test/**/{test_*,*_test}.rb"].sort.each { |file| require file }'
 
 
-def find(part: Part) -> Suite | None:
-    bundle = "bundle exec " if "Gemfile" in part.files else ""
-    if specs := part.named(SPECS):
-        return part.suite(f"{bundle}rspec", "rspec", f"There are specs, {quoted(specs)}.")
-    tests = part.named(TESTS)
+def find_suite(project: ProjectDir) -> Suite | None:
+    bundle = "bundle exec " if "Gemfile" in project.files else ""
+    if specs := project.match_files(SPEC_FILES):
+        return project.make_suite(f"{bundle}rspec", "rspec", f"There are specs, {summarize_files(specs)}.")
+    tests = project.match_files(TEST_FILES)
     if not tests:
         return None
-    there = f"There are tests, {quoted(tests)}"
-    if "bin/rails" in part.files:
-        return part.suite("bin/rails test", "minitest", f"{there}, of a Rails application.")
-    if task_kind(part, "rake test") == "minitest":
-        return part.suite(f"{bundle}rake test", "minitest", f"{there}, and the Rakefile has a task for them.")
-    return part.suite(
-        f"{bundle}ruby -Ilib -Itest -e '{_EACH}'", "minitest", f"{there}, and no Rakefile for them."
+    reason = f"There are tests, {summarize_files(tests)}"
+    if "bin/rails" in project.files:
+        return project.make_suite("bin/rails test", "minitest", f"{reason}, of a Rails application.")
+    if detect_task_runner(project, "rake test") == "minitest":
+        return project.make_suite(
+            f"{bundle}rake test", "minitest", f"{reason}, and the Rakefile has a task for them."
+        )
+    return project.make_suite(
+        f"{bundle}ruby -Ilib -Itest -e '{_REQUIRE_ALL_TESTS}'",
+        "minitest",
+        f"{reason}, and no Rakefile for them.",
     )
 
 
-def task_kind(part: Part, command: str) -> Kind:
-    """The runner behind `rake test` and its like."""
+def detect_task_runner(project: ProjectDir, command: str) -> RunnerName:
+    """Returns the runner behind `rake test` or `rake spec`, or "none"."""
     task = re.fullmatch(r"(?:bundle exec )?rake(?: (test|spec))?", command.strip())
-    text = part.texts.get("Rakefile", "")
+    text = project.contents.get("Rakefile", "")
     if task is None:
         return "none"
-    if "RSpec::Core::RakeTask" in text and task[1] != "test" and part.named(SPECS):
+    if "RSpec::Core::RakeTask" in text and task[1] != "test" and project.match_files(SPEC_FILES):
         return "rspec"
     return (
         "minitest" if re.search(r"Rake::TestTask|Minitest::TestTask", text) and task[1] != "spec" else "none"
     )
 
 
-RUBY = Family(
+RUBY = LanguageSupport(
     "ruby",
     re.compile(r"Gemfile|Rakefile|\.rspec|[^/]+\.gemspec"),
-    re.compile(rf"(?:.*/)?(?:{SPECS.pattern}|{TESTS.pattern})"),
+    re.compile(rf"(?:.*/)?(?:{SPEC_FILES.pattern}|{TEST_FILES.pattern})"),
     (".rb", ".rake", ".erb"),
-    find,
+    find_suite,
 )

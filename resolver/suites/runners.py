@@ -1,7 +1,8 @@
-"""Each test runner: how it is made to tell every outcome, and to run some tests only.
+"""The supported test runners: how to recognize them, make them report each test, and select single tests.
 
-What is added to a command comes from here alone: options after the runner's words, or variables. Reports are
-written outside of the work tree, to the file that `$PATCHWRIGHT_REPORT` names, or where the runner leaves them.
+Everything that is added to a test command is defined here. A runner gets options after the words that start
+it, or environment variables. It writes its report outside the work tree, to the file in
+`$PATCHWRIGHT_REPORT`, or to its own usual place.
 """
 
 import re
@@ -10,82 +11,89 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from resolver.suites.kind import Kind
-from resolver.suites.reports import in_json, in_text
-from resolver.suites.reports.junit_files import junit, junit_files
-from resolver.suites.testreport import Report
+from patchwright.resolver.suites.reports import json_reports, text_reports
+from patchwright.resolver.suites.reports.junit_reports import parse_junit, parse_junit_files
+from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.resolver.suites.runner_report import RunnerReport
 
-REPORT = "PATCHWRIGHT_REPORT"
-"""Variable that names the file where a test command may leave a JUnit XML report."""
-HELPER = "PATCHWRIGHT_HELPER"
-"""Variable that names the directory of a runner's `helper`."""
-MOST_SELECTED = 300  # tests on one command line; more than that, and everything is run
+REPORT_VARIABLE = "PATCHWRIGHT_REPORT"
+"""Environment variable with the path where a test command may write a JUnit XML report."""
+REPORTER_DIR_VARIABLE = "PATCHWRIGHT_REPORTER_DIR"
+"""Environment variable with the directory of a runner's `reporter_file`."""
+MAX_SELECTED = 300  # tests on one command line; for more, the whole suite runs
 
-# What may stand before a command without changing what is run; possessive, for many would match in many ways.
-_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"']\S*)?"""
-_BEFORE = (
-    rf"(?P<before>(?:^|&&|\|\||[;(\n])\s*(?:\w+={_VALUE}\s+|(?:time|exec|env|npx|bunx)\s+(?:-\S+\s+)*"
+# Prefixes that do not change what a command runs. The quantifiers are possessive, because many prefixes could
+# match in many ways.
+_SHELL_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"']\S*)?"""
+_COMMAND_PREFIX = (
+    rf"(?P<before>(?:^|&&|\|\||[;(\n])\s*(?:\w+={_SHELL_VALUE}\s+|(?:time|exec|env|npx|bunx)\s+(?:-\S+\s+)*"
     r"|(?:bundle|pnpm|yarn|npm)\s+exec\s+(?:--\s+)?|yarn\s+(?:run\s+)?|pnpm\s+"
-    rf"|(?:c8|nyc|cross-env|dotenv)\s+(?:-\S+\s+|\w+={_VALUE}\s+)*(?:--\s+)?"
+    rf"|(?:c8|nyc|cross-env|dotenv)\s+(?:-\S+\s+|\w+={_SHELL_VALUE}\s+)*(?:--\s+)?"
     r"|(?:poetry|uv|pdm|hatch|pipenv|rye)\s+run\s+(?:-\S+\s+)*|xvfb-run\s+(?:-\S+\s+)*)*+(?:\S*/)?)"
 )
-_ENDS = r"(?=$|[\s;&|)])"
-_PYTHON = r"python(?:[\d.]+)?(?:\s+-[bBEuW]\w*)*\s+"
-# Options of node itself go before the file of a runner that it is to start.
-_BY_NODE = r"(?:node\s+(?:-\S+\s+)*\S*/)?"
+_COMMAND_END = r"(?=$|[\s;&|)])"
+_PYTHON_COMMAND = r"python(?:[\d.]+)?(?:\s+-[bBEuW]\w*)*\s+"
+# Options of node itself stand before the file of the runner that it starts.
+_NODE_COMMAND = r"(?:node\s+(?:-\S+\s+)*\S*/)?"
 
-Select = Callable[[tuple[str, ...]], str | None]
-"""The words that name these tests, or files, at the end of the command; None: they cannot be named."""
+Selector = Callable[[tuple[str, ...]], str | None]
+"""Returns the arguments that select these tests or files, or None if they cannot be selected."""
 
 
 @dataclass(frozen=True)
-class Runner:
-    """One test runner."""
+class RunnerSpec:
+    """How to run one test runner."""
 
-    words: str
-    """A pattern of the words that start it."""
-    read: Callable[[bytes, str], Report]
-    """Its report becomes results; the second is the directory in which it ran."""
-    options: str = ""
-    """Put after its words."""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    """Set for the command; `{report}` is the report's path, `{helper}` the directory of `helper`, both quoted."""
-    wherever: bool = False
-    """Whether variables suffice, so that the runner may be hidden in a script."""
-    helper: str | None = None
-    """A file of reporters/ that is put into the sandbox, and where, below a directory of its own."""
-    instead: str | None = None
-    """Takes the place of `-m` and what follows it in a Python runner's words."""
-    source: Literal["file", "output", "files"] = "file"
-    """output: what the command prints is the report."""
-    files: str = ""
-    """Where, below the work tree, the runner leaves its reports: a pattern of `find -path`."""
-    select: Select | None = None
-    forward: bool = False
-    """Whether a package manager may hand its options on: they come last then, after paths."""
+    invocation: str
+    """Regular expression for the words that start the runner, such as `pytest`."""
+    parse_report: Callable[[bytes, str], RunnerReport]
+    """Parses the runner's report; the second argument is the directory in which the runner ran."""
+    report_options: str = ""
+    """Options that are added after the words that start the runner."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the command. In their values, `{report}` stands for the report's path and
+    `{helper}` for the directory of `reporter_file`, both quoted for the shell.
+    """
+    environment_suffices: bool = False
+    """True if the environment variables alone make the runner report each test, so that a script may start
+    it.
+    """
+    reporter_file: str | None = None
+    """A file in reporters/ that is copied into a separate directory of the sandbox."""
+    module_replacement: str | None = None
+    """Replaces `-m` and the following word in a Python runner's command."""
+    report_source: Literal["file", "output", "files"] = "file"
+    """Where the report is: in one file, in the output of the command, or in several files."""
+    report_paths: str = ""
+    """Where the runner leaves its reports below the work tree, as a pattern for `find -path`."""
+    select_tests: Selector | None = None
+    forwards_options: bool = False
+    """True if a package manager can forward options to the runner. These options then come last, after the
+    paths.
+    """
 
     @property
-    def pattern(self) -> re.Pattern[str]:
-        return re.compile(rf"{_BEFORE}(?P<words>{self.words}){_ENDS}", re.MULTILINE)
+    def command_pattern(self) -> re.Pattern[str]:
+        return re.compile(rf"{_COMMAND_PREFIX}(?P<words>{self.invocation}){_COMMAND_END}", re.MULTILINE)
 
 
-def _named(tests: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The files of these tests, and the names in them; a file that is named alone has none."""
+def _split_test_ids(tests: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Returns the files and the test names in these ids. An id of a whole file adds no test name."""
     parts = [test.partition("::") for test in tests]
     return list(dict.fromkeys(file for file, _, _ in parts)), [name for _, _, name in parts if name]
 
 
-def _pytest(tests: tuple[str, ...]) -> str:
+def _select_pytest(tests: tuple[str, ...]) -> str:
     return shlex.join(tests)
 
 
-def _unittest(tests: tuple[str, ...]) -> str:
+def _select_unittest(tests: tuple[str, ...]) -> str:
     return f"--patchwright-only {shlex.join(tests)}"
 
 
-def _files(option: str = "") -> Select:
+def _file_selector(option: str = "") -> Selector:
     def select(tests: tuple[str, ...]) -> str | None:
-        files, _ = _named(tests)
+        files, _ = _split_test_ids(tests)
         if any(file.startswith("-") for file in files):
             return None
         return f"{option} {shlex.join(files)}".strip()
@@ -93,151 +101,153 @@ def _files(option: str = "") -> Select:
     return select
 
 
-def _go(tests: tuple[str, ...]) -> str | None:
+def _select_go(tests: tuple[str, ...]) -> str | None:
     if any(test.endswith(".go") for test in tests):
         if not all(test.endswith("_test.go") for test in tests):
             return None
         return shlex.join(dict.fromkeys(f"./{test.rpartition('/')[0]}".rstrip("/") for test in tests))
-    packages, names = _named(tests)
-    top = dict.fromkeys(name.partition("/")[0] for name in names)
-    if len(names) != len(tests) or not all(re.fullmatch(r"\w+", name) for name in top):
+    packages, names = _split_test_ids(tests)
+    top_level = dict.fromkeys(name.partition("/")[0] for name in names)
+    if len(names) != len(tests) or not all(re.fullmatch(r"\w+", name) for name in top_level):
         return None
-    return f"-run '^({'|'.join(top)})$' {shlex.join(packages)}"
+    return f"-run '^({'|'.join(top_level)})$' {shlex.join(packages)}"
 
 
-def _cargo(tests: tuple[str, ...]) -> str | None:
+def _select_cargo(tests: tuple[str, ...]) -> str | None:
     if all(re.fullmatch(r"tests/[\w-]+\.rs", test) for test in tests):
         return " ".join(f"--test {test[6:-3]}" for test in tests)
-    _, names = _named(tests)
+    _, names = _split_test_ids(tests)
     if len(names) != len(tests) or not all(re.fullmatch(r"[\w:]+", name) for name in names):
         return None
     return f"-- --exact {' '.join(dict.fromkeys(names))}"
 
 
-def _maven(tests: tuple[str, ...]) -> str | None:
-    chosen = []
+def _select_maven(tests: tuple[str, ...]) -> str | None:
+    patterns = []
     for test in tests:
         if source := re.fullmatch(r"(?:.*/)?src/test/java/.*?(\w+)\.java", test):
-            chosen.append(source[1])
+            patterns.append(source[1])
         elif case := re.fullmatch(r"([\w.$]+)::(\w+)\b.*", test):
-            chosen.append(f"{case[1].rpartition('.')[2].partition('$')[0]}#{case[2]}")
+            patterns.append(f"{case[1].rpartition('.')[2].partition('$')[0]}#{case[2]}")
         else:
             return None
-    ours = "-DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false"
-    return f"{ours} {shlex.quote('-Dtest=' + ','.join(chosen))}"
+    options = "-DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false"
+    return f"{options} {shlex.quote('-Dtest=' + ','.join(patterns))}"
 
 
-def _rspec(tests: tuple[str, ...]) -> str | None:
-    files, names = _named(tests)
-    each = [f"-e {shlex.quote(name)}" for name in names] if len(names) == len(tests) else []
-    return " ".join([shlex.join(files), *each])
+def _select_rspec(tests: tuple[str, ...]) -> str | None:
+    files, names = _split_test_ids(tests)
+    name_options = [f"-e {shlex.quote(name)}" for name in names] if len(names) == len(tests) else []
+    return " ".join([shlex.join(files), *name_options])
 
 
-RUNNERS: dict[Kind, Runner] = {
-    "pytest": Runner(
-        words=rf"(?:{_PYTHON}-m\s+)?(?:pytest|py\.test)",
-        read=junit,
-        # xunit1 names the file of a test
-        variables={
+RUNNERS: dict[RunnerName, RunnerSpec] = {
+    "pytest": RunnerSpec(
+        invocation=rf"(?:{_PYTHON_COMMAND}-m\s+)?(?:pytest|py\.test)",
+        parse_report=parse_junit,
+        # xunit1 includes the file of each test
+        environment={
             "PYTEST_ADDOPTS": "--junitxml={report} -o junit_family=xunit1 --continue-on-collection-errors"
         },
-        wherever=True,
-        select=_pytest,
+        environment_suffices=True,
+        select_tests=_select_pytest,
     ),
-    "unittest": Runner(
-        words=rf"(?P<python>{_PYTHON})-m\s+unittest",
-        read=in_json.lines,
-        helper="unittest_report.py",
-        instead=f'"${HELPER}/unittest_report.py" "${REPORT}"',
-        select=_unittest,
+    "unittest": RunnerSpec(
+        invocation=rf"(?P<python>{_PYTHON_COMMAND})-m\s+unittest",
+        parse_report=json_reports.parse_json_lines,
+        reporter_file="unittest_report.py",
+        module_replacement=f'"${REPORTER_DIR_VARIABLE}/unittest_report.py" "${REPORT_VARIABLE}"',
+        select_tests=_select_unittest,
     ),
-    "jest": Runner(
-        words=rf"{_BY_NODE}jest(?:\.js)?|react-scripts\s+test|craco\s+test",
-        read=in_json.jest,
-        options=f'--json --outputFile="${REPORT}"',
-        select=_files("--runTestsByPath"),
-        forward=True,
+    "jest": RunnerSpec(
+        invocation=rf"{_NODE_COMMAND}jest(?:\.js)?|react-scripts\s+test|craco\s+test",
+        parse_report=json_reports.parse_jest,
+        report_options=f'--json --outputFile="${REPORT_VARIABLE}"',
+        select_tests=_file_selector("--runTestsByPath"),
+        forwards_options=True,
     ),
-    "vitest": Runner(
-        words=r"vitest(?:\s+(?:run|--run))?",
-        read=in_json.jest,
-        options=f'--run --reporter=default --reporter=json --outputFile.json="${REPORT}"',
-        select=_files(),
-        forward=True,
+    "vitest": RunnerSpec(
+        invocation=r"vitest(?:\s+(?:run|--run))?",
+        parse_report=json_reports.parse_jest,
+        report_options=f'--run --reporter=default --reporter=json --outputFile.json="${REPORT_VARIABLE}"',
+        select_tests=_file_selector(),
+        forwards_options=True,
     ),
-    "mocha": Runner(
-        words=rf"{_BY_NODE}_?mocha(?:\.js)?",
-        read=in_json.mocha,
-        options=f'--reporter json --reporter-option output="${REPORT}"',
-        forward=True,
+    "mocha": RunnerSpec(
+        invocation=rf"{_NODE_COMMAND}_?mocha(?:\.js)?",
+        parse_report=json_reports.parse_mocha,
+        report_options=f'--reporter json --reporter-option output="${REPORT_VARIABLE}"',
+        forwards_options=True,
     ),
-    "tap": Runner(
-        words=r"tap(?:\s+run)?",
-        read=in_text.tap,
-        options=f'--output-file="${REPORT}"',
-        select=_files(),
-        forward=True,
+    "tap": RunnerSpec(
+        invocation=r"tap(?:\s+run)?",
+        parse_report=text_reports.parse_tap,
+        report_options=f'--output-file="${REPORT_VARIABLE}"',
+        select_tests=_file_selector(),
+        forwards_options=True,
     ),
-    "tape": Runner(words=r"tape", read=in_text.tape, source="output"),
-    "node": Runner(
-        words=r"node(?:\s+-\S+)*\s+--test",
-        read=in_json.lines,
-        helper="node_report.mjs",
-        options=f'--test-reporter="file://${HELPER}/node_report.mjs" '
-        f'--test-reporter-destination="${REPORT}" --test-reporter=spec --test-reporter-destination=stdout',
-        select=_files(),
+    "tape": RunnerSpec(invocation=r"tape", parse_report=text_reports.parse_tape, report_source="output"),
+    "node": RunnerSpec(
+        invocation=r"node(?:\s+-\S+)*\s+--test",
+        parse_report=json_reports.parse_json_lines,
+        reporter_file="node_report.mjs",
+        report_options=f'--test-reporter="file://${REPORTER_DIR_VARIABLE}/node_report.mjs" '
+        f'--test-reporter-destination="${REPORT_VARIABLE}" --test-reporter=spec --test-reporter-destination=stdout',
+        select_tests=_file_selector(),
     ),
-    "go": Runner(
-        words=r"go\s+test",
-        read=in_json.go,
-        options="-json",
-        source="output",
-        select=_go,
+    "go": RunnerSpec(
+        invocation=r"go\s+test",
+        parse_report=json_reports.parse_go,
+        report_options="-json",
+        report_source="output",
+        select_tests=_select_go,
     ),
-    "cargo": Runner(
-        words=r"cargo(?:\s+\+\S+)?\s+(?:test|t)",
-        read=in_text.cargo,
-        options="--no-fail-fast",
-        source="output",
-        select=_cargo,
+    "cargo": RunnerSpec(
+        invocation=r"cargo(?:\s+\+\S+)?\s+(?:test|t)",
+        parse_report=text_reports.parse_cargo,
+        report_options="--no-fail-fast",
+        report_source="output",
+        select_tests=_select_cargo,
     ),
-    "maven": Runner(
-        words=r"(?:sh\s+\./)?(?:mvn|mvnw)(?=\s.*\b(?:test|package|verify|install)\b)",
-        read=junit_files,
-        options="--batch-mode --offline --fail-at-end",
-        source="files",
-        files="*/target/surefire-reports/TEST-*.xml",
-        select=_maven,
+    "maven": RunnerSpec(
+        invocation=r"(?:sh\s+\./)?(?:mvn|mvnw)(?=\s.*\b(?:test|package|verify|install)\b)",
+        parse_report=parse_junit_files,
+        report_options="--batch-mode --offline --fail-at-end",
+        report_source="files",
+        report_paths="*/target/surefire-reports/TEST-*.xml",
+        select_tests=_select_maven,
     ),
-    "gradle": Runner(
-        words=r"(?:sh\s+\./)?(?:gradle|gradlew)(?=\s.*\b(?:test|check|build)\b)",
-        read=junit_files,
-        options="--offline --continue",
-        source="files",
-        files="*/build/test-results/*/TEST-*.xml",
+    "gradle": RunnerSpec(
+        invocation=r"(?:sh\s+\./)?(?:gradle|gradlew)(?=\s.*\b(?:test|check|build)\b)",
+        parse_report=parse_junit_files,
+        report_options="--offline --continue",
+        report_source="files",
+        report_paths="*/build/test-results/*/TEST-*.xml",
     ),
-    "rspec": Runner(
-        words=r"rspec",
-        read=in_json.rspec,
-        variables={"SPEC_OPTS": "--format progress --format json --out {report}"},
-        wherever=True,
-        select=_rspec,
+    "rspec": RunnerSpec(
+        invocation=r"rspec",
+        parse_report=json_reports.parse_rspec,
+        environment={"SPEC_OPTS": "--format progress --format json --out {report}"},
+        environment_suffices=True,
+        select_tests=_select_rspec,
     ),
-    "minitest": Runner(
-        words=r"rails\s+test|ruby\s(?:[^;&|]*\s)?-I\s?\S*test\b",
-        read=in_json.lines,
-        helper="minitest/patchwright_plugin.rb",
-        variables={"RUBYLIB": "{helper}"},
-        wherever=True,
+    "minitest": RunnerSpec(
+        invocation=r"rails\s+test|ruby\s(?:[^;&|]*\s)?-I\s?\S*test\b",
+        parse_report=json_reports.parse_json_lines,
+        reporter_file="minitest/patchwright_plugin.rb",
+        environment={"RUBYLIB": "{helper}"},
+        environment_suffices=True,
     ),
-    "junit": Runner(words=rf"\S*\${REPORT}", read=junit, wherever=True),
+    "junit": RunnerSpec(
+        invocation=rf"\S*\${REPORT_VARIABLE}", parse_report=parse_junit, environment_suffices=True
+    ),
 }
-"""By kind, all but `none`."""
+"""All runners except `none`, by name."""
 
 
-def kind_of(command: str) -> Kind:
-    """The runner that a shell command starts, once; `none` when there is none, or more than one."""
-    if REPORT in command:
+def detect_runner(command: str) -> RunnerName:
+    """Returns the runner that a shell command starts; `none` if there is none or more than one."""
+    if REPORT_VARIABLE in command:
         return "junit"
-    found = [kind for kind, runner in RUNNERS.items() for _ in runner.pattern.finditer(command)]
-    return found[0] if len(found) == 1 else "none"
+    names = [name for name, runner in RUNNERS.items() for _ in runner.command_pattern.finditer(command)]
+    return names[0] if len(names) == 1 else "none"

@@ -1,82 +1,88 @@
-"""A way to test a repository: the command, where it is run, and where the outcomes of its single tests come from."""
+"""A test suite: a command, its directory, and the runner that reports the single tests."""
 
 import shlex
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from resolver.suites.command import selects
-from resolver.suites.kind import Kind, Language
-from runtime.frozen import Frozen
+from patchwright.resolver.suites.command_options import can_select_tests
+from patchwright.resolver.suites.runner_names import Language, RunnerName
+from patchwright.runtime.frozen_model import FrozenModel
 
 
-class Suite(Frozen):
-    """One way to test the repository, or a part of it."""
+class Suite(FrozenModel):
+    """One way to test the repository, or a project in it."""
 
     command: str
     """Shell command, run in `directory`."""
-    report: Kind
-    """The runner that gives the outcomes."""
-    why: str
-    """One sentence for the log and the pull request: how this command was chosen."""
+    runner: RunnerName
+    """The runner that reports the outcomes."""
+    command_reason: str
+    """How this command was chosen, in one sentence for the log and the pull request."""
     directory: str = ""
-    """Below the repository's root, such as `packages/a`; its tests' ids begin with it. Empty: the root."""
+    """Path from the repository's root, such as `packages/a`, with which the suite's test ids begin. An empty
+    string means the root.
+    """
     suffixes: tuple[str, ...] = ()
-    """The names' endings of the files that these tests are about, such as `.py`. Empty: all."""
+    """Suffixes of the source files that these tests cover, such as `.py`. If there are none, the tests cover
+    all files.
+    """
     language: Language | None = None
-    """None: nothing tells."""
+    """Language of the tests; None if it is unknown."""
 
     @property
-    def typed(self) -> str:
-        """The command as it is typed at the repository's root."""
-        return at_root(self.directory, self.command)
+    def root_command(self) -> str:
+        """The command as typed at the repository's root."""
+        return command_from_root(self.directory, self.command)
 
     @property
-    def selects(self) -> bool:
-        """Whether single tests, or test files, can be named."""
-        return selects(self.command, self.report)
+    def can_select_tests(self) -> bool:
+        """True if single tests or test files can be selected."""
+        return can_select_tests(self.command, self.runner)
 
     @property
-    def selects_files(self) -> bool:
-        """Whether test files can be named, and each test's id begins with its file."""
-        return self.selects and self.report not in ("go", "cargo", "maven")
+    def can_select_files(self) -> bool:
+        """True if test files can be selected and each test id begins with its file."""
+        return self.can_select_tests and self.runner not in ("go", "cargo", "maven")
 
-    def own(self, test: str) -> str:
-        """The test's id, or its file's path, as the runner in `directory` knows it."""
+    def to_local_id(self, test: str) -> str:
+        """Converts a test id or file path to the form that the runner in `directory` uses."""
         return test.removeprefix(f"{self.directory}/") if self.directory else test
 
-    def shown(self, test: str) -> str:
-        """The runner's id of a test, or path of its file, as the repository knows it."""
+    def to_repository_id(self, test: str) -> str:
+        """Converts a test id or file path of the runner to one relative to the repository root."""
         return f"{self.directory}/{test}" if self.directory else test
 
-    def is_over(self, path: str) -> bool:
-        """Whether the path lies in the suite's part of the repository."""
+    def contains_path(self, path: str) -> bool:
+        """Returns True if the path is below the suite's directory."""
         return not self.directory or path.startswith(f"{self.directory}/")
 
 
-def at_root(directory: str, command: str) -> str:
+def command_from_root(directory: str, command: str) -> str:
     return f"cd {shlex.quote(directory)} && {command}" if directory else command
 
 
-class Suites(Frozen):
-    """Every way that was found to test a repository."""
+class Suites(FrozenModel):
+    """All test suites that were found in a repository."""
 
     all: tuple[Suite, ...] = ()
-    """The root's first."""
-    likely: Suite | None = None
-    """What is run at base while the agent works; None: there are no tests."""
+    """The root's suites first."""
+    primary: Suite | None = None
+    """The suite that runs at the base commit while the agent works; None if there are no tests."""
 
-    def of(self, changed: Iterable[str]) -> tuple[Suite, ...]:
-        """The suites of the nearest manifests of these files, in order of `all`; the likely one where none is."""
-        wanted = [self._of(path) for path in changed] or [self.likely]
-        return tuple(suite for suite in self.all if suite in wanted)
+    def select_for_paths(self, changed: Iterable[str]) -> tuple[Suite, ...]:
+        """Returns the suites nearest to these files, in the order of `all`, or the primary suite if there are
+        no files.
+        """
+        nearest = [self._nearest_suite(path) for path in changed] or [self.primary]
+        return tuple(suite for suite in self.all if suite in nearest)
 
-    def _of(self, path: str) -> Suite | None:
-        near = [suite for suite in self.all if suite.is_over(path)]
-        if not near:
-            return self.likely
-        nearest = max(len(suite.directory) for suite in near)
-        near = [suite for suite in near if len(suite.directory) == nearest]
+    def _nearest_suite(self, path: str) -> Suite | None:
+        containing = [suite for suite in self.all if suite.contains_path(path)]
+        if not containing:
+            return self.primary
+        nearest = max(len(suite.directory) for suite in containing)
+        containing = [suite for suite in containing if len(suite.directory) == nearest]
         suffix = PurePosixPath(path).suffix
-        speaking = [suite for suite in near if suffix in suite.suffixes or not suite.suffixes]
-        candidates = speaking or near
-        return self.likely if self.likely in candidates else candidates[0]
+        matching = [suite for suite in containing if suffix in suite.suffixes or not suite.suffixes]
+        candidates = matching or containing
+        return self.primary if self.primary in candidates else candidates[0]

@@ -1,1 +1,1 @@
-"""What the model may call, and how a call becomes an action and an answer."""
+"""The tools that a model can call, and the conversion of its calls into actions and results."""

@@ -1,6 +1,7 @@
-"""Micro agents: a file of the repository describes one task, what goes into it and what comes out; each is a tool.
+"""Micro agents: each file in the repository that describes a task with input and output schemas becomes a
+tool.
 
-The files are read from the base commit, as all skills are: nothing that was edited since counts.
+Like all skills, the files are read from the base commit, so later edits do not change them.
 """
 
 import json
@@ -8,58 +9,60 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
-from resolver.actions import CallTool, Reported
-from resolver.browsing import delegate_prose
-from resolver.llm.model import ToolSpec
-from resolver.preparing.skills import Skill
-from resolver.schemas import off
-from resolver.tools.investigate import Investigating
-from runtime.observations import Failed
+from patchwright.resolver.actions import CallTool, SubagentResult
+from patchwright.resolver.browsing import subagent_texts
+from patchwright.resolver.json_schemas import validation_error
+from patchwright.resolver.llm.model import ToolSpec
+from patchwright.resolver.preparation.skills import RepoSkill
+from patchwright.resolver.tools.delegate_tool import DelegateTool
+from patchwright.runtime.observations import ActionFailure
 
 logger = logging.getLogger(__name__)
 
-MAX_INPUT = 10_000  # characters of JSON; as long as a question to an investigator may be
+MAX_INPUT_LENGTH = 10_000  # characters of JSON; the same limit as for a question to an investigator
 
 
-class MicroAgent:
-    """An investigator with a task of its own, as a tool that takes its input and gives its output."""
+class MicroAgentTool:
+    """A tool that runs an investigator with the task, input and output of a micro agent."""
 
     kind: Literal["call_tool"] = "call_tool"
 
-    def __init__(self, skill: Skill, investigating: Investigating) -> None:
+    def __init__(self, skill: RepoSkill, delegate_tool: DelegateTool) -> None:
         assert skill.form is not None
         self._skill, self._form = skill, skill.form
-        self._investigating = investigating
+        self._delegate_tool = delegate_tool
         self.spec = ToolSpec(
             name=f"ask_{skill.name}",
-            description=delegate_prose.micro_agent(skill),
+            description=subagent_texts.render_micro_agent_tool(skill),
             parameters=self._form.input,
         )
 
     def parse(self, arguments: dict[str, Any]) -> CallTool:
-        if problem := off(arguments, self._form.input):
+        if problem := validation_error(arguments, self._form.input):
             raise ValueError(problem)
-        if (length := len(_task(arguments))) > MAX_INPUT:
-            raise ValueError(f"the arguments are {length:,} characters long; {MAX_INPUT:,} are the limit")
+        if (length := len(_format_task(arguments))) > MAX_INPUT_LENGTH:
+            raise ValueError(
+                f"the arguments are {length:,} characters long; the limit is {MAX_INPUT_LENGTH:,}"
+            )
         return CallTool(name=self.spec.name, arguments=arguments)
 
-    async def answer(self, action: CallTool) -> Reported | Failed:
-        """What it reports. Raises as `Investigating.ask`."""
-        return await self._investigating.ask(action, (_task(action.arguments),), self._skill)
+    async def execute(self, action: CallTool) -> SubagentResult | ActionFailure:
+        """Returns the micro agent's report. Raises the same errors as `DelegateTool.investigate`."""
+        return await self._delegate_tool.investigate(action, (_format_task(action.arguments),), self._skill)
 
 
-def micro_agents(
-    skills: Sequence[Skill], investigating: Investigating, taken: Collection[str]
-) -> tuple[MicroAgent, ...]:
-    """A tool for each of the repository's micro agents; one with the name of another tool is left out, and told."""
-    found = []
-    for tool in (MicroAgent(skill, investigating) for skill in skills):
-        if tool.spec.name in taken:
-            logger.warning("micro agent left out: a tool has its name", extra={"tool": tool.spec.name})
+def build_micro_agent_tools(
+    skills: Sequence[RepoSkill], delegate_tool: DelegateTool, used_names: Collection[str]
+) -> tuple[MicroAgentTool, ...]:
+    """Returns one tool per micro agent. One whose name is taken by another tool is skipped with a warning."""
+    tools = []
+    for tool in (MicroAgentTool(skill, delegate_tool) for skill in skills):
+        if tool.spec.name in used_names:
+            logger.warning("micro agent skipped: tool name already taken", extra={"tool": tool.spec.name})
         else:
-            found.append(tool)
-    return tuple(found)
+            tools.append(tool)
+    return tuple(tools)
 
 
-def _task(arguments: dict[str, Any]) -> str:
+def _format_task(arguments: dict[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""The seam of a tool, and the registry that turns whatever a model wrote into an action and an answer."""
+"""The tool interface, and the registry that parses a model's calls into actions and executes them."""
 
 import difflib
 import inspect
@@ -8,34 +8,34 @@ from typing import Any, Generic, Protocol, TypeVar
 import pydantic_core
 from pydantic import ValidationError
 
-from resolver import prose
-from resolver.actions import Action, CallTool, Malformed, Result
-from resolver.llm.model import ToolCall, ToolSpec
-from runtime.frozen import Frozen
-from runtime.observations import Failed
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.actions import Action, AnyObservation, CallTool, MalformedCall
+from patchwright.resolver.llm.model import RawToolCall, ToolSpec
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ActionFailure
 
-KEPT_ARGUMENTS = 2_000  # characters of a malformed call that stay in the log and in the prompt
-MAX_ARGUMENTS = 1_000_000  # characters; longer ones are no call that a tool here could want
+MAX_LOGGED_ARGUMENTS = 2_000  # characters of a malformed call that are kept in the log and the prompt
+MAX_ARGUMENTS = 1_000_000  # characters; no tool needs longer arguments
 
 
 class Tool(Protocol):
-    """One thing that the model may call."""
+    """A tool that the model can call."""
 
     @property
     def spec(self) -> ToolSpec: ...
 
     @property
     def kind(self) -> str:
-        """The `kind` of the actions that `parse` makes and `answer` takes."""
+        """The `kind` of the actions that `parse` returns and `execute` accepts."""
 
     def parse(self, arguments: dict[str, Any]) -> Action:
-        """The action that these arguments ask for. Raises ValidationError."""
+        """Returns the action for these arguments. Raises ValidationError."""
 
-    async def answer(self, action: Any) -> Result: ...
+    async def execute(self, action: Any) -> AnyObservation: ...
 
 
-class Around:
-    """What every wrapper of a tool is: the same to the model, with another `answer`."""
+class WrapperTool:
+    """Base class of tools that wrap another tool; subclasses implement `execute`."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
@@ -52,35 +52,41 @@ class Around:
         return self._tool.parse(arguments)
 
 
-ActionClass = TypeVar("ActionClass", bound=Frozen)
+ActionClass = TypeVar("ActionClass", bound=FrozenModel)
 
 
 class ActionTool(Generic[ActionClass]):
-    """A tool that is described by its action's class: name, docstring and fields."""
+    """A tool defined by its action class: name, docstring and fields."""
 
-    def __init__(self, action: type[ActionClass], answer: Callable[[ActionClass], Awaitable[Result]]) -> None:
+    def __init__(
+        self, action: type[ActionClass], handler: Callable[[ActionClass], Awaitable[AnyObservation]]
+    ) -> None:
         self._action = action
-        self._answer = answer
+        self._handler = handler
         self.kind: str = action.model_fields["kind"].default
         self.spec = ToolSpec(
-            name=self.kind, description=inspect.getdoc(action) or "", parameters=parameters(action)
+            name=self.kind,
+            description=inspect.getdoc(action) or "",
+            parameters=build_parameters_schema(action),
         )
 
     def parse(self, arguments: dict[str, Any]) -> Action:
         action: Action = self._action.model_validate(arguments)  # type: ignore[assignment]
         return action
 
-    async def answer(self, action: ActionClass) -> Result:
-        return await self._answer(action)
+    async def execute(self, action: ActionClass) -> AnyObservation:
+        return await self._handler(action)
 
 
-def parameters(action: type[Frozen]) -> dict[str, Any]:
-    """The JSON schema of an action's arguments, as plain as it can be said: providers differ in the rest."""
+def build_parameters_schema(action: type[FrozenModel]) -> dict[str, Any]:
+    """Returns the JSON schema of an action's arguments, kept simple because providers support different
+    subsets.
+    """
     schema = action.model_json_schema()
     return {
         "type": "object",
         "properties": {
-            name: _plain(_inlined(field, schema.get("$defs", {})))
+            name: _simplify_field(_inline_references(field, schema.get("$defs", {})))
             for name, field in schema["properties"].items()
             if "const" not in field
         },
@@ -89,30 +95,33 @@ def parameters(action: type[Frozen]) -> dict[str, Any]:
     }
 
 
-def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
-    """A schema with its definitions in the places that refer to them: not every provider follows a reference."""
+def _inline_references(schema: Any, definitions: dict[str, Any]) -> Any:
+    """Inlines the definitions of a schema, since not every provider resolves references."""
     if isinstance(schema, list):
-        return [_inlined(part, definitions) for part in schema]
+        return [_inline_references(part, definitions) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if reference := schema.get("$ref"):
-        return _inlined(definitions[reference.rpartition("/")[2]], definitions)
-    # A text that is called `title` stays, the title of a schema goes.
-    named = {key: _inlined(part, definitions) for key, part in schema.items()}
-    return {key: part for key, part in named.items() if key != "title" or not isinstance(part, str)}
+        return _inline_references(definitions[reference.rpartition("/")[2]], definitions)
+    # Only a schema's title is dropped; a property named `title` stays.
+    inlined = {key: _inline_references(part, definitions) for key, part in schema.items()}
+    return {key: part for key, part in inlined.items() if key != "title" or not isinstance(part, str)}
 
 
-def _plain(field: dict[str, Any]) -> dict[str, Any]:
-    """A field's schema without titles, and an optional one without `null`: it can be left out."""
-    plain = {key: value for key, value in field.items() if key != "title"}
-    if "anyOf" in plain:
-        (kind,) = (option for option in plain.pop("anyOf") if option != {"type": "null"})
-        plain = {**kind, **{key: value for key, value in plain.items() if key != "default"}}
-    return plain
+def _simplify_field(field: dict[str, Any]) -> dict[str, Any]:
+    """Drops titles, and `null` from optional fields, which can be omitted instead."""
+    simplified = {key: value for key, value in field.items() if key != "title"}
+    if "anyOf" in simplified:
+        (option_schema,) = (option for option in simplified.pop("anyOf") if option != {"type": "null"})
+        simplified = {
+            **option_schema,
+            **{key: value for key, value in simplified.items() if key != "default"},
+        }
+    return simplified
 
 
-class Tools:
-    """The tools of one run. Nothing that a model writes makes `parse` or `answer` raise."""
+class ToolRegistry:
+    """The tools of one run. Nothing that a model writes makes `parse` or `execute` raise an exception."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._by_name = {tool.spec.name: tool for tool in tools}
@@ -122,40 +131,42 @@ class Tools:
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self._by_name.values())
 
-    def parse(self, call: ToolCall) -> Action:
-        """The action of a call, or Malformed with what is wrong and how it would be right."""
+    def parse(self, call: RawToolCall) -> Action:
+        """Returns the action of a call, or MalformedCall with the problem and the correct form."""
         tool = self._by_name.get(call.name)
         if tool is None:
-            return _malformed(call, self._unknown(call.name))
+            return _build_malformed(call, self._render_unknown_tool(call.name))
         try:
-            return tool.parse(_arguments(call.arguments))
+            return tool.parse(_parse_arguments(call.arguments))
         except ValidationError as exc:
-            return _malformed(call, prose.malformed(tool.spec, _problems(exc)))
+            return _build_malformed(call, prompt_texts.render_malformed_call(tool.spec, _format_errors(exc)))
         except ValueError as exc:
-            return _malformed(call, prose.malformed(tool.spec, [str(exc)]))
+            return _build_malformed(call, prompt_texts.render_malformed_call(tool.spec, [str(exc)]))
 
-    async def answer(self, action: Action) -> Result:
-        """What came of an action."""
-        if isinstance(action, Malformed):
-            return Failed(reason="malformed", message=action.problem)
+    async def execute(self, action: Action) -> AnyObservation:
+        """Executes an action and returns its result."""
+        if isinstance(action, MalformedCall):
+            return ActionFailure(reason="malformed", message=action.problem)
         if isinstance(action, CallTool):
             tool, name = self._by_name.get(action.name), action.name
         else:
             tool, name = self._by_kind.get(action.kind), action.kind
         if tool is None:
-            return Failed(reason="refused", message=self._unknown(name))
-        return await tool.answer(action)
+            return ActionFailure(reason="refused", message=self._render_unknown_tool(name))
+        return await tool.execute(action)
 
-    def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.5)
-        return prose.unknown_tool(name[:100], near[0] if near else None, tuple(self._by_name))
+    def _render_unknown_tool(self, name: str) -> str:
+        matches = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.5)
+        return prompt_texts.render_unknown_tool(
+            name[:100], matches[0] if matches else None, tuple(self._by_name)
+        )
 
 
-def _arguments(text: str) -> dict[str, Any]:
-    """The arguments as an object. Raises ValueError that says where the JSON breaks."""
+def _parse_arguments(text: str) -> dict[str, Any]:
+    """Returns the arguments as an object. Raises ValueError with the position of the JSON error."""
     if len(text) > MAX_ARGUMENTS:
-        raise ValueError(f"the arguments are {len(text):,} characters long; {MAX_ARGUMENTS:,} are the limit")
-    # Unlike `json`, this refuses lone surrogates and bottomless nesting as an ordinary error.
+        raise ValueError(f"the arguments are {len(text):,} characters long; the limit is {MAX_ARGUMENTS:,}")
+    # Unlike `json`, this rejects lone surrogates and excessive nesting with a ValueError.
     try:
         value = pydantic_core.from_json(text) if text.strip() else {}
     except ValueError as exc:
@@ -170,12 +181,14 @@ def _json_type(value: object) -> str:
     return names.get(type(value), "number")
 
 
-def _problems(exc: ValidationError) -> list[str]:
+def _format_errors(exc: ValidationError) -> list[str]:
     return [
         f"`{'.'.join(str(part) for part in error['loc'])}`: {error['msg'][:200]}"
         for error in exc.errors(include_url=False, include_input=False, include_context=False)[:5]
     ]
 
 
-def _malformed(call: ToolCall, problem: str) -> Malformed:
-    return Malformed(name=call.name[:100], arguments=call.arguments[:KEPT_ARGUMENTS], problem=problem)
+def _build_malformed(call: RawToolCall, problem: str) -> MalformedCall:
+    return MalformedCall(
+        name=call.name[:100], arguments=call.arguments[:MAX_LOGGED_ARGUMENTS], problem=problem
+    )

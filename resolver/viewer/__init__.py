@@ -1,1 +1,1 @@
-"""A run as one page: from its log alone."""
+"""The run viewer: renders a run's log as HTML, as a standalone file or as fragments for the dashboard."""

@@ -1,332 +1,394 @@
-"""Trajectory -> what happened, item by item, as the viewer shows it; a delegate's items stand in its call's."""
+"""Builds the viewer's timeline from a run's log; the items of subagents are nested in the call that started
+them.
+"""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from resolver.circumstances import Configured, Connected, Prepared
-from resolver.domain import RunId
-from resolver.events import (
-    Call,
-    Condensed,
-    Consulted,
-    Decided,
-    Delegated,
-    Ended,
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.events import (
+    AgentStopped,
+    AuxiliaryModelCall,
+    Condensation,
     Entry,
     Event,
-    Judged,
-    Observed,
-    Prompted,
-    Resumed,
-    Settled,
-    Told,
+    JobCompleted,
+    Message,
+    ModelReply,
+    RunResumed,
+    SystemPrompt,
+    ToolCall,
+    ToolResult,
     Trajectory,
-    Usage,
+    VerificationCompleted,
 )
-from resolver.render import pictures_of
-from resolver.summary import clip
-from resolver.viewer.calls import Kind, answered, asked, came_of, caption, head, is_bad, kind, took
-from resolver.viewer.exhibits import Album, Exhibit, printed, words
-from resolver.words import wording
-from runtime.egress.egress import WHY
-from runtime.observations import Failed
+from patchwright.resolver.messages import get_images
+from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess, RunConfigured, SubagentSpawned
+from patchwright.resolver.summary import clip_line
+from patchwright.resolver.text import filters
+from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_code_block, build_text_block
+from patchwright.resolver.viewer.call_blocks import (
+    ItemKind,
+    build_call_blocks,
+    build_result_blocks,
+    get_item_kind,
+    is_failure,
+    render_call_cost,
+    render_call_title,
+    render_caption,
+    summarize_result,
+)
+from patchwright.resolver.viewer.labels import (
+    MESSAGE_TITLES,
+    MODEL_CALL_TITLES,
+    format_settings,
+    format_setup_title,
+    format_usage,
+)
+from patchwright.runtime.egress.policy import DENIAL_MESSAGES
+from patchwright.runtime.observations import ActionFailure
 
-DEEPEST = 3  # of delegates' delegates
+MAX_DEPTH = 3  # levels of nested subagents
 
-KINDS: dict[Kind, str] = {
-    "thought": "Thoughts",
-    "command": "Commands",
-    "edit": "Edits",
-    "read": "Reading",
-    "browse": "Browsing",
-    "plan": "Plans",
-    "tool": "Other calls",
-    "program": "Program",
-    "end": "Endings",
-}
-TOLD = {
-    "brief": "The agent got its brief",
-    "program": "The program reminded the agent",
-    "comment": "Somebody commented",
-    "resume": "The run went on in a new sandbox",
-    "nudge": "The run looked stuck, and the agent was told so",
-    "planning": "It was time to look back and ahead",
-    "baseline": "The agent was told how the tests ended on the untouched code",
-    "proof": "The agent was told what the proof showed",
-}
-CONSULTED = {
-    "senses": "A model looked at something for the agent",
-    "condense": "A model summed up the conversation",
-    "judge": "A second model was asked",
-    "failed": "A request to the model failed",
-}
-
-Read = Callable[[RunId], Trajectory | None]
-"""Another run's log, free of secrets; None when it is not to be had."""
+RunReader = Callable[[RunId], Trajectory | None]
+"""Returns another run's log with secrets masked, or None if it is not available."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One thing that happened."""
+class TimelineItem:
+    """One entry of the timeline."""
 
     id: str
-    kind: Kind
-    at: float
-    """Seconds since its run began."""
-    head: str
-    came: str = ""
-    bad: bool = False
-    """It failed, or was refused."""
+    kind: ItemKind
+    seconds: float
+    """Seconds since the start of the run."""
+    title: str
+    result: str = ""
+    is_failure: bool = False
+    """True if it failed or was refused."""
     step: int = 0
-    """Number of the model's reply, where the item is one."""
-    facts: str = ""
-    exhibits: tuple[Exhibit, ...] = ()
-    nested: tuple["Item", ...] = ()
-    call: str = ""
-    """Id of the call that it is."""
+    """Number of the model's reply; 0 if the item is not a reply."""
+    details: str = ""
+    blocks: tuple[Block, ...] = ()
+    nested: tuple["TimelineItem", ...] = ()
+    call_id: str = ""
+    """Id of the tool call; empty if the item is not a call."""
 
 
-def timeline(
-    trajectory: Trajectory, read: Read, album: Album, limit: int, most: int, *, live: bool = False
-) -> tuple[Item, ...]:
-    """About the first `most` items of a run in order; texts are clipped to about `limit` characters.
+def build_timeline(
+    trajectory: Trajectory,
+    read_run: RunReader,
+    images: ImageCollection,
+    max_text_length: int,
+    max_items: int,
+    *,
+    is_live: bool = False,
+) -> tuple[TimelineItem, ...]:
+    """Returns the items of a run in order, about `max_items` at most; texts are clipped to about
+    `max_text_length` characters.
 
-    `live`: the run goes on, so that a call without an answer is under way.
+    `is_live` means that the run is still in progress, so a call without a result is shown as running.
     """
-    return tuple(_Teller(read, album, limit, most, live=live).tell(trajectory, "", (), 0))
+    return tuple(
+        _TimelineBuilder(read_run, images, max_text_length, max_items, is_live=is_live).build_items(
+            trajectory, "", (), 0
+        )
+    )
 
 
-def touched(trajectory: Trajectory, seq: int, read: Read, album: Album, limit: int) -> tuple[Item, ...]:
-    """The items that this entry of a run that goes on has brought or changed, as they are now."""
+def find_changed_items(
+    trajectory: Trajectory, seq: int, read_run: RunReader, images: ImageCollection, max_text_length: int
+) -> tuple[TimelineItem, ...]:
+    """Returns the items that the log entry number `seq` of a live run added or changed, in their current
+    state.
+    """
     entry = trajectory.entries[seq]
-    teller = _Teller(read, album, limit, most=len(trajectory), live=True)
+    builder = _TimelineBuilder(read_run, images, max_text_length, max_items=len(trajectory), is_live=True)
     match entry.event:
-        case Observed(call=call) | Delegated(call=call):
+        case ToolResult(call_id=call) | SubagentSpawned(call_id=call):
             before = range(seq - 1, -1, -1)
-            asked = next((at for at in before if _asks(trajectory.entries[at].event, call)), None)
-            if asked is None:
+            reply_index = next(
+                (at for at in before if _contains_call(trajectory.entries[at].event, call)), None
+            )
+            if reply_index is None:
                 return ()
-            items = teller.of_entry(_Run.of(trajectory), trajectory.entries[asked])
-            return tuple(item for item in items if item.call == call)
+            items = builder.build_entry_items(
+                _RunContext.from_trajectory(trajectory), trajectory.entries[reply_index]
+            )
+            return tuple(item for item in items if item.call_id == call)
         case _:
-            return tuple(teller.of_entry(_Run.of(trajectory), entry))
+            return tuple(builder.build_entry_items(_RunContext.from_trajectory(trajectory), entry))
 
 
-def _asks(event: Event, call: str) -> bool:
-    return isinstance(event, Decided) and any(each.id == call for each in event.calls)
+def _contains_call(event: Event, call_id: str) -> bool:
+    return isinstance(event, ModelReply) and any(each.id == call_id for each in event.calls)
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """What is to be known of a log to tell one of its entries."""
+class _RunContext:
+    """Data about a log that is needed to render one of its entries."""
 
     trajectory: Trajectory
-    began: datetime
-    answers: Mapping[str, Entry]
-    handed: Sequence[Delegated]
-    steps: Mapping[int, int]
-    """Number of the model's reply, by that of the entry."""
-    prefix: str = ""
-    above: tuple[RunId, ...] = ()
-    """The runs in which it is nested."""
+    started_at: datetime
+    results: Mapping[str, Entry]
+    subagents: Sequence[SubagentSpawned]
+    step_numbers: Mapping[int, int]
+    """Number of the model's reply, by the entry's sequence number."""
+    id_prefix: str = ""
+    ancestors: tuple[RunId, ...] = ()
+    """The runs in which this run is nested."""
 
     @classmethod
-    def of(cls, trajectory: Trajectory, prefix: str = "", above: tuple[RunId, ...] = ()) -> "_Run":
+    def from_trajectory(
+        cls, trajectory: Trajectory, id_prefix: str = "", ancestors: tuple[RunId, ...] = ()
+    ) -> "_RunContext":
         entries = trajectory.entries
-        decided = (entry.seq for entry in entries if isinstance(entry.event, Decided))
+        reply_seqs = (entry.seq for entry in entries if isinstance(entry.event, ModelReply))
         return cls(
             trajectory,
-            entries[0].at if entries else datetime.min,
-            {entry.event.call: entry for entry in entries if isinstance(entry.event, Observed)},
-            [event for event in trajectory if isinstance(event, Delegated)],
-            {seq: number for number, seq in enumerate(decided, start=1)},
-            prefix,
-            above,
+            entries[0].timestamp if entries else datetime.min,
+            {entry.event.call_id: entry for entry in entries if isinstance(entry.event, ToolResult)},
+            [event for event in trajectory if isinstance(event, SubagentSpawned)],
+            {seq: number for number, seq in enumerate(reply_seqs, start=1)},
+            id_prefix,
+            ancestors,
         )
 
 
-class _Teller:
-    def __init__(self, read: Read, album: Album, limit: int, most: int, *, live: bool) -> None:
-        self._read = read
-        self._album = album
-        self._limit = limit
-        self._room = most
-        self._live = live
+class _TimelineBuilder:
+    def __init__(
+        self,
+        read_run: RunReader,
+        images: ImageCollection,
+        max_text_length: int,
+        max_items: int,
+        *,
+        is_live: bool,
+    ) -> None:
+        self._read_run = read_run
+        self._images = images
+        self._max_text_length = max_text_length
+        self._items_left = max_items
+        self._is_live = is_live
 
-    def tell(
-        self, trajectory: Trajectory, prefix: str, above: tuple[RunId, ...], depth: int
-    ) -> Iterator[Item]:
-        """The items of one log. `above`: the runs in which it is nested."""
-        run = _Run.of(trajectory, prefix, above)
+    def build_items(
+        self, trajectory: Trajectory, id_prefix: str, ancestors: tuple[RunId, ...], depth: int
+    ) -> Iterator[TimelineItem]:
+        """Yields the items of one log. `ancestors` are the runs in which the log's run is nested."""
+        run = _RunContext.from_trajectory(trajectory, id_prefix, ancestors)
         for entry in trajectory.entries:
-            if self._room <= 0:
-                left = len(trajectory) - entry.seq
-                yield Item(f"{prefix}{entry.seq}", "program", 0, f"{left:,} more entries stand in the log")
+            if self._items_left <= 0:
+                remaining = len(trajectory) - entry.seq
+                yield TimelineItem(
+                    f"{id_prefix}{entry.seq}", "program", 0, f"{remaining:,} more entries are in the log"
+                )
                 return
-            yield from self.of_entry(run, entry, depth)
+            yield from self.build_entry_items(run, entry, depth)
 
-    def of_entry(self, run: _Run, entry: Entry, depth: int = 0) -> Iterator[Item]:
-        """The items of one entry, with what came of them."""
-        at = (entry.at - run.began).total_seconds()
-        if not isinstance(entry.event, Decided):
-            if item := self._aside(entry, f"{run.prefix}{entry.seq}", at):
-                self._room -= 1
+    def build_entry_items(self, run: _RunContext, entry: Entry, depth: int = 0) -> Iterator[TimelineItem]:
+        """Yields the items of one entry, with their results."""
+        seconds = (entry.timestamp - run.started_at).total_seconds()
+        if not isinstance(entry.event, ModelReply):
+            if item := self._build_event_item(entry, f"{run.id_prefix}{entry.seq}", seconds):
+                self._items_left -= 1
                 yield item
             return
-        yield self._thought(entry.event, f"{run.prefix}{entry.seq}", at, run.steps[entry.seq])
+        yield self._build_step_item(
+            entry.event, f"{run.id_prefix}{entry.seq}", seconds, run.step_numbers[entry.seq]
+        )
         for number, call in enumerate(entry.event.calls, start=1):
-            self._room -= 1
-            id = f"{run.prefix}{entry.seq}.{number}"
-            item = self._call(call, run.answers.get(call.id), id, run.began, at)
-            others = [each for each in run.handed if each.call == call.id]
-            nested = tuple(self._of_all(others, id, run.above, depth))
-            yield replace(item, call=call.id, nested=nested)
+            self._items_left -= 1
+            id = f"{run.id_prefix}{entry.seq}.{number}"
+            item = self._build_call_item(call, run.results.get(call.id), id, run.started_at, seconds)
+            subagents = [subagent for subagent in run.subagents if subagent.call_id == call.id]
+            nested = tuple(self._build_subagent_items(subagents, id, run.ancestors, depth))
+            yield replace(item, call_id=call.id, nested=nested)
 
-    def _of_all(
-        self, handed: list[Delegated], id: str, above: tuple[RunId, ...], depth: int
-    ) -> Iterator[Item]:
-        """The work of those that were asked by one call; where there are several, each under its question."""
-        for number, each in enumerate(handed, start=1):
-            if len(handed) == 1:
-                yield from self._nested(each.run, id, above, depth)
+    def _build_subagent_items(
+        self, subagents: list[SubagentSpawned], id: str, ancestors: tuple[RunId, ...], depth: int
+    ) -> Iterator[TimelineItem]:
+        """Yields the items of a call's subagents. If there are several subagents, the items of each are
+        grouped under its task.
+        """
+        for number, subagent in enumerate(subagents, start=1):
+            if len(subagents) == 1:
+                yield from self._build_nested_items(subagent.run, id, ancestors, depth)
                 return
-            said = clip(f"{number} of {len(handed)}: {each.task}")
-            yield Item(f"{id}.{number}", "program", 0, said)
-            yield from self._nested(each.run, f"{id}.{number}", above, depth)
+            title = clip_line(f"{number} of {len(subagents)}: {subagent.task}")
+            yield TimelineItem(f"{id}.{number}", "program", 0, title)
+            yield from self._build_nested_items(subagent.run, f"{id}.{number}", ancestors, depth)
 
-    def _nested(self, run: RunId, id: str, above: tuple[RunId, ...], depth: int) -> tuple[Item, ...]:
-        if run in above or depth >= DEEPEST:
+    def _build_nested_items(
+        self, run: RunId, id: str, ancestors: tuple[RunId, ...], depth: int
+    ) -> tuple[TimelineItem, ...]:
+        if run in ancestors or depth >= MAX_DEPTH:
             return ()
-        if (log := self._read(run)) is None:
-            said = "The other agent is at work" if self._live else f"The log of {run} is not to be had"
-            return (Item(f"{id}-0", "program", 0, said, bad=not self._live),)
-        return tuple(self.tell(log, f"{id}-", (*above, run), depth + 1))
+        if (log := self._read_run(run)) is None:
+            title = "The subagent is running" if self._is_live else f"The log of {run} is not available"
+            return (TimelineItem(f"{id}-0", "program", 0, title, is_failure=not self._is_live),)
+        return tuple(self.build_items(log, f"{id}-", (*ancestors, run), depth + 1))
 
-    def _thought(self, decided: Decided, id: str, at: float, step: int) -> Item:
-        self._room -= 1
-        calls = len(decided.calls)
-        head = "" if calls == 1 else "No call" if not calls else f"{calls} calls at once"
-        said = (words("", decided.thought, self._limit),) if decided.thought.strip() else ()
-        cut = "cut off at the output limit" if decided.truncated else ""
-        return Item(
-            id, "thought", at, head, cut, bad=decided.truncated or not calls, step=step,
-            facts=_usage(decided.usage), exhibits=said,
+    def _build_step_item(self, reply: ModelReply, id: str, seconds: float, step: int) -> TimelineItem:
+        self._items_left -= 1
+        calls = len(reply.calls)
+        title = "" if calls == 1 else "No tool call" if not calls else f"{calls} parallel calls"
+        blocks = (
+            (build_text_block("", reply.thought, self._max_text_length),) if reply.thought.strip() else ()
+        )
+        result = "cut off at the output limit" if reply.truncated else ""
+        return TimelineItem(
+            id, "thought", seconds, title, result, is_failure=reply.truncated or not calls, step=step,
+            details=format_usage(reply.usage), blocks=blocks,
         )  # fmt: skip
 
-    def _call(self, call: Call, answer: Entry | None, id: str, began: datetime, at: float) -> Item:
-        line, sort = head(call.action), kind(call.action)
-        if answer is None or not isinstance(answer.event, Observed):
-            came = "" if self._live else "no answer"
-            what = asked(call.action, self._limit, failed=True)
-            return Item(id, sort, at, line, came, not self._live, exhibits=what)
-        seen = answer.event.observation
-        pictures = tuple(self._album.add(each, caption(seen), id) for each in pictures_of(seen))
-        what = asked(call.action, self._limit, failed=isinstance(seen, Failed))
-        return Item(
-            id, sort, (answer.at - began).total_seconds(), line, came_of(seen), is_bad(seen),
-            facts=took(seen), exhibits=(*what, *answered(seen, self._limit), *pictures),
+    def _build_call_item(
+        self, call: ToolCall, result: Entry | None, id: str, started_at: datetime, seconds: float
+    ) -> TimelineItem:
+        title, kind = render_call_title(call.action), get_item_kind(call.action)
+        if result is None or not isinstance(result.event, ToolResult):
+            summary = "" if self._is_live else "no result"
+            blocks = build_call_blocks(call.action, self._max_text_length, is_failed=True)
+            return TimelineItem(id, kind, seconds, title, summary, not self._is_live, blocks=blocks)
+        observation = result.event.observation
+        image_blocks = tuple(
+            self._images.add(image, render_caption(observation), id) for image in get_images(observation)
+        )
+        blocks = build_call_blocks(
+            call.action, self._max_text_length, is_failed=isinstance(observation, ActionFailure)
+        )
+        return TimelineItem(
+            id, kind, (result.timestamp - started_at).total_seconds(), title,
+            summarize_result(observation), is_failure(observation),
+            details=render_call_cost(observation),
+            blocks=(*blocks, *build_result_blocks(observation, self._max_text_length), *image_blocks),
         )  # fmt: skip
 
-    def _aside(self, entry: Entry, id: str, at: float) -> Item | None:
-        """What happened beside the agent's own steps."""
-        limit = self._limit
+    def _build_event_item(self, entry: Entry, id: str, seconds: float) -> TimelineItem | None:
+        """Returns the item of an entry that is not a step of the agent, or None if the entry is not shown."""
+        limit = self._max_text_length
         match entry.event:
-            case Prompted(system=text, tools=tools):
-                said = words("system prompt", text, limit, fold=True)
-                return Item(
-                    id, "program", at, f"The agent was set up with {len(tools)} tools", exhibits=(said,)
+            case SystemPrompt(text=text, tools=tools):
+                block = build_text_block("system prompt", text, limit, is_folded=True)
+                return TimelineItem(
+                    id, "program", seconds, f"The agent started with {len(tools)} tools", blocks=(block,)
                 )
-            case Configured(version=version) as event:
-                under = printed("settings", "\n".join(_settings(event)), limit, fold=True)
-                return Item(
-                    id, "program", at, "The settings of the run", f"Patchwright {version}", exhibits=(under,)
-                )
-            case Prepared() as event:
-                lasted = "" if event.warm or event.problem else wording.duration(event.seconds)
-                bad = event.problem is not None or bool(event.chosen and event.chosen.problem)
-                return Item(id, "program", at, _prepared(event), bad=bad, facts=lasted,
-                            exhibits=self._setup(event))  # fmt: skip
-            case Told(text=text, source="resume", by=str()):
-                return Item(
-                    id, "program", at, "Somebody had the run go on", exhibits=(words("", text, limit),)
-                )
-            case Told(text=text, source=source, pictures=pictures):
-                shots = tuple(self._album.add(each, "Picture of the issue", id) for each in pictures)
-                said = words("text" if source == "brief" else "", text, limit, fold=source == "brief")
-                return Item(id, "program", at, TOLD[source], exhibits=(said, *shots))
-            case Consulted(purpose=purpose, usage=usage):
-                return Item(
-                    id, "program", at, CONSULTED[purpose], bad=purpose == "failed", facts=_usage(usage)
-                )
-            case Condensed(before=before, after=after, summary=text, cause=cause):
-                kept = (words("summary", text, limit, fold=True),) if text else ()
-                why = "The model took no longer one: t" if cause == "overflow" else "T"
-                size = f"{before:,} → {after:,} tokens"
-                return Item(
-                    id, "program", at, f"{why}he conversation was shortened", facts=size, exhibits=kept
-                )
-            case Connected(visits=visits, by=by):
-                refused = [f"refused {each.host}: {WHY[each.refused]}" for each in visits if each.refused]
-                hosts = dict.fromkeys(each.host for each in visits if not each.refused)
-                went = ", ".join((*hosts, *([f"{len(refused)} refused"] if refused else ())))
-                told = (words("", "\n".join(refused), limit),) if refused else ()
-                return Item(
+            case RunConfigured(version=version) as event:
+                block = build_code_block("settings", "\n".join(format_settings(event)), limit, is_folded=True)
+                return TimelineItem(
                     id,
                     "program",
-                    at,
-                    "The sandbox used the network" if by == "sandbox" else "MCP servers were called",
-                    clip(went),
-                    bool(refused),
-                    exhibits=told,
+                    seconds,
+                    "Settings of the run",
+                    f"Patchwright {version}",
+                    blocks=(block,),
                 )
-            case Ended(reason=reason, detail=detail):
-                bad = reason not in ("finished", "asked")
-                return Item(id, "end", at, f"The agent's work ended: {reason}", bad=bad,
-                            exhibits=(words("", detail, limit),))  # fmt: skip
-            case Judged(verdict=verdict):
-                about = "Verdict on the tests that were run first" if verdict.partial else "Verdict"
-                return Item(id, "end", at, f"{about}: {verdict.kind}", bad=verdict.kind == "regressed",
-                            exhibits=(words("", verdict.reason, limit),))  # fmt: skip
-            case Resumed(run=run):
-                return Item(id, "end", at, f"The work went on in the run {run}")
-            case Settled(outcome=outcome):
-                return Item(id, "end", at, f"The job ended: {outcome.kind}", bad=outcome.kind == "refused")
-            case _:  # Started and Assigned are the header's, checkpoints show in the edits
+            case EnvironmentPrepared() as event:
+                duration = "" if event.was_cached or event.problem else filters.format_duration(event.seconds)
+                failed = event.problem is not None or bool(event.base_image and event.base_image.problem)
+                return TimelineItem(id, "program", seconds, format_setup_title(event),
+                            is_failure=failed, details=duration,
+                            blocks=self._build_setup_blocks(event))  # fmt: skip
+            case Message(text=text, source="resume", trigger_id=str()):
+                return TimelineItem(
+                    id,
+                    "program",
+                    seconds,
+                    "Someone resumed the run",
+                    blocks=(build_text_block("", text, limit),),
+                )
+            case Message(text=text, source=source, images=images):
+                image_blocks = tuple(self._images.add(visit, "Image from the issue", id) for visit in images)
+                block = build_text_block(
+                    "text" if source == "initial_prompt" else "",
+                    text,
+                    limit,
+                    is_folded=source == "initial_prompt",
+                )
+                return TimelineItem(
+                    id, "program", seconds, MESSAGE_TITLES[source], blocks=(block, *image_blocks)
+                )
+            case AuxiliaryModelCall(purpose=purpose, usage=usage):
+                return TimelineItem(
+                    id,
+                    "program",
+                    seconds,
+                    MODEL_CALL_TITLES[purpose],
+                    is_failure=purpose == "failed",
+                    details=format_usage(usage),
+                )
+            case Condensation(tokens_before=before, tokens_after=after, summary=text, cause=cause):
+                blocks = (build_text_block("summary", text, limit, is_folded=True),) if text else ()
+                title_start = "Context limit reached: t" if cause == "overflow" else "T"
+                size = f"{before:,} → {after:,} tokens"
+                return TimelineItem(
+                    id,
+                    "program",
+                    seconds,
+                    f"{title_start}he conversation was condensed",
+                    details=size,
+                    blocks=blocks,
+                )
+            case NetworkAccess(visits=visits, origin=network_origin):
+                denied = [
+                    f"denied {visit.host}: {DENIAL_MESSAGES[visit.denied]}"
+                    for visit in visits
+                    if visit.denied
+                ]
+                hosts = dict.fromkeys(visit.host for visit in visits if not visit.denied)
+                host_list = ", ".join((*hosts, *([f"{len(denied)} denied"] if denied else ())))
+                blocks = (build_text_block("", "\n".join(denied), limit),) if denied else ()
+                return TimelineItem(
+                    id,
+                    "program",
+                    seconds,
+                    "The sandbox used the network"
+                    if network_origin == "sandbox"
+                    else "MCP servers were called",
+                    clip_line(host_list),
+                    bool(denied),
+                    blocks=blocks,
+                )
+            case AgentStopped(reason=reason, detail=detail):
+                failed = reason not in ("finished", "input_required")
+                return TimelineItem(id, "end", seconds, f"The agent stopped: {reason}", is_failure=failed,
+                            blocks=(build_text_block("", detail, limit),))  # fmt: skip
+            case VerificationCompleted(verdict=verdict):
+                label = "Verdict on the affected tests" if verdict.partial else "Verdict"
+                return TimelineItem(id, "end", seconds, f"{label}: {verdict.kind}",
+                            is_failure=verdict.kind == "regressed",
+                            blocks=(build_text_block("", verdict.reason, limit),))  # fmt: skip
+            case RunResumed(run=run):
+                return TimelineItem(id, "end", seconds, f"The work continued in the run {run}")
+            case JobCompleted(outcome=outcome):
+                return TimelineItem(
+                    id,
+                    "end",
+                    seconds,
+                    f"The job completed: {outcome.kind}",
+                    is_failure=outcome.kind == "rejected",
+                )
+            case _:  # RunStarted and SubagentStarted are in the header, checkpoints show up as edits
                 return None
 
-    def _setup(self, event: Prepared) -> tuple[Exhibit, ...]:
-        commands = (printed("commands", "\n".join(event.commands), self._limit),) if event.commands else ()
-        told = filter(None, (*event.missed, event.problem))
-        problem = tuple(words("", problem, self._limit) for problem in told)
-        chosen = event.chosen
+    def _build_setup_blocks(self, event: EnvironmentPrepared) -> tuple[Block, ...]:
+        commands = (
+            (build_code_block("commands", "\n".join(event.commands), self._max_text_length),)
+            if event.commands
+            else ()
+        )
+        messages = filter(None, (*event.warnings, event.problem))
+        problem = tuple(build_text_block("", problem, self._max_text_length) for problem in messages)
+        base_image = event.base_image
         image = (
-            (words(f"image for {chosen.language}", chosen.problem or chosen.image, self._limit),)
-            if chosen
+            (
+                build_text_block(
+                    f"image for {base_image.language}",
+                    base_image.problem or base_image.image,
+                    self._max_text_length,
+                ),
+            )
+            if base_image
             else ()
         )
         return (*image, *commands, *problem)
-
-
-def _usage(usage: Usage) -> str:
-    """What one request cost, for a reader."""
-    tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
-    price = wording.dollars(usage.usd) if usage.usd is not None else ""
-    return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
-
-
-def _settings(event: Configured) -> Iterator[str]:
-    """A line each, as the operator or the repository's maintainers could write it."""
-    yield f"at most {event.steps} steps, ${event.usd}, {wording.duration(event.seconds)}"
-    yield from (f"model to {purpose}: {name}" for purpose, name in event.models.items())
-    yield from (f"{key} = {json.dumps(value)}" for key, value in sorted(event.settings.items()))
-    yield from (f"repository: {key} = {json.dumps(value)}" for key, value in sorted(event.repository.items()))
-
-
-def _prepared(event: Prepared) -> str:
-    if event.problem is not None:
-        return "The repository's set-up was not done"
-    if not event.commands:
-        return "The sandboxes' image was chosen by language"
-    return f"The repository's set-up was {'kept from an earlier run' if event.warm else 'done'}"

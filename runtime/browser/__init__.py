@@ -1,1 +1,1 @@
-"""The browser in a sandbox: its language, and Chromium, which does what is said in it."""
+"""The browser in a sandbox: its call language, and Chromium that runs the calls."""

@@ -1,4 +1,4 @@
-"""Downloads: kept below the scratch directory, bounded, and told by name, size and path."""
+"""Saves downloads in the scratch directory, with size limits, and reports their names, sizes and paths."""
 
 import asyncio
 import os
@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runtime.page.page import NoAnswer
+from patchwright.runtime.page.page_reader import DevToolsError
 
 if TYPE_CHECKING:
-    from runtime.browser.browser import VendorDownload
+    from patchwright.runtime.browser.playwright_browser import VendorDownload
 
-MOST_BYTES = 50_000_000  # that are on their way at a time
-MOST_KEPT = 200_000_000  # bytes of all that are kept
-_LOOK_SECONDS = 0.05  # between two looks at what has come: 50 MB more at 1 GB/s
+MAX_IN_PROGRESS_BYTES = 50_000_000  # bytes of downloads in progress
+MAX_SAVED_BYTES = 200_000_000  # bytes of all saved downloads
+_POLL_SECONDS = 0.05  # seconds between two size checks; 1 GB/s adds 50 MB meanwhile
 
 
 class Downloads:
@@ -23,87 +23,87 @@ class Downloads:
 
     def __init__(
         self,
-        kept: Path,
-        coming: Path,
-        fence: Callable[[], AbstractContextManager[None]],
-        note: Callable[[str], None],
+        directory: Path,
+        incoming_dir: Path,
+        translate_errors: Callable[[], AbstractContextManager[None]],
+        add_note: Callable[[str], None],
     ) -> None:
-        """`kept`: where they end up. `coming`: where the browser writes them."""
-        self._kept = kept
-        self._coming = coming
-        self._fence = fence
-        self._note = note
+        """`directory` receives complete downloads. The browser writes unfinished ones into `incoming_dir`."""
+        self._directory = directory
+        self._incoming_dir = incoming_dir
+        self._translate_errors = translate_errors
+        self._add_note = add_note
         self._running: set[asyncio.Task[None]] = set()
 
-    def begin(self, download: "VendorDownload") -> None:
-        task = asyncio.create_task(self._keep(download))
+    def start(self, download: "VendorDownload") -> None:
+        task = asyncio.create_task(self._save(download))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def settle(self, seconds: float) -> None:
-        """Wait for those that are on their way, and say which are left."""
+    async def wait(self, timeout: float) -> None:
+        """Wait for downloads in progress, and add a note if some are unfinished."""
         if self._running:
-            await asyncio.wait(self._running, timeout=seconds)
+            await asyncio.wait(self._running, timeout=timeout)
         if self._running:
-            self._note(f"{len(self._running)} downloads are not finished: wait with noop()")
+            self._add_note(f"{len(self._running)} downloads are unfinished: wait with noop()")
 
     async def close(self) -> None:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _keep(self, download: "VendorDownload") -> None:
-        name = _name(download.suggested_filename)
-        coming = asyncio.create_task(self._finish(download))
+    async def _save(self, download: "VendorDownload") -> None:
+        name = _safe_name(download.suggested_filename)
+        download_task = asyncio.create_task(self._wait_for_file(download))
         try:
-            while not (await asyncio.wait([coming], timeout=_LOOK_SECONDS))[0]:
-                if _size(self._coming) > MOST_BYTES:
-                    with self._fence():
+            while not (await asyncio.wait([download_task], timeout=_POLL_SECONDS))[0]:
+                if _directory_size(self._incoming_dir) > MAX_IN_PROGRESS_BYTES:
+                    with self._translate_errors():
                         await download.cancel()
-                    self._note(
-                        f"the download of {name} was cancelled: more than {MOST_BYTES // 1_000_000} MB"
+                    self._add_note(
+                        f"the download of {name} was canceled: over {MAX_IN_PROGRESS_BYTES // 1_000_000} MB"
                     )
                     return
-            path = coming.result()
+            path = download_task.result()
             size = path.stat().st_size
-            if size + _size(self._kept) > MOST_KEPT:
+            if size + _directory_size(self._directory) > MAX_SAVED_BYTES:
                 path.unlink()
-                self._note(f"the download of {name} was not kept: with it, {self._kept} would exceed "
-                           f"{MOST_KEPT // 1_000_000} MB")  # fmt: skip
+                self._add_note(f"the download of {name} was not saved: with it, {self._directory} would exceed "
+                           f"{MAX_SAVED_BYTES // 1_000_000} MB")  # fmt: skip
                 return
-            self._kept.mkdir(parents=True, exist_ok=True)
-            place = _free(self._kept / name)
-            os.replace(path, place)
-            self._note(f"downloaded {name}: {size:,} bytes, now {place}")
-        except (NoAnswer, OSError) as error:
-            self._note(f"the download of {name} failed: {error}"[:300])
+            self._directory.mkdir(parents=True, exist_ok=True)
+            target = _unused_path(self._directory / name)
+            os.replace(path, target)
+            self._add_note(f"downloaded {name}: {size:,} bytes, saved as {target}")
+        except (DevToolsError, OSError) as error:
+            self._add_note(f"the download of {name} failed: {error}"[:300])
         finally:
-            coming.cancel()
+            download_task.cancel()
 
-    async def _finish(self, download: "VendorDownload") -> Path:
-        with self._fence():
+    async def _wait_for_file(self, download: "VendorDownload") -> Path:
+        with self._translate_errors():
             return Path(await download.path())
 
 
-def _name(suggested: str) -> str:
-    """A file name that is nothing else, whatever the page suggests."""
-    plain = re.sub(r"[^\w.,()+=@ -]", "_", Path(suggested).name).strip(". ")
-    stem, dot, suffix = plain.rpartition(".")
-    return (f"{stem[:80]}.{suffix[:16]}" if dot and stem else plain[:80]) or "download"
+def _safe_name(suggested: str) -> str:
+    """Return a safe file name for a name that a page suggests."""
+    name = re.sub(r"[^\w.,()+=@ -]", "_", Path(suggested).name).strip(". ")
+    stem, dot, suffix = name.rpartition(".")
+    return (f"{stem[:80]}.{suffix[:16]}" if dot and stem else name[:80]) or "download"
 
 
-def _free(path: Path) -> Path:
-    number, place = 1, path
-    while os.path.lexists(place):
+def _unused_path(path: Path) -> Path:
+    number, candidate = 1, path
+    while os.path.lexists(candidate):
         number += 1
-        place = path.with_stem(f"{path.stem}-{number}")
-    return place
+        candidate = path.with_stem(f"{path.stem}-{number}")
+    return candidate
 
 
-def _size(directory: Path) -> int:
-    """Bytes of the files in a directory."""
+def _directory_size(directory: Path) -> int:
+    """Return the total size of the files in a directory in bytes."""
     try:
         with os.scandir(directory) as entries:
             return sum(entry.stat(follow_symlinks=False).st_size for entry in entries if entry.is_file())
-    except OSError:  # not there yet, or a file that was just moved
+    except OSError:  # the directory does not exist yet, or a file was just moved
         return 0

@@ -1,1 +1,1 @@
-"""Sandboxes as containers, and the images that they are made from. On the host alone."""
+"""Docker containers as sandboxes, and the images that they use. Runs on the host only."""

@@ -1,4 +1,4 @@
-"""What a build that failed is told as: what failed, why in its own words, and how to mend it where that is known."""
+"""Explains failed builds: names the build, the reason from its log, and a fix if one is known."""
 
 import os
 import re
@@ -6,75 +6,93 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-MOST_LINES = 20_000  # of a build, the last ones
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[^\S\n]*\r")
+_NETWORK_ERRORS = ("temporary failure", "could not resolve", "network is unreachable", "timed out")
+MAX_LINES = 20_000  # last lines of a build that are kept
+_CONTROL_SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[^\S\n]*\r")
 _REASONS = re.compile(
     r"error|fatal|failed|refused|not found|no such|cannot|unable|no space|\bE: ", re.IGNORECASE
 )
-# The engine's own last word, and pip's advice, say nothing about the reason.
+# Lines that do not name the reason: the engine's closing message and pip's hints.
 _NOISE = re.compile(
     r"returned a non-zero code|^\s*(File \"|Traceback|\^+$|raise |hint:|note:)|^Step \d|^ ---> "
 )
-_MENDS = (
+_FIXES = (
     (
         re.compile(r"no apt-get|needs 3\.11|has Python"),
-        "take a base image with Python 3.11, bash and git, or load debian:bookworm-slim beside it",
+        "use a base image with Python 3.11, bash and git, or load debian:bookworm-slim, too",
     ),
     (
         re.compile(r"certificate.verify|self.signed|\[SSL", re.IGNORECASE),
-        "name the certificates of your network in PATCHWRIGHT_CA_BUNDLE",
+        "set PATCHWRIGHT_CA_BUNDLE to the certificates of your network",
     ),
     (
         re.compile(
             r"name resolution|resolve|unreachable|timed out|no route|connection refused|Failed to fetch",
             re.IGNORECASE,
         ),
-        "builds reach no package index: check the engine's network, or name yours in PATCHWRIGHT_PACKAGE_INDEX",
+        "give builds access to a package index: check the engine's network, or set PATCHWRIGHT_PACKAGE_INDEX",
     ),
-    (re.compile(r"no space left", re.IGNORECASE), "free space where the engine keeps its images"),
+    (re.compile(r"no space left", re.IGNORECASE), "free disk space where the engine stores its images"),
 )
 
 
-def plain(line: str) -> str:
-    """A line of a build's log without colours and what a terminal does with it."""
-    return _COLOURS.sub("", line).rstrip()
+def strip_control_sequences(line: str) -> str:
+    """Remove colors and other terminal control sequences from a line of a build log."""
+    return _CONTROL_SEQUENCES.sub("", line).rstrip()
 
 
-def follow(log: Iterable[Mapping[str, object]], lines: list[str], tell: Callable[[str], None]) -> str | None:
-    """Add what a build says to these lines while it goes on, and tell each; why it failed, when it did."""
-    for part in log:
-        for line in str(part.get("stream") or part.get("error") or "").splitlines():
-            if line := plain(line):
-                del lines[:-MOST_LINES]
+def read_build_output(
+    log: Iterable[Mapping[str, object]], lines: list[str], on_line: Callable[[str], None]
+) -> str | None:
+    """Append the output of a build to `lines`, and report each line. Returns the error message if the build
+    failed.
+    """
+    for entry in log:
+        for line in str(entry.get("stream") or entry.get("error") or "").splitlines():
+            if line := strip_control_sequences(line):
+                del lines[:-MAX_LINES]
                 lines.append(line)
-                tell(line)
-        if "error" in part:
-            return str(part["error"])
+                on_line(line)
+        if "error" in entry:
+            return str(entry["error"])
     return None
 
 
-def explain(what: str, lines: Sequence[str]) -> str:
-    """One sentence, the one or two lines that say why, and the mend if the lines give it away."""
-    told = [plain(line) for line in lines]
-    told = [line.strip() for line in told if line.strip() and not _NOISE.search(line)]
-    reasons = [line for line in told if _REASONS.search(line)][-2:] or told[-1:]
+def explain_failure(description: str, lines: Sequence[str]) -> str:
+    """Return one sentence with the one or two lines that give the reason, and a fix if one is known."""
+    messages = [strip_control_sequences(line) for line in lines]
+    messages = [line.strip() for line in messages if line.strip() and not _NOISE.search(line)]
+    reasons = [line for line in messages if _REASONS.search(line)][-2:] or messages[-1:]
     if len(reasons) == 2 and reasons[0].partition(": ")[2] in reasons[1]:
-        del reasons[0]  # the same, once more wrapped
-    sentence = f"{what} cannot be built"
+        del reasons[0]  # drops the same message, wrapped once more
+    sentence = f"{description} cannot be built"
     if reasons:
         sentence += ": " + " / ".join(reason[:300] for reason in reasons)
-    mend = next((mend for pattern, mend in _MENDS if any(map(pattern.search, reasons))), None)
-    return f"{sentence}. Mend: {mend}" if mend else sentence
+    fix = next((fix for pattern, fix in _FIXES if any(map(pattern.search, reasons))), None)
+    return f"{sentence}. To fix it, {fix}" if fix else sentence
 
 
-def keep(logs: Path | None, lines: Sequence[str]) -> str:
-    """Write the log of a build that failed into a directory; the words that say where."""
-    if logs is None:
+def save_log(log_dir: Path | None, lines: Sequence[str]) -> str:
+    """Save the log of a failed build. Returns a phrase with its path, or "" if it was not saved."""
+    if log_dir is None:
         return ""
-    file = logs / f"build-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    file = log_dir / f"build-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     try:
-        logs.mkdir(parents=True, exist_ok=True)
+        log_dir.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(lines) + "\n")
     except OSError:
         return ""
-    return f" (the whole log: {file})"
+    return f" (complete log: {file})"
+
+
+def pull_error(image: str, reason: object) -> str:
+    """Returns the message for a base image that cannot be pulled."""
+    return (
+        f"the base image {image} is not available and cannot be pulled ({reason}): load it, or choose another"
+    )
+
+
+def is_network_failure(lines: Sequence[str]) -> bool:
+    """Returns True if the log says that the network failed."""
+    text = "\n".join(lines).lower()
+    return any(message in text for message in _NETWORK_ERRORS)

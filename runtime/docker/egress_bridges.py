@@ -1,73 +1,74 @@
-"""The proxy of a sandbox that shares no directory with us: its connections come through `docker exec`.
+"""Connects a container to its egress proxy through `docker exec`, if they cannot share a directory.
 
-A few bridges wait ahead, so that a program inside does not wait for the engine to start one. What comes first over
-a bridge comes from the container: it is the head of a request, and from then on the proxy's.
+Each connection uses a bridge, a small process in the container. A few bridges are started in advance, so that
+a program in the container need not wait for the engine. The container sends the first bytes: the head of a
+request, which the proxy then serves.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from runtime.bridge import READY
-from runtime.docker.exec_transport import Attach, pumped
-from runtime.egress.proxy import HEAD, Proxy
-from runtime.errors import EngineUnavailable
+from patchwright.runtime.docker.exec_transport import AttachBridge, relay_to_socket
+from patchwright.runtime.egress.proxy import MAX_HEAD_BYTES, EgressProxy
+from patchwright.runtime.errors import EngineUnavailable
+from patchwright.runtime.stdio_relay import READY_BYTE
 
-AHEAD = 2  # bridges that wait; each is a small process in the container
-AT_A_TIME = 12  # bridges that wait or work
-_PAUSE = 1.0  # seconds until a bridge that broke off, or was not to be had, is tried again
+SPARE_BRIDGES = 2  # bridges that wait for a connection
+MAX_BRIDGES = 12  # waiting and active bridges
+_RETRY_DELAY = 1.0  # seconds until a failed bridge is retried
 
 
 @asynccontextmanager
-async def bridging(proxy: Proxy, attach: Attach) -> AsyncIterator[None]:
-    """Let connections come to a proxy while the context lasts."""
-    room = asyncio.Semaphore(AT_A_TIME)
-    working: set[asyncio.Task[None]] = set()
+async def open_bridges(proxy: EgressProxy, attach: AttachBridge) -> AsyncIterator[None]:
+    """Serve connections to a proxy during the context."""
+    slots = asyncio.Semaphore(MAX_BRIDGES)
+    active: set[asyncio.Task[None]] = set()
 
-    async def lead(taken: asyncio.Event) -> None:
+    async def serve(in_use: asyncio.Event) -> None:
         try:
-            async with room:
-                await _lead(proxy, attach, taken)
+            async with slots:
+                await _serve_bridge(proxy, attach, in_use)
         finally:
-            taken.set()
+            in_use.set()
 
-    async def wait() -> None:
+    async def keep_spare() -> None:
         while True:
-            taken = asyncio.Event()
-            work = asyncio.create_task(lead(taken))
-            working.add(work)
-            work.add_done_callback(working.discard)
-            await taken.wait()
-            if work.done():  # nobody took it: it broke off
-                await asyncio.sleep(_PAUSE)
+            in_use = asyncio.Event()
+            task = asyncio.create_task(serve(in_use))
+            active.add(task)
+            task.add_done_callback(active.discard)
+            await in_use.wait()
+            if task.done():  # the bridge failed before it was used
+                await asyncio.sleep(_RETRY_DELAY)
 
-    waiting = [asyncio.create_task(wait()) for _ in range(AHEAD)]
+    spares = [asyncio.create_task(keep_spare()) for _ in range(SPARE_BRIDGES)]
     try:
         yield
     finally:
-        tasks = [*waiting, *working]
+        tasks = [*spares, *active]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _lead(proxy: Proxy, attach: Attach, taken: asyncio.Event) -> None:
-    """One bridge: wait until it is taken, then serve it to its end."""
+async def _serve_bridge(proxy: EgressProxy, attach: AttachBridge, in_use: asyncio.Event) -> None:
+    """Wait until a bridge is used, then serve it to its end."""
     try:
-        near = pumped(await attach())
+        local_socket = relay_to_socket(await attach())
     except EngineUnavailable:
-        return  # the next action will tell
+        return  # the next action reports the error
     try:
-        reader, writer = await asyncio.open_unix_connection(sock=near, limit=HEAD)
+        reader, writer = await asyncio.open_unix_connection(sock=local_socket, limit=MAX_HEAD_BYTES)
     except BaseException:
-        near.close()
+        local_socket.close()
         raise
     try:
-        writer.write(READY)
-        if first := await reader.read(1):
-            taken.set()
-            await proxy.serve((reader, writer), first)
+        writer.write(READY_BYTE)
+        if initial_data := await reader.read(1):
+            in_use.set()
+            await proxy.serve((reader, writer), initial_data)
     except OSError:
-        pass  # it broke off
+        pass  # the connection broke
     finally:
         writer.close()

@@ -1,4 +1,4 @@
-"""The Docker engine: the one file that knows its client. Vendor errors end here."""
+"""Requests to the Docker engine. Only this module uses Docker's client, and translates its errors."""
 
 import asyncio
 import json
@@ -10,83 +10,88 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from runtime.docker.build_log import explain, follow, keep
-from runtime.docker.image import archive, split_reference
-from runtime.docker.listed import Container, Image, listed_container, listed_image, one_image
-from runtime.docker.ssh import Tunnel
-from runtime.errors import EngineFull, EngineStopped, EngineUnavailable, ImageUnavailable
+from patchwright.runtime.docker import build_log
+from patchwright.runtime.docker.build_context import pack_files, split_reference
+from patchwright.runtime.docker.engine_models import (
+    ContainerInfo,
+    ImageInfo,
+    parse_inspected_image,
+    parse_listed_container,
+    parse_listed_image,
+)
+from patchwright.runtime.docker.ssh_tunnel import SshTunnel
+from patchwright.runtime.errors import EngineDiskFull, EngineStopped, EngineUnavailable, ImageUnavailable
 
 if TYPE_CHECKING:
     import docker
 
-ANSWER = 60  # seconds; no engine needs longer for what is asked here, builds and pulls excepted
-REMOVAL = 20  # seconds, for a container that somebody else removes
-BUILD = 1800  # seconds without a word from a build
-TOLD = 60  # last lines of a build that are searched for the reason
-_LONGEST_PATH = 1 << 15  # bytes in JSON, where a path's 4,096 take six times as many at worst
-_NO_NETWORK = ("temporary failure", "could not resolve", "network is unreachable", "timed out")
+REQUEST_TIMEOUT = 60  # seconds for any request except builds and pulls
+REMOVAL_TIMEOUT = 20  # seconds to wait for a container that another process is removing
+BUILD_TIMEOUT = 1800  # seconds without output from a build
+TAIL_LINES = 60  # last lines of a build in which the reason is searched
+_MAX_PATH_BYTES = 1 << 15  # bytes of a path in JSON, which escapes 4,096 bytes to up to six times as many
 
 Progress = Callable[[str], None]
 _T = TypeVar("_T")
 
 
 class Engine:
-    """One Docker engine. Methods raise EngineUnavailable when it does not answer or refuses us.
+    """One Docker engine. Methods raise EngineUnavailable if it does not respond or refuses access.
 
-    Blocking calls run in a thread; a cancelled caller still waits for its call, so that nothing is created
-    behind the back of the clean-up that follows.
+    Blocking calls run in a thread. A canceled caller still waits for its call, so that nothing is created
+    after the cleanup that follows.
     """
 
-    def __init__(self, client: "docker.APIClient", tunnel: Tunnel | None = None) -> None:
+    def __init__(self, client: "docker.APIClient", tunnel: SshTunnel | None = None) -> None:
         self._tunnel = tunnel
-        self._client: Any = client  # its types are incomplete; nothing untyped leaves this class
+        self._client: Any = client  # its types are incomplete; other classes get typed values only
         self._streams: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     @property
-    def is_here(self) -> bool:
-        """Whether it is reached by a socket of this machine (it may be in a VM all the same)."""
+    def is_local(self) -> bool:
+        """True if the engine is reached through a socket of this machine. It may still run in a VM."""
         return self._tunnel is None and str(self._client.base_url).startswith("http+docker://localhost")
 
     @classmethod
     async def connect(cls, url: str | None = None) -> "Engine":
-        """The engine at a URL, ssh:// among them, or the one that DOCKER_HOST and its kin name."""
+        """Connect to the engine at a URL, including ssh://, or to the one in DOCKER_HOST."""
         if url is None or not url.startswith("ssh://"):
-            return cls(await _in_thread(lambda: _connect(url)))
-        tunnel = await _in_thread(lambda: Tunnel(url))
+            return cls(await _run_in_thread(lambda: _connect_client(url)))
+        tunnel = await _run_in_thread(lambda: SshTunnel(url))
         try:
-            return cls(await _in_thread(lambda: _connect(tunnel.url)), tunnel)
+            return cls(await _run_in_thread(lambda: _connect_client(tunnel.url)), tunnel)
         except BaseException:
             tunnel.close()
             raise
 
     async def info(self) -> dict[str, Any]:
-        """What it says of itself and of its machine; `DockerRootDir` is where it keeps images and containers."""
-        return dict(await _in_thread(self._client.info))
+        """Return information on the engine and its machine. `DockerRootDir` holds images and containers."""
+        return dict(await _run_in_thread(self._client.info))
 
-    async def image(self, name: str) -> "Image | None":
-        """A local image by name or id. None: there is none."""
+    async def find_image(self, name: str) -> "ImageInfo | None":
+        """Return a local image by name or id, or None if there is none."""
 
-        def find() -> "Image | None":
+        def find() -> "ImageInfo | None":
             import docker.errors
 
             try:
-                found = self._client.inspect_image(name)
+                inspected = self._client.inspect_image(name)
             except docker.errors.APIError as error:
-                if error.status_code not in (400, 404):  # 400: no image can have this name
+                if error.status_code not in (400, 404):  # 400: the name is invalid, so there is no such image
                     raise
                 return None
-            return one_image(found)
+            return parse_inspected_image(inspected)
 
-        return await _in_thread(find)
+        return await _run_in_thread(find)
 
-    async def images(self, repository: str, label: str | None = None) -> list["Image"]:
-        """The local images of a repository, newest first; `label` as NAME or NAME=VALUE."""
-        wanted = {"label": label} if label else None
-        found = await _in_thread(lambda: self._client.images(repository, filters=wanted))
-        return sorted(map(listed_image, found), key=lambda image: -image.created)
+    async def list_images(self, repository: str, label: str | None = None) -> list["ImageInfo"]:
+        """Return the local images of a repository, newest first. `label` is NAME or NAME=VALUE."""
+        filters = {"label": label} if label else None
+        listed = await _run_in_thread(lambda: self._client.images(repository, filters=filters))
+        return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a name, and the image with its last name. False: something still uses it, or it is gone."""
+        """Remove a tag, and the image with its last tag. Returns False if the image is in use or gone."""
 
         def remove() -> bool:
             import docker.errors
@@ -99,38 +104,39 @@ class Engine:
                 return False
             return True
 
-        return await _in_thread(remove)
+        return await _run_in_thread(remove)
 
-    async def changed_below(self, container: str, directory: str) -> str | None:
-        """What is new, changed or gone in a directory since a container was created: one path. None: nothing.
+    async def find_changed_path(self, container: str, directory: str) -> str | None:
+        """Return one path in `directory` that was added, changed or removed since the container was created.
 
-        The engine names all that is new in the container, perhaps ten million files: it is read as it comes.
+        None means that nothing changed. The response is read as a stream: it may list ten million files.
         """
-        # A quote in a name is escaped, so that none begins like this.
+        # Quotes in names are escaped, so no name can imitate this prefix.
         path = re.compile(rf'"Path":("{re.escape(directory)}/(?:[^"\\]|\\.)*")'.encode())
 
-        def look() -> str | None:
+        def scan() -> str | None:
             url = self._client._url("/containers/{0}/changes", container)
-            with self._client._get(url, stream=True) as answer:
-                self._client._raise_for_status(answer)
-                rest = b""
-                for chunk in answer.iter_content(1 << 20):
-                    rest += chunk
-                    if found := path.findall(rest):
-                        return str(json.loads(max(found, key=len)))  # the file, not the directories above it
-                    rest = rest[-_LONGEST_PATH:]
+            with self._client._get(url, stream=True) as response:
+                self._client._raise_for_status(response)
+                buffer = b""
+                for chunk in response.iter_content(1 << 20):
+                    buffer += chunk
+                    if paths := path.findall(buffer):
+                        # The longest path is the file; the shorter ones are the directories above it.
+                        return str(json.loads(max(paths, key=len)))
+                    buffer = buffer[-_MAX_PATH_BYTES:]
             return None
 
-        return await _in_thread(look)
+        return await _run_in_thread(scan)
 
     async def commit(self, container: str, tag: str, labels: Mapping[str, str]) -> None:
-        """Keep what is in a container as an image of that name."""
+        """Commit a container as an image with this tag."""
         repository, _, name = tag.partition(":")
         lines = [f"LABEL {key}={json.dumps(value)}" for key, value in labels.items()]
-        await _in_thread(lambda: self._client.commit(container, repository, name, changes=lines))
+        await _run_in_thread(lambda: self._client.commit(container, repository, name, changes=lines))
 
     async def pull(self, image: str) -> None:
-        """Fetch an image. Raises ImageUnavailable."""
+        """Pull an image. Raises ImageUnavailable."""
 
         def pull() -> None:
             import docker.errors
@@ -139,81 +145,85 @@ class Engine:
             try:
                 for line in self._client.pull(repository, tag=tag, stream=True, decode=True):
                     if "error" in line:
-                        raise ImageUnavailable(_absent(image, line["error"]))
+                        raise ImageUnavailable(build_log.pull_error(image, line["error"]))
             except docker.errors.APIError as error:
-                raise ImageUnavailable(_absent(image, error.explanation or error)) from error
+                raise ImageUnavailable(build_log.pull_error(image, error.explanation or error)) from error
 
-        await _in_thread(pull)
+        await _run_in_thread(pull)
 
     async def build(
         self,
-        what: str,
+        description: str,
         files: Mapping[str, bytes],
         tags: Sequence[str],
         *,
         network: bool = False,
-        arguments: Mapping[str, str] | None = None,
+        build_args: Mapping[str, str] | None = None,
         progress: Progress | None = None,
-        logs: Path | None = None,
+        log_dir: Path | None = None,
     ) -> None:
-        """Build a folder into an image of these names. Raises ImageUnavailable that says why.
+        """Build an image with these tags. Raises ImageUnavailable with the reason.
 
-        The whole log of a build that fails is kept in the directory `logs`.
+        The complete log of a failed build is saved in `log_dir`.
         """
         loop = asyncio.get_running_loop()
 
-        def tell(line: str) -> None:
+        def report(line: str) -> None:
             if progress is not None:
                 loop.call_soon_threadsafe(progress, line)
 
         lines: list[str] = []
-        modes = ("default", "host") if network else ("none",)
-        why = ""
-        for mode in modes:
-            lines.append(f"== {what}, network {mode}")
-            tell(lines[-1])
-            build = partial(self._build, files, tags, mode, arguments or {}, lines, tell)
+        networks = ("default", "host") if network else ("none",)
+        reason = ""
+        for network_mode in networks:
+            lines.append(f"== {description}, network {network_mode}")
+            report(lines[-1])
+            build = partial(self._build, files, tags, network_mode, build_args or {}, lines, report)
             try:
-                if await _in_thread(build) is None:
+                if await _run_in_thread(build) is None:
                     return
-            except (EngineFull, EngineStopped):
+            except (EngineDiskFull, EngineStopped):
                 raise
-            except EngineUnavailable as refused:  # a gate lets no build into the host's network
-                if not why:
+            except EngineUnavailable as error:  # a Docker proxy may forbid the host's network
+                if not reason:
                     raise
-                raise ImageUnavailable(why + keep(logs, lines)) from refused
-            why = explain(what, lines[-TOLD:])
-            # An engine whose bridge leads nowhere (no iptables, a network in a VM) may still reach the
-            # package index from the host's own network. Only the bundle's build ever sees that network.
-            if mode == modes[-1] or not any(sign in "\n".join(lines[-TOLD:]).lower() for sign in _NO_NETWORK):
-                raise ImageUnavailable(why + keep(logs, lines))
+                raise ImageUnavailable(reason + build_log.save_log(log_dir, lines)) from error
+            reason = build_log.explain_failure(description, lines[-TAIL_LINES:])
+            # Without a route from its bridge network (no iptables, a network in a VM), an engine may still
+            # reach the package index from the host's network. Only the bundle's build ever uses that network.
+            if network_mode == networks[-1] or not build_log.is_network_failure(lines[-TAIL_LINES:]):
+                raise ImageUnavailable(reason + build_log.save_log(log_dir, lines))
 
     async def create(self, name: str, **config: Any) -> str:
-        """Create a container, in place of one of that name if that is ours. Its id."""
-        made: list[str] = []
+        """Create a container and return its id. Replaces a container with the same name and our labels."""
+        created: list[str] = []
 
         def create() -> str:
-            host = self._client.create_host_config(**config.pop("host"))
-            make = partial(self._client.create_container, name=name, host_config=host, **config)
-            made.append(str(self._in_place(name, config["labels"], make)["Id"]))
-            return made[0]
+            host_config = self._client.create_host_config(**config.pop("host"))
+            create_container = partial(
+                self._client.create_container, name=name, host_config=host_config, **config
+            )
+            created.append(str(self._replace_by_name(name, config["labels"], create_container)["Id"]))
+            return created[0]
 
         try:
-            return await _in_thread(create)
+            return await _run_in_thread(create)
         except asyncio.CancelledError:
-            for container in made:
+            for container in created:
                 await self.remove(container)
             raise
 
-    async def rename(self, container: str, name: str, ours: Collection[str]) -> None:
-        """Give a container another name, in place of one of that name if it has the labels `ours`."""
-        await _in_thread(lambda: self._in_place(name, ours, partial(self._client.rename, container, name)))
+    async def rename(self, container: str, name: str, own_labels: Collection[str]) -> None:
+        """Rename a container. Replaces a container that has the new name and the labels `own_labels`."""
+        await _run_in_thread(
+            lambda: self._replace_by_name(name, own_labels, partial(self._client.rename, container, name))
+        )
 
     async def start(self, container: str) -> None:
-        await _in_thread(lambda: self._client.start(container))
+        await _run_in_thread(lambda: self._client.start(container))
 
     async def inspect(self, container: str) -> dict[str, Any] | None:
-        """None: there is no such container."""
+        """Return the container's details, or None if it does not exist."""
 
         def inspect() -> dict[str, Any] | None:
             import docker.errors
@@ -223,20 +233,20 @@ class Engine:
             except docker.errors.NotFound:
                 return None
 
-        return await _in_thread(inspect)
+        return await _run_in_thread(inspect)
 
     async def size(self, container: str) -> int | None:
-        """Bytes of the files that a container has written outside of its mounts. None: it is gone.
+        """Return the bytes that a container has written outside of its mounts, or None if it is gone.
 
-        The engine walks them: 4 ms for none, 0.5 s for 100,000.
+        The engine walks all of these files: 4 ms for none, 0.5 s for 100,000.
         """
-        found = await _in_thread(
+        listed = await _run_in_thread(
             lambda: self._client.containers(all=True, size=True, filters={"id": container})
         )
-        return int(found[0].get("SizeRw") or 0) if found else None
+        return int(listed[0].get("SizeRw") or 0) if listed else None
 
     async def kill(self, container: str) -> None:
-        """End a container's processes; what they left can still be looked at. One that has ended is fine."""
+        """Kill a container's processes; its files can still be inspected. Does nothing if they have ended."""
 
         def kill() -> None:
             import docker.errors
@@ -247,54 +257,59 @@ class Engine:
                 if error.status_code not in (404, 409):
                     raise
 
-        await _in_thread(kill)
+        await _run_in_thread(kill)
 
     async def logs(self, container: str) -> str:
-        """The last lines that a container's first process wrote."""
-        output = await _in_thread(lambda: self._client.logs(container, tail=TOLD))
+        """Return the last lines of output of a container's first process."""
+        output = await _run_in_thread(lambda: self._client.logs(container, tail=TAIL_LINES))
         return bytes(output).decode("utf-8", "replace")
 
-    async def containers(self, label: str) -> list[Container]:
-        """All containers with a label, running or not."""
-        found = await _in_thread(lambda: self._client.containers(all=True, filters={"label": label}))
-        return [listed_container(each) for each in found]
+    async def list_containers(self, label: str) -> list[ContainerInfo]:
+        """Return all containers with a label, running or not."""
+        listed = await _run_in_thread(lambda: self._client.containers(all=True, filters={"label": label}))
+        return [parse_listed_container(entry) for entry in listed]
 
     async def attach(self, container: str, argv: Sequence[str], user: str) -> Any:
-        """A stream to a program that is started in a running container: a socket, as the client has it."""
+        """Start a program in a running container, and return the socket that is attached to it."""
 
         def attach() -> Any:
-            made = self._client.exec_create(container, list(argv), stdin=True, user=user)
-            stream = self._client.exec_start(made["Id"], socket=True)
-            plain = getattr(stream, "_sock", stream)  # of the reader that wraps it
-            plain.settimeout(None)
-            self._streams[plain] = stream  # the reader would close the socket with its own end
-            return plain
+            execution = self._client.exec_create(container, list(argv), stdin=True, user=user)
+            stream = self._client.exec_start(execution["Id"], socket=True)
+            raw_socket = getattr(stream, "_sock", stream)  # the reader wraps the socket
+            raw_socket.settimeout(None)
+            # Keeps a reference to the reader, which would otherwise be collected and close the socket.
+            self._streams[raw_socket] = stream
+            return raw_socket
 
-        return await _in_thread(attach)
+        return await _run_in_thread(attach)
 
     async def remove(self, container: str) -> None:
-        """Kill and remove a container, with its anonymous volumes. One that is gone is fine."""
-        await _in_thread(lambda: self._remove(container))
+        """Kill and remove a container with its anonymous volumes. Does nothing if it is gone."""
+        await _run_in_thread(lambda: self._remove(container))
 
     async def close(self) -> None:
-        await _in_thread(self._client.close)
+        await _run_in_thread(self._client.close)
         if self._tunnel is not None:
-            await _in_thread(self._tunnel.close)
+            await _run_in_thread(self._tunnel.close)
 
-    def _in_place(self, name: str, ours: Collection[str], act: Callable[[], _T]) -> _T:
-        """Do what takes a name, in place of the container that has it, if that has the labels `ours`."""
+    def _replace_by_name(self, name: str, own_labels: Collection[str], action: Callable[[], _T]) -> _T:
+        """Run `action`, which needs the name. If another container has it, removes that container if it has
+        our labels.
+        """
         import docker.errors
 
         try:
-            return act()
+            return action()
         except docker.errors.APIError as error:
             if error.status_code != 409:
                 raise
-            old = self._client.inspect_container(name)
-            if not set(ours) <= set(old["Config"]["Labels"] or {}):
-                raise EngineUnavailable(f"a container {name} exists that is not ours: remove it") from error
+            existing = self._client.inspect_container(name)
+            if not set(own_labels) <= set(existing["Config"]["Labels"] or {}):
+                raise EngineUnavailable(
+                    f"the container name {name} is in use by another program: remove that container"
+                ) from error
         self._remove(name)
-        return act()
+        return action()
 
     def _remove(self, container: str) -> None:
         import docker.errors
@@ -306,32 +321,32 @@ class Engine:
         except docker.errors.APIError as error:
             if error.status_code != 409:
                 raise
-            # Somebody else is already removing it: whoever asks here goes on after that.
+            # Another process is already removing it: wait until that is done.
             with suppress(docker.errors.NotFound, OSError):
-                self._client.wait(container, timeout=REMOVAL, condition="removed")
+                self._client.wait(container, timeout=REMOVAL_TIMEOUT, condition="removed")
 
     def _build(
         self,
         files: Mapping[str, bytes],
         tags: Sequence[str],
         network: str,
-        arguments: Mapping[str, str],
+        build_args: Mapping[str, str],
         lines: list[str],
-        tell: Progress,
+        on_line: Progress,
     ) -> str | None:
-        """Why it failed."""
+        """Build the image. Returns the reason if it failed, otherwise None."""
         log = self._client.build(
-            fileobj=archive(files),
+            fileobj=pack_files(files),
             custom_context=True,
             tag=tags[0],
             network_mode=network,
-            buildargs=dict(arguments),
+            buildargs=dict(build_args),
             rm=True,
             forcerm=True,
             decode=True,
-            timeout=BUILD,
+            timeout=BUILD_TIMEOUT,
         )
-        if (error := follow(log, lines, tell)) is not None:
+        if (error := build_log.read_build_output(log, lines, on_line)) is not None:
             return error
         if self._client.images(name=tags[0], quiet=True) == []:
             lines.append("error: the build ended without an image")
@@ -342,41 +357,38 @@ class Engine:
         return None
 
 
-def _absent(image: str, reason: object) -> str:
-    return f"the base image {image} is not here and cannot be pulled ({reason}): load it, or choose another"
-
-
-def _connect(url: str | None) -> "docker.APIClient":
-    import docker  # late: 0.15 s that only those pay who use it
+def _connect_client(url: str | None) -> "docker.APIClient":
+    import docker  # imported late, because it takes 0.15 s
     import docker.errors
 
     try:
-        client = docker.DockerClient(url, timeout=ANSWER) if url else docker.from_env(timeout=ANSWER)
+        seconds = REQUEST_TIMEOUT
+        client = docker.DockerClient(url, timeout=seconds) if url else docker.from_env(timeout=seconds)
         client.ping()
     except (docker.errors.DockerException, OSError) as error:
         raise EngineUnavailable(
-            f"no Docker engine answers: start it and let this user reach it, or choose the local sandbox ({error})"
+            f"no Docker engine responds: start it and give this user access, or choose the local sandbox ({error})"
         ) from error
     return client.api
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     import docker.errors
 
     try:
         yield
     except docker.errors.DockerException as error:
-        full = "no space left on device" in str(error).lower()
-        kind = EngineFull if full else EngineUnavailable
-        raise kind(f"the Docker engine refused: {error}") from error
-    except OSError as error:  # what the HTTP client raises when nobody answers
-        raise EngineStopped(f"the Docker engine does not answer any more: {error}") from error
+        is_disk_full = "no space left on device" in str(error).lower()
+        error_class = EngineDiskFull if is_disk_full else EngineUnavailable
+        raise error_class(f"the Docker engine rejected the request: {error}") from error
+    except OSError as error:  # the HTTP client's error if the engine does not respond
+        raise EngineStopped(f"the Docker engine does not respond any more: {error}") from error
 
 
-async def _in_thread(call: Callable[[], _T]) -> _T:
+async def _run_in_thread(call: Callable[[], _T]) -> _T:
     def run() -> _T:
-        with _translated():
+        with _translate_errors():
             return call()
 
     task = asyncio.ensure_future(asyncio.to_thread(run))
@@ -384,5 +396,5 @@ async def _in_thread(call: Callable[[], _T]) -> _T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
-        task.exception()  # nobody is there to hear it
+        task.exception()  # marks the exception as retrieved
         raise

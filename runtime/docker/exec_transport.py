@@ -1,7 +1,7 @@
-"""The wire through `docker exec`: for an engine that shares no directory with us, far away or in a VM.
+"""Connects to a container's server through `docker exec`, for a remote engine or one in a VM.
 
-The server listens inside, and each connection is a bridge that the engine starts beside it. Nothing that the
-container owns is opened on this host.
+Such an engine cannot share a directory with this machine. The server listens in the container, and the engine
+starts a bridge process there for each connection. The host never opens anything that the container controls.
 """
 
 import asyncio
@@ -13,118 +13,127 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from runtime.bridge import BOOT, READY
-from runtime.docker.image import APP, PYTHON
-from runtime.errors import SandboxLost
-from runtime.remote import INTRODUCTION, Line
-from runtime.wire import HELLO, VERSION, FrameTooLarge, Hello, receive
+from patchwright.runtime.docker.build_context import APP_DIR, PYTHON
+from patchwright.runtime.errors import SandboxLost
+from patchwright.runtime.remote_sandbox import HELLO_TIMEOUT, StreamPair
+from patchwright.runtime.stdio_relay import BOOTSTRAP_CODE, READY_BYTE
+from patchwright.runtime.wire_protocol import (
+    MAX_HELLO_BYTES,
+    PROTOCOL_VERSION,
+    FrameTooLarge,
+    Hello,
+    read_frame,
+)
 
-BRIDGE = (PYTHON, "-I", "-c", BOOT, APP)
+BRIDGE_COMMAND = (PYTHON, "-I", "-c", BOOTSTRAP_CODE, APP_DIR)
 BRIDGE_USER = "0"
-"""No command in the sandbox has this id: so the server knows the host."""
-_PIECE = 1 << 16  # bytes
+"""The user id of bridges. No command in the sandbox has it, so the server can identify the host by it."""
+_CHUNK_SIZE = 1 << 16  # bytes
 _STDOUT = 1  # stream number in the engine's frames
 
 
-class Stream(Protocol):
-    """What the engine's client hands out for an attached stream: a socket, whatever it is made of."""
+class ExecStream(Protocol):
+    """An attached stream of the engine's client, which behaves like a socket."""
 
     def recv(self, size: int, /) -> bytes: ...
     def sendall(self, data: bytes, /) -> object: ...
     def close(self) -> object: ...
 
 
-Attach = Callable[[], Awaitable[Stream]]
+AttachBridge = Callable[[], Awaitable[ExecStream]]
 """Starts a bridge in the container and attaches to it."""
 
 
-class ExecDoor:
-    """Connections to one container's server; a new one takes the place of the last."""
+class ExecTransport:
+    """Connections to the server of one container. A new connection replaces the previous one."""
 
-    def __init__(self, attach: Attach) -> None:
+    def __init__(self, attach: AttachBridge) -> None:
         self._attach = attach
-        self._line: Line | None = None
-        self._dialling = asyncio.Lock()
-        self.hello = Hello(version=VERSION)
+        self._connection: StreamPair | None = None
+        self._connect_lock = asyncio.Lock()
+        self.hello = Hello(version=PROTOCOL_VERSION)
 
-    async def line(self, timeout: float) -> Line:
-        """The live connection. Raises TimeoutError when there is none within `timeout` seconds."""
-        async with asyncio.timeout(timeout), self._dialling:
-            while self._line is None:
-                if (line := await self._dial()) is None:
+    async def get_connection(self, timeout: float) -> StreamPair:
+        """Return the live connection. Raises TimeoutError if there is none within `timeout` seconds."""
+        async with asyncio.timeout(timeout), self._connect_lock:
+            while self._connection is None:
+                if (connection := await self._connect()) is None:
                     await asyncio.sleep(0.1)
-                self._line = line
-            return self._line
+                self._connection = connection
+            return self._connection
 
-    def hang_up(self, line: Line | None = None) -> None:
-        """Drop the connection, if it is still this one."""
-        if self._line is not None and line in (None, self._line):
-            self._line[1].close()
-            self._line = None
+    def disconnect(self, connection: StreamPair | None = None) -> None:
+        """Close the current connection; if `connection` is given, only if it is the current one."""
+        if self._connection is not None and connection in (None, self._connection):
+            self._connection[1].close()
+            self._connection = None
 
-    async def _dial(self) -> Line | None:
-        near = pumped(await self._attach())
+    async def _connect(self) -> StreamPair | None:
+        local_socket = relay_to_socket(await self._attach())
         try:
-            reader, writer = await asyncio.open_unix_connection(sock=near)
+            reader, writer = await asyncio.open_unix_connection(sock=local_socket)
         except BaseException:
-            near.close()
+            local_socket.close()
             raise
         try:
-            writer.write(READY)
-            async with asyncio.timeout(INTRODUCTION):
-                hello = Hello.model_validate_json(await receive(reader, HELLO))
+            writer.write(READY_BYTE)
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                hello = Hello.model_validate_json(await read_frame(reader, MAX_HELLO_BYTES))
         except (TimeoutError, ValidationError, FrameTooLarge, asyncio.IncompleteReadError, OSError):
             writer.close()
             return None
         except BaseException:
             writer.close()
             raise
-        if hello.version != VERSION:
+        if hello.version != PROTOCOL_VERSION:
             writer.close()
-            raise SandboxLost("the server in the container speaks another version of our protocol")
+            raise SandboxLost("the server in the container uses another version of the protocol")
         self.hello = hello
         return reader, writer
 
 
-def pumped(stream: Stream) -> socket.socket:
-    """A plain local socket at the near end of the engine's stream, whatever that is: TCP, TLS, a pipe of ssh.
+def relay_to_socket(stream: ExecStream) -> socket.socket:
+    """Return a local socket that is connected to the engine's stream (TCP, TLS, or a pipe of ssh).
 
-    Two threads carry the bytes. Both end when either side hangs up; a reader that waits makes the engine wait.
+    Two threads copy the bytes, one in each direction, and end when either side closes. A slow reader blocks
+    the engine.
     """
-    near, far = socket.socketpair()
+    local_end, remote_end = socket.socketpair()
 
-    def carry(work: Callable[[], None]) -> None:
-        with contextlib.suppress(OSError, EOFError, ValueError):  # what closed sockets and pipes raise
-            work()
-        _close(far)
+    def run_copy(copy: Callable[[], None]) -> None:
+        with contextlib.suppress(OSError, EOFError, ValueError):  # errors of closed sockets and pipes
+            copy()
+        _close(remote_end)
         _close(stream)
 
-    def outward() -> None:
-        while data := far.recv(_PIECE):
+    def copy_out() -> None:
+        while data := remote_end.recv(_CHUNK_SIZE):
             stream.sendall(data)
 
-    def inward() -> None:
-        while head := _exactly(stream, 8):
-            body = _exactly(stream, int.from_bytes(head[4:], "big"))
+    def copy_in() -> None:
+        while head := _read_exactly(stream, 8):
+            body = _read_exactly(stream, int.from_bytes(head[4:], "big"))
             if head[0] == _STDOUT:
-                far.sendall(body)
+                remote_end.sendall(body)
 
-    for work in (outward, inward):
-        threading.Thread(target=carry, args=(work,), name="sandbox stream", daemon=True).start()
-    return near
+    for copy in (copy_out, copy_in):
+        threading.Thread(target=run_copy, args=(copy,), name="sandbox stream", daemon=True).start()
+    return local_end
 
 
-def _exactly(stream: Stream, size: int) -> bytes:
-    """The next bytes, as the engine frames them: by itself, so that nothing in the container can break it."""
-    parts = bytearray()
-    while len(parts) < size:
-        if not (part := stream.recv(min(_PIECE, size - len(parts)))):
+def _read_exactly(stream: ExecStream, size: int) -> bytes:
+    """Read exactly `size` bytes. The engine frames the stream itself, so the container cannot corrupt the
+    frames.
+    """
+    data = bytearray()
+    while len(data) < size:
+        if not (chunk := stream.recv(min(_CHUNK_SIZE, size - len(data)))):
             raise EOFError
-        parts += part
-    return bytes(parts)
+        data += chunk
+    return bytes(data)
 
 
-def _close(stream: Stream | socket.socket) -> None:
+def _close(stream: ExecStream | socket.socket) -> None:
     with contextlib.suppress(OSError):
         if isinstance(stream, socket.socket):
             stream.shutdown(socket.SHUT_RDWR)  # wakes the other thread, which close() alone does not

@@ -1,83 +1,96 @@
-"""Removes what carries our label and whose owner is dead or whose time is over; nothing else."""
+"""Removes containers with our label whose owner is dead or whose lifetime is over, and no others."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from runtime import lease
-from runtime.docker import place
-from runtime.docker.engine import Engine
-from runtime.docker.listed import Container
-from runtime.errors import SandboxError
-from runtime.server import ALONE
+from patchwright.runtime import ownership
+from patchwright.runtime.action_server import HOST_TIMEOUT
+from patchwright.runtime.docker import socket_dir
+from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.engine_models import ContainerInfo
+from patchwright.runtime.errors import SandboxError
 
 log = logging.getLogger(__name__)
 
-OWNER = "io.patchwright.owner"
-RUN = "io.patchwright.run"
-DEADLINE = "io.patchwright.deadline"
-PLACE = "io.patchwright.place"
-"""Names the directory of a sandbox, and so who owns it now."""
-KEPT = "io.patchwright.kept"
-"""`yes`: another process may adopt it when its owner is killed."""
-EVERY = 10.0  # seconds; one question to the engine
-ENDED = 5.0  # seconds that an owner whom nobody here can see has for what has ended
-GRACE = ALONE + 5.0  # seconds; after ALONE the server inside has given up
+OWNER_LABEL = "io.patchwright.owner"
+RUN_LABEL = "io.patchwright.run"
+DEADLINE_LABEL = "io.patchwright.deadline"
+SOCKET_DIR_LABEL = "io.patchwright.socket-dir"
+"""Label with the id of the sandbox's socket directory, whose name contains the current owner."""
+ADOPTABLE_LABEL = "io.patchwright.adoptable"
+"""Label whose value is `yes` if another process may adopt the sandbox when its owner is killed."""
+SWEEP_INTERVAL = 10.0  # seconds between two sweeps; each is one request to the engine
+EXITED_GRACE = 5.0  # seconds until an exited container is removed if its owner cannot be checked
+ADOPTION_GRACE = HOST_TIMEOUT + 5.0  # seconds for an adoption; the server gives up after HOST_TIMEOUT
 
 
 class Reaper:
-    """Remembers which sandboxes it has found without an owner, to leave an heir some time."""
+    """Removes orphaned sandboxes, after some time in which another process may adopt them."""
 
-    def __init__(self, grace: float = GRACE, ended: float = ENDED) -> None:
-        """`grace`: seconds that an heir gets from the moment when a sandbox is found without its owner.
+    def __init__(self, adoption_grace: float = ADOPTION_GRACE, exited_grace: float = EXITED_GRACE) -> None:
+        """`adoption_grace` is the time for an adoption, in seconds since the sandbox was first seen without
+        its owner.
 
-        `ended`: those that an owner gets of whom nobody here can say whether it lives, once a sandbox has ended.
+        `exited_grace` is the time in seconds until an exited sandbox is removed if its owner may be alive but
+        cannot be checked.
         """
-        self._grace = grace
-        self._ended = ended
+        self._adoption_grace = adoption_grace
+        self._exited_grace = exited_grace
         self._orphans: dict[str, float] = {}
 
     async def reap(self, engine: Engine) -> int:
-        """Remove what nobody can want any more. How many."""
+        """Remove the sandboxes that nobody can use any more. Returns how many were removed."""
         reaped = 0
-        spared: set[str] = set()
-        found = await engine.containers(OWNER)
-        self._orphans = {each.id: self._orphans.get(each.id, time.monotonic()) for each in found}
-        for each in found:
-            if self._is_spared(each):
-                spared.add(each.labels.get(PLACE, ""))
+        kept: set[str] = set()
+        containers = await engine.list_containers(OWNER_LABEL)
+        self._orphans = {
+            container.id: self._orphans.get(container.id, time.monotonic()) for container in containers
+        }
+        for container in containers:
+            if self._should_keep(container):
+                kept.add(container.labels.get(SOCKET_DIR_LABEL, ""))
                 continue
-            await engine.remove(each.id)
+            await engine.remove(container.id)
             reaped += 1
-        await asyncio.to_thread(place.sweep, frozenset(spared))
+        await asyncio.to_thread(socket_dir.remove_orphaned, frozenset(kept))
         return reaped
 
-    def _is_spared(self, each: Container) -> bool:
-        deadline, owner = each.labels.get(DEADLINE, ""), owner_now(each.labels)
+    def _should_keep(self, container: ContainerInfo) -> bool:
+        deadline, owner = container.labels.get(DEADLINE_LABEL, ""), find_owner(container.labels)
         if deadline.isdigit() and int(deadline) < time.time():
             return False
-        orphaned = time.monotonic() - self._orphans[each.id]
-        if each.ended and not lease.is_alive(owner):
-            # Also where it cannot be known, as of a worker in a container that is gone: who lives removes what ended.
-            return not lease.is_dead(owner) and orphaned < self._ended
-        if not lease.is_dead(owner):
-            self._orphans[each.id] = time.monotonic()
+        orphaned_seconds = time.monotonic() - self._orphans[container.id]
+        if container.has_exited and not ownership.is_alive(owner):
+            # A live owner removes its exited sandboxes itself. If the owner's state is unknown, as with a
+            # worker in a removed container, they are removed after a grace period.
+            return not ownership.is_dead(owner) and orphaned_seconds < self._exited_grace
+        if not ownership.is_dead(owner):
+            self._orphans[container.id] = time.monotonic()
             return True
-        return each.labels.get(KEPT) == "yes" and each.running and orphaned < self._grace
+        return (
+            container.labels.get(ADOPTABLE_LABEL) == "yes"
+            and container.is_running
+            and orphaned_seconds < self._adoption_grace
+        )
 
 
-def owner_now(labels: Mapping[str, str]) -> str:
-    """Who owns a container: whoever has its place, else whoever made it."""
-    heir = place.Place.find(labels.get(PLACE, ""))
-    return heir.owner if heir is not None else labels.get(OWNER, "")
+def find_owner(labels: Mapping[str, str]) -> str:
+    """Return the owner of a container: the owner of its socket directory, otherwise its creator."""
+    directory = socket_dir.SocketDir.find(labels.get(SOCKET_DIR_LABEL, ""))
+    return directory.owner if directory is not None else labels.get(OWNER_LABEL, "")
 
 
-async def again_and_again(sweep: Callable[[], Awaitable[object]], every: float = EVERY) -> None:
-    """Sweep until cancelled; an engine that does not answer is asked again the next time."""
+async def sweep_periodically(
+    sweep: Callable[[], Awaitable[object]], interval: float = SWEEP_INTERVAL
+) -> None:
+    """Call `sweep` at each interval until canceled. An error of the engine is logged, and the next call
+    retries.
+    """
     while True:
-        await asyncio.sleep(every)
+        await asyncio.sleep(interval)
         try:
             await sweep()
         except SandboxError as error:
-            log.warning("sandboxes not swept", extra={"error": str(error)[:500]})
+            log.warning("sweep failed", extra={"error": str(error)[:500]})

@@ -1,44 +1,45 @@
-"""The repository layer: what a repository's own set-up leaves in a sandbox, kept for the sandboxes to come.
+"""Repository layers: images that contain the result of a repository's setup, for later sandboxes.
 
-The set-up runs as root, but in a container with all of a sandbox's limits: five capabilities (to own, to write
-what is not root's, to become another user), our system call profile, no network but through the egress proxy.
+The setup runs as root, but in a container with all limits of a sandbox: five capabilities (to change owners,
+to write files of other users, to switch to another user), our system call profile, and no network except
+through the egress proxy.
 """
 
 import time
 from collections.abc import Awaitable, Callable
 
-from runtime.actions import Execute, SandboxAction
-from runtime.docker.engine import Engine
-from runtime.docker.image import OURS, ROOT, UID, folder_hash
-from runtime.docker.layers import SPARED
-from runtime.docker.machine import Machine
-from runtime.errors import LayerRefused
-from runtime.forward import ENVIRONMENT
-from runtime.observations import Executed, Observation
-from runtime.sandbox import Around, Sandbox
+from patchwright.runtime.actions import Execute, SandboxAction
+from patchwright.runtime.docker.build_context import INSTALL_DIR, SANDBOX_UID, WORKSPACE_DIR, hash_files
+from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.runtime_layer import SUPERSEDED_GRACE
+from patchwright.runtime.docker.sandbox_container import SandboxContainer
+from patchwright.runtime.egress_forwarder import PROXY_ENVIRONMENT
+from patchwright.runtime.errors import LayerRejected
+from patchwright.runtime.observations import ExecuteResult, Observation
+from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
-LAYERS = "patchwright-repository"
+REPOSITORY_LAYERS = "patchwright-repository"
 REPOSITORY_LABEL = "io.patchwright.repository"
-KEPT_EACH, KEPT_IN_ALL = 3, 50  # layers of one repository, and of all
-TIDY_SECONDS = 600
+MAX_LAYERS_PER_REPOSITORY, MAX_LAYERS = 3, 50  # maximum layers of one repository, and in total
+CLEANUP_TIMEOUT = 600
 
-Fill = Callable[[Sandbox], Awaitable[None]]
+SetupCallback = Callable[[Sandbox], Awaitable[None]]
 
-# What the commands of a set-up see beside what is the image's own. None of it stays in the layer.
-_ENVIRONMENT = {
-    "HOME": "/home/agent",  # what is downloaded there is there for the agent
+# Environment variables that are set only for the setup's commands. None of them stays in the layer.
+_SETUP_ENVIRONMENT = {
+    "HOME": "/home/agent",  # downloads cached there stay available to the agent
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
     "PIP_ROOT_USER_ACTION": "ignore",
     "PIP_NO_CACHE_DIR": "1",
     "PIP_PROGRESS_BAR": "off",
-    "PIP_RETRIES": "2",  # what the proxy refuses is not given the fifth time either
+    "PIP_RETRIES": "2",  # fewer retries: a request that the proxy denies fails again
     "UV_PROJECT_ENVIRONMENT": "/opt/project",
     "UV_NO_CACHE": "1",
     "GOFLAGS": "-modcacherw",
 }
 # Arguments: the work tree, the agent's user.
-_GIVE = r"""
+_CLEANUP_SCRIPT = r"""
 rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb /home/agent/.cache/pip /home/agent/.npm/_cacache
 for place in "$1" /home/agent /opt/project; do
     if [ -e "$place" ]; then chown -R "$2:$2" "$place"; fi
@@ -46,50 +47,66 @@ done
 """
 
 
-def layer_tag(image: str, key: str) -> str:
-    """The name of the layer that a set-up of this key makes of an image."""
-    return f"{LAYERS}:{folder_hash({'image': image.encode(), 'key': key.encode()})}"
+def repository_layer_tag(image: str, key: str) -> str:
+    """Return the tag of the layer that a setup with this key makes from an image."""
+    return f"{REPOSITORY_LAYERS}:{hash_files({'image': image.encode(), 'key': key.encode()})}"
 
 
-async def fill_layer(opened: Machine, tag: str, repository: str, fill: Fill) -> None:
-    """Let `fill` work in a machine that was started for it, and keep what it leaves under `tag`.
+async def build_repository_layer(
+    container: SandboxContainer, tag: str, repository: str, setup: SetupCallback
+) -> None:
+    """Run `setup` in a container that was started for it, and store the result as an image with the tag
+    `tag`.
 
-    Raises LayerRefused when it changed what is ours, SandboxError, and what `fill` raises.
+    Raises LayerRejected if the setup changed our files, SandboxError, and any error of `setup`.
     """
-    # git works in no directory of another user's.
-    await _run(opened.sandbox, "chown", "0:0", ROOT)
-    await fill(_Root(opened.sandbox))
-    await _run(opened.sandbox, "sh", "-c", _GIVE, "sh", ROOT, str(UID))
-    if touched := await opened.engine.changed_below(opened.container, OURS):
-        raise LayerRefused(f"the set-up changed {touched}, which is not the repository's")
-    await opened.engine.commit(opened.container, tag, {REPOSITORY_LABEL: repository})
-    await remove_old(opened.engine, repository, tag)
+    # git refuses to work in a directory that belongs to another user.
+    await _run_command(container.sandbox, "chown", "0:0", WORKSPACE_DIR)
+    await setup(_SetupSandbox(container.sandbox))
+    await _run_command(container.sandbox, "sh", "-c", _CLEANUP_SCRIPT, "sh", WORKSPACE_DIR, str(SANDBOX_UID))
+    if changed := await container.engine.find_changed_path(container.container_id, INSTALL_DIR):
+        raise LayerRejected(f"the setup changed {changed}, which belongs to Patchwright")
+    await container.engine.commit(container.container_id, tag, {REPOSITORY_LABEL: repository})
+    await remove_old_layers(container.engine, repository, tag)
 
 
-class _Root(Around):
-    """The sandbox of a set-up: its commands see the way out, which the image must not keep."""
+class _SetupSandbox(WrapperSandbox):
+    """The sandbox of a setup. Adds the proxy's environment variables to each command, because the image must
+    not contain them.
+    """
 
     async def act(self, action: SandboxAction) -> Observation:
         if isinstance(action, Execute):
-            action = action.model_copy(update={"env": {**ENVIRONMENT, **_ENVIRONMENT, **action.env}})
+            action = action.model_copy(
+                update={"env": {**PROXY_ENVIRONMENT, **_SETUP_ENVIRONMENT, **action.env}}
+            )
         return await self._sandbox.act(action)
 
 
-async def _run(sandbox: Sandbox, *argv: str) -> None:
-    seen = await sandbox.act(Execute(argv=argv, timeout=TIDY_SECONDS))
-    if not isinstance(seen, Executed) or seen.exit_code != 0:
-        said = seen.stderr.decode(errors="replace")[-300:] if isinstance(seen, Executed) else str(seen)
-        raise LayerRefused(f"the set-up's container could not be tidied ({argv[0]}: {said.strip()})")
+async def _run_command(sandbox: Sandbox, *argv: str) -> None:
+    result = await sandbox.act(Execute(argv=argv, timeout=CLEANUP_TIMEOUT))
+    if not isinstance(result, ExecuteResult) or result.exit_code != 0:
+        message = (
+            result.stderr.decode(errors="replace")[-300:]
+            if isinstance(result, ExecuteResult)
+            else str(result)
+        )
+        raise LayerRejected(f"the setup's container could not be cleaned up ({argv[0]}: {message.strip()})")
 
 
-async def remove_old(engine: Engine, repository: str, newest: str, spared: float = SPARED) -> None:
-    """Keep the newest layers of this repository, and the newest of all; what is in use stays.
+async def remove_old_layers(
+    engine: Engine, repository: str, newest: str, grace: float = SUPERSEDED_GRACE
+) -> None:
+    """Remove all repository layers except the newest ones, those in use, and `newest`.
 
-    So does `newest`, and what is younger than `spared` seconds: somebody may be about to start a sandbox on it.
+    MAX_LAYERS_PER_REPOSITORY layers of this repository are kept, and MAX_LAYERS in total. Layers younger than
+    `grace` seconds stay, too, because a sandbox may be about to start on one.
     """
-    found = await engine.images(LAYERS)
-    same = [image for image in found if image.labels.get(REPOSITORY_LABEL) == repository]
-    for image in {each.id: each for each in (*same[KEPT_EACH:], *found[KEPT_IN_ALL:])}.values():
-        if newest not in image.tags and time.time() - image.created > spared:
+    layers = await engine.list_images(REPOSITORY_LAYERS)
+    own_layers = [image for image in layers if image.labels.get(REPOSITORY_LABEL) == repository]
+    for image in {
+        layer.id: layer for layer in (*own_layers[MAX_LAYERS_PER_REPOSITORY:], *layers[MAX_LAYERS:])
+    }.values():
+        if newest not in image.tags and time.time() - image.created > grace:
             for tag in image.tags:
                 await engine.remove_image(tag)

@@ -1,9 +1,10 @@
-"""Which system calls a sandbox may make: a list of what programs need, everything else is refused.
+"""The system calls that a sandbox may make. All others are denied.
 
-An allow-list, because a new kernel's new calls are then refused until somebody has thought about them. It is the
-engine's default less what agents' work does not need and attackers use: keyrings, bpf, perf, userfaultfd,
-io_uring, ptrace and the reading of other processes' memory, 32-bit calls (whose `socketcall` hides the family of
-a socket), and sockets of other families than Unix, IPv4, IPv6 and netlink: no AF_ALG, no AF_VSOCK.
+An allowlist also denies the calls of new kernels until somebody has reviewed them. This list is the engine's
+default without calls that agents do not need and attackers use: keyrings, bpf, perf, userfaultfd, io_uring,
+ptrace and reading other processes' memory, 32-bit calls (whose `socketcall` hides the family of a socket),
+and sockets of other families than Unix, IPv4, IPv6 and netlink: no AF_ALG, no AF_VSOCK.
+
 Source: man7.org/linux/man-pages/man2/syscalls.2.html; docs.docker.com/engine/security/seccomp
 """
 
@@ -49,37 +50,38 @@ _CLOCKS = """
 clock_getres clock_gettime clock_nanosleep getrandom gettimeofday time timer_create timer_delete
 timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime
 """
-_TALK = """
+_SOCKETS = """
 accept accept4 bind connect getpeername getsockname getsockopt listen mq_getsetattr mq_notify mq_open
 mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd recvfrom recvmmsg recvmsg semctl semget
 semop semtimedop sendmmsg sendmsg sendto setsockopt shmat shmctl shmdt shmget shutdown
 """
-ALLOWED = frozenset(" ".join((_FILES, _MEMORY, _PROCESSES, _WAITING, _CLOCKS, _TALK)).split())
-"""Calls that are let through whatever their arguments are."""
+ALLOWED_CALLS = frozenset(" ".join((_FILES, _MEMORY, _PROCESSES, _WAITING, _CLOCKS, _SOCKETS)).split())
+"""Calls that are allowed with any arguments."""
 
-FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
-"""Sockets that a program may open. netlink: getaddrinfo asks it for the addresses of this machine."""
+ALLOWED_ADDRESS_FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
+"""Socket families that a program may open. getaddrinfo uses netlink to list this machine's addresses."""
 
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. Source: linux/sched.h
 _NEW_NAMESPACES = 0x7E02_0000
-# PER_LINUX, PER_LINUX32, both with UNAME26, and the question which one it is. Source: sys/personality.h
+# Linux, 32-bit Linux, both with UNAME26, and the query of the current personality. Source: sys/personality.h
 _PERSONALITIES = (0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF)
 
 
 @cache
-def profile() -> str:
-    """The profile as JSON, as the engine takes it."""
+def build_profile() -> str:
+    """Return the profile as JSON for the engine."""
     rules: list[dict[str, Any]] = [
-        {"names": sorted(ALLOWED), "action": "SCMP_ACT_ALLOW"},
-        *(_only("socket", family) for family in FAMILIES.values()),
-        _only("socketpair", FAMILIES["AF_UNIX"]),
-        *(_only("personality", persona) for persona in _PERSONALITIES),
+        {"names": sorted(ALLOWED_CALLS), "action": "SCMP_ACT_ALLOW"},
+        *(_allow_only("socket", family) for family in ALLOWED_ADDRESS_FAMILIES.values()),
+        _allow_only("socketpair", ALLOWED_ADDRESS_FAMILIES["AF_UNIX"]),
+        *(_allow_only("personality", persona) for persona in _PERSONALITIES),
         {
             "names": ["clone"],
             "action": "SCMP_ACT_ALLOW",
             "args": [{"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}],
         },
-        # Its flags lie in memory, where no filter can see them. ENOSYS makes the C library take `clone`.
+        # The flags of `clone3` are in memory, where no filter can see them. ENOSYS makes the C library use
+        # `clone`.
         {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS},
     ]
     return json.dumps(
@@ -88,7 +90,7 @@ def profile() -> str:
     )
 
 
-def _only(call: str, value: int) -> dict[str, Any]:
+def _allow_only(call: str, value: int) -> dict[str, Any]:
     return {
         "names": [call],
         "action": "SCMP_ACT_ALLOW",

@@ -1,1 +1,1 @@
-"""Files that are not text, as text."""
+"""Converts documents to Markdown."""

@@ -1,7 +1,9 @@
-"""The program that reads documents: `text KIND FILE` prints Markdown, `frames FILE INTERVAL MOST DIRECTORY` JSON.
+"""The document converter, a program. `text KIND FILE` prints Markdown, and `frames FILE INTERVAL MAX
+DIRECTORY` prints JSON.
 
-Started by `Plugins.documents_command`. The file may be hostile, so it limits its own seconds and memory, and what
-it prints; whatever goes wrong is one line on standard error and an exit status other than 0.
+`SandboxFeatures.documents_command` is the command that starts it. The file may be hostile, so the program
+limits its own seconds, memory and output. An error is reported as one line on standard error and an exit
+status other than 0.
 """
 
 import io
@@ -14,70 +16,70 @@ from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
-SECONDS = 60  # by the clock
+CONVERT_TIMEOUT = 60  # seconds of wall-clock time
 CPU_SECONDS = 40
-MEMORY = 2 << 30  # bytes of address space
-LARGEST = 200 << 20  # bytes of a document or a video
-MOST = 2_000_000  # characters that are printed
-MOST_ROWS = 5_000  # of one sheet
-_SEARCHED_ROWS = 200_000  # of one sheet that are looked through for one with something in it
+MEMORY_BYTES = 2 << 30  # bytes of address space
+MAX_FILE_BYTES = 200 << 20  # bytes of a document or a video
+MAX_CHARS = 2_000_000  # characters that are printed
+MAX_ROWS = 5_000  # rows of one sheet
+_MAX_SEARCHED_ROWS = 200_000  # rows of one sheet that are searched for non-empty ones
 
 
 def main() -> None:
-    sys.excepthook = _told
-    # The kernel ends the process at each of these: nothing that a file does can hold it.
+    sys.excepthook = _print_error
+    # When one of these limits is reached, the kernel kills the process, so no file can stall it.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(SECONDS)
+    signal.alarm(CONVERT_TIMEOUT)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(5_000)
     match sys.argv[1:]:
-        case ["text", kind, file] if kind in KINDS:
-            _print(KINDS[kind], _sized(file))
+        case ["text", kind, file] if kind in CONVERTERS:
+            _print_blocks(CONVERTERS[kind], _check_size(file))
         case ["frames", file, interval, most, directory]:
-            _frames(_sized(file), int(interval), int(most), Path(directory))
+            _extract_frames(_check_size(file), int(interval), int(most), Path(directory))
         case _:
             sys.exit(f"{__doc__}".splitlines()[0])
 
 
-def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    said = " ".join(str(error).split())[:300]
-    why = "it takes too much memory" if isinstance(error, MemoryError) else said or kind.__name__
-    print(f"it cannot be read: {why}", file=sys.stderr)
+def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    message = " ".join(str(error).split())[:300]
+    reason = "it needs too much memory" if isinstance(error, MemoryError) else message or kind.__name__
+    print(f"it cannot be read: {reason}", file=sys.stderr)
 
 
-def _sized(file: str) -> Path:
+def _check_size(file: str) -> Path:
     path = Path(file)
-    if (size := path.stat().st_size) > LARGEST:
-        raise ValueError(f"it has {size:,} bytes, more than {LARGEST:,}")
+    if (size := path.stat().st_size) > MAX_FILE_BYTES:
+        raise ValueError(f"it has {size:,} bytes, more than {MAX_FILE_BYTES:,}")
     return path
 
 
-def _print(convert: Callable[[Path], Iterator[str]], path: Path) -> None:
-    """Blocks with empty lines between them; ends with a note where there is more than may be printed."""
+def _print_blocks(convert: Callable[[Path], Iterator[str]], path: Path) -> None:
+    """Print blocks with empty lines between them. If the limit cuts them off, print a note."""
     out = io.TextIOWrapper(sys.stdout.buffer, "utf-8", "replace", newline="\n")
-    left = MOST
+    remaining = MAX_CHARS
     for number, block in enumerate(convert(path)):
         text = ("\n" if number else "") + block.replace("\0", "\ufffd").rstrip() + "\n"
-        out.write(text[:left])
-        if (left := left - len(text)) < 0:
-            out.write(f"\n[it goes on after {MOST:,} characters]\n")
+        out.write(text[:remaining])
+        if (remaining := remaining - len(text)) < 0:
+            out.write(f"\n[cut off after {MAX_CHARS:,} characters]\n")
             break
     out.flush()
 
 
-def _frames(video: Path, interval: int, most: int, directory: Path) -> None:
-    from runtime.documents.frames import frames
+def _extract_frames(video: Path, interval: int, max_frames: int, directory: Path) -> None:
+    from patchwright.runtime.documents.video_frames import extract_frames
 
-    seen = list(islice(frames(video, interval, directory), most + 1))
-    for left_out in seen[most:]:
-        left_out.path.unlink()
-    told = [{"number": frame.number, "path": str(frame.path)} for frame in seen[:most]]
-    print(json.dumps({"frames": told, "more": len(seen) > most}))
+    found = list(islice(extract_frames(video, interval, directory), max_frames + 1))
+    for frame in found[max_frames:]:
+        frame.path.unlink()
+    listed = [{"number": frame.number, "path": str(frame.path)} for frame in found[:max_frames]]
+    print(json.dumps({"frames": listed, "more": len(found) > max_frames}))
 
 
-def _pdf(path: Path) -> Iterator[str]:
+def _convert_pdf(path: Path) -> Iterator[str]:
     import pypdfium2
 
     document = pypdfium2.PdfDocument(path)
@@ -86,46 +88,46 @@ def _pdf(path: Path) -> Iterator[str]:
         text = page.get_textpage().get_text_bounded()
         yield f"## Page {number + 1} of {len(document)}"
         # U+FFFE stands for a hyphen at the end of a line.
-        yield "\n".join(text.replace("\ufffe", "-").split("\r\n")).strip() or "[no text: it may be a picture]"
+        yield "\n".join(text.replace("\ufffe", "-").split("\r\n")).strip() or "[no text: it may be an image]"
 
 
-def _docx(path: Path) -> Iterator[str]:
-    from runtime.documents.office import docx
+def _convert_docx(path: Path) -> Iterator[str]:
+    from patchwright.runtime.documents.office import convert_docx
 
-    return docx(path)
-
-
-def _pptx(path: Path) -> Iterator[str]:
-    from runtime.documents.office import pptx
-
-    return pptx(path)
+    return convert_docx(path)
 
 
-def _xlsx(path: Path) -> Iterator[str]:
-    """Each sheet as a table, values in the place of formulas, empty rows left out."""
+def _convert_pptx(path: Path) -> Iterator[str]:
+    from patchwright.runtime.documents.office import convert_pptx
+
+    return convert_pptx(path)
+
+
+def _convert_xlsx(path: Path) -> Iterator[str]:
+    """Yield each sheet as a table. Formulas are replaced by their values, and empty rows are left out."""
     import openpyxl
 
-    from runtime.documents.office import table
+    from patchwright.runtime.documents.office import markdown_table
 
     book = openpyxl.load_workbook(path.open("rb"), read_only=True, data_only=True)
     for sheet in book.worksheets:
         yield f"## Sheet {sheet.title}"
-        sheet.reset_dimensions()  # what the file claims about its size may be wrong
-        rows = (_trimmed(row) for row in islice(sheet.iter_rows(values_only=True), _SEARCHED_ROWS))
-        filled = list(islice(filter(None, rows), MOST_ROWS + 1))
-        yield table(filled[:MOST_ROWS]) or "[nothing in it]"
-        if len(filled) > MOST_ROWS:
+        sheet.reset_dimensions()  # The size that the file declares may be wrong.
+        rows = (_trim_row(row) for row in islice(sheet.iter_rows(values_only=True), _MAX_SEARCHED_ROWS))
+        filled = list(islice(filter(None, rows), MAX_ROWS + 1))
+        yield markdown_table(filled[:MAX_ROWS]) or "[empty]"
+        if len(filled) > MAX_ROWS:
             yield "[more rows follow: read them with code]"
 
 
-def _trimmed(row: tuple[object, ...]) -> list[str]:
+def _trim_row(row: tuple[object, ...]) -> list[str]:
     cells = ["" if value is None else str(value) for value in row]
     while cells and not cells[-1]:
         cells.pop()
     return cells
 
 
-def _latex(path: Path) -> Iterator[str]:
+def _convert_latex(path: Path) -> Iterator[str]:
     from pylatexenc.latex2text import LatexNodes2Text
 
     text = LatexNodes2Text(keep_comments=False).latex_to_text(path.read_text("utf-8", "replace"))
@@ -133,8 +135,10 @@ def _latex(path: Path) -> Iterator[str]:
     return (block.strip() for block in blocks if block.strip())
 
 
-def _ipynb(path: Path) -> Iterator[str]:
-    """Cells of a notebook, code with the text that it printed. Source: nbformat.readthedocs.io, format 4."""
+def _convert_ipynb(path: Path) -> Iterator[str]:
+    """Yield the cells of a notebook. A code cell is followed by its text output. Source:
+    nbformat.readthedocs.io, format 4.
+    """
     notebook = json.loads(path.read_text("utf-8", "replace"))
     for number, cell in enumerate(notebook["cells"], 1):
         source = "".join(cell["source"])
@@ -150,11 +154,11 @@ def _ipynb(path: Path) -> Iterator[str]:
             yield from (f"[output: {media}]" for media in data if media.startswith("image/"))
 
 
-KINDS: dict[str, Callable[[Path], Iterator[str]]] = {
-    "pdf": _pdf,
-    "docx": _docx,
-    "pptx": _pptx,
-    "xlsx": _xlsx,
-    "latex": _latex,
-    "ipynb": _ipynb,
+CONVERTERS: dict[str, Callable[[Path], Iterator[str]]] = {
+    "pdf": _convert_pdf,
+    "docx": _convert_docx,
+    "pptx": _convert_pptx,
+    "xlsx": _convert_xlsx,
+    "latex": _convert_latex,
+    "ipynb": _convert_ipynb,
 }

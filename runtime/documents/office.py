@@ -1,4 +1,4 @@
-"""Word and PowerPoint files as Markdown: both are XML in a zip archive.
+"""Converts Word and PowerPoint files, which are XML in a zip archive, to Markdown.
 
 Source: ECMA-376, Office Open XML, part 1 (WordprocessingML, PresentationML, DrawingML).
 """
@@ -17,7 +17,7 @@ from defusedxml import ElementTree
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-LARGEST_PART = 64 << 20  # bytes of one file in the archive, unpacked
+MAX_PART_BYTES = 64 << 20  # bytes of one uncompressed file in the archive
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -26,63 +26,65 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _RELATIONSHIP = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_DESCRIBED = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
+_DRAWING_PROPERTIES = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr"
 
 
-class Unreadable(Exception):
-    """The file is not what its name says."""
+class UnreadableDocument(Exception):
+    """The file does not have the format that its suffix indicates."""
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
-    """An open archive of parts that refer to each other."""
+class OfficePackage:
+    """An open archive whose parts refer to each other."""
 
     archive: zipfile.ZipFile
 
-    def part(self, name: str) -> "Element":
-        """The XML of a part. Raises Unreadable where there is none or it is too large."""
+    def read_part(self, name: str) -> "Element":
+        """Return the XML of a part. Raises UnreadableDocument if it is missing or too large."""
         try:
             with self.archive.open(name) as packed:
-                data = packed.read(LARGEST_PART + 1)
+                data = packed.read(MAX_PART_BYTES + 1)
         except KeyError:
-            raise Unreadable(f"it has no part {name}") from None
-        if len(data) > LARGEST_PART:
-            raise Unreadable(f"its part {name} has more than {LARGEST_PART:,} bytes")
+            raise UnreadableDocument(f"it has no part {name}") from None
+        if len(data) > MAX_PART_BYTES:
+            raise UnreadableDocument(f"its part {name} has more than {MAX_PART_BYTES:,} bytes")
         root: Element = ElementTree.fromstring(data)
         return root
 
-    def has(self, name: str) -> bool:
+    def has_part(self, name: str) -> bool:
         return name in self.archive.NameToInfo
 
-    def relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """What a part refers to: id -> (kind, name of the part or address)."""
+    def relationships(self, name: str) -> dict[str, tuple[str, str]]:
+        """Return the relationships of a part by id. Each is a pair of its kind and its target, which is the
+        name of a part or a URL.
+        """
         directory, _, file = name.rpartition("/")
         rels = f"{directory}/_rels/{file}.rels"
-        if not self.has(rels):
+        if not self.has_part(rels):
             return {}
-        found = {}
-        for each in self.part(rels).iter(_RELATIONSHIP):
-            target, kind = each.get("Target", ""), each.get("Type", "").rpartition("/")[2]
-            if each.get("TargetMode") != "External":
+        relationships = {}
+        for element in self.read_part(rels).iter(_RELATIONSHIP):
+            target, kind = element.get("Target", ""), element.get("Type", "").rpartition("/")[2]
+            if element.get("TargetMode") != "External":
                 target = posixpath.normpath(posixpath.join("/", directory, unquote(target))).lstrip("/")
-            found[each.get("Id", "")] = (kind, target)
-        return found
+            relationships[element.get("Id", "")] = (kind, target)
+        return relationships
 
 
 @contextmanager
-def package(path: Path) -> Iterator[Package]:
-    """Raises Unreadable for what is no such archive."""
+def open_package(path: Path) -> Iterator[OfficePackage]:
+    """Open an Office file. Raises UnreadableDocument if it is not a valid archive."""
     try:
         with zipfile.ZipFile(path) as archive:
-            yield Package(archive)
+            yield OfficePackage(archive)
     except zipfile.BadZipFile as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableDocument(str(error)) from error
     except ElementTree.ParseError as error:
-        raise Unreadable(f"its XML is broken: {error}") from error
+        raise UnreadableDocument(f"its XML is broken: {error}") from error
 
 
-def table(rows: list[list[str]]) -> str:
-    """Rows of cells as a Markdown table, the first as its head."""
+def markdown_table(rows: list[list[str]]) -> str:
+    """Return rows of cells as a Markdown table with the first row as its header."""
     width = max(map(len, rows), default=0)
     if not width:
         return ""
@@ -97,32 +99,33 @@ def _cell(text: str) -> str:
 # --- Word ---------------------------------------------------------------------------------------------------
 
 
-def docx(path: Path) -> Iterator[str]:
-    """The blocks of a Word document."""
-    with package(path) as parts:
+def convert_docx(path: Path) -> Iterator[str]:
+    """Yield the blocks of a Word document."""
+    with open_package(path) as parts:
         name = next(
-            (target for kind, target in parts.relations("").values() if kind == "officeDocument"), None
+            (target for kind, target in parts.relationships("").values() if kind == "officeDocument"), None
         ) or ("word/document.xml")
-        document = parts.part(name)
-        word = _Word(parts.relations(name), _levels(parts, name))
+        document = parts.read_part(name)
+        word = _WordConverter(parts.relationships(name), _heading_levels(parts, name))
         body = document.find(f"{_W}body")
         if body is not None:
             yield from word.blocks(body)
         for note in ("footnotes", "endnotes"):
-            target = next((target for kind, target in word.relations.values() if kind == note), "")
-            if word.notes and parts.has(target):
-                yield from word.told_notes(parts.part(target))
+            target = next((target for kind, target in word.relationships.values() if kind == note), "")
+            if word.notes and parts.has_part(target):
+                yield from word.note_blocks(parts.read_part(target))
 
 
-def _levels(parts: Package, document: str) -> dict[str, int]:
-    """Style -> level of heading, in whatever language the styles are named."""
+def _heading_levels(parts: OfficePackage, document: str) -> dict[str, int]:
+    """Return the heading level of each style. A style is recognized even if its name is localized."""
     target = next(
-        (target for kind, target in parts.relations(document).values() if kind == "styles"), "word/styles.xml"
+        (target for kind, target in parts.relationships(document).values() if kind == "styles"),
+        "word/styles.xml",
     )
-    if not parts.has(target):
+    if not parts.has_part(target):
         return {f"Heading{level}": level for level in range(1, 7)} | {"Title": 1}
     levels = {}
-    for style in parts.part(target).iter(f"{_W}style"):
+    for style in parts.read_part(target).iter(f"{_W}style"):
         named = style.find(f"{_W}name")
         name = "" if named is None else named.get(f"{_W}val", "").lower()
         if name == "title":
@@ -133,11 +136,11 @@ def _levels(parts: Package, document: str) -> dict[str, int]:
 
 
 @dataclass
-class _Word:
-    relations: dict[str, tuple[str, str]]
+class _WordConverter:
+    relationships: dict[str, tuple[str, str]]
     levels: dict[str, int]
     notes: list[str] = field(default_factory=list)
-    """Ids of the notes that were referred to."""
+    """Ids of the notes that the text refers to."""
 
     def blocks(self, parent: "Element") -> Iterator[str]:
         for child in parent:
@@ -149,11 +152,11 @@ class _Word:
                     ["\n".join(self.blocks(cell)) for cell in row.iter(f"{_W}tc")]
                     for row in child.iter(f"{_W}tr")
                 ]
-                yield table(rows)
+                yield markdown_table(rows)
             elif child.tag != _FALLBACK:
-                yield from self.blocks(child)  # content controls and the like
+                yield from self.blocks(child)  # For example, content controls.
 
-    def told_notes(self, notes: "Element") -> Iterator[str]:
+    def note_blocks(self, notes: "Element") -> Iterator[str]:
         for note in notes:
             if (id := note.get(f"{_W}id", "")) in self.notes:
                 yield f"[^{id}]: {' '.join(self.blocks(note)).strip()}"
@@ -187,9 +190,9 @@ class _Word:
                     yield f"[^{self.notes[-1]}]"
                 case tag if tag == f"{_W}hyperlink":
                     text = "".join(self._runs(child))
-                    _, target = self.relations.get(child.get(f"{_R}id", ""), ("", ""))
+                    _, target = self.relationships.get(child.get(f"{_R}id", ""), ("", ""))
                     yield f"[{text}]({target})" if target else text
-                case tag if tag == _DESCRIBED:
+                case tag if tag == _DRAWING_PROPERTIES:
                     if described := child.get("descr"):
                         yield f"[picture: {described}]"
                 case _:
@@ -199,47 +202,50 @@ class _Word:
 # --- PowerPoint ---------------------------------------------------------------------------------------------
 
 
-def pptx(path: Path) -> Iterator[str]:
-    """The slides of a presentation in their order, each with its notes."""
-    with package(path) as parts:
+def convert_pptx(path: Path) -> Iterator[str]:
+    """Yield the slides of a presentation in order, each with its notes."""
+    with open_package(path) as parts:
         name = "ppt/presentation.xml"
-        relations = parts.relations(name)
-        for number, slide in enumerate(parts.part(name).iter(f"{_P}sldId"), 1):
+        relations = parts.relationships(name)
+        for number, slide in enumerate(parts.read_part(name).iter(f"{_P}sldId"), 1):
             _, target = relations.get(slide.get(f"{_R}id", ""), ("", ""))
             yield f"## Slide {number}"
-            yield from _shapes(parts.part(target))
-            for kind, notes in parts.relations(target).values():
+            yield from _slide_blocks(parts.read_part(target))
+            for kind, notes in parts.relationships(target).values():
                 if kind == "notesSlide":
-                    said = "\n\n".join(_shapes(parts.part(notes), only="body"))
+                    said = "\n\n".join(_slide_blocks(parts.read_part(notes), placeholder="body"))
                     if said:
                         yield f"Notes: {said}"
 
 
-def _shapes(slide: "Element", only: str | None = None) -> Iterator[str]:
-    """Texts, tables and pictures in the order in which they stand. `only`: of placeholders of this kind."""
+def _slide_blocks(slide: "Element", placeholder: str | None = None) -> Iterator[str]:
+    """Yield the texts, tables and images of a slide in order.
+
+    If `placeholder` is given, yield only texts in placeholders of this kind.
+    """
     for shape in slide.iter():
         if shape.tag == f"{_P}sp":
             holder = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
             kind = None if holder is None else holder.get("type", "body")
-            if (only and kind != only) or kind in ("sldNum", "dt", "ftr"):
+            if (placeholder and kind != placeholder) or kind in ("sldNum", "dt", "ftr"):
                 continue
-            text = "\n".join(filter(None, map(_text, shape.iter(f"{_A}p"))))
+            text = "\n".join(filter(None, map(_paragraph_text, shape.iter(f"{_A}p"))))
             if text:
                 yield f"### {' '.join(text.split())}" if kind in ("title", "ctrTitle") else text
         elif shape.tag == f"{_A}tbl":
             rows = [
-                ["\n".join(map(_text, cell.iter(f"{_A}p"))) for cell in row.iter(f"{_A}tc")]
+                ["\n".join(map(_paragraph_text, cell.iter(f"{_A}p"))) for cell in row.iter(f"{_A}tc")]
                 for row in shape.iter(f"{_A}tr")
             ]
-            yield table(rows)
-        elif shape.tag == f"{_P}pic" and not only:
+            yield markdown_table(rows)
+        elif shape.tag == f"{_P}pic" and not placeholder:
             named = shape.find(f"{_P}nvPicPr/{_P}cNvPr")
             if named is not None and (described := named.get("descr")):
                 yield f"[picture: {described}]"
 
 
-def _text(paragraph: "Element") -> str:
-    """One paragraph, indented by its level."""
+def _paragraph_text(paragraph: "Element") -> str:
+    """Return the text of one paragraph, indented by the paragraph's level."""
     said = "".join(
         (node.text or "") if node.tag == f"{_A}t" else "\n"
         for node in paragraph.iter()

@@ -1,1 +1,1 @@
-"""The one way out of a sandbox. On the host alone."""
+"""Egress control. It is a sandbox's only way to the network, and it runs only on the host."""

@@ -1,1 +1,1 @@
-"""What a page shows: read over the DevTools protocol alone."""
+"""Reads the content of a page over the DevTools protocol."""

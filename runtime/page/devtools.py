@@ -1,4 +1,4 @@
-"""One DevTools session of a page, as whoever looks at the page speaks with it, and the numbers of its elements."""
+"""The DevTools session of a page, and the ids ("bids") by which the model names its elements."""
 
 import asyncio
 import itertools
@@ -6,64 +6,70 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-Send = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""One DevTools session of a page: `await send(method, params)`. It raises NoAnswer, never a vendor's error."""
+SendCommand = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Sends a command to the DevTools session of a page: `await send(method, params)`.
+
+It raises DevToolsError, never Playwright's errors.
+"""
 
 
-class NoAnswer(Exception):
-    """The page refused a command, is gone, or went away while it was asked; the message is Chromium's."""
+class DevToolsError(Exception):
+    """Raised if the page rejected a command or is gone. The message is Chromium's."""
 
 
 @dataclass
-class Bids:
-    """Numbers of elements: stable while an element lives, never given twice, forgotten with their document.
+class BidRegistry:
+    """Assigns ids to the elements of a tab: bids, which the model uses in calls.
 
-    One for each tab; all tabs of a run share `numbers`.
+    A bid stays the same for an element's lifetime, is never reused, and is dropped with the document. Each
+    tab has its own registry; all tabs of a run share the `counter`.
     """
 
-    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    counter: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _document: str | None = None
     _bids: dict[int, str] = field(default_factory=dict)
     _nodes: dict[str, int] = field(default_factory=dict)
 
-    def enter(self, document: str) -> None:
-        """The tab shows this document (DevTools `loaderId` of its main frame).
+    def set_document(self, document: str) -> None:
+        """Set the tab's document (DevTools `loaderId` of its main frame), and drop the bids of another
+        document.
 
-        Another renderer counts its nodes anew, so an old number could else name a stranger on the new page.
+        A new renderer numbers its nodes from the beginning, so an old number could match a different element
+        of the new page.
         """
         if document != self._document:
             self._document = document
             self._bids.clear()
             self._nodes.clear()
 
-    def bid(self, node: int) -> str:
-        """The number of an element, by its DevTools `backendNodeId`."""
+    def get_bid(self, node: int) -> str:
+        """Return the bid of the element with this `backendNodeId` of DevTools, and assign one if it has none."""
         if (bid := self._bids.get(node)) is None:
-            bid = self._bids[node] = str(next(self.numbers))
+            bid = self._bids[node] = str(next(self.counter))
             self._nodes[bid] = node
         return bid
 
-    def node(self, bid: str) -> int | None:
-        """The element's `backendNodeId`. None: never given, or its document is gone."""
+    def find_node(self, bid: str) -> int | None:
+        """Return the element's `backendNodeId`, or None if the bid is unknown or its document is gone."""
         return self._nodes.get(bid)
 
 
-async def find(send: Send, bids: Bids, bid: str) -> int | None:
-    """The element's `backendNodeId` if its document is still the one that the tab shows. Raises NoAnswer."""
+async def find_node(send: SendCommand, bids: BidRegistry, bid: str) -> int | None:
+    """Return the element's `backendNodeId` if the tab still shows its document. Raises DevToolsError."""
     answer = await send("Page.getFrameTree", {})
-    bids.enter(answer["frameTree"]["frame"]["loaderId"])
-    return bids.node(bid)
+    bids.set_document(answer["frameTree"]["frame"]["loaderId"])
+    return bids.find_node(bid)
 
 
-Answer = TypeVar("Answer")
+ResponseT = TypeVar("ResponseT")
 
 
-async def every(questions: Iterable[Awaitable[Answer]]) -> list[Answer | NoAnswer]:
-    """The answers to questions that were asked at once; what was refused stands at its place."""
-    return [_kept(answer) for answer in await asyncio.gather(*questions, return_exceptions=True)]
+async def gather_answers(commands: Iterable[Awaitable[ResponseT]]) -> list[ResponseT | DevToolsError]:
+    """Send commands concurrently and return their responses. For a rejected command, its error is returned."""
+    return [_answer_or_error(answer) for answer in await asyncio.gather(*commands, return_exceptions=True)]
 
 
-def _kept(answer: Answer | BaseException) -> Answer | NoAnswer:
-    if isinstance(answer, BaseException) and not isinstance(answer, NoAnswer):
+def _answer_or_error(answer: ResponseT | BaseException) -> ResponseT | DevToolsError:
+    if isinstance(answer, BaseException) and not isinstance(answer, DevToolsError):
         raise answer
     return answer

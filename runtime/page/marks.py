@@ -1,4 +1,4 @@
-"""Set of marks: boxes and bids of elements drawn on a screenshot, never into the page."""
+"""Set-of-marks: draws the boxes and ids (bids) of elements on a screenshot, never into the page."""
 
 import functools
 import io
@@ -6,22 +6,25 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from runtime.observations import Picture
+from patchwright.runtime.observations import ImageData
 
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw, ImageFont
 
     Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
-MOST_MARKS = 200  # more cover the page and each other
-MOST_TEXTS = 2_000  # that labels keep clear of
-MOST_BYTES = 300_000  # of a picture that is worth its place in a prompt
-MOST_PIXELS = 40_000_000  # of a screenshot; a real viewport has 1 to 8 million
-LABEL_PIXELS, SMALL_LABEL_PIXELS = 13, 11  # font sizes at a device pixel ratio of 1
-CROWD = 80  # marks, from which labels are small: large ones would hide each other
+MAX_MARKS = 200  # marks; more would cover the page and each other
+MAX_TEXT_BOXES = 2_000  # text boxes that labels avoid
+MAX_BYTES = 300_000  # bytes of an image in a prompt
+MAX_PIXELS = 40_000_000  # pixels of a screenshot; a real viewport has 1 to 8 million
+LABEL_PIXELS, SMALL_LABEL_PIXELS = 13, 11  # font sizes in pixels at a device pixel ratio of 1
+# number of marks from which labels are small, because large ones would hide each other
+SMALL_LABEL_MARKS = 80
 
-COLOURS = ("#c00000", "#0050c8", "#007030", "#8000a0", "#a04000", "#006878", "#b00070", "#404040")
-"""Each at least 5:1 against the white digits on it (WCAG 2.2, 1.4.3); neighbours in number differ."""
+COLORS = ("#c00000", "#0050c8", "#007030", "#8000a0", "#a04000", "#006878", "#b00070", "#404040")
+"""Each color has a contrast of 5:1 or more to the white digits on it (WCAG 2.2, 1.4.3). Consecutive ones
+differ clearly.
+"""
 
 
 class Rect(NamedTuple):
@@ -33,112 +36,114 @@ class Rect(NamedTuple):
     bottom: int
 
     def overlap(self, other: "Rect") -> int:
-        """Pixels that both cover."""
+        """Return the number of pixels that both rectangles cover."""
         across = min(self.right, other.right) - max(self.left, other.left)
         down = min(self.bottom, other.bottom) - max(self.top, other.top)
         return across * down if across > 0 and down > 0 else 0
 
 
 class Mark(NamedTuple):
-    """An element to be marked, and where it is."""
+    """An element to be marked, and its position."""
 
     bid: str
     box: Rect
-    colour: str
+    color: str
 
 
-class _Plan:
-    """What is where already, in buckets: a look at the neighbours instead of at every mark."""
+class _RectIndex:
+    """An index of rectangles by position, so that a search visits only neighbors."""
 
-    SIDE = 64
+    CELL_SIZE = 64
 
     def __init__(self) -> None:
         self._cells: dict[tuple[int, int], list[Rect]] = {}
 
     def add(self, rect: Rect) -> None:
-        for cell in self._of(rect):
+        for cell in self._cells_of(rect):
             self._cells.setdefault(cell, []).append(rect)
 
-    def covered(self, rect: Rect) -> int:
-        near = {other for cell in self._of(rect) for other in self._cells.get(cell, ())}
+    def covered_area(self, rect: Rect) -> int:
+        near = {other for cell in self._cells_of(rect) for other in self._cells.get(cell, ())}
         return sum(rect.overlap(other) for other in near)
 
-    def _of(self, rect: Rect) -> Iterable[tuple[int, int]]:
-        for column in range(rect.left // self.SIDE, rect.right // self.SIDE + 1):
-            for row in range(rect.top // self.SIDE, rect.bottom // self.SIDE + 1):
+    def _cells_of(self, rect: Rect) -> Iterable[tuple[int, int]]:
+        for column in range(rect.left // self.CELL_SIZE, rect.right // self.CELL_SIZE + 1):
+            for row in range(rect.top // self.CELL_SIZE, rect.bottom // self.CELL_SIZE + 1):
                 yield column, row
 
 
-def load() -> None:
-    """Load what reads and marks screenshots, which else the first look waits for."""
+def preload() -> None:
+    """Load the image library in advance, so that the first snapshot need not wait."""
     from PIL import Image
 
     Image.preinit()
-    _font(LABEL_PIXELS)
+    _load_font(LABEL_PIXELS)
 
 
 class Screenshot:
-    """A screenshot as Chromium took it. Raises ValueError for bytes that are no picture."""
+    """A decoded screenshot of Chromium. Raises ValueError for bytes that are no image."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._image = _opened(data)
+        self._image = _decode_png(data)
 
-    def plain(self) -> Picture:
-        """Without marks, small enough for a prompt."""
-        if len(self._data) <= MOST_BYTES:
-            return Picture(media="image/png", data=self._data)
-        return _saved(self._image)
+    def to_picture(self) -> ImageData:
+        """Return the image without marks, small enough for a prompt."""
+        if len(self._data) <= MAX_BYTES:
+            return ImageData(media_type="image/png", data=self._data)
+        return _encode(self._image)
 
-    def marked(
+    def draw_marks(
         self,
         boxes: Mapping[str, tuple[float, float, float, float]],
         width: float,
-        texts: Iterable[tuple[float, float, float, float]] = (),
-    ) -> tuple[Picture, dict[str, Rect]]:
-        """With a box and a label for each bid, and where the boxes are on it.
+        text_boxes: Iterable[tuple[float, float, float, float]] = (),
+    ) -> tuple[ImageData, dict[str, Rect]]:
+        """Return the image with a box and a label for each bid, and the positions of the boxes.
 
-        `boxes`, and the `texts` that labels had better not hide, are in CSS pixels of a viewport `width` wide.
+        `boxes`, and the `text_boxes` that labels should avoid, are in CSS pixels of a viewport `width` wide.
         """
         from PIL import ImageDraw
 
         image = self._image.copy()
-        scale = ratio(image.width, width)
+        scale = device_pixel_ratio(image.width, width)
         marks = [
-            Mark(bid, rect, COLOURS[place % len(COLOURS)])
+            Mark(bid, rect, COLORS[place % len(COLORS)])
             for place, (bid, box) in enumerate(boxes.items())
-            if (rect := _on_picture(box, scale, image.width, image.height)) is not None
-        ][:MOST_MARKS]
+            if (rect := _to_pixels(box, scale, image.width, image.height)) is not None
+        ][:MAX_MARKS]
         pen = ImageDraw.Draw(image)
         line = max(1, round(scale))
         for mark in marks:
-            _frame(pen, mark, line)
-        size = round((LABEL_PIXELS if len(marks) < CROWD else SMALL_LABEL_PIXELS) * scale)
-        labels = [label(mark.bid, mark.colour, size) for mark in marks]
+            _draw_box(pen, mark, line)
+        size = round((LABEL_PIXELS if len(marks) < SMALL_LABEL_MARKS else SMALL_LABEL_PIXELS) * scale)
+        labels = [draw_label(mark.bid, mark.color, size) for mark in marks]
         words = [
-            rect for box in texts if (rect := _on_picture(box, scale, image.width, image.height)) is not None
+            rect
+            for box in text_boxes
+            if (rect := _to_pixels(box, scale, image.width, image.height)) is not None
         ]
         places = place_labels(
-            [mark.box for mark in marks], [drawn.size for drawn in labels], image.size, words[:MOST_TEXTS]
+            [mark.box for mark in marks], [drawn.size for drawn in labels], image.size, words[:MAX_TEXT_BOXES]
         )
         for drawn, place in zip(labels, places, strict=True):
             image.paste(drawn, place[:2])
-        return _saved(image), {mark.bid: mark.box for mark in marks}
+        return _encode(image), {mark.bid: mark.box for mark in marks}
 
 
-def ratio(pixels: int, width: float) -> float:
-    """Device pixels of one CSS pixel; a scroll bar beside the viewport does not count."""
+def device_pixel_ratio(pixels: int, width: float) -> float:
+    """Return the device pixels per CSS pixel; a scroll bar beside the viewport is ignored."""
     return max(1, round(8 * pixels / width)) / 8 if width > 0 else 1.0
 
 
-def label(bid: str, colour: str, size: int) -> "Image.Image":
-    """The label of a mark, as it is pasted on the screenshot, in a font of `size` pixels."""
+def draw_label(bid: str, color: str, size: int) -> "Image.Image":
+    """Draw the label of a mark, in a font of `size` pixels."""
     from PIL import Image, ImageDraw
 
-    font = _font(size)
+    font = _load_font(size)
     left, top, right, bottom = font.getbbox(bid)
     pad = max(1, size // 6)
-    image = Image.new("RGB", (round(right - left) + 2 * pad, round(bottom - top) + 2 * pad), colour)
+    image = Image.new("RGB", (round(right - left) + 2 * pad, round(bottom - top) + 2 * pad), color)
     ImageDraw.Draw(image).text((pad - left, pad - top), bid, fill="white", font=font)
     return image
 
@@ -146,92 +151,99 @@ def label(bid: str, colour: str, size: int) -> "Image.Image":
 def place_labels(
     boxes: Sequence[Rect],
     sizes: Sequence[tuple[int, int]],
-    picture: tuple[int, int],
-    texts: Iterable[Rect] = (),
+    image_size: tuple[int, int],
+    text_boxes: Iterable[Rect] = (),
 ) -> list[Rect]:
-    """A place for each label: beside its box where that hides nothing, else where it hides least."""
-    marked, placed, worded = _Plan(), _Plan(), _Plan()
+    """Return a position for each label: beside its box if it hides nothing there, otherwise where it hides
+    least.
+    """
+    marked, placed, worded = _RectIndex(), _RectIndex(), _RectIndex()
     for box in boxes:
         marked.add(box)
-    for text in texts:
+    for text in text_boxes:
         worded.add(text)
     places: list[Rect] = []
     for own, (wide, high) in zip(boxes, sizes, strict=True):
-        best, least = Rect(0, 0, wide, high), math.inf  # for a label that is larger than the picture
-        for rank, (left, top) in enumerate(_around(own, wide, high)):
-            place = Rect(left, top, left + wide, top + high)
-            if left < 0 or top < 0 or place.right > picture[0] or place.bottom > picture[1]:
+        best, least = Rect(0, 0, wide, high), math.inf  # for a label that is larger than the image
+        for rank, (left, top) in enumerate(_label_positions(own, wide, high)):
+            candidate = Rect(left, top, left + wide, top + high)
+            if left < 0 or top < 0 or candidate.right > image_size[0] or candidate.bottom > image_size[1]:
                 continue
-            # A label under a label is lost; one on another element misleads; one on its own hides some of it.
-            on_own = place.overlap(own)
-            others = marked.covered(place) - on_own
-            words = max(0, worded.covered(place) - on_own)
-            cost = 100 * placed.covered(place) + 12 * others + 4 * words + 3 * on_own + rank
+            # A label under another label is lost, a label on another element misleads, and a label on its own
+            # element hides part of it.
+            on_own = candidate.overlap(own)
+            others = marked.covered_area(candidate) - on_own
+            words = max(0, worded.covered_area(candidate) - on_own)
+            cost = 100 * placed.covered_area(candidate) + 12 * others + 4 * words + 3 * on_own + rank
             if cost < least:
-                best, least = place, cost
+                best, least = candidate, cost
             if cost == rank:
-                break  # it hides nothing
+                break  # this position hides nothing
         placed.add(best)
         places.append(best)
     return places
 
 
-def _around(box: Rect, wide: int, high: int) -> Iterable[tuple[int, int]]:
-    yield box.left - wide, box.top  # left of it
-    yield box.left, box.top - high  # above
+def _label_positions(box: Rect, width: int, height: int) -> Iterable[tuple[int, int]]:
+    yield box.left - width, box.top  # left of the box
+    yield box.left, box.top - height  # above
     yield box.right, box.top  # right
-    yield box.right - wide, box.top - high
+    yield box.right - width, box.top - height
     yield box.left, box.bottom  # below
-    yield box.right - wide, box.bottom
-    yield box.left - wide, box.bottom - high
-    yield box.right, box.bottom - high
-    yield box.right - wide, box.top  # on it
+    yield box.right - width, box.bottom
+    yield box.left - width, box.bottom - height
+    yield box.right, box.bottom - height
+    yield box.right - width, box.top  # on the box
     yield box.left, box.top
-    yield box.right - wide, box.bottom - high
-    yield box.left, box.bottom - high
+    yield box.right - width, box.bottom - height
+    yield box.left, box.bottom - height
 
 
-def _frame(pen: "ImageDraw.ImageDraw", mark: Mark, line: int) -> None:
+def _draw_box(draw: "ImageDraw.ImageDraw", mark: Mark, line_width: int) -> None:
     left, top, right, bottom = mark.box
-    # A white line around the coloured one: the box shows on any ground.
-    pen.rectangle((left - line, top - line, right - 1 + line, bottom - 1 + line), outline="white", width=line)
-    pen.rectangle((left, top, right - 1, bottom - 1), outline=mark.colour, width=line)
+    # A white line around the colored one makes the box visible on any background.
+    draw.rectangle(
+        (left - line_width, top - line_width, right - 1 + line_width, bottom - 1 + line_width),
+        outline="white",
+        width=line_width,
+    )
+    draw.rectangle((left, top, right - 1, bottom - 1), outline=mark.color, width=line_width)
 
 
 @functools.cache
-def _font(size: int) -> "Font":
+def _load_font(size: int) -> "Font":
     from PIL import ImageFont
 
     return ImageFont.load_default(size)
 
 
-def _on_picture(box: Sequence[float], scale: float, width: int, height: int) -> Rect | None:
+def _to_pixels(box: Sequence[float], scale: float, width: int, height: int) -> Rect | None:
     left, top, right, bottom = (round(edge * scale) for edge in box)
     rect = Rect(max(0, left), max(0, top), min(width, right), min(height, bottom))
     return rect if rect.right - rect.left >= 2 and rect.bottom - rect.top >= 2 else None
 
 
-def _opened(screenshot: bytes) -> "Image.Image":
+def _decode_png(screenshot: bytes) -> "Image.Image":
     from PIL import Image
 
     try:
         image = Image.open(io.BytesIO(screenshot), formats=("PNG",))
-        if image.width * image.height > MOST_PIXELS:
+        if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"a screenshot of {image.width} x {image.height} pixels is too large")
         return image.convert("RGB")
-    except OSError as exc:  # UnidentifiedImageError is one
-        raise ValueError(f"the screenshot is no PNG: {exc}") from exc
+    except OSError as exc:  # includes UnidentifiedImageError
+        raise ValueError(f"the screenshot is not a PNG: {exc}") from exc
 
 
-def _saved(image: "Image.Image") -> Picture:
+def _encode(image: "Image.Image") -> ImageData:
     out = io.BytesIO()
     image.save(out, "PNG", compress_level=1)
-    if out.tell() <= MOST_BYTES:
-        return Picture(media="image/png", data=out.getvalue())
+    if out.tell() <= MAX_BYTES:
+        return ImageData(media_type="image/png", data=out.getvalue())
     while True:
         for quality in (80, 60, 40):
             out = io.BytesIO()
             image.save(out, "JPEG", quality=quality)
-            if out.tell() <= MOST_BYTES:
-                return Picture(media="image/jpeg", data=out.getvalue())
-        image = image.reduce(2)  # noise, or a wall of pixels
+            if out.tell() <= MAX_BYTES:
+                return ImageData(media_type="image/jpeg", data=out.getvalue())
+        image = image.reduce(2)  # still too large: noise, or very many pixels

@@ -1,63 +1,68 @@
-"""What accessibility roles mean to a reader of a page: which are answered by a click, which say nothing."""
+"""Accessibility roles: which are interactive, and which carry no information."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-INTERACTIVE = frozenset(
+INTERACTIVE_ROLES = frozenset(
     "button checkbox combobox ComboBoxSelect DisclosureTriangle link listbox menuitem menuitemcheckbox "
     "menuitemradio option PopUpButton radio searchbox slider spinbutton switch tab textbox treeitem "
     "ColorWell Date DateTime InputTime Month Week".split()
 )
-"""Roles of elements that are there to be clicked or typed into."""
+"""Roles of elements to be clicked or typed into."""
 
-SILENT = frozenset(
+GENERIC_ROLES = frozenset(
     "none generic presentation paragraph LabelText strong emphasis mark subscript superscript insertion deletion "
     "code Abbr Ruby RubyAnnotation Section MenuListPopup rowgroup LayoutTable LayoutTableRow LayoutTableCell "
     "Details Pre FigcaptionCaption time".split()
 )
-"""Roles that say nothing without a name: their content stands in their place."""
+"""Roles that carry no information. Without a name, an element with such a role gets no line, but its content
+does.
+"""
 
-DROPPED = frozenset({"InlineTextBox", "LineBreak", "ListMarker", "StaticText"})
-"""Parts of texts, which come from the text nodes, and decoration."""
+IGNORED_ROLES = frozenset({"InlineTextBox", "LineBreak", "ListMarker", "StaticText"})
+"""Roles of decoration, and of text parts, which are read from the text nodes instead."""
 
-INLINE = frozenset(
+INLINE_TAGS = frozenset(
     "A ABBR B BDI BDO CITE CODE DATA DEL DFN EM FONT I INS KBD LABEL MARK Q S SAMP SLOT SMALL SPAN STRONG SUB SUP "
     "TIME TT U VAR WBR ::before ::after ::marker ::first-letter #text".split()
 )
-"""Elements that do not end a sentence."""
+"""Elements that do not interrupt a sentence."""
 
 
-def value(field: Any) -> Any:
-    """What an AXValue holds; None without one."""
+def ax_value(field: Any) -> Any:
+    """Return the value of an AXValue; None if there is none."""
     return field.get("value") if isinstance(field, Mapping) else None
 
 
-def properties(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of an AXNode by name."""
-    return {found["name"]: value(found.get("value")) for found in node.get("properties", ())}
+def ax_properties(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of an AXNode by name."""
+    return {found["name"]: ax_value(found.get("value")) for found in node.get("properties", ())}
 
 
-def states(role: str, shown: str, found: Mapping[str, Any], quote: Callable[[str], str]) -> list[str]:
-    """Flags that change what a reader would do: `checked='false'`, `disabled`, `level=2`.
+def describe_states(
+    role: str, shown_value: str, properties: Mapping[str, Any], quote: Callable[[str], str]
+) -> list[str]:
+    """Return the states that affect what can be done with an element: `checked='false'`, `disabled`,
+    `level=2`.
 
-    `shown` is the value that the line tells anyway.
+    `shown_value` is the value that the element's line already shows.
     """
     said: list[str] = []
-    for name in ("checked", "pressed", "expanded"):  # both answers matter
-        if (state := found.get(name)) is not None:
+    for name in ("checked", "pressed", "expanded"):  # false is informative, too
+        if (state := properties.get(name)) is not None:
             said.append(f"{name}='{str(state).lower()}'" if str(state).lower() in _STATES else name)
     for name in ("selected", "disabled", "required", "readonly", "multiselectable", "busy", "modal"):
-        if found.get(name) in (True, "true"):
+        if properties.get(name) in (True, "true"):
             said.append(name)
-    if (invalid := found.get("invalid")) not in (None, False, "false", ""):
+    if (invalid := properties.get("invalid")) not in (None, False, "false", ""):
         said.append("invalid" if invalid in (True, "true") else f"invalid={quote(str(invalid))}")
-    if role == "heading" and isinstance(level := found.get("level"), int):
+    if role == "heading" and isinstance(level := properties.get("level"), int):
         said.append(f"level={level}")
     if role in ("slider", "spinbutton", "progressbar", "meter", "scrollbar"):
         for name in ("valuemin", "valuemax"):
-            if isinstance(bound := found.get(name), int | float):
+            if isinstance(bound := properties.get(name), int | float):
                 said.append(f"{name.removeprefix('value')}={bound:g}")
-        if (text := found.get("valuetext")) and str(text) != shown:
+        if (text := properties.get("valuetext")) and str(text) != shown_value:
             said.append(f"valuetext={quote(str(text))}")
     return said
 

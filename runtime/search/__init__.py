@@ -1,1 +1,1 @@
-"""Searching the work tree."""
+"""Searches the work tree."""

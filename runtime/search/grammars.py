@@ -1,6 +1,7 @@
-"""What tree-sitter knows of languages: which grammar reads a file, and which of its nodes define a name.
+"""tree-sitter grammars. Finds the grammar for a file, and the nodes in the file that define a name.
 
-The only file that imports tree-sitter for the searcher; where the plugin `symbols` is not there, it knows no language.
+This is the only module of the search program that imports tree-sitter. Without the feature `symbols`, no
+language is available.
 """
 
 from collections.abc import Callable
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Query
 
-DEEPEST = 400
-"""Nodes within nodes down to which definitions are looked for: what is deeper was not written by a person, and a
-search in it takes time that grows with the square of its depth."""
-SUFFIXES = {
+MAX_DEPTH = 400
+"""Maximum nesting depth at which definitions are found. People write no deeper code, and the time of a query
+grows with the square of the depth.
+"""
+LANGUAGE_BY_SUFFIX = {
     **dict.fromkeys(("py", "pyi"), "python"),
     **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
     **dict.fromkeys(("ts", "mts", "cts"), "typescript"),
@@ -30,7 +32,7 @@ SUFFIXES = {
     "php": "php",
     **dict.fromkeys(("sh", "bash"), "bash"),
 }
-"""A file's suffix -> its language. A `.h` may be C or C++, and the grammar of C++ reads both."""
+"""Language for each file suffix. A `.h` file may be C or C++; the C++ grammar reads both."""
 
 _JAVASCRIPT = """
 (function_declaration name: (identifier) @name) @symbol
@@ -166,84 +168,86 @@ LANGUAGES = tuple(_QUERIES)
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
-    """One definition: lines from 1, bytes of the name."""
+class Definition:
+    """One definition; line numbers start at 1."""
 
     name: str
     owner: str
-    """What it belongs to by its own words (a receiver, `Class::`); empty: by where it stands, if at all."""
-    first: int
-    last: int
-    at: int
-    """Where its name begins, in bytes."""
+    """Owner that the definition itself names (a receiver, `Class::`). Empty if only the position of the
+    definition shows the owner.
+    """
+    first_line: int
+    last_line: int
+    name_offset: int
+    """Byte offset of the name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
-    """A file as its grammar reads it."""
+class ParsedFile:
+    """A file parsed with its grammar."""
 
     _root: "Node"
     _query: "Query"
 
-    def definitions(self) -> list[Defined]:
-        """What it defines, in order; of two that begin and end together the first."""
+    def definitions(self) -> list[Definition]:
+        """Return the definitions in order. If two definitions have the same extent, the first one counts."""
         from tree_sitter import QueryCursor
 
-        found: dict[tuple[int, str], Defined] = {}
+        found: dict[tuple[int, str], Definition] = {}
         cursor = QueryCursor(self._query)
-        cursor.set_max_start_depth(DEEPEST)
+        cursor.set_max_start_depth(MAX_DEPTH)
         for _, captures in cursor.matches(self._root):
             node, name = captures["symbol"][0], captures["name"][0]
             owner = captures.get("owner")
-            defined = Defined(
-                name=_text(name),
-                owner=_text(owner[0]) if owner else "",
-                first=node.start_point[0] + 1,
-                last=max(node.start_point[0] + 1, node.end_point[0] + (node.end_point[1] > 0)),
-                at=name.start_byte,
+            defined = Definition(
+                name=_node_text(name),
+                owner=_node_text(owner[0]) if owner else "",
+                first_line=node.start_point[0] + 1,
+                last_line=max(node.start_point[0] + 1, node.end_point[0] + (node.end_point[1] > 0)),
+                name_offset=name.start_byte,
             )
             found.setdefault((name.start_byte, defined.name), defined)
-        return sorted(found.values(), key=lambda each: (each.first, -each.last, each.at))
+        return sorted(found.values(), key=lambda each: (each.first_line, -each.last_line, each.name_offset))
 
-    def is_name(self, start: int, end: int) -> bool:
-        """Whether these bytes are a name of the program, not part of a comment or of a string."""
+    def is_identifier(self, start: int, end: int) -> bool:
+        """Return True if these bytes are an identifier in code, not in a comment or a string."""
         node = self._root.descendant_for_byte_range(start, end)
         if node is None or (node.start_byte, node.end_byte) != (start, end):
             return False
         return not any(word in node.type for word in ("comment", "string", "heredoc", "text"))
 
 
-def language_of(name: str) -> str | None:
-    """The language of a file by its name, if there is a grammar for it here."""
-    language = SUFFIXES.get(name.rpartition(".")[2].lower()) if "." in name else None
-    return language if language and _is_here(language) else None
+def detect_language(name: str) -> str | None:
+    """Return the language of a file by its name. None if no grammar is installed for it."""
+    language = LANGUAGE_BY_SUFFIX.get(name.rpartition(".")[2].lower()) if "." in name else None
+    return language if language and _is_installed(language) else None
 
 
-def parsed(data: bytes, language: str) -> Parsed:
-    """A file's content, whatever is wrong with it."""
-    parser, query = _reader(language)
-    return Parsed(parser.parse(data).root_node, query)
+def parse_file(data: bytes, language: str) -> ParsedFile:
+    """Parse a file. The file may contain syntax errors."""
+    parser, query = _load_grammar(language)
+    return ParsedFile(parser.parse(data).root_node, query)
 
 
 @cache
-def _is_here(language: str) -> bool:
-    return find_spec("tree_sitter") is not None and find_spec(_module(language)) is not None
+def _is_installed(language: str) -> bool:
+    return find_spec("tree_sitter") is not None and find_spec(_module_name(language)) is not None
 
 
-def _module(language: str) -> str:
+def _module_name(language: str) -> str:
     return f"tree_sitter_{'typescript' if language == 'tsx' else language}"
 
 
 @cache
-def _reader(language: str) -> "tuple[Parser, Query]":
+def _load_grammar(language: str) -> "tuple[Parser, Query]":
     from tree_sitter import Language, Parser, Query
 
-    module = import_module(_module(language))
+    module = import_module(_module_name(language))
     names = {"typescript": "language_typescript", "tsx": "language_tsx", "php": "language_php"}
-    make: Callable[[], object] = getattr(module, names.get(language, "language"))
-    grammar = Language(make())
+    factory: Callable[[], object] = getattr(module, names.get(language, "language"))
+    grammar = Language(factory())
     return Parser(grammar), Query(grammar, _QUERIES[language])
 
 
-def _text(node: "Node") -> str:
+def _node_text(node: "Node") -> str:
     return (node.text or b"").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Which files a search goes through: those of the work tree that git does not ignore, below a path, by a glob."""
+"""Selects the files to search: files that git does not ignore, below a path, whose names match a glob."""
 
 import os
 import re
@@ -8,18 +8,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LARGEST = 2_000_000  # bytes of a file; what is larger was not written by a person
-LISTING = 10  # seconds for git
-MOST = 200_000  # files
-# What is in them is rarely looked for and always long. Only where git does not say it.
-CLOSED = frozenset(
+MAX_FILE_BYTES = 2_000_000  # Bytes of a file. People do not write larger ones.
+GIT_TIMEOUT = 10  # seconds for git
+MAX_FILES = 200_000  # Number of files that are searched.
+# Directories with many files that are rarely of interest. They are skipped only if git does not decide which
+# files to list.
+SKIPPED_DIRECTORIES = frozenset(
     {".git", ".hg", ".svn", ".tox", ".nox", ".venv", "__pycache__", "node_modules", ".mypy_cache"}
 )
-# A hook of the repository's own configuration would run with each listing.
-_GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+# Without `core.fsmonitor=false`, a hook in the repository's own configuration would run with each listing.
+_GIT_LS_FILES = (
+    "git",
+    "-c",
+    "core.fsmonitor=false",
+    "ls-files",
+    "-z",
+    "--cached",
+    "--others",
+    "--exclude-standard",
+)
 
-_PIECES = re.compile(r"\*\*/|\*\*|\[[!^]?[^\]]+\]|.", re.DOTALL)
-_MEANINGS = {
+_GLOB_TOKEN = re.compile(r"\*\*/|\*\*|\[[!^]?[^\]]+\]|.", re.DOTALL)
+_TOKEN_PATTERNS = {
     "**/": "(?:.*/)?",
     "**": ".*",
     "*": "[^/]*",
@@ -31,60 +41,62 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Files by their names below a directory."""
+class SelectedFiles:
+    """Names of files below a directory."""
 
     root: Path
     names: tuple[str, ...]
     note: str = ""
-    """What a reader should know of the choice."""
+    """A remark about the selection for the reader of the results; empty if there is none."""
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
         return ((name, self.root / name) for name in self.names)
 
 
-def chosen(root: Path, top: str, glob: str) -> Files:
-    """The files at or below `top`, whose names fit the glob (empty: any).
+def select_files(root: Path, top: str, glob: str) -> SelectedFiles:
+    """Return the files at or below `top` whose names match the glob. An empty glob matches every name.
 
-    `top`: a path below the root, empty for all; an absolute one is searched as it is, whatever git says.
-
-    Raises re.error for a glob that is none.
+    `top` is a path below the root; empty for the whole root. An absolute path is searched even if git ignores
+    it. Raises re.error if the glob is invalid.
     """
-    fits = re.compile(translated(glob)).fullmatch if glob else None
-    names, note = _by_git(root, top), ""
-    if not names and (walked := sorted(_walked(root, top))):
-        names = walked
+    matches = re.compile(glob_to_regex(glob)).fullmatch if glob else None
+    names, note = _list_with_git(root, top), ""
+    if not names and (found := sorted(_walk_files(root, top))):
+        names = found
         ignored = top and not os.path.isabs(top) and (root / ".git").exists()
         note = "git ignores these files; they were searched because you named them" if ignored else ""
-    if fits:
-        names = [name for name in names if fits(name)]
-    if len(names) > MOST:
-        names, note = names[:MOST], f"only the first {MOST:,} of {len(names):,} files were searched"
-    return Files(root, tuple(names), note)
+    if matches:
+        names = [name for name in names if matches(name)]
+    if len(names) > MAX_FILES:
+        names, note = names[:MAX_FILES], f"only the first {MAX_FILES:,} of {len(names):,} files were searched"
+    return SelectedFiles(root, tuple(names), note)
 
 
-def translated(glob: str) -> str:
-    """A glob as a regular expression: `**` goes through directories, `{a,b}` is either; without `/` at any depth."""
+def glob_to_regex(glob: str) -> str:
+    """Convert a glob to a regular expression. `**` crosses directories, and `{a,b}` matches either.
+
+    A glob without `/` matches at any depth.
+    """
     glob = glob.removeprefix("./")
     if "/" not in glob.rstrip("/"):
         glob = "**/" + glob
     if glob.endswith("/"):
         glob += "**"
-    return f"(?s:{''.join(map(_piece, _PIECES.findall(glob)))})"
+    return f"(?s:{''.join(map(_translate_token, _GLOB_TOKEN.findall(glob)))})"
 
 
-def _piece(piece: str) -> str:
+def _translate_token(piece: str) -> str:
     if len(piece) > 2 and piece[0] == "[":
         inside = piece[1:-1].replace("\\", r"\\").replace("[", r"\[")
         return f"[^/{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
-    return _MEANINGS.get(piece) or re.escape(piece)
+    return _TOKEN_PATTERNS.get(piece) or re.escape(piece)
 
 
-def content(path: Path) -> bytes | None:
-    """What a file holds; None for what is no text: links, devices, binary files and large ones."""
+def read_source(path: Path) -> bytes | None:
+    """Return the content of a file. None for links, devices, and binary or large files."""
     try:
-        about = path.lstat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             return None
         data = path.read_bytes()
     except OSError:
@@ -92,11 +104,11 @@ def content(path: Path) -> bytes | None:
     return None if b"\0" in data[:8192] else data
 
 
-def is_large(path: Path) -> bool:
-    """Whether it is text, and only too large."""
+def is_too_large(path: Path) -> bool:
+    """True if the path is a text file that is larger than the limit."""
     try:
-        about = path.lstat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size <= LARGEST:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size <= MAX_FILE_BYTES:
             return False
         with path.open("rb") as file:
             return b"\0" not in file.read(8192)
@@ -104,36 +116,36 @@ def is_large(path: Path) -> bool:
         return False
 
 
-def _by_git(root: Path, top: str) -> list[str]:
-    """What git knows of; nothing where it knows nothing."""
+def _list_with_git(root: Path, top: str) -> list[str]:
+    """Return the files that git lists; empty if git fails."""
     try:
         listed = subprocess.run(
-            [*_GIT, "--", f":(literal){top or '.'}"],
+            [*_GIT_LS_FILES, "--", f":(literal){top or '.'}"],
             cwd=root,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=LISTING,
+            timeout=GIT_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
     if listed.returncode:
         return []
-    # A file in conflict is listed once for each side.
+    # A file with a merge conflict is listed once for each side.
     return sorted({os.fsdecode(name) for name in listed.stdout.split(b"\0") if name})
 
 
-def _walked(root: Path, top: str) -> Iterator[str]:
+def _walk_files(root: Path, top: str) -> Iterator[str]:
     start = root / top
     if start.is_file():
         yield top
         return
-    found = 0
-    for at, directories, names in os.walk(start):
-        directories[:] = sorted(name for name in directories if name not in CLOSED)
+    count = 0
+    for directory, directories, names in os.walk(start):
+        directories[:] = sorted(name for name in directories if name not in SKIPPED_DIRECTORIES)
         for name in sorted(names):
-            path = os.path.join(at, name)
+            path = os.path.join(directory, name)
             yield path if os.path.isabs(top) else os.path.relpath(path, root)
-            found += 1
-            if found > MOST:
+            count += 1
+            if count > MAX_FILES:
                 return

@@ -1,21 +1,23 @@
-"""Names that code defines and uses: by tree-sitter where there is a grammar, else by a pattern, and it says which."""
+"""Finds definitions and references in code. It uses tree-sitter if there is a grammar for the file, and
+otherwise a pattern.
+"""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from runtime.search import grammars
-from runtime.search.found_lines import Line, printable
-from runtime.search.grammars import Defined
+from patchwright.runtime.search import grammars
+from patchwright.runtime.search.grammars import Definition
+from patchwright.runtime.search.search_results import SearchHit, printable_line
 
-SIGNATURE = 160  # characters of a definition's first line
-LONGEST = 200  # characters of what something belongs to, the last ones
-USES = 5_000  # of one name that are looked at in one file
-DEEPEST = 20  # levels of an outline that are told apart
+MAX_SIGNATURE_CHARS = 160  # characters of a definition's first line
+MAX_SCOPE_CHARS = 200  # Characters at the end of a scope that are shown.
+MAX_USES = 5_000  # Number of uses of one name that are examined in one file.
+MAX_OUTLINE_DEPTH = 20  # Number of indentation levels in an outline.
 
-# A definition at the beginning of a line, in most languages: words that may stand before it, the word that makes it
-# one, its name. Control words and calls do not fit; a definition with an unusual form is missed.
+# Matches a definition at the beginning of a line, in most languages: modifiers, the keyword, the name.
+# Control words and calls do not match. A definition in an unusual form is missed.
 _DEFINITION = re.compile(
     rb"^[ \t]*(?:(?:export|default|public|private|protected|internal|static|abstract|final|sealed|async|open|override"
     rb"|virtual|partial|data|inline|extern|unsafe|const|pub(?:\([a-z]+\))?|local|suspend|declare|case)[ \t]+)*"
@@ -34,150 +36,175 @@ class Symbol:
     """One definition in a file."""
 
     name: str
-    inside: str
-    """What it belongs to, from the outermost: `Outer.Inner`; empty: nothing."""
-    first: int
-    last: int | None
-    """None: found by a pattern, which does not know the end."""
+    scope: str
+    """Names of the enclosing definitions, outermost first, as in `Outer.Inner`. Empty for a definition at the
+    top level.
+    """
+    first_line: int
+    last_line: int | None
+    """Last line of the definition. None if the definition was found with the pattern, which does not find the
+    end.
+    """
     depth: int
     text: str
-    """Its first line, without indentation."""
-    at: int
-    """Where its name begins, in bytes."""
+    """First line of the definition, without indentation."""
+    name_offset: int
+    """Byte offset of the name."""
 
     @property
-    def full(self) -> str:
-        return f"{self.inside}.{self.name}" if self.inside else self.name
+    def qualified_name(self) -> str:
+        return f"{self.scope}.{self.name}" if self.scope else self.name
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One file's content and what defines something in it."""
+class SourceFile:
+    """The content of one file and its language."""
 
     path: str
     data: bytes
     language: str | None
-    """None: there is no grammar for it here."""
+    """Language of the file. None if no grammar is installed for it."""
 
     @classmethod
-    def of(cls, path: str, data: bytes) -> "Source":
-        return cls(path, data, grammars.language_of(path))
+    def from_data(cls, path: str, data: bytes) -> "SourceFile":
+        return cls(path, data, grammars.detect_language(path))
 
-    def symbols(self) -> list[Symbol]:
-        """What it defines, in order."""
+    def find_symbols(self) -> list[Symbol]:
+        """Return the definitions in the file, in order."""
         lines = self.data.split(b"\n")
         if self.language is None:
-            return [_symbol(each, lines, "", 0, ended=False) for each in _by_pattern(self.data)]
-        found, outer = [], list[Symbol]()
-        for each in grammars.parsed(self.data, self.language).definitions():
-            while outer and (outer[-1].last or 0) < each.last:
-                outer.pop()
-            inside = ".".join(filter(None, [outer[-1].full if outer else "", each.owner]))[-LONGEST:]
-            symbol = _symbol(each, lines, inside, min(len(outer), DEEPEST), ended=True)
-            found.append(symbol)
-            if each.last > each.first:
-                outer.append(symbol)
-        return found
+            return [
+                _to_symbol(definition, lines, "", 0, is_end_known=False)
+                for definition in _find_by_pattern(self.data)
+            ]
+        symbols, enclosing = [], list[Symbol]()
+        for definition in grammars.parse_file(self.data, self.language).definitions():
+            while enclosing and (enclosing[-1].last_line or 0) < definition.last_line:
+                enclosing.pop()
+            scope = ".".join(
+                filter(None, [enclosing[-1].qualified_name if enclosing else "", definition.owner])
+            )[-MAX_SCOPE_CHARS:]
+            symbol = _to_symbol(
+                definition, lines, scope, min(len(enclosing), MAX_OUTLINE_DEPTH), is_end_known=True
+            )
+            symbols.append(symbol)
+            if definition.last_line > definition.first_line:
+                enclosing.append(symbol)
+        return symbols
 
-    def references(self, name: str) -> Iterator[tuple[int, int]]:
-        """Line and place in bytes of each use of a name: in code alone where there is a grammar, else anywhere."""
-        parsed = grammars.parsed(self.data, self.language) if self.language else None
+    def find_references(self, name: str) -> Iterator[tuple[int, int]]:
+        """Yield the line and byte offset of each use of a name. With a grammar, uses in comments and strings
+        are left out.
+        """
+        parsed = grammars.parse_file(self.data, self.language) if self.language else None
         line, last = 1, 0
-        for match in islice(whole(name).finditer(self.data), USES):
+        for match in islice(whole_word_pattern(name).finditer(self.data), MAX_USES):
             line, last = line + self.data.count(b"\n", last, match.start()), match.start()
-            if parsed is None or parsed.is_name(*match.span()):
+            if parsed is None or parsed.is_identifier(*match.span()):
                 yield line, match.start()
 
 
-def whole(name: str) -> re.Pattern[bytes]:
-    """A name, not part of a longer one."""
+def whole_word_pattern(name: str) -> re.Pattern[bytes]:
+    """Return a pattern that matches the name, but not as a part of a longer name."""
     return re.compile(rb"(?<![\w$])" + re.escape(name.encode("utf-8", "replace")) + rb"(?![\w$])")
 
 
-def parts(query: str) -> tuple[str, str]:
-    """What a name is asked to belong to, and the name: `Class.method`, `Class::method`, `Class#method`."""
+def split_query(query: str) -> tuple[str, str]:
+    """Split a query into owner and name: `Class.method`, `Class::method`, `Class#method`."""
     owner, _, name = re.sub(r"::|#|->", ".", query.strip().removesuffix("()")).rpartition(".")
     return owner, name
 
 
-def definitions(source: Source, query: str) -> tuple[list[Line], list[tuple[int, Line]]]:
-    """The definitions of a name in a file, and those whose names contain it, each with how far off it is."""
-    owner, name = parts(query)
-    exact: list[Line] = []
-    others: list[tuple[int, Line]] = []
-    for symbol in source.symbols():
-        if symbol.name == name and _belongs(symbol, owner):
-            exact.append(_definition(source.path, symbol))
+def find_definitions(source: SourceFile, query: str) -> tuple[list[SearchHit], list[tuple[int, SearchHit]]]:
+    """Return two lists for a file: the definitions of the name, and the definitions whose longer names
+    contain it, each with the number of additional characters.
+    """
+    owner, name = split_query(query)
+    exact: list[SearchHit] = []
+    others: list[tuple[int, SearchHit]] = []
+    for symbol in source.find_symbols():
+        if symbol.name == name and _is_in_scope(symbol, owner):
+            exact.append(_definition_hit(source.path, symbol))
         elif name.lower() in symbol.name.lower():
-            others.append((len(symbol.name) - len(name), _definition(source.path, symbol)))
+            others.append((len(symbol.name) - len(name), _definition_hit(source.path, symbol)))
     return exact, others
 
 
-def references(source: Source, name: str) -> list[Line]:
-    """The lines of a file that use a name, each with what it stands in."""
+def find_references(source: SourceFile, name: str) -> list[SearchHit]:
+    """Return the lines of a file that use a name, each with its enclosing definition."""
     uses: dict[int, int] = {}
-    for number, at in source.references(name):
-        uses.setdefault(number, at)
+    for number, offset in source.find_references(name):
+        uses.setdefault(number, offset)
     if not uses:
         return []
-    symbols, lines = source.symbols(), source.data.split(b"\n")
+    symbols, lines = source.find_symbols(), source.data.split(b"\n")
     return [
-        Line(
+        SearchHit(
             source.path,
             number,
-            printable(lines[number - 1].decode("utf-8", "replace").strip()),
-            note=_where(symbols, number, at),
+            printable_line(lines[number - 1].decode("utf-8", "replace").strip()),
+            note=_describe_location(symbols, number, offset),
         )
-        for number, at in uses.items()
+        for number, offset in uses.items()
     ]
 
 
-def outline(source: Source) -> str:
-    """What one file defines, each with its lines, indented by what it belongs to; of one line the outermost."""
-    by_line = {symbol.first: symbol for symbol in reversed(source.symbols())}
+def render_outline(source: SourceFile) -> str:
+    """Return the definitions of a file with their lines, indented by nesting. If several definitions start on
+    one line, only the outermost is listed.
+    """
+    by_line = {symbol.first_line: symbol for symbol in reversed(source.find_symbols())}
     return "\n".join(
-        f"{first}{f'-{symbol.last}' if symbol.last not in (None, first) else ''}: "
+        f"{first}{f'-{symbol.last_line}' if symbol.last_line not in (None, first) else ''}: "
         f"{'  ' * symbol.depth}{symbol.text}"
         for first, symbol in sorted(by_line.items())
     )
 
 
-def _belongs(symbol: Symbol, owner: str) -> bool:
-    return not owner or f".{symbol.inside}".endswith(f".{owner}") or symbol.last is None
+def _is_in_scope(symbol: Symbol, owner: str) -> bool:
+    return not owner or f".{symbol.scope}".endswith(f".{owner}") or symbol.last_line is None
 
 
-def _definition(path: str, symbol: Symbol) -> Line:
-    return Line(path, symbol.first, symbol.text, symbol.last, f"in {symbol.inside}" if symbol.inside else "")
-
-
-def _where(symbols: list[Symbol], line: int, at: int) -> str:
-    """The innermost definition around a line."""
-    around = ""
-    for symbol in symbols:
-        if symbol.at == at:
-            return "its definition"
-        if symbol.last is not None and symbol.first <= line <= symbol.last and symbol.last > symbol.first:
-            around = symbol.full
-    return f"in {around}" if around else ""
-
-
-def _symbol(defined: Defined, lines: list[bytes], inside: str, depth: int, *, ended: bool) -> Symbol:
-    text = lines[defined.first - 1].decode("utf-8", "replace").strip()
-    return Symbol(
-        name=defined.name,
-        inside=inside,
-        first=defined.first,
-        last=defined.last if ended else None,
-        depth=depth,
-        text=printable(text, SIGNATURE),
-        at=defined.at,
+def _definition_hit(path: str, symbol: Symbol) -> SearchHit:
+    return SearchHit(
+        path, symbol.first_line, symbol.text, symbol.last_line, f"in {symbol.scope}" if symbol.scope else ""
     )
 
 
-def _by_pattern(data: bytes) -> Iterator[Defined]:
+def _describe_location(symbols: list[Symbol], line: int, offset: int) -> str:
+    """Describe the innermost definition around a line."""
+    enclosing = ""
+    for symbol in symbols:
+        if symbol.name_offset == offset:
+            return "its definition"
+        if (
+            symbol.last_line is not None
+            and symbol.first_line <= line <= symbol.last_line
+            and symbol.last_line > symbol.first_line
+        ):
+            enclosing = symbol.qualified_name
+    return f"in {enclosing}" if enclosing else ""
+
+
+def _to_symbol(
+    defined: Definition, lines: list[bytes], scope: str, depth: int, *, is_end_known: bool
+) -> Symbol:
+    text = lines[defined.first_line - 1].decode("utf-8", "replace").strip()
+    return Symbol(
+        name=defined.name,
+        scope=scope,
+        first_line=defined.first_line,
+        last_line=defined.last_line if is_end_known else None,
+        depth=depth,
+        text=printable_line(text, MAX_SIGNATURE_CHARS),
+        name_offset=defined.name_offset,
+    )
+
+
+def _find_by_pattern(data: bytes) -> Iterator[Definition]:
     line, last = 1, 0
     for match in _DEFINITION.finditer(data):
-        at = match.start(match.lastindex or 0)
-        line, last = line + data.count(b"\n", last, at), at
+        offset = match.start(match.lastindex or 0)
+        line, last = line + data.count(b"\n", last, offset), offset
         name = match[match.lastindex or 0].decode("utf-8", "replace")
-        yield Defined(name=name, owner="", first=line, last=line, at=at)
+        yield Definition(name=name, owner="", first_line=line, last_line=line, name_offset=offset)

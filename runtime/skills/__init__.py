@@ -1,13 +1,14 @@
-"""Skills: sixteen functions that are in the IPython session from its start, under the name `agentskills`.
+"""Skills: sixteen functions that are predefined in the IPython session, in the package `agentskills`.
 
-They run on the repository's own Python, 3.9 or newer, so this package needs nothing but the standard library and
-imports nothing of ours by its full name. A skill prints; for a mistake of its caller it prints what to do instead.
+They run on the repository's own Python, 3.9 or newer, so this package needs only the standard library and
+imports nothing of ours by its full name. A skill prints its result, or a message that says what to do
+instead.
 """
 
-from .editor import create_file, edit_file, goto_line, open_file, scroll_down, scroll_up
-from .reading import parse_docx, parse_latex, parse_pdf, parse_pptx
-from .search import find_file, search_dir, search_file
-from .senses import parse_audio, parse_image, parse_video
+from .document_readers import parse_docx, parse_latex, parse_pdf, parse_pptx
+from .file_search import find_file, search_dir, search_file
+from .multimodal import parse_audio, parse_image, parse_video
+from .window_editor import create_file, edit_file, goto_line, open_file, scroll_down, scroll_up
 
 __all__ = [  # noqa: RUF022 - in the order in which they are told
     "open_file",

@@ -1,6 +1,6 @@
-"""What a skill cannot do in this session: ask a model, and have a document converted.
+"""Services that skills need from outside the session: a model's answer, and converted documents.
 
-Whoever starts the session sets these names before the first cell; see `connect`.
+The session's start script sets them before the first cell; see `connect`.
 """
 
 from __future__ import annotations
@@ -10,69 +10,69 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 
-Ask = Callable[..., str]
+AskModel = Callable[..., str]
 
-_ask: Ask | None = None
-_documents: tuple[str, ...] | None = None
-_missing = "documents cannot be read here"
-_scratch: str | None = None
+_ask_model: AskModel | None = None
+_documents_command: tuple[str, ...] | None = None
+_missing_message = "documents cannot be read in this session"
+_scratch_directory: str | None = None
 
 
 def connect(
     *,
-    ask: Ask | None = None,
-    documents: Sequence[str] | None = None,
-    missing: str | None = None,
+    ask_model: AskModel | None = None,
+    documents_command: Sequence[str] | None = None,
+    missing_message: str | None = None,
     scratch: str | None = None,
 ) -> None:
-    """Say how a model is asked and how documents are converted.
+    """Configure how to ask a model and how to convert documents.
 
-    `ask(sense, files, task, model)` gives the answer, or raises RuntimeError with the reason why there is none.
-    `documents`: the beginning of the command line (`Plugins.documents_command`); None: for the reason `missing`.
-    `scratch`: a directory for temporary files.
+    `ask_model(modality, files, task, model)` returns the answer, or raises RuntimeError with the reason.
+    `documents_command` is the beginning of the command line (`SandboxFeatures.documents_command`); None: not
+    installed, for the reason in `missing_message`. `scratch` is a directory for temporary files.
     """
-    global _ask, _documents, _missing, _scratch
-    _ask, _scratch = ask, scratch
-    _documents = None if documents is None else tuple(documents)
-    _missing = missing or _missing
+    global _ask_model, _documents_command, _missing_message, _scratch_directory
+    _ask_model, _scratch_directory = ask_model, scratch
+    _documents_command = None if documents_command is None else tuple(documents_command)
+    _missing_message = missing_message or _missing_message
 
 
-def ask(sense: str, files: Sequence[str], task: str, model: str | None = None) -> str:
-    """A model's answer to a task about files of this machine (absolute paths).
+def ask_model(modality: str, files: Sequence[str], task: str, model: str | None = None) -> str:
+    """Return a model's answer to a task about files of this machine (absolute paths).
 
-    `sense` is `image`, `audio` or `video` (its frames in order). Raises RuntimeError with the reason why there is
-    no answer.
+    `modality` is `image`, `audio` or `video` (its frames in order). Raises RuntimeError with the reason if
+    there is no answer.
     """
-    if _ask is None:
-        raise RuntimeError("no model can be asked from here")
-    return _ask(sense, list(files), task, model)
+    if _ask_model is None:
+        raise RuntimeError("no model is available in this session")
+    return _ask_model(modality, list(files), task, model)
 
 
-def convert(*arguments: str) -> str:
-    """What the documents program prints. Raises RuntimeError with the reason why there is nothing."""
-    if _documents is None:
-        raise RuntimeError(_missing)
-    # The program limits its own seconds, memory and output; this is for a machine that stands still.
+def convert_document(*arguments: str) -> str:
+    """Return the output of the document converter. Raises RuntimeError with the reason if it fails."""
+    if _documents_command is None:
+        raise RuntimeError(_missing_message)
+    # The program limits its own seconds, memory and output; this timeout covers a stalled machine.
     try:
-        ran = subprocess.run(
-            [*_documents, *arguments],
+        completed = subprocess.run(
+            [*_documents_command, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=120,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeError(f"the program that reads documents could not be run: {error}") from error
-    if ran.returncode < 0:
-        raise RuntimeError("it takes more time or memory to read than a document may")
-    if ran.returncode:
-        raise RuntimeError(ran.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
-    return ran.stdout.decode("utf-8", "replace")
+        raise RuntimeError(f"the document converter could not be run: {error}") from error
+    if completed.returncode < 0:
+        raise RuntimeError("reading it exceeds the limit of time or memory for a document")
+    if completed.returncode:
+        raise RuntimeError(completed.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
+    return completed.stdout.decode("utf-8", "replace")
 
 
-def scratch() -> str:
-    """A directory of this session for temporary files."""
-    global _scratch
-    if _scratch is None or not os.path.isdir(_scratch):
-        _scratch = tempfile.mkdtemp(prefix="agentskills-")
-    return _scratch
+def scratch_directory() -> str:
+    """Return a directory of this session for temporary files."""
+    global _scratch_directory
+    if _scratch_directory is None or not os.path.isdir(_scratch_directory):
+        _scratch_directory = tempfile.mkdtemp(prefix="agentskills-")
+    return _scratch_directory

@@ -1,4 +1,4 @@
-"""Whether a piece of source parses: Python by this Python's own compiler, JavaScript by `node`, if it is there."""
+"""Checks the syntax of source: Python with this Python's own compiler, JavaScript with `node` if installed."""
 
 from __future__ import annotations
 
@@ -11,82 +11,86 @@ import tempfile
 import warnings
 from pathlib import Path
 
-PYTHON = (".py", ".pyi")
-JAVASCRIPT = (".js", ".mjs", ".cjs")
-_OF_MODULES = ("outside a module", "Unexpected token 'export'")
-SECONDS = 10  # for one look by node
-LARGEST = 2 << 20  # bytes of a script that node is shown
+PYTHON_SUFFIXES = (".py", ".pyi")
+JAVASCRIPT_SUFFIXES = (".js", ".mjs", ".cjs")
+_MODULE_ERRORS = ("outside a module", "Unexpected token 'export'")
+NODE_TIMEOUT = 10  # seconds for one run of node
+MAX_SCRIPT_BYTES = 2 << 20  # bytes of a script that node checks
 
 
-def new_syntax_error(path: Path, before: bytes | None, after: bytes) -> str | None:
-    """The syntax error that an edit brought into a file, with its line; None when it brought none.
+def find_new_syntax_error(path: Path, before: bytes | None, after: bytes) -> str | None:
+    """Return the syntax error that an edit added to a file, with its line. None if it added none.
 
-    `before` None: the file is new. A script that node did not understand before (JSX, Flow) is not judged.
+    `before` None: the file is new. A script that node could not parse before (JSX, Flow) is not checked.
     """
-    error = syntax_error(path, after)
-    if error is None or not before or path.suffix not in JAVASCRIPT:
+    error = find_syntax_error(path, after)
+    if error is None or not before or path.suffix not in JAVASCRIPT_SUFFIXES:
         return error
-    return None if syntax_error(path, before) else error
+    return None if find_syntax_error(path, before) else error
 
 
-def syntax_error(path: Path, data: bytes) -> str | None:
-    """What is wrong with the source, with its line; None when nothing is, or nobody can tell."""
-    if path.suffix in PYTHON:
-        return _python(data)
-    if path.suffix in JAVASCRIPT and len(data) <= LARGEST and (node := shutil.which("node")):
-        return _javascript(node, path.suffix, data)
+def find_syntax_error(path: Path, data: bytes) -> str | None:
+    """Return the syntax error of the source, with its line. None if there is none, or no checker."""
+    if path.suffix in PYTHON_SUFFIXES:
+        return _check_python(data)
+    if (
+        path.suffix in JAVASCRIPT_SUFFIXES
+        and len(data) <= MAX_SCRIPT_BYTES
+        and (node := shutil.which("node"))
+    ):
+        return _check_javascript(node, path.suffix, data)
     return None
 
 
-def _python(data: bytes) -> str | None:
+def _check_python(data: bytes) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compile(data, "<edit>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     except SyntaxError as error:
         source = f": {error.text.strip()[:200]}" if error.text else ""
-        return _utf8(f"{error.msg}, line {error.lineno}{source}")
+        return _replace_surrogates(f"{error.msg}, line {error.lineno}{source}")
     except (ValueError, RecursionError, MemoryError) as error:
         return f"Python cannot parse the file: {error}"
     return None
 
 
-def _javascript(node: str, suffix: str, data: bytes) -> str | None:
-    # `.js` may be either kind of module, as a package.json decides; only what is wrong as both is wrong.
+def _check_javascript(node: str, suffix: str, data: bytes) -> str | None:
+    # A package.json decides which kind of module `.js` is, so only an error in both kinds counts.
     error = None
-    for kind in (".cjs", ".mjs") if suffix == ".js" else (suffix,):
-        if (found := _checked(node, kind, data)) is None:
+    for script_suffix in (".cjs", ".mjs") if suffix == ".js" else (suffix,):
+        if (kind_error := _run_node(node, script_suffix, data)) is None:
             return None
-        # As a script, a module's first fault is that it is one.
-        if error is None or any(sign in error for sign in _OF_MODULES):
-            error = found
-    # Where a value should be, `<` is JSX, which node does not know.
+        # Checked as a script, a module fails first because it is a module.
+        if error is None or any(message in error for message in _MODULE_ERRORS):
+            error = kind_error
+    # In place of a value, `<` is JSX, which node cannot parse.
     return None if error and "Unexpected token '<'" in error else error
 
 
-def _checked(node: str, kind: str, data: bytes) -> str | None:
-    with tempfile.TemporaryDirectory() as place:
-        script = Path(place, f"edit{kind}")
+def _run_node(node: str, kind: str, data: bytes) -> str | None:
+    with tempfile.TemporaryDirectory() as directory:
+        script = Path(directory, f"edit{kind}")
         script.write_bytes(data)
         try:
-            ran = subprocess.run(
+            completed = subprocess.run(
                 [node, "--check", str(script)],
-                cwd=place,
-                env={"PATH": os.defpath, "HOME": place},
+                cwd=directory,
+                env={"PATH": os.defpath, "HOME": directory},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=SECONDS,
+                timeout=NODE_TIMEOUT,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-    said = ran.stderr.decode("utf-8", "replace")
-    message = re.search(r"^(?:\w*Error): .*$", said, re.MULTILINE)
-    line = re.search(rf"edit\{kind}:(\d+)\n(.*)$", said, re.MULTILINE)
-    if ran.returncode == 0 or message is None or line is None:
+    stderr = completed.stderr.decode("utf-8", "replace")
+    message = re.search(r"^(?:\w*Error): .*$", stderr, re.MULTILINE)
+    line = re.search(rf"edit\{kind}:(\d+)\n(.*)$", stderr, re.MULTILINE)
+    if completed.returncode == 0 or message is None or line is None:
         return None
     return f"{message[0][:200]}, line {line[1]}: {line[2].strip()[:200]}"
 
 
-def _utf8(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode()

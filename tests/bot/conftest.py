@@ -1,22 +1,22 @@
-"""A Redis of its own for each test, and what stores in it."""
+"""Fixtures: a Redis server per test, and a delivery inbox on it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from bot.embedded import embedded_redis
-from bot.redis.inbox import Inbox
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 
 
 @pytest.fixture
 async def url(short_tmp: Path) -> AsyncIterator[str]:
-    async with embedded_redis(short_tmp) as url:
+    async with run_embedded_redis(short_tmp) as url:
         yield url
 
 
 @pytest.fixture
-async def inbox(url: str) -> AsyncIterator[Inbox]:
-    made = Inbox(url)
+async def inbox(url: str) -> AsyncIterator[DeliveryInbox]:
+    made = DeliveryInbox(url)
     yield made
     await made.close()

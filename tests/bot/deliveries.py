@@ -1,4 +1,4 @@
-"""Signed deliveries for the tests of the bot."""
+"""Signed webhook deliveries for the tests of the bot."""
 
 import hashlib
 import hmac
@@ -86,7 +86,7 @@ INLINE: dict[str, Any] = {
 
 
 def signed(event: str, payload: object, *, secret: str = SECRET) -> tuple[dict[str, str], bytes]:
-    """Headers and body as GitHub sends them."""
+    """Returns headers and body as GitHub sends them."""
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return {

@@ -1,135 +1,141 @@
-"""A queue in this process: for tests of what is put into one."""
+"""A job queue in this process, for tests."""
 
 import asyncio
 import itertools
 from datetime import datetime
 
-from bot.jobs import (
-    Again,
-    Cancelled,
-    Handler,
-    Record,
-    Result,
-    Scope,
-    Stop,
-    Unread,
-    Why,
-    ending,
-    in_order,
-    meant_by,
-    scope_of,
-    scopes_of,
-    stop,
-    thread_of,
+from patchwright.bot.jobs import (
+    Canceled,
+    Cancellation,
+    CancelReason,
+    CancelScope,
+    JobHandler,
+    JobRecord,
+    JobResult,
+    Retry,
+    UnreadableJob,
+    cancel_handler,
+    cancel_scope,
+    matching_scopes,
+    select_records,
+    sort_by_request_time,
+    task_result,
+    thread_key,
 )
-from resolver.domain import Job, JobId, Repo
+from patchwright.resolver.domain import Job, JobId, Repo
 
 
 class InlineQueue:
-    """The queue in this process: nothing outlives it. One job at a time."""
+    """Keeps jobs in memory and runs one at a time."""
 
     def __init__(self) -> None:
-        self._records: dict[JobId, Record] = {}
+        self._records: dict[JobId, JobRecord] = {}
         self._waiting: asyncio.PriorityQueue[tuple[bool, int, JobId]] = asyncio.PriorityQueue()
         self._places = itertools.count()
-        self._running: dict[JobId, asyncio.Task[Result | Again]] = {}
-        self._stopped: dict[tuple[str, Scope], datetime] = {}
-        self._unwanted: dict[JobId, Why] = {}
-        self._taken_up: dict[JobId, Record] = {}
-        self.left: list[Unread] = []
-        """What another version has put."""
+        self._running: dict[JobId, asyncio.Task[JobResult | Retry]] = {}
+        self._stopped: dict[tuple[str, CancelScope], datetime] = {}
+        self._unwanted: dict[JobId, CancelReason] = {}
+        self._taken_up: dict[JobId, JobRecord] = {}
+        self.left: list[UnreadableJob] = []
+        """Jobs that another version queued."""
 
     @property
     def known(self) -> frozenset[JobId]:
-        """Every job that was ever put."""
+        """The ids of all jobs ever queued."""
         return frozenset(self._records)
 
-    async def put(self, job: Job, *, urgent: bool = True, asked: datetime | None = None) -> bool:
-        thread = thread_of(job.repo, job.number)
-        stops = [self._stopped.get((thread, scope)) for scope in scopes_of(job)]
-        if job.id in self._records or (asked and any(stop and asked < stop for stop in stops)):
+    async def put(self, job: Job, *, urgent: bool = True, requested_at: datetime | None = None) -> bool:
+        thread = thread_key(job.repo, job.number)
+        stops = [self._stopped.get((thread, scope)) for scope in matching_scopes(job)]
+        if job.id in self._records or (requested_at and any(stop and requested_at < stop for stop in stops)):
             return False
-        self._records[job.id] = Record(job=job, urgent=urgent, asked=asked)
-        self._line_up(job.id)
+        self._records[job.id] = JobRecord(job=job, urgent=urgent, requested_at=requested_at)
+        self._enqueue(job.id)
         return True
 
-    async def take_up(self, job: Job) -> None:
-        self._taken_up[job.id] = Record(job=job).begun()
+    async def mark_running(self, job: Job) -> None:
+        self._taken_up[job.id] = JobRecord(job=job).with_next_try()
 
-    async def settle(self, job: Job, result: Result) -> None:
-        self._records[job.id] = self._records.get(job.id, Record(job=job)).after(result)
+    async def complete(self, job: Job, result: JobResult) -> None:
+        self._records[job.id] = self._records.get(job.id, JobRecord(job=job)).with_result(result)
 
-    async def open(self, repo: Repo, number: int) -> tuple[Record, ...]:
-        thread = thread_of(repo, number)
-        known = await self.everywhere()
-        return in_order(one for one in known if thread_of(one.job.repo, one.job.number) == thread)
+    async def active_jobs(self, repo: Repo, number: int) -> tuple[JobRecord, ...]:
+        thread = thread_key(repo, number)
+        known = await self.all_active_jobs()
+        return sort_by_request_time(
+            one for one in known if thread_key(one.job.repo, one.job.number) == thread
+        )
 
-    async def unread(self, repo: Repo, number: int) -> tuple[Unread, ...]:
-        return tuple(one for one in self.left if thread_of(one.repo, one.number) == thread_of(repo, number))
+    async def unreadable_jobs(self, repo: Repo, number: int) -> tuple[UnreadableJob, ...]:
+        return tuple(one for one in self.left if thread_key(one.repo, one.number) == thread_key(repo, number))
 
-    async def everywhere(self) -> tuple[Record, ...]:
-        return tuple(one for one in self._records.values() if one.state != "ended")
+    async def all_active_jobs(self) -> tuple[JobRecord, ...]:
+        return tuple(one for one in self._records.values() if one.state != "completed")
 
-    async def stop(self, repo: Repo, number: int, at: datetime, why: Why = "asked") -> tuple[Record, ...]:
-        scope = scope_of(why)
-        key = thread_of(repo, number), scope
-        self._stopped[key] = max(at, self._stopped.get(key, at))
-        meant = meant_by(await self.open(repo, number), at, scope)
+    async def cancel_thread(
+        self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
+    ) -> tuple[JobRecord, ...]:
+        scope = cancel_scope(reason)
+        key = thread_key(repo, number), scope
+        self._stopped[key] = max(requested_before, self._stopped.get(key, requested_before))
+        meant = select_records(await self.active_jobs(repo, number), requested_before, scope)
         for one in meant:
-            await self.cancel(one.job.id, why)
+            await self.cancel(one.job.id, reason)
         return meant
 
-    def _line_up(self, job: JobId) -> None:
+    def _enqueue(self, job: JobId) -> None:
         self._waiting.put_nowait((not self._records[job].urgent, next(self._places), job))
 
-    async def cancel(self, job: JobId, why: Why = "asked") -> bool:
+    async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
         known = self._records.get(job)
-        if known is None or known.state == "ended":
+        if known is None or known.state == "completed":
             return False
-        if known.state == "queued" and known.tries:  # its next try, now, puts its work away
-            self._unwanted[job] = why
-            self._line_up(job)
+        if known.state == "queued" and known.tries:  # An immediate next try saves its work.
+            self._unwanted[job] = reason
+            self._enqueue(job)
             return True
-        self._records[job] = known.after(Cancelled(why=why))
+        self._records[job] = known.with_result(Canceled(reason=reason))
         if job in self._running:
-            stop(self._running[job], Stop(why=why))
+            cancel_handler(self._running[job], Cancellation(reason=reason))
         return True
 
-    async def is_wanted(self, job: JobId) -> bool:
+    async def should_continue(self, job: JobId) -> bool:
         known = self._records.get(job)
-        return job not in self._unwanted and (known is None or known.state != "ended")
+        return job not in self._unwanted and (known is None or known.state != "completed")
 
-    async def state(self, job: JobId) -> Record | None:
+    async def get_record(self, job: JobId) -> JobRecord | None:
         return self._records.get(job) or self._taken_up.get(job)
 
-    async def work(self, handler: Handler) -> None:
+    async def process_jobs(self, handler: JobHandler) -> None:
         while True:
             _, _, job = await self._waiting.get()
-            if self._records[job].state != "ended":
-                await self._perform(handler, self._records[job].begun())
+            if self._records[job].state != "completed":
+                await self._run(handler, self._records[job].with_next_try())
 
-    async def _perform(self, handler: Handler, record: Record) -> None:
+    async def _run(self, handler: JobHandler, record: JobRecord) -> None:
         job = record.job.id
         self._records[job] = record
         task = self._running[job] = asyncio.create_task(handler(record.job, record.tries))
         if why := self._unwanted.pop(job, None):
-            await asyncio.sleep(0)  # it has to begin before it can be told
-            self._records[job] = record.after(Cancelled(why=why))
-            stop(task, Stop(why=why))
+            await asyncio.sleep(0)  # The task must start before it can be canceled.
+            self._records[job] = record.with_result(Canceled(reason=why))
+            cancel_handler(task, Cancellation(reason=why))
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait((task,))
-            result = Again(seconds=0, counts=False) if task.cancelled() else ending(job, task)
-            self._records[job] = record.after(result)
-            self._line_up(job)
+            result = (
+                Retry(delay_seconds=0, counts_as_try=False) if task.cancelled() else task_result(job, task)
+            )
+            self._records[job] = record.with_result(result)
+            self._enqueue(job)
             raise
         finally:
             del self._running[job]
-        if self._records[job].state == "ended":
-            return  # cancelled meanwhile
-        result = ending(job, task)
-        self._records[job] = record.after(result)
-        if isinstance(result, Again):
-            asyncio.get_running_loop().call_later(result.seconds, self._line_up, job)
+        if self._records[job].state == "completed":
+            return  # Canceled in the meantime.
+        result = task_result(job, task)
+        self._records[job] = record.with_result(result)
+        if isinstance(result, Retry):
+            asyncio.get_running_loop().call_later(result.delay_seconds, self._enqueue, job)

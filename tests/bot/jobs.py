@@ -1,14 +1,14 @@
-"""Jobs for the tests of the bot, and a handler that shows what it was given."""
+"""Jobs for the tests of the bot, and a handler that records its calls."""
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from bot.jobs import Again, Handler, Queue, Record, Result
-from resolver.domain import Job, JobId, Refused, Repo, User
+from patchwright.bot.jobs import JobHandler, JobQueue, JobRecord, JobResult, Retry
+from patchwright.resolver.domain import Job, JobId, Rejected, Repo, User
 
-DONE = Refused(explanation="for the test")
+DONE = Rejected(explanation="for the test")
 
 
 def job(name: str = "acme-sample-7-000000000001", **but: object) -> Job:
@@ -21,17 +21,17 @@ def job(name: str = "acme-sample-7-000000000001", **but: object) -> Job:
     ).model_copy(update=but)
 
 
-class Handlers:
-    """Counts what is begun; holds every job until it is let go."""
+class RecordingHandler:
+    """Counts started jobs, and blocks each until `go` is set."""
 
     def __init__(self) -> None:
         self.begun: Counter[JobId] = Counter()
         self.tries: list[int] = []
         self.running = asyncio.Event()
         self.go = asyncio.Event()
-        self.ending: Result | Again | Exception = DONE
+        self.ending: JobResult | Retry | Exception = DONE
 
-    async def __call__(self, job: Job, tries: int) -> Result | Again:
+    async def __call__(self, job: Job, tries: int) -> JobResult | Retry:
         self.begun[job.id] += 1
         self.tries.append(tries)
         self.running.set()
@@ -43,9 +43,9 @@ class Handlers:
 
 
 @asynccontextmanager
-async def working(queue: Queue, handler: Handler) -> AsyncIterator[None]:
-    """A worker that is told to go at the end of the block."""
-    worker = asyncio.create_task(queue.work(handler))
+async def running_worker(queue: JobQueue, handler: JobHandler) -> AsyncIterator[None]:
+    """Runs a worker until the end of the block."""
+    worker = asyncio.create_task(queue.process_jobs(handler))
     try:
         yield
     finally:
@@ -54,9 +54,11 @@ async def working(queue: Queue, handler: Handler) -> AsyncIterator[None]:
             await worker
 
 
-async def settled(queue: Queue, job: JobId, state: str = "ended", seconds: float = 20) -> Record:
-    """The job's record once it is in this state."""
+async def wait_for_state(
+    queue: JobQueue, job: JobId, state: str = "completed", seconds: float = 20
+) -> JobRecord:
+    """Waits until the job is in this state and returns its record."""
     async with asyncio.timeout(seconds):
-        while (record := await queue.state(job)) is None or record.state != state:
+        while (record := await queue.get_record(job)) is None or record.state != state:
             await asyncio.sleep(0.02)
     return record

@@ -1,4 +1,4 @@
-"""A terminal that a test looks at: a real pty, and what an emulator makes of all that was written to it."""
+"""A terminal for tests: a real pty, with an emulator that renders what was written to it."""
 
 import asyncio
 import fcntl
@@ -20,7 +20,7 @@ import pyte
 
 
 class Screen:
-    """A window of so many columns and lines."""
+    """A terminal window."""
 
     def __init__(self, columns: int = 80, lines: int = 24) -> None:
         self._master, self.slave = pty.openpty()
@@ -30,9 +30,7 @@ class Screen:
         self._fed = 0
         self._reading = threading.Lock()
         self._closed = False
-        self._reader = threading.Thread(
-            target=self._read, daemon=True
-        )  # a full pty stops whoever writes to it
+        self._reader = threading.Thread(target=self._read, daemon=True)  # A full pty would block its writer.
         self._reader.start()
         self._tell(columns, lines)
 
@@ -45,7 +43,7 @@ class Screen:
             time.sleep(0.005)
 
     def resize(self, columns: int) -> None:
-        """The person drags the window; its height stays: pyte 0.8 loses the cursor where it shrinks."""
+        """Changes the width. The height stays, because pyte 0.8 loses the cursor when it shrinks."""
         self._tell(columns, self._screen.lines)
         self._screen.resize(self._screen.lines, columns)
 
@@ -53,13 +51,13 @@ class Screen:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def press(self, keys: str) -> None:
-        """What the person types."""
+        """Types these keys."""
         os.write(self._master, keys.encode())
 
     def read(self) -> None:
-        """Take in what was written since, until nothing comes any more."""
+        """Feeds new output to the emulator until there is none left."""
         while True:
-            time.sleep(0.02)  # the kernel hands it on in its own time
+            time.sleep(0.02)  # The kernel delivers output with a delay.
             with self._reading:
                 new, self._fed = self.raw[self._fed :], len(self.raw)
                 more = select.select([self._master], [], [], 0)[0]
@@ -69,30 +67,30 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """What is seen now, without empty lines at the end."""
+        """The visible lines, without empty ones at the end."""
         self.read()
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip().split("\n")
 
     @property
     def line(self) -> str:
-        """That of the cursor."""
+        """The line of the cursor."""
         return self.lines[min(self.cursor[0], len(self.lines) - 1)]
 
     @property
     def scrolled(self) -> list[str]:
-        """What is seen, and before it what has gone out at the top."""
+        """The scrollback followed by the visible lines."""
         self.read()
         top = ["".join(row[n].data for n in range(self._screen.columns)) for row in self._screen.history.top]
         return [*(line.rstrip() for line in top), *self.lines]
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """Its line and column, from 0."""
+        """Line and column of the cursor, from 0."""
         self.read()
         return self._screen.cursor.y, self._screen.cursor.x
 
-    def colours(self, text: str) -> set[str]:
-        """Those of the cells of the first line that has the text; `bold` among them."""
+    def colors(self, text: str) -> set[str]:
+        """Returns the colors of the first occurrence of the text, and `bold` if all of it is bold."""
         for number, line in enumerate(self.lines):
             if text in line:
                 row = self._screen.buffer[number]
@@ -101,7 +99,7 @@ class Screen:
         raise AssertionError(f"{text!r} is not on the screen: {self.lines}")
 
     async def until(self, seen: str | Callable[["Screen"], bool], seconds: float = 60) -> None:
-        """Wait for a text, or for what a question says."""
+        """Waits until the text (a regular expression) is visible, or the predicate is true."""
         try:
             async with asyncio.timeout(seconds):
                 while not (seen(self) if callable(seen) else re.search(seen, "\n".join(self.lines))):
@@ -112,7 +110,7 @@ class Screen:
     def run(
         self, command: list[str], env: Mapping[str, str], cwd: Path | None = None
     ) -> "subprocess.Popen[bytes]":
-        """A process whose terminal this is, so that Ctrl-C reaches it."""
+        """Starts a process with this controlling terminal, so that Ctrl-C reaches it."""
 
         def mine() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -130,8 +128,8 @@ class Screen:
 
 
 @contextmanager
-def a_screen(columns: int = 80, lines: int = 24) -> Iterator[tuple[Screen, TextIO]]:
-    """A window, and a stream that writes to it."""
+def open_screen(columns: int = 80, lines: int = 24) -> Iterator[tuple[Screen, TextIO]]:
+    """Yields a terminal window and a stream that writes to it."""
     screen = Screen(columns, lines)
     stream = os.fdopen(os.dup(screen.slave), "w", encoding="utf-8")
     try:

@@ -1,4 +1,4 @@
-"""The command line itself: what it teaches, what it answers to mistakes, and what shells complete."""
+"""The command line: help, usage errors and shell completion."""
 
 import argparse
 import json
@@ -12,60 +12,60 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli import parser
-from bot.terminal.exits import OF_A_JOB, OF_ALL
-from resolver.settings.settings import Settings
-from tests.bot.screens import Screen, a_screen
+from patchwright.bot.cli import build_parser
+from patchwright.bot.terminal.exit_codes import COMMON_EXIT_CODES, JOB_EXIT_CODES
+from patchwright.resolver.settings.settings import Settings
+from tests.bot.screens import Screen, open_screen
 
 BESIDE = Path(sys.executable).parent
-COMMANDS: dict[str, argparse.ArgumentParser] = parser()._subparsers._group_actions[0].choices  # type: ignore
+COMMANDS: dict[str, argparse.ArgumentParser] = build_parser()._subparsers._group_actions[0].choices  # type: ignore
 
 
 def patchwright(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     around = {"PATH": f"{BESIDE}:{os.environ['PATH']}", **environ}
-    command = [sys.executable, "-m", "bot.cli", *arguments]
+    command = [sys.executable, "-m", "patchwright", *arguments]
     return subprocess.run(command, env=around, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_without_a_command_it_says_what_to_do_first() -> None:
+def test_without_a_command_it_shows_how_to_get_started() -> None:
     told = patchwright()
-    assert told.returncode == 2 and "What to do first:\n\n  patchwright demo " in told.stdout
+    assert told.returncode == 2 and "Get started:\n\n  patchwright demo " in told.stdout
     assert all(len(line) <= 100 for line in told.stdout.splitlines())
     named = {line.split()[1] for line in told.stdout.splitlines() if line.startswith("  patchwright ")}
     assert len(named) >= 4 and named <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_teaches_with_an_example_and_its_exit_codes(command: str) -> None:
+def test_every_command_shows_an_example_and_its_exit_codes(command: str) -> None:
     told = COMMANDS[command].format_help()
     assert re.search(rf"^  (\S+ )*patchwright {command}\b", told, re.MULTILINE)
-    for code, meaning in OF_ALL.items():
+    for code, meaning in COMMON_EXIT_CODES.items():
         assert re.search(rf"  {code} +{meaning}", told)
-    assert ("settings come from patchwright.toml" in told) == ("--config FILE" in told)
+    assert ("settings are read from patchwright.toml" in told) == ("--config FILE" in told)
     if command in ("resolve", "action"):
-        assert all(meaning in " ".join(told.split()) for meaning in OF_A_JOB.values())
+        assert all(meaning in " ".join(told.split()) for meaning in JOB_EXIT_CODES.values())
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 @pytest.mark.parametrize("command", [*COMMANDS, ""])
-def test_help_fits_the_window_but_for_what_is_there_to_be_copied(
+def test_help_fits_the_terminal_except_for_examples(
     monkeypatch: pytest.MonkeyPatch, command: str, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    told = (COMMANDS[command] if command else parser()).format_help().splitlines()
+    told = (COMMANDS[command] if command else build_parser()).format_help().splitlines()
     copied = re.compile(r"  (\S+ )*patchwright ")
     assert [line for line in told if len(line) > columns and not copied.match(line)] == []
 
 
-def test_the_variables_that_help_names_are_settings() -> None:
+def test_all_variables_in_the_help_are_settings() -> None:
     told = "".join(command.format_help() for command in COMMANDS.values())
     named = set(re.findall(r"\bPATCHWRIGHT_([A-Z_]+)", told))
     assert {"MODEL", "MAX_USD", "TIMEOUT"} <= named
     assert {name.lower() for name in named} - set(Settings.model_fields) == set()
 
 
-@pytest.mark.parametrize("command", ["resolve", "runs", "export", "gate"])
-def test_a_mistake_is_told_to_machines_as_one_object(command: str) -> None:
+@pytest.mark.parametrize("command", ["resolve", "runs", "export", "docker-proxy"])
+def test_a_usage_error_is_one_json_object_with_json(command: str) -> None:
     told = patchwright(command, "--no-such-option", "x", "y", "--json")
     assert told.returncode == 2 and "error: " in told.stderr
     value = json.loads(told.stdout)
@@ -74,19 +74,19 @@ def test_a_mistake_is_told_to_machines_as_one_object(command: str) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, bot.cli; bot.cli.parser().format_help(); print(*sys.modules)"
+    code = "import sys, patchwright.bot.cli as cli; cli.build_parser().format_help(); print(*sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert {"pydantic", "asyncio", "argcomplete", "json"} & set(told.stdout.split()) == set()
 
 
-# Completion
+# --- completion ---
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a person with two runs, `acme-calc-7` and `nightly-9`."""
+    """Yields the environment of a user with two runs, `acme-calc-7` and `nightly-9`."""
     for name in ("acme-calc-7", "nightly-9"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "events.jsonl").touch()
@@ -104,7 +104,7 @@ TYPED = [
     ("patchwright view ac", r"view acme-calc-7 $"),
     ("patchwright replay ni", r"replay nightly-9 $"),
     ("patchwright resolve --continue ac", r"--continue acme-calc-7 $"),
-    ("patchwright runs --state del", r"--state delivered $"),
+    ("patchwright runs --state pub", r"--state published $"),
     ("patchwright resolve --issue a.", r"--issue a.md $"),
 ]
 
@@ -112,11 +112,11 @@ TYPED = [
 async def completes(screen: Screen, typed: str, becomes: str) -> None:
     screen.press(f"{typed}\t")
     await screen.until(lambda seen: re.search(becomes, seen.line + " ") is not None)
-    screen.press("\x15\r")  # away with it
+    screen.press("\x15\r")  # Clears the line.
 
 
 async def test_bash_completes_commands_options_values_and_runs(runs: dict[str, str], tmp_path: Path) -> None:
-    with a_screen(120) as (screen, _):
+    with open_screen(120) as (screen, _):
         shell = screen.run(["bash", "--norc", "--noprofile", "-i"], runs, tmp_path)
         screen.press('eval "$(patchwright completion bash)"; echo re"ady"\r')
         await screen.until("(?m)^ready")
@@ -128,7 +128,7 @@ async def test_bash_completes_commands_options_values_and_runs(runs: dict[str, s
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 async def test_zsh_completes_commands_options_values_and_runs(runs: dict[str, str], tmp_path: Path) -> None:
-    with a_screen(120) as (screen, _):
+    with open_screen(120) as (screen, _):
         shell = screen.run(["zsh", "-f", "-i"], runs, tmp_path)
         screen.press(
             'autoload -U compinit; compinit -u -D; eval "$(patchwright completion zsh)"; echo re"ady"\r'
@@ -164,7 +164,7 @@ def test_fish_completes_commands_options_values_and_runs(
      ("zsh", "echo 'autoload -U compinit; compinit -u -D' > ~/.zshrc", '[ -n "${_comps[patchwright]}" ]'),
      ("fish", ":", "complete -C 'patchwright vi' | string match -q 'view*'")],
 )  # fmt: skip
-def test_the_line_for_a_shell_works_in_an_empty_home(
+def test_the_completion_command_works_in_an_empty_home(
     runs: dict[str, str], tmp_path: Path, shell: str, before: str, defined: str
 ) -> None:
     if shutil.which(shell) is None:
@@ -182,7 +182,7 @@ def test_the_line_for_a_shell_works_in_an_empty_home(
         )
 
 
-def test_settings_that_are_wrong_keep_no_shell_from_completing(runs: dict[str, str], tmp_path: Path) -> None:
+def test_invalid_settings_do_not_break_completion(runs: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "patchwright.toml").write_text("no toml")
     asked = 'eval "$(patchwright completion bash)"; COMP_LINE="patchwright view a" COMP_POINT=18 COMP_TYPE=9'
     ends = (

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from bot.gate.gate import Gate
-from bot.github.forge import GitHubForge
-from bot.github.rest import AppAccess, TokenAccess
-from demo.world import App, Repository, World
-from demo.world.bare import Bare
-from resolver.secrets import Masked, Secrets
-from runtime.docker.docker import DockerSandboxes
-from runtime.docker.machine import Transport
-from runtime.local import LocalSandboxes
-from runtime.plugins import PLUGINS
-from runtime.remote import Door, RemoteSandbox
-from runtime.sandbox import Sandbox, SandboxSpec
-from runtime.server import BOOT
-from runtime.wire import KEY, SOCKET
+from patchwright.bot.docker_proxy.proxy import DockerProxy
+from patchwright.bot.github.auth import AppAuth, TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
+from patchwright.demo.github.bare_repository import BareRepository
+from patchwright.resolver.secrets import MaskingSandbox, Secrets
+from patchwright.runtime.action_server import BOOTSTRAP_CODE
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.sandbox_container import TransportKind
+from patchwright.runtime.features import ALL_FEATURES
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.remote_sandbox import RemoteSandbox, SocketTransport
+from patchwright.runtime.sandbox import Sandbox, SandboxSpec
+from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME
 from tests.contracts.forges import QUICK
 
 CHECKOUT = Path(__file__).parents[2]
@@ -40,15 +40,24 @@ async def loopback(place: Path) -> AsyncIterator[RemoteSandbox]:
     root, scratch, door_at = place / "tree", place / "tmp", place / "d"
     for directory in (root, scratch, door_at):
         directory.mkdir()
-    async with Door.open(door_at) as door:
-        serve = ["--socket", door_at / SOCKET, "--key", door_at / KEY, "--root", root, "--scratch", scratch]
+    async with SocketTransport.listen(door_at) as door:
+        serve = [
+            "--socket",
+            door_at / SOCKET_NAME,
+            "--key",
+            door_at / KEY_FILE,
+            "--root",
+            root,
+            "--scratch",
+            scratch,
+        ]
         server = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-I", "-c", BOOT, str(CHECKOUT), *map(str, serve)],
+            *[sys.executable, "-I", "-c", BOOTSTRAP_CODE, str(CHECKOUT), *map(str, serve)],
             cwd=root,
             env={"PATH": os.environ["PATH"], "HOME": str(place), "LANG": "C.UTF-8"},
         )
         try:
-            await door.line(timeout=30)
+            await door.get_connection(timeout=30)
             yield RemoteSandbox(door, str(root), str(scratch))
         finally:
             server.terminate()
@@ -66,10 +75,10 @@ async def opened(kind: str, place: Path) -> AsyncIterator[Sandbox]:
                 yield sandbox
         case "masked":
             async with LocalSandboxes(place, os.environ).open("contract") as sandbox:
-                yield Masked(sandbox, Secrets(["a-secret-that-no-case-prints"]))
+                yield MaskingSandbox(sandbox, Secrets(["a-secret-that-no-case-prints"]))
         case "exec":  # as in compose.yaml: through the gate, which leaves no other way
             async with (
-                Gate(ENGINE).listening(place / "engine"),
+                DockerProxy(ENGINE).listen(place / "engine"),
                 docker("exec", f"unix://{place}/engine") as sandbox,
             ):
                 yield sandbox
@@ -79,7 +88,7 @@ async def opened(kind: str, place: Path) -> AsyncIterator[Sandbox]:
 
 
 @asynccontextmanager
-async def docker(transport: Transport, engine_url: str | None = None) -> AsyncIterator[Sandbox]:
+async def docker(transport: TransportKind, engine_url: str | None = None) -> AsyncIterator[Sandbox]:
     bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
     sandboxes = DockerSandboxes(
         SandboxSpec(memory_mb=1024),
@@ -87,7 +96,7 @@ async def docker(transport: Transport, engine_url: str | None = None) -> AsyncIt
         ca_bundle=bundle if bundle.exists() else None,
         package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
         transport=transport,
-        plugins=PLUGINS,
+        features=ALL_FEATURES,
     )
     async with sandboxes.open(f"contract-{os.getpid()}") as sandbox:
         yield sandbox
@@ -112,8 +121,8 @@ async def remote(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterat
 
 
 @pytest.fixture
-def repo(world: World) -> Repository:
-    return world.repository(
+def repo(world: FakeGitHub) -> Repository:
+    return world.create_repository(
         "acme/sample",
         {"calc.py": "def add(a, b):\n    return a - b\n"},
         permissions={"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"},
@@ -121,22 +130,22 @@ def repo(world: World) -> Repository:
 
 
 @pytest.fixture
-def app(world: World, repo: Repository) -> App:
-    app = world.app("patchwright-app")
-    world.install(app, repo)
+def app(world: FakeGitHub, repo: Repository) -> GitHubApp:
+    app = world.create_app("patchwright-app")
+    world.install_app(app, repo)
     return app
 
 
 @pytest.fixture(params=["token", "app"])
-def another(request: pytest.FixtureRequest, world: World, app: App) -> Callable[[], GitHubForge]:
+def another(request: pytest.FixtureRequest, world: FakeGitHub, app: GitHubApp) -> Callable[[], GitHubForge]:
     """A forge as a process that has just started has it."""
-    access: TokenAccess | AppAccess
+    access: TokenAuth | AppAuth
     if request.param == "token":
-        access = TokenAccess(SecretStr(world.token("patchwright")))
+        access = TokenAuth(SecretStr(world.create_token("patchwright")))
     else:
-        access = AppAccess(str(app.id), SecretStr(app.private_key_pem))
+        access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
     urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
-    return lambda: GitHubForge(access, **urls, pace=QUICK)
+    return lambda: GitHubForge(access, **urls, policy=QUICK)
 
 
 @pytest.fixture
@@ -146,9 +155,9 @@ async def forge(another: Callable[[], GitHubForge]) -> AsyncIterator[GitHubForge
 
 
 @pytest.fixture
-def clone(repo: Repository, tmp_path: Path) -> Bare:
+def clone(repo: Repository, tmp_path: Path) -> BareRepository:
     """A bare repository of ours with everything that acme/sample has."""
-    clone = Bare.create(tmp_path / "clone.git", "main")
+    clone = BareRepository.create(tmp_path / "clone.git", "main")
     clone.git("fetch", "--quiet", str(repo.bare.path), "refs/heads/*:refs/heads/*")
     clone.git("remote", "add", "origin", str(repo.bare.path))
     clone.git("branch", "fix", "main")

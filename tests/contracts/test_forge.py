@@ -1,16 +1,26 @@
-"""What a `Forge` promises: on the stand-in, with a token, as an app, and behind `DryRun` where nothing is written."""
+"""The contract of `Forge`: on the fake server, with a token, as an App, and behind `DryRunForge`."""
 
 from collections.abc import Callable
 
 import httpx
 import pytest
 
-from bot.github.forge import GitHubForge
-from demo.world import App, Repository, World
-from demo.world.bare import Bare
-from resolver.domain import Comment, Credentials, Issue, Job, JobId, Proposal, PullRequest, Repo, User
-from resolver.errors import Forbidden, NotFound
-from resolver.forge import MAX_BODY, DryRun, Forge, RepoFacts
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
+from patchwright.demo.github.bare_repository import BareRepository
+from patchwright.resolver.domain import (
+    Comment,
+    Credentials,
+    Issue,
+    Job,
+    JobId,
+    PullRequest,
+    PullRequestSpec,
+    Repo,
+    User,
+)
+from patchwright.resolver.errors import Forbidden, NotFound
+from patchwright.resolver.forge import MAX_BODY, DryRunForge, Forge, RepoFacts
 from tests.contracts.forges import FIXED, SAMPLE, published
 
 TAG = "label:1-->2"
@@ -23,7 +33,7 @@ def us(forge: Forge) -> str:
     return "patchwright-app[bot]" if forge.is_app else "patchwright"
 
 
-def user(world: World, login: str) -> User:
+def user(world: FakeGitHub, login: str) -> User:
     return User(id=world.user(login).id, login=login)
 
 
@@ -33,9 +43,9 @@ def job(number: int) -> Job:
 
 def proposal(
     commit: str, *, title: str = "Add instead of subtract", draft: bool = False, body: str = "Why."
-) -> Proposal:
-    return Proposal(
-        repo=SAMPLE, number=1, base="main", branch="patchwright/issue-1", head_sha=commit,
+) -> PullRequestSpec:
+    return PullRequestSpec(
+        repo=SAMPLE, number=1, base_branch="main", branch="patchwright/issue-1", head_sha=commit,
         title=title, body=body, draft=draft,
     )  # fmt: skip
 
@@ -43,33 +53,33 @@ def proposal(
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-async def test_facts_are_those_of_the_repository(world: World, forge: Forge) -> None:
-    assert await forge.facts(SAMPLE) == RepoFacts(
+async def test_facts_are_those_of_the_repository(world: FakeGitHub, forge: Forge) -> None:
+    assert await forge.get_repo_facts(SAMPLE) == RepoFacts(
         default_branch="main", clone_url=f"{world.server_url}/acme/sample.git", private=False, empty=False
     )
 
 
-async def test_an_empty_repository_is_known_as_such(world: World, forge: Forge, app: App) -> None:
-    world.install(app, world.repository("acme/empty"))
-    assert (await forge.facts(Repo(owner="acme", name="empty"))).empty
+async def test_an_empty_repository_is_known_as_such(world: FakeGitHub, forge: Forge, app: GitHubApp) -> None:
+    world.install_app(app, world.create_repository("acme/empty"))
+    assert (await forge.get_repo_facts(Repo(owner="acme", name="empty"))).empty
 
 
 async def test_a_repository_that_is_not_there_is_not_found(forge: Forge) -> None:
     with pytest.raises((NotFound, Forbidden)):
-        await forge.facts(Repo(owner="acme", name="nonsense"))
+        await forge.get_repo_facts(Repo(owner="acme", name="nonsense"))
 
 
 async def test_a_thread_is_the_issue_with_its_comments_and_whom_to_trust(
-    world: World, repo: Repository, forge: Forge
+    world: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
-    issue = world.issue(repo, title="Sum is wrong", body=None, by="stranger")
+    issue = world.create_issue(repo, title="Sum is wrong", body=None, by="stranger")
     for number in range(101):
-        world.said(issue, f"me too, {number}", by="triager")
-    world.said(issue, "Please mend it.", by="maintainer")
-    await forge.say(SAMPLE, issue.number, TAG, "I am working on this.")
+        world.add_comment_silently(issue, f"me too, {number}", by="triager")
+    world.add_comment_silently(issue, "Please mend it.", by="maintainer")
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "I am working on this.")
 
     stranger, triager, maintainer = (user(world, login) for login in ("stranger", "triager", "maintainer"))
-    assert await forge.thread(job(issue.number)) == Issue(
+    assert await forge.get_thread(job(issue.number)) == Issue(
         number=issue.number,
         title="Sum is wrong",
         body="",
@@ -81,19 +91,19 @@ async def test_a_thread_is_the_issue_with_its_comments_and_whom_to_trust(
             *(Comment(author=triager, body=f"me too, {number}", trusted=False) for number in range(101)),
             Comment(author=maintainer, body="Please mend it.", trusted=True),
         ),
-        reports=(TAG,),
+        reported_runs=(TAG,),
     )
 
 
 async def test_a_pull_request_is_a_thread_too(
-    world: World, repo: Repository, forge: Forge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     commit = await published(forge, clone, {"calc.py": FIXED})
-    made = await forge.propose(proposal(commit, draft=True))
-    world.said(repo.pulls[0], "Looks good.", by="boss")
-    seen = await forge.thread(job(made.number))
+    made = await forge.open_pull_request(proposal(commit, draft=True))
+    world.add_comment_silently(repo.pulls[0], "Looks good.", by="boss")
+    seen = await forge.get_thread(job(made.number))
     assert isinstance(seen, PullRequest)
-    assert (seen.head, seen.head_sha, seen.base, seen.draft, seen.same_repository) == (
+    assert (seen.head_branch, seen.head_sha, seen.base_branch, seen.draft, seen.is_same_repository) == (
         "patchwright/issue-1",
         commit,
         "main",
@@ -107,28 +117,28 @@ async def test_a_pull_request_is_a_thread_too(
     ("login", "role"),
     [("boss", "maintain"), ("maintainer", "write"), ("triager", "triage"), ("stranger", "read")],
 )
-async def test_a_permission_is_the_role(world: World, forge: Forge, login: str, role: str) -> None:
-    assert await forge.permission(SAMPLE, user(world, login)) == role
+async def test_a_permission_is_the_role(world: FakeGitHub, forge: Forge, login: str, role: str) -> None:
+    assert await forge.get_permission(SAMPLE, user(world, login)) == role
 
 
-async def test_a_permission_is_that_of_the_id_not_of_the_name(world: World, forge: Forge) -> None:
+async def test_a_permission_is_that_of_the_id_not_of_the_name(world: FakeGitHub, forge: Forge) -> None:
     maintainer = user(world, "maintainer")
-    world.rename("maintainer", "renamed")
+    world.rename_user("maintainer", "renamed")
     imposter = user(world, "maintainer")  # takes the free name
-    assert await forge.permission(SAMPLE, maintainer) == "write"
-    assert await forge.permission(SAMPLE, imposter) == "read"
-    assert await forge.permission(SAMPLE, User(id=999_999, login="renamed")) == "none"
+    assert await forge.get_permission(SAMPLE, maintainer) == "write"
+    assert await forge.get_permission(SAMPLE, imposter) == "read"
+    assert await forge.get_permission(SAMPLE, User(id=999_999, login="renamed")) == "none"
 
 
 # --- saying -------------------------------------------------------------------------------------------------
 
 
 async def test_saying_twice_with_a_tag_leaves_one_comment(
-    world: World, repo: Repository, forge: Forge
+    world: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    first = await forge.say(SAMPLE, issue.number, TAG, "Working.")
-    second = await forge.say(SAMPLE, issue.number, TAG, "Done.")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    first = await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
+    second = await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
     assert first == second
     [comment] = repo.comments(issue.number)
     assert comment.author.login == us(forge)
@@ -137,58 +147,66 @@ async def test_saying_twice_with_a_tag_leaves_one_comment(
 
 
 async def test_another_process_finds_the_comment_again(
-    world: World, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     for number in range(120):
-        world.said(issue, f"chatter {number}", by="stranger")
+        world.add_comment_silently(issue, f"chatter {number}", by="stranger")
     async with another() as other:
-        await other.say(SAMPLE, issue.number, TAG, "Done.")
-        await other.say(SAMPLE, issue.number, "another tag", "Something else.")
+        await other.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
+        await other.upsert_comment(SAMPLE, issue.number, "another tag", "Something else.")
     ours = [comment.body for comment in repo.comments(issue.number) if comment.author.login == us(forge)]
     assert [body.splitlines()[-1] for body in ours] == ["Done.", "Something else."]
 
 
-async def test_saying_the_same_again_writes_nothing(world: World, repo: Repository, forge: Forge) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    await forge.say(SAMPLE, issue.number, TAG, "Done.")
+async def test_saying_the_same_again_writes_nothing(
+    world: FakeGitHub, repo: Repository, forge: Forge
+) -> None:
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
     before = world.writes
-    await forge.say(SAMPLE, issue.number, TAG, "Done.")
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
     assert world.writes == before
 
 
 async def test_somebody_elses_comment_with_our_tag_is_not_ours(
-    world: World, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     marked = repo.comments(issue.number)[0].body
-    forged = world.said(world.issue(repo, title="U", body="B", by="stranger"), marked, by="stranger")
+    forged = world.add_comment_silently(
+        world.create_issue(repo, title="U", body="B", by="stranger"), marked, by="stranger"
+    )
     async with another() as other:
-        await other.say(SAMPLE, forged.number, TAG, "Done.")
+        await other.upsert_comment(SAMPLE, forged.number, TAG, "Done.")
     theirs, ours = repo.comments(forged.number)
     assert (theirs.body, theirs.author.login) == (marked, "stranger")
     assert ours.author.login == us(forge)
 
 
-async def test_the_stand_in_would_let_us_edit_a_strangers_comment(world: World, repo: Repository) -> None:
+async def test_the_stand_in_would_let_us_edit_a_strangers_comment(
+    world: FakeGitHub, repo: Repository
+) -> None:
     """Positive control of the test above: nothing but our own care keeps it as it is."""
-    comment = world.said(world.issue(repo, title="T", body="B", by="stranger"), "theirs", by="stranger")
-    headers = {"Authorization": f"Bearer {world.token('patchwright')}"}
+    comment = world.add_comment_silently(
+        world.create_issue(repo, title="T", body="B", by="stranger"), "theirs", by="stranger"
+    )
+    headers = {"Authorization": f"Bearer {world.create_token('patchwright')}"}
     async with httpx.AsyncClient(base_url=world.api_url, headers=headers) as client:
         done = await client.patch(f"/repos/acme/sample/issues/comments/{comment.id}", json={"body": "ours"})
     assert (done.status_code, comment.body) == (200, "ours")
 
 
-async def test_a_long_body_is_clipped_and_says_so(world: World, repo: Repository, forge: Forge) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
+async def test_a_long_body_is_clipped_and_says_so(world: FakeGitHub, repo: Repository, forge: Forge) -> None:
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
     long = "<details>\n\n```text\n" + "größe 🦉 " * 20_000 + "\n```\n</details>"
-    await forge.say(SAMPLE, issue.number, TAG, long)
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, long)
     [comment] = repo.comments(issue.number)
     assert 60_000 < len(comment.body) <= MAX_BODY
-    assert "\n```\n</details>\n\n*The rest is cut off" in comment.body  # what was open is closed
-    await forge.say(SAMPLE, issue.number, TAG, "x" * MAX_BODY)
+    assert "\n```\n</details>\n\n*Truncated: " in comment.body  # open blocks are closed
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "x" * MAX_BODY)
     assert len(repo.comments(issue.number)[0].body) <= MAX_BODY
 
 
@@ -197,25 +215,25 @@ async def test_a_long_body_is_clipped_and_says_so(world: World, repo: Repository
 
 @pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
 async def test_a_comment_whose_answer_was_lost_is_there_once(
-    world: World, repo: Repository, forge: Forge, lose: str
+    world: FakeGitHub, repo: Repository, forge: Forge, lose: str
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
     getattr(world, lose)("POST", "/comments")
-    url = await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    url = await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     [comment] = repo.comments(issue.number)
     assert url.endswith(f"#issuecomment-{comment.id}")
     getattr(world, lose)("PATCH", f"/comments/{comment.id}")
-    await forge.say(SAMPLE, issue.number, TAG, "Done.")
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "Done.")
     assert [comment.body.splitlines()[-1] for comment in repo.comments(issue.number)] == ["Done."]
 
 
 @pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
 async def test_a_pull_request_whose_answer_was_lost_is_there_once(
-    world: World, repo: Repository, forge: Forge, clone: Bare, lose: str
+    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository, lose: str
 ) -> None:
     commit = await published(forge, clone, {"calc.py": FIXED})
     getattr(world, lose)("POST", "/pulls")
-    made = await forge.propose(proposal(commit))
+    made = await forge.open_pull_request(proposal(commit))
     assert [pull.number for pull in repo.pulls] == [made.number]
 
 
@@ -223,11 +241,11 @@ async def test_a_pull_request_whose_answer_was_lost_is_there_once(
 
 
 async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
-    world: World, repo: Repository, forge: Forge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
-    assert await forge.find_pull(SAMPLE, "patchwright/issue-1") is None
+    assert await forge.find_pull_request(SAMPLE, "patchwright/issue-1") is None
     commit = await published(forge, clone, {"calc.py": FIXED})
-    made = await forge.propose(proposal(commit))
+    made = await forge.open_pull_request(proposal(commit))
     assert made == PullRequest(
         number=1,
         title="Add instead of subtract",
@@ -236,68 +254,70 @@ async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
         trusted=True,
         open=True,
         url=f"{world.server_url}/acme/sample/pull/1",
-        head="patchwright/issue-1",
+        head_branch="patchwright/issue-1",
         head_sha=commit,
-        base="main",
+        base_branch="main",
         draft=False,
-        same_repository=True,
+        is_same_repository=True,
         head_repo=SAMPLE,
     )
-    assert await forge.find_pull(SAMPLE, "patchwright/issue-1") == made
-    assert await forge.find_pull(SAMPLE, "patchwright/issue-2") is None
+    assert await forge.find_pull_request(SAMPLE, "patchwright/issue-1") == made
+    assert await forge.find_pull_request(SAMPLE, "patchwright/issue-2") is None
     assert repo.diff(repo.pulls[0]).endswith("-    return a - b\n+    return a + b\n")
 
 
 async def test_proposing_again_brings_the_open_one_up_to_date(
-    world: World, repo: Repository, forge: Forge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     first = await published(forge, clone, {"calc.py": FIXED})
-    await forge.propose(proposal(first, draft=True))
+    await forge.open_pull_request(proposal(first, draft=True))
     second = await published(forge, clone, {"test_calc.py": "1\n"})
-    seen = await forge.propose(proposal(second, title="Add, with a test", body="y" * 70_000))
+    seen = await forge.open_pull_request(proposal(second, title="Add, with a test", body="y" * 70_000))
     [pull] = repo.pulls
     assert (seen.number, seen.head_sha, seen.draft) == (pull.number, second, False)
     assert (pull.title, pull.draft) == ("Add, with a test", False)
-    assert len(seen.body) <= MAX_BODY and "cut off" in seen.body
-    assert (await forge.propose(proposal(second, draft=True))).draft
+    assert len(seen.body) <= MAX_BODY and "Truncated:" in seen.body
+    assert (await forge.open_pull_request(proposal(second, draft=True))).draft
     before = world.writes
-    await forge.propose(proposal(second, draft=True))
+    await forge.open_pull_request(proposal(second, draft=True))
     assert world.writes == before  # nothing to change, nothing written
 
 
 # --- credentials and dry runs -------------------------------------------------------------------------------
 
 
-async def test_credentials_open_this_repository(world: World, forge: Forge, clone: Bare) -> None:
-    given = await forge.credentials(SAMPLE)
+async def test_credentials_open_this_repository(
+    world: FakeGitHub, forge: Forge, clone: BareRepository
+) -> None:
+    given = await forge.get_credentials(SAMPLE)
     assert isinstance(given, Credentials)
     assert given.token not in repr(given)
 
 
 async def test_an_expired_token_is_minted_anew_and_a_personal_one_is_not(
-    world: World, repo: Repository, forge: GitHubForge
+    world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
-    await forge.facts(SAMPLE)
-    before = await forge.credentials(SAMPLE)
+    await forge.get_repo_facts(SAMPLE)
+    before = await forge.get_credentials(SAMPLE)
     world.expire_tokens()
-    assert (await forge.facts(SAMPLE)).default_branch == "main"
-    after = await forge.credentials(SAMPLE)
+    assert (await forge.get_repo_facts(SAMPLE)).default_branch == "main"
+    after = await forge.get_credentials(SAMPLE)
     assert (after != before) == forge.is_app
 
 
 async def test_a_dry_run_shows_and_writes_nothing(
-    world: World, repo: Repository, forge: Forge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="maintainer")
+    issue = world.create_issue(repo, title="T", body="B", by="maintainer")
     shown: list[tuple[str, str]] = []
-    dry = DryRun(forge, lambda title, body: shown.append((title, body)))
-    parent = clone.sha("fix")
+    dry = DryRunForge(forge, lambda title, body: shown.append((title, body)))
+    parent = clone.branch_sha("fix")
     assert parent is not None
     commit = clone.commit("fix", {"calc.py": FIXED}, "Add")
-    thread = await dry.thread(job(issue.number))
-    await dry.say(SAMPLE, issue.number, TAG, "Working.")
-    await dry.publish(SAMPLE, clone.path, commit, "patchwright/issue-1", parent)
-    made = await dry.propose(proposal(commit, draft=True))
+    thread = await dry.get_thread(job(issue.number))
+    await dry.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
+    await dry.push_commit(SAMPLE, clone.path, commit, "patchwright/issue-1", parent)
+    made = await dry.open_pull_request(proposal(commit, draft=True))
     assert (thread.trusted, made.draft, made.head_sha) == (True, True, commit)
     assert world.writes == ()
     assert (repo.branches, repo.pulls, repo.comments(issue.number)) == (("main",), (), ())
@@ -306,5 +326,5 @@ async def test_a_dry_run_shows_and_writes_nothing(
         f"commit {commit[:12]} to patchwright/issue-1",
         "pull request: Add instead of subtract",
     ]
-    await forge.say(SAMPLE, issue.number, TAG, "Working.")
+    await forge.upsert_comment(SAMPLE, issue.number, TAG, "Working.")
     assert world.writes != ()  # positive control: the forge behind it does write

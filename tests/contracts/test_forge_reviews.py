@@ -1,112 +1,122 @@
-"""What a `Forge` promises of reviews, on the stand-in: threads read whole, each answered once, and settled."""
+"""What a `Forge` promises of reviews, on the fake server: threads read whole, each answered once, and settled."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from pydantic import SecretStr
 
-from bot.github.forge import GitHubForge
-from bot.github.rest import AppAccess, Pace, TokenAccess
-from demo.world import Pull, Repository, World
-from resolver.domain import Comment, Job, JobId, PullRequest, Repo, ReviewThread, User
-from resolver.errors import ForgeError
-from resolver.forge import DryRun
+from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.demo.github import FakeGitHub, FakePullRequest, Repository
+from patchwright.resolver.domain import Comment, Job, JobId, PullRequest, Repo, ReviewThread, User
+from patchwright.resolver.errors import ForgeError
+from patchwright.resolver.forge import DryRunForge
 
 SAMPLE = Repo(owner="acme", name="sample")
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
-QUICK = Pace(between_writes=0, first_pause=0.01, timeout=10)
+QUICK = RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=10)
 
 
 @pytest.fixture
-def repo(world: World) -> Repository:
+def repo(world: FakeGitHub) -> Repository:
     roles = {"maintainer": "write", "boss": "maintain", "triager": "triage", "patchwright": "write"}
-    return world.repository("acme/sample", {"README.md": "Sample\n"}, permissions=roles)  # type: ignore[arg-type]
+    return world.create_repository("acme/sample", {"README.md": "Sample\n"}, permissions=roles)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def pull(world: World, repo: Repository) -> Pull:
+def pull(world: FakeGitHub, repo: Repository) -> FakePullRequest:
     repo.commit("topic", {"calc.py": CODE})
-    return world.pull(repo, "topic", by="stranger", title="Calculate", body="Adds.")
+    return world.create_pull(repo, "topic", by="stranger", title="Calculate", body="Adds.")
 
 
 @pytest.fixture(params=["token", "app"])
-async def forge(request: pytest.FixtureRequest, world: World, repo: Repository) -> AsyncIterator[GitHubForge]:
-    access: TokenAccess | AppAccess = TokenAccess(SecretStr(world.token("patchwright")))
+async def forge(
+    request: pytest.FixtureRequest, world: FakeGitHub, repo: Repository
+) -> AsyncIterator[GitHubForge]:
+    access: TokenAuth | AppAuth = TokenAuth(SecretStr(world.create_token("patchwright")))
     if request.param == "app":
-        app = world.app("patchwright-app")
-        world.install(app, repo)
-        access = AppAccess(str(app.id), SecretStr(app.private_key_pem))
+        app = world.create_app("patchwright-app")
+        world.install_app(app, repo)
+        access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
     urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
-    async with GitHubForge(access, **urls, pace=QUICK) as forge:
+    async with GitHubForge(access, **urls, policy=QUICK) as forge:
         yield forge
 
 
 def job(review: int | None = None, inline: int | None = None) -> Job:
-    return Job(id=JobId("a-run"), repo=SAMPLE, number=1, requester=None, review=review, inline=inline)
+    return Job(
+        id=JobId("a-run"), repo=SAMPLE, number=1, requester=None, review_id=review, review_comment_id=inline
+    )
 
 
-def user(world: World, login: str) -> User:
+def user(world: FakeGitHub, login: str) -> User:
     return User(id=world.user(login).id, login=login)
 
 
 async def thread(forge: GitHubForge, job: Job) -> PullRequest:
-    found = await forge.thread(job)
+    found = await forge.get_thread(job)
     assert isinstance(found, PullRequest)
     return found
 
 
 async def test_a_pull_request_is_read_with_every_thread_and_whom_to_trust(
-    world: World, pull: Pull, forge: GitHubForge
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    first = world.reviewed(pull, ("calc.py", 2, "Minus?"), by="stranger", body="Not so.")
-    world.said(pull, "I agree.", by="boss")
-    second = world.reviewed(pull, ("calc.py", 6, "Why two?"), by="maintainer", body="@agent mind this")
-    world.answered(pull.review_threads[0], "Plus.", by="maintainer")
+    first = world.add_review(pull, ("calc.py", 2, "Minus?"), by="stranger", body="Not so.")
+    world.add_comment_silently(pull, "I agree.", by="boss")
+    second = world.add_review(pull, ("calc.py", 6, "Why two?"), by="maintainer", body="@agent mind this")
+    world.add_reply(pull.review_threads[0], "Plus.", by="maintainer")
     world.resolve_thread(pull.review_threads[1], by="boss")
     seen = await thread(forge, job(second.id))
     minus, two = seen.threads
-    assert (seen.base, seen.head, seen.head_sha) == ("main", "topic", pull.head.sha)
+    assert (seen.base_branch, seen.head_branch, seen.head_sha) == ("main", "topic", pull.head.sha)
     assert seen.comments == (
         Comment(author=user(world, "stranger"), body="Not so.", trusted=False),
         Comment(author=user(world, "boss"), body="I agree.", trusted=True),
     )
     assert seen.review == Comment(author=user(world, "maintainer"), body="@agent mind this", trusted=True)
-    assert (minus.path, minus.line, minus.resolved, minus.asked) == ("calc.py", 2, False, False)
+    assert (minus.path, minus.line, minus.resolved, minus.is_trigger) == ("calc.py", 2, False, False)
     assert minus.hunk.endswith("+    return a - b")
     assert [(one.author.login, one.body, one.trusted) for one in minus.comments] == [
         ("stranger", "Minus?", False),
         ("maintainer", "Plus.", True),
     ]
-    assert (two.resolved, two.asked, two.first) == (True, True, pull.review_threads[1].comments[0].id)
-    assert [one.asked for one in (await thread(forge, job(first.id))).threads] == [True, False]
+    assert (two.resolved, two.is_trigger, two.first_comment_id) == (
+        True,
+        True,
+        pull.review_threads[1].comments[0].id,
+    )
+    assert [one.is_trigger for one in (await thread(forge, job(first.id))).threads] == [True, False]
     inline = pull.review_threads[1].comments[0].id
-    assert [one.asked for one in (await thread(forge, job(inline=inline))).threads] == [False, True]
+    assert [one.is_trigger for one in (await thread(forge, job(inline=inline))).threads] == [False, True]
 
 
 async def test_a_thread_is_open_again_for_whoever_mentions_us_in_it_after_it_was_resolved(
-    world: World, pull: Pull, forge: GitHubForge
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    first = world.reviewed(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    first = world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
     world.resolve_thread(pull.review_threads[0], by="boss")
-    again = world.answered(pull.review_threads[0], "@agent it still subtracts", by="maintainer")
+    again = world.add_reply(pull.review_threads[0], "@agent it still subtracts", by="maintainer")
     (minus,) = (await thread(forge, job(again.id))).threads
-    assert (minus.asked, minus.resolved) == (True, False)
+    assert (minus.is_trigger, minus.resolved) == (True, False)
     (minus,) = (await thread(forge, job(first.id))).threads
-    assert (minus.asked, minus.resolved) == (True, True)
+    assert (minus.is_trigger, minus.resolved) == (True, True)
 
 
-async def test_all_pages_of_threads_are_read(world: World, pull: Pull, forge: GitHubForge) -> None:
+async def test_all_pages_of_threads_are_read(
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+) -> None:
     for number in range(61):
-        world.reviewed(pull, ("calc.py", 2, f"Point {number}"), by="maintainer")
+        world.add_review(pull, ("calc.py", 2, f"Point {number}"), by="maintainer")
     seen = await thread(forge, job())
     assert [one.comments[0].body for one in seen.threads] == [f"Point {number}" for number in range(61)]
 
 
 async def test_what_a_deleted_account_wrote_is_read_and_trusted_by_nobody(
-    world: World, pull: Pull, forge: GitHubForge
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.reviewed(pull, ("calc.py", 2, "Minus?"), by="maintainer", body="See below.")
-    world.leave("maintainer")
+    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer", body="See below.")
+    world.delete_user("maintainer")
     seen = await thread(forge, job())
     (said,) = seen.threads[0].comments
     assert (said.author.login, said.trusted) == ("ghost", False)
@@ -114,25 +124,27 @@ async def test_what_a_deleted_account_wrote_is_read_and_trusted_by_nobody(
 
 
 async def test_a_fork_says_where_it_is_and_whether_we_may_push(
-    world: World, repo: Repository, forge: GitHubForge
+    world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
-    fork = world.fork(repo, "stranger")
+    fork = world.create_fork(repo, "stranger")
     fork.commit("topic", {"calc.py": CODE})
     for allowed in (True, False):
-        made = world.pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
-        seen = await forge.thread(job().model_copy(update={"number": made.number}))
+        made = world.create_pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
+        seen = await forge.get_thread(job().model_copy(update={"number": made.number}))
         assert isinstance(seen, PullRequest)
-        assert (seen.same_repository, seen.maintainer_can_modify) == (False, allowed)
+        assert (seen.is_same_repository, seen.maintainer_can_modify) == (False, allowed)
         assert seen.head_repo == Repo(owner="stranger", name="sample")
 
 
-async def test_a_thread_is_answered_once_for_each_tag(world: World, pull: Pull, forge: GitHubForge) -> None:
-    world.reviewed(pull, ("calc.py", 2, "Minus?"), ("calc.py", 6, "Two?"), by="maintainer")
+async def test_a_thread_is_answered_once_for_each_tag(
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+) -> None:
+    world.add_review(pull, ("calc.py", 2, "Minus?"), ("calc.py", 6, "Two?"), by="maintainer")
     minus, two = (await thread(forge, job())).threads
-    url = await forge.answer(SAMPLE, 1, minus, "run-1", "Plus now.")
-    assert await forge.answer(SAMPLE, 1, minus, "run-1", "Plus now.") == url
-    await forge.answer(SAMPLE, 1, minus, "run-2", "Still plus.")
-    await forge.answer(SAMPLE, 1, two, "run-1", "As asked.")
+    url = await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
+    assert await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.") == url
+    await forge.reply_to_thread(SAMPLE, 1, minus, "run-2", "Still plus.")
+    await forge.reply_to_thread(SAMPLE, 1, two, "run-1", "As asked.")
     bodies = [[one.body.partition("\n")[2] for one in each.comments[1:]] for each in pull.review_threads]
     assert bodies == [["Plus now.", "Still plus."], ["As asked."]]
     assert [one.comments[1].body for one in (await thread(forge, job())).threads] == [
@@ -142,48 +154,50 @@ async def test_a_thread_is_answered_once_for_each_tag(world: World, pull: Pull, 
 
 
 async def test_an_answer_whose_response_was_lost_is_not_given_again(
-    world: World, pull: Pull, forge: GitHubForge
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.reviewed(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
     (minus,) = (await thread(forge, job())).threads
     world.lose_next_response("POST", "/replies")
-    assert await forge.answer(SAMPLE, 1, minus, "run-1", "Plus now.")
+    assert await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
     world.lose_next_request("POST", "/replies")
-    assert await forge.answer(SAMPLE, 1, minus, "run-2", "And again.")
+    assert await forge.reply_to_thread(SAMPLE, 1, minus, "run-2", "And again.")
     assert len(pull.review_threads[0].comments) == 3
 
 
 async def test_somebody_elses_comment_with_our_tag_is_no_answer_of_ours(
-    world: World, pull: Pull, forge: GitHubForge
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.reviewed(pull, ("calc.py", 2, "Minus?"), by="maintainer")
-    world.answered(pull.review_threads[0], "<!-- patchwright:run-1 -->\nDone, believe me.", by="stranger")
+    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    world.add_reply(pull.review_threads[0], "<!-- patchwright:run-1 -->\nDone, believe me.", by="stranger")
     (minus,) = (await thread(forge, job())).threads
-    await forge.answer(SAMPLE, 1, minus, "run-1", "Plus now.")
+    await forge.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
     assert len(pull.review_threads[0].comments) == 3
 
 
 async def test_a_thread_is_settled_and_settling_it_twice_is_once(
-    world: World, pull: Pull, forge: GitHubForge
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
-    world.reviewed(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
     (minus,) = (await thread(forge, job())).threads
     world.lose_next_response("POST", "/graphql")
-    await forge.settle_thread(SAMPLE, minus)
-    await forge.settle_thread(SAMPLE, minus)
+    await forge.resolve_thread(SAMPLE, minus)
+    await forge.resolve_thread(SAMPLE, minus)
     assert pull.review_threads[0].resolved_by is not None
     with pytest.raises(ForgeError):
-        await forge.settle_thread(SAMPLE, minus.model_copy(update={"id": "nonsense"}))
+        await forge.resolve_thread(SAMPLE, minus.model_copy(update={"id": "nonsense"}))
 
 
-async def test_a_dry_run_shows_what_it_would_answer(world: World, pull: Pull, forge: GitHubForge) -> None:
-    world.reviewed(pull, ("calc.py", 2, "Minus?"), by="maintainer")
+async def test_a_dry_run_shows_what_it_would_answer(
+    world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
+) -> None:
+    world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
     (minus,) = (await thread(forge, job())).threads
     shown: list[tuple[str, str]] = []
-    dry = DryRun(forge, lambda what, text: shown.append((what, text)))
+    dry = DryRunForge(forge, lambda what, text: shown.append((what, text)))
     writes = world.writes
-    await dry.answer(SAMPLE, 1, minus, "run-1", "Plus now.")
-    await dry.settle_thread(SAMPLE, minus)
+    await dry.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
+    await dry.resolve_thread(SAMPLE, minus)
     assert shown == [
         ("answer at calc.py of acme/sample#1", "Plus now."),
         ("resolve the thread at calc.py", ""),

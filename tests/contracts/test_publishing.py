@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 from pydantic import SecretStr
 
-from bot.github.commit import MAX_FILES
-from bot.github.forge import GitHubForge
-from bot.github.rest import AppAccess
-from demo.world import Repository, World
-from demo.world.bare import Bare
-from demo.world.state import APP_PERMISSIONS
-from resolver.errors import BranchMoved, Forbidden, Unauthorized, WorkspaceError
-from resolver.forge import Published
+from patchwright.bot.github.auth import AppAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github.local_commit import MAX_FILES
+from patchwright.demo.github import FakeGitHub, Repository
+from patchwright.demo.github.bare_repository import BareRepository
+from patchwright.demo.github.state import APP_PERMISSIONS
+from patchwright.resolver.errors import BranchMoved, Forbidden, Unauthorized, WorkspaceError
+from patchwright.resolver.forge import PublishedCommit
 from tests.contracts.forges import BRANCH, FIXED, QUICK, SAMPLE, change, file, published
 
 SIGNED = "GitHub <noreply@github.com>"
@@ -22,42 +22,42 @@ LOST = ["lose_next_request", "lose_next_response"]
 pytestmark = pytest.mark.parametrize("another", ["app"], indirect=True)
 
 
-def plain(clone: Bare) -> tuple[str, str]:
+def plain(clone: BareRepository) -> tuple[str, str]:
     return change(clone, file("calc.py", FIXED.encode()))
 
 
-def tied(bare: Bare, tree: str, *parents: str) -> str:
+def tied(bare: BareRepository, tree: str, *parents: str) -> str:
     """A commit of this tree with these parents (`-p`, id), on no branch."""
     us = ("-c", "user.name=Us", "-c", "user.email=us@forge.invalid")
     return bare.git(*us, "commit-tree", tree, *parents, "-m", "Tied").decode().strip()
 
 
-async def publish(forge: GitHubForge, clone: Bare, commit: str, parent: str) -> Published:
-    return await forge.publish(SAMPLE, clone.path, commit, BRANCH, parent)
+async def publish(forge: GitHubForge, clone: BareRepository, commit: str, parent: str) -> PublishedCommit:
+    return await forge.push_commit(SAMPLE, clone.path, commit, BRANCH, parent)
 
 
 def shown(repo: Repository, form: str, commit: str) -> str:
     return repo.bare.git("show", "-s", f"--format={form}", commit).decode().strip()
 
 
-def tree(bare: Bare, commit: str) -> str:
+def tree(bare: BareRepository, commit: str) -> str:
     return bare.git("rev-parse", f"{commit}^{{tree}}").decode().strip()
 
 
 def count(repo: Repository) -> int:
     """Commits on BRANCH that main has not."""
-    return repo.bare.count("main", BRANCH)
+    return repo.bare.count_commits("main", BRANCH)
 
 
 # --- signed by GitHub ---------------------------------------------------------------------------------------
 
 
 async def test_a_plain_change_is_one_verified_commit_of_the_judged_tree(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
     made = await publish(forge, clone, commit, parent)
-    assert made == Published(sha=repo.bare.sha(BRANCH) or "", verified=True, note="")
+    assert made == PublishedCommit(sha=repo.bare.branch_sha(BRANCH) or "", is_verified=True, note="")
     assert tree(repo.bare, made.sha) == tree(clone, commit)
     assert shown(repo, "%P", made.sha) == parent
     assert shown(repo, "%B", made.sha) == shown_here(clone, commit)
@@ -67,12 +67,12 @@ async def test_a_plain_change_is_one_verified_commit_of_the_judged_tree(
     assert not [write for write in world.writes if write.path.endswith("git-receive-pack")]
 
 
-def shown_here(clone: Bare, commit: str) -> str:
+def shown_here(clone: BareRepository, commit: str) -> str:
     return clone.git("show", "-s", "--format=%B", commit).decode().strip()
 
 
 async def test_bytes_names_and_renames_arrive_as_they_are(
-    repo: Repository, forge: GitHubForge, clone: Bare
+    repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     repo.commit("main", {"old/läse mich.txt": "größer\n".encode("latin-1"), "gone.txt": "x\n"})
     clone.git("fetch", "--quiet", "origin", "+refs/heads/main:refs/heads/fix")
@@ -87,12 +87,12 @@ async def test_bytes_names_and_renames_arrive_as_they_are(
         file('"with \\"quotes\\" and \\ttab.txt"', b"odd\n"),
     )
     made = await publish(forge, clone, commit, parent)
-    assert made.verified
+    assert made.is_verified
     assert tree(repo.bare, made.sha) == tree(clone, commit)
 
 
 async def test_a_commit_goes_on_top_of_the_one_before(
-    repo: Repository, forge: GitHubForge, clone: Bare
+    repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     first = await published(forge, clone, {"calc.py": FIXED})
     second = await published(forge, clone, {"more.py": "1\n"})
@@ -104,7 +104,11 @@ async def test_a_commit_goes_on_top_of_the_one_before(
 
 
 async def test_publishing_again_changes_nothing(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare, another: Callable[[], GitHubForge]
+    world: FakeGitHub,
+    repo: Repository,
+    forge: GitHubForge,
+    clone: BareRepository,
+    another: Callable[[], GitHubForge],
 ) -> None:
     commit, parent = plain(clone)
     made = await publish(forge, clone, commit, parent)
@@ -117,17 +121,17 @@ async def test_publishing_again_changes_nothing(
 @pytest.mark.parametrize("lose", LOST)
 @pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
 async def test_a_lost_answer_makes_no_second_commit(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare, lose: str, path: str
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str, path: str
 ) -> None:
     commit, parent = plain(clone)
     getattr(world, lose)("POST", path)
     made = await publish(forge, clone, commit, parent)
-    assert (made.sha, made.verified, count(repo)) == (repo.bare.sha(BRANCH), True, 1)
+    assert (made.sha, made.is_verified, count(repo)) == (repo.bare.branch_sha(BRANCH), True, 1)
 
 
 @pytest.mark.parametrize("lose", LOST)
 async def test_a_push_whose_answer_was_lost_is_done_once(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare, lose: str
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str
 ) -> None:
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode="100755"))
     getattr(world, lose)("POST", "/git-receive-pack")
@@ -140,29 +144,29 @@ async def test_a_push_whose_answer_was_lost_is_done_once(
 
 @pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
 async def test_a_process_that_dies_between_two_effects_is_followed_by_one_that_goes_on(
-    world: World, repo: Repository, clone: Bare, another: Callable[[], GitHubForge], path: str
+    world: FakeGitHub, repo: Repository, clone: BareRepository, another: Callable[[], GitHubForge], path: str
 ) -> None:
     commit, parent = plain(clone)
     async with another() as dying:
         # As good as a kill: nothing is tried after it.
-        world.refuse_next("POST", path, status=401, times=2)
+        world.fail_next_request("POST", path, status=401, times=2)
         with pytest.raises(Unauthorized):
             await publish(dying, clone, commit, parent)
     async with another() as following:
         made = await publish(following, clone, commit, parent)
-    assert (made.verified, count(repo), repo.branches) == (True, 1, ("main", BRANCH))
+    assert (made.is_verified, count(repo), repo.branches) == (True, 1, ("main", BRANCH))
 
 
 async def test_what_github_shows_a_moment_later_is_waited_for(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
     unseen = {"type": "STALE_DATA", "message": f'Expected branch to point to "{parent}" but it did not.'}
-    world.refuse_next("POST", "/graphql", status=200, body={"data": None, "errors": [unseen]}, times=2)
+    world.fail_next_request("POST", "/graphql", status=200, body={"data": None, "errors": [unseen]}, times=2)
     tips: list[str] = []
 
     def rewind() -> None:
-        tips.append(repo.bare.sha(BRANCH) or "")
+        tips.append(repo.bare.branch_sha(BRANCH) or "")
         repo.bare.git("update-ref", f"refs/heads/{BRANCH}", parent)
 
     def forward() -> None:
@@ -170,30 +174,30 @@ async def test_what_github_shows_a_moment_later_is_waited_for(
 
     # Three looks before the commit is made; the fourth shows the branch as it was.
     for act in (lambda: None, lambda: None, lambda: None, rewind, forward):
-        world.before_next("GET", f"/git/ref/heads/{BRANCH}", act)
+        world.before_next_request("GET", f"/git/ref/heads/{BRANCH}", act)
     made = await publish(forge, clone, commit, parent)
-    assert (made.sha, made.verified, count(repo)) == (tips[0], True, 1)
+    assert (made.sha, made.is_verified, count(repo)) == (tips[0], True, 1)
 
 
 # --- somebody else's ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["100644", "100755"])
-async def test_a_branch_that_somebody_else_moved_is_left_alone(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare, mode: str
+async def test_a_branch_that_someone_else_moved_is_not_changed(
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, mode: str
 ) -> None:
     theirs = repo.commit(BRANCH, {"theirs.py": "1\n"})
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode))
     with pytest.raises(BranchMoved, match=BRANCH):
         await publish(forge, clone, commit, parent)
-    assert (repo.bare.sha(BRANCH), world.writes) == (theirs, ())
+    assert (repo.bare.branch_sha(BRANCH), world.writes) == (theirs, ())
 
 
 async def test_a_branch_that_moves_just_before_the_commit_is_left_alone(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
-    world.before_next("POST", "/graphql", lambda: repo.commit(BRANCH, {"theirs.py": "1\n"}))
+    world.before_next_request("POST", "/graphql", lambda: repo.commit(BRANCH, {"theirs.py": "1\n"}))
     with pytest.raises(BranchMoved):
         await publish(forge, clone, commit, parent)
     assert repo.read(BRANCH, "theirs.py") == "1\n"
@@ -206,55 +210,59 @@ async def test_a_branch_that_moves_just_before_the_commit_is_left_alone(
 @pytest.mark.parametrize(
     ("stream", "why"),
     [
-        ([file("run.sh", b"#!/bin/sh\n", "100755")], "writes plain files only (`run.sh`"),
-        ([file("link", b"calc.py", "120000")], "writes plain files only (`link`"),
-        ([b"M 160000 " + b"1" * 40 + b" sub"], "writes plain files only (`sub`"),
-        ([file('"gr\\366\\337e.txt"', b"x\n")], r"no file name that is not UTF-8 (`gr\xf6\xdfe.txt`)"),
-        ([file(f"f{n}.txt", b"x\n") for n in range(MAX_FILES + 1)], "known to fail on so many files (101)"),
-        ([file("big.bin", bytes(21_000_000))], "takes no 21 MB"),
+        ([file("run.sh", b"#!/bin/sh\n", "100755")], "writes regular files only (`run.sh`"),
+        ([file("link", b"calc.py", "120000")], "writes regular files only (`link`"),
+        ([b"M 160000 " + b"1" * 40 + b" sub"], "writes regular files only (`sub`"),
+        ([file('"gr\\366\\337e.txt"', b"x\n")], r"accepts only file names in UTF-8 (`gr\xf6\xdfe.txt`)"),
+        ([file(f"f{n}.txt", b"x\n") for n in range(MAX_FILES + 1)], "fails on this many files (101)"),
+        ([file("big.bin", bytes(21_000_000))], "does not accept 21 MB"),
     ],
     ids=["executable", "symlink", "submodule", "name", "files", "size"],
 )
 async def test_what_the_api_cannot_carry_is_pushed_and_said(
-    repo: Repository, forge: GitHubForge, clone: Bare, stream: list[bytes], why: str
+    repo: Repository, forge: GitHubForge, clone: BareRepository, stream: list[bytes], why: str
 ) -> None:
     commit, parent = change(clone, *stream)
     made = await publish(forge, clone, commit, parent)
-    assert (made.sha, made.verified, repo.bare.sha(BRANCH)) == (commit, False, commit)
-    assert made.note.startswith("This commit was pushed by git and is not signed by GitHub")
+    assert (made.sha, made.is_verified, repo.bare.branch_sha(BRANCH)) == (commit, False, commit)
+    assert made.note.startswith("This commit was pushed with git and is not signed by GitHub")
     assert why in made.note.replace("\u200b", "")
 
 
-async def test_a_script_that_exists_keeps_its_mode(repo: Repository, forge: GitHubForge, clone: Bare) -> None:
+async def test_a_script_that_exists_keeps_its_mode(
+    repo: Repository, forge: GitHubForge, clone: BareRepository
+) -> None:
     clone.git("update-ref", "refs/heads/main", change(clone, file("run.sh", b"a\n", "100755"))[0])
     clone.git("push", "--quiet", "origin", "main:main")
     commit, parent = change(clone, file("run.sh", b"b\n", "100755"))
     made = await publish(forge, clone, commit, parent)
     assert repo.bare.git("ls-tree", made.sha, "run.sh").startswith(b"100755")
-    assert not made.verified
+    assert not made.is_verified
 
 
-async def test_a_merge_is_pushed_with_both_parents(repo: Repository, forge: GitHubForge, clone: Bare) -> None:
+async def test_a_merge_is_pushed_with_both_parents(
+    repo: Repository, forge: GitHubForge, clone: BareRepository
+) -> None:
     other = clone.commit("other", {"other.py": "1\n"}, "Other")
     commit, parent = plain(clone)
     merge = tied(clone, f"{commit}^{{tree}}", "-p", parent, "-p", other)
     made = await publish(forge, clone, merge, parent)
     assert shown(repo, "%P", made.sha) == f"{parent} {other}"
-    assert "makes no merges" in made.note
+    assert "does not create merge commits" in made.note
 
 
 async def test_when_the_api_fails_for_good_the_commit_is_pushed(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
-    world.refuse_next("POST", "/graphql", status=502, times=4)
+    world.fail_next_request("POST", "/graphql", status=502, times=4)
     made = await publish(forge, clone, commit, parent)
-    assert (made.sha, made.verified, repo.bare.sha(BRANCH)) == (commit, False, commit)
-    assert "did not take it: `POST" in made.note.replace("\u200b", "")
+    assert (made.sha, made.is_verified, repo.bare.branch_sha(BRANCH)) == (commit, False, commit)
+    assert "rejected it: `POST" in made.note.replace("\u200b", "")
 
 
 async def test_a_parent_that_github_has_lost_is_pushed_along(
-    repo: Repository, forge: GitHubForge, clone: Bare
+    repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     clone.commit("fix", {"local.py": "1\n"}, "Only here")
     commit, parent = plain(clone)
@@ -266,27 +274,27 @@ async def test_a_parent_that_github_has_lost_is_pushed_along(
 
 
 async def test_what_github_made_of_it_is_compared_with_what_was_judged(
-    repo: Repository, forge: GitHubForge, clone: Bare
+    repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
-    repo.spoiled = "planted.txt"
+    repo.injected_path = "planted.txt"
     commit, parent = plain(clone)
     made = await publish(forge, clone, commit, parent)
-    assert (made.sha, repo.bare.sha(BRANCH), count(repo)) == (commit, commit, 1)
+    assert (made.sha, repo.bare.branch_sha(BRANCH), count(repo)) == (commit, commit, 1)
     assert repo.bare.read(BRANCH, "planted.txt") is None
-    assert "made something else of the change than was tested" in made.note
+    assert "created a commit that differs from the tested change" in made.note
 
 
 async def test_a_revoked_token_is_minted_anew_once_in_the_middle(
-    world: World, repo: Repository, forge: GitHubForge, clone: Bare
+    world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
-    await forge.credentials(SAMPLE)
+    await forge.get_credentials(SAMPLE)
     world.expire_tokens()
-    assert (await publish(forge, clone, *plain(clone))).verified
+    assert (await publish(forge, clone, *plain(clone))).is_verified
     clone.git("fetch", "--quiet", "origin", f"+refs/heads/{BRANCH}:refs/heads/fix")
-    world.before_next("GET", "/info/refs", world.expire_tokens)
+    world.before_next_request("GET", "/info/refs", world.expire_tokens)
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", "100755"))
     made = await publish(forge, clone, commit, parent)
-    assert (made.sha, repo.bare.sha(BRANCH)) == (commit, commit)
+    assert (made.sha, repo.bare.branch_sha(BRANCH)) == (commit, commit)
 
 
 # --- refused ------------------------------------------------------------------------------------------------
@@ -294,17 +302,17 @@ async def test_a_revoked_token_is_minted_anew_once_in_the_middle(
 
 @pytest.mark.parametrize("mode", ["100644", "100755"])
 async def test_a_protected_branch_refuses_and_nothing_of_ours_is_left(
-    repo: Repository, forge: GitHubForge, clone: Bare, mode: str
+    repo: Repository, forge: GitHubForge, clone: BareRepository, mode: str
 ) -> None:
     repo.protect("patchwright/*", "Only people push here.")
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode))
-    with pytest.raises(Forbidden, match="refuses a push"):
+    with pytest.raises(Forbidden, match="rejected the push"):
         await publish(forge, clone, commit, parent)
     assert repo.branches == ("main",)
 
 
 async def test_an_app_without_the_permission_changes_no_workflow_and_leaves_no_branch(
-    repo: Repository, forge: GitHubForge, clone: Bare
+    repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = change(clone, file(".github/workflows/ci.yml", b"on: push\n"))
     with pytest.raises(Forbidden, match="workflow"):
@@ -314,17 +322,17 @@ async def test_an_app_without_the_permission_changes_no_workflow_and_leaves_no_b
 
 @pytest.mark.usefixtures("another")
 async def test_an_app_that_has_the_permission_and_the_operators_word_changes_a_workflow(
-    world: World, repo: Repository, clone: Bare
+    world: FakeGitHub, repo: Repository, clone: BareRepository
 ) -> None:
-    app = world.app("with-workflows", {**APP_PERMISSIONS, "workflows": "write"})
-    world.install(app, repo)
+    app = world.create_app("with-workflows", {**APP_PERMISSIONS, "workflows": "write"})
+    world.install_app(app, repo)
     commit, parent = change(clone, file(".github/workflows/ci.yml", b"on: push\n"))
     urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
     for workflows in (False, True):
-        access = AppAccess(str(app.id), SecretStr(app.private_key_pem), workflows)
-        async with GitHubForge(access, **urls, pace=QUICK) as forge:
+        access = AppAuth(str(app.id), SecretStr(app.private_key_pem), workflows)
+        async with GitHubForge(access, **urls, policy=QUICK) as forge:
             if workflows:
-                assert (await publish(forge, clone, commit, parent)).verified
+                assert (await publish(forge, clone, commit, parent)).is_verified
                 continue
             with pytest.raises(Forbidden, match="workflow"):
                 await publish(forge, clone, commit, parent)
@@ -334,14 +342,14 @@ async def test_an_app_that_has_the_permission_and_the_operators_word_changes_a_w
 
 
 async def test_a_rewritten_base_is_noticed_and_one_that_went_on_is_none(
-    world: World, repo: Repository, forge: GitHubForge
+    world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    base = repo.bare.sha("main")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    base = repo.bare.branch_sha("main")
     assert base is not None
 
     async def has_base(branch: str = "main") -> bool:
-        return (await forge.meanwhile(SAMPLE, issue.number, branch, base)).has_base
+        return (await forge.get_thread_state(SAMPLE, issue.number, branch, base)).has_base
 
     assert await has_base()
     repo.commit("main", {"more.py": "1\n"})
@@ -351,17 +359,17 @@ async def test_a_rewritten_base_is_noticed_and_one_that_went_on_is_none(
     assert not await has_base()
 
 
-async def test_a_closed_thread_is_noticed(world: World, repo: Repository, forge: GitHubForge) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    base = repo.bare.sha("main") or ""
-    assert (await forge.meanwhile(SAMPLE, issue.number, "main", base)).is_open
-    world.close(issue)
-    assert not (await forge.meanwhile(SAMPLE, issue.number, "main", base)).is_open
+async def test_a_closed_thread_is_noticed(world: FakeGitHub, repo: Repository, forge: GitHubForge) -> None:
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    base = repo.bare.branch_sha("main") or ""
+    assert (await forge.get_thread_state(SAMPLE, issue.number, "main", base)).is_open
+    world.close_silently(issue)
+    assert not (await forge.get_thread_state(SAMPLE, issue.number, "main", base)).is_open
 
 
 async def test_our_name_is_that_of_the_account_that_writes(
-    world: World, repo: Repository, forge: GitHubForge
+    world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
-    us = await forge.identity(SAMPLE)
+    us = await forge.get_bot_user(SAMPLE)
     bot = world.user("patchwright-app[bot]")
     assert us is not None and (us.id, us.login) == (bot.id, bot.login)

@@ -1,10 +1,10 @@
-"""What every sandbox does, whatever it is made of."""
+"""The contract of every sandbox implementation."""
 
 import asyncio
 
 import pytest
 
-from runtime.actions import (
+from patchwright.runtime.actions import (
     CreateFile,
     Execute,
     InsertText,
@@ -15,10 +15,9 @@ from runtime.actions import (
     ViewFile,
     WriteBytes,
 )
-from runtime.observations import Content, Edited, Executed, Viewed, Written
-from runtime.remote import RemoteSandbox
-from runtime.sandbox import Sandbox, on_behalf_of
-from tests.contracts.acts import failed, printed, shell, taken_over
+from patchwright.runtime.observations import EditResult, ExecuteResult, FileContent, TextResult, WriteResult
+from patchwright.runtime.sandbox import Sandbox
+from tests.contracts.sandbox_actions import failed, printed, shell
 
 # --- the shell --------------------------------------------------------------------------------------------------
 
@@ -27,7 +26,7 @@ async def test_the_shell_keeps_directory_variables_functions_and_jobs(sandbox: S
     moved = await shell(
         sandbox, "mkdir -p a/b && cd a/b; export X=1 Y=2; greet() { echo hello $1; }; sleep 50 &"
     )
-    assert moved.note == f"the shell is in {sandbox.root}/a/b from here on"
+    assert moved.note == f"the shell is now in {sandbox.root}/a/b"
     ran = await shell(sandbox, "greet $X; env | grep ^Y; jobs -r | wc -l; false")
     assert ran.output == "hello 1\nY=2\n1\n"
     assert ran.exit_code == 1
@@ -35,11 +34,11 @@ async def test_the_shell_keeps_directory_variables_functions_and_jobs(sandbox: S
     assert ran.note is None
 
 
-async def test_a_change_of_directory_is_said_once_and_only_if_it_lasts(sandbox: Sandbox) -> None:
+async def test_a_change_of_directory_is_reported_once_and_only_if_it_persists(sandbox: Sandbox) -> None:
     commands = ("cd /tmp", "pwd", "(cd / && ls >/dev/null)", f"cd {sandbox.root}", "true")
     notes = [(await shell(sandbox, command)).note for command in commands]
-    home = f"the shell is in {sandbox.root} from here on"
-    assert notes == ["the shell is in /tmp from here on", None, None, home, None]
+    home = f"the shell is now in {sandbox.root}"
+    assert notes == ["the shell is now in /tmp", None, None, home, None]
 
 
 async def test_the_exit_code_is_that_of_the_last_command(sandbox: Sandbox) -> None:
@@ -55,7 +54,9 @@ async def test_a_here_document_and_a_script_of_many_lines_run_as_typed(sandbox: 
 
 
 @pytest.mark.parametrize("command", ['echo "oops', "echo $(", "if true; then", "echo a; )", "f() {"])
-async def test_unbalanced_input_is_told_and_leaves_the_shell_usable(sandbox: Sandbox, command: str) -> None:
+async def test_unbalanced_input_is_reported_and_leaves_the_shell_usable(
+    sandbox: Sandbox, command: str
+) -> None:
     await shell(sandbox, "X=kept")
     ran = await shell(sandbox, command)
     assert ran.exit_code not in (0, None)
@@ -63,7 +64,7 @@ async def test_unbalanced_input_is_told_and_leaves_the_shell_usable(sandbox: San
     assert await printed(sandbox, "echo $X") == "kept\n"
 
 
-async def test_a_command_that_reads_input_gets_its_end(sandbox: Sandbox) -> None:
+async def test_a_command_that_reads_input_gets_end_of_file(sandbox: Sandbox) -> None:
     ran = await shell(sandbox, "cat; read answer; echo \"[$answer]\"; python3 -c 'input()'", timeout=10)
     assert ran.output.startswith("[]\n") and "EOFError" in ran.output
     assert await printed(sandbox, "echo next") == "next\n"
@@ -107,7 +108,7 @@ async def test_a_shell_that_cannot_be_interrupted_is_replaced(sandbox: Sandbox) 
     ("command", "code", "how"),
     [("exit 3", 3, "ended with status 3"), ("kill -9 $$", None, "SIGKILL"), ("exec true", 0, "status 0")],
 )
-async def test_a_shell_that_ends_is_replaced_and_that_is_said(
+async def test_a_shell_that_ends_is_replaced_with_a_note(
     sandbox: Sandbox, command: str, code: int | None, how: str
 ) -> None:
     await shell(sandbox, "X=lost; cd /; sleep 68 & echo $! > /tmp/job-$$; echo /tmp/job-$$")
@@ -142,7 +143,7 @@ async def test_a_background_job_that_holds_the_output_open_delays_nothing(sandbo
 
 
 async def test_ten_megabytes_keep_head_and_tail_and_say_what_is_missing(sandbox: Sandbox) -> None:
-    ran = await shell(sandbox, "seq 1000001 2250000")  # 8 bytes a line
+    ran = await shell(sandbox, "seq 1000001 2250000")  # 8 bytes per line
     assert ran.output.startswith("1000001\n1000002\n") and ran.output.endswith("2249999\n2250000\n")
     assert 29_000 < len(ran.output) < 30_200
     assert "[... lines 1,876-1,248,125 of 1,250,000 left out: 9,970,000 characters ...]\n" in ran.output
@@ -165,12 +166,12 @@ async def test_a_command_cannot_forge_its_own_end(sandbox: Sandbox) -> None:
     assert ran.exit_code == 7
 
 
-async def test_what_a_command_says_in_the_terminal_modes_does_not_stay(sandbox: Sandbox) -> None:
+async def test_terminal_modes_of_a_command_do_not_persist(sandbox: Sandbox) -> None:
     await shell(sandbox, "stty raw echo opost onlcr < /dev/tty; exec 9>&1; PS1='prompt> '")
     assert await printed(sandbox, "echo plain") == "plain\n"
 
 
-async def test_output_that_a_command_sends_elsewhere_for_good_comes_back_with_the_next(
+async def test_a_permanent_redirection_ends_with_its_command(
     sandbox: Sandbox,
 ) -> None:
     await shell(sandbox, "exec >log 2>&1; echo kept; ls /nowhere")
@@ -185,13 +186,13 @@ async def test_output_that_a_command_sends_elsewhere_for_good_comes_back_with_th
     assert await printed(sandbox, "echo still >&7; cat seven") == "more\nstill\n"
 
 
-async def test_binary_names_pass_through_the_shell_and_show_as_far_as_they_can(sandbox: Sandbox) -> None:
+async def test_binary_file_names_survive_the_shell(sandbox: Sandbox) -> None:
     assert (
         await printed(sandbox, r"touch $'b\xff\nd' && ls | od -c | head -1")
         == "0000000   b 377  \\n   d  \\n\n"
     )
     seen = await sandbox.act(ViewFile(path="."))
-    assert seen == Viewed(text="./\n  b\ufffd\ufffdd")
+    assert seen == TextResult(text="./\n  b\ufffd\ufffdd")
 
 
 async def test_a_command_with_nul_is_refused(sandbox: Sandbox) -> None:
@@ -201,13 +202,13 @@ async def test_a_command_with_nul_is_refused(sandbox: Sandbox) -> None:
 # --- the editor -------------------------------------------------------------------------------------------------
 
 
-async def test_an_edit_answers_with_its_diff_and_can_be_undone(sandbox: Sandbox) -> None:
+async def test_an_edit_returns_its_diff_and_can_be_undone(sandbox: Sandbox) -> None:
     made = await sandbox.act(CreateFile(path="pkg/calc.py", content="def add(a, b):\n    return a - b\n"))
-    assert isinstance(made, Edited) and made.diff.startswith(
+    assert isinstance(made, EditResult) and made.diff.startswith(
         "--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -0,0 +1,2 @@\n"
     )
     mended = await sandbox.act(ReplaceText(path="pkg/calc.py", old="a - b", new="a + b"))
-    assert mended == Edited(
+    assert mended == EditResult(
         path="pkg/calc.py",
         diff="--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,2 +1,2 @@\n"
         " def add(a, b):\n-    return a - b\n+    return a + b\n",
@@ -215,13 +216,13 @@ async def test_an_edit_answers_with_its_diff_and_can_be_undone(sandbox: Sandbox)
     await sandbox.act(InsertText(path="pkg/calc.py", line=0, text='"""Sums."""'))
     assert await printed(sandbox, "cat pkg/calc.py") == '"""Sums."""\ndef add(a, b):\n    return a + b\n'
     for _ in range(2):
-        assert isinstance(await sandbox.act(UndoEdit(path="pkg/calc.py")), Edited)
+        assert isinstance(await sandbox.act(UndoEdit(path="pkg/calc.py")), EditResult)
     assert await printed(sandbox, "cat pkg/calc.py") == "def add(a, b):\n    return a - b\n"
 
 
 async def test_a_syntax_error_comes_with_its_line(sandbox: Sandbox) -> None:
     seen = await sandbox.act(CreateFile(path="bad.py", content="x = 1\ndef f(:\n    pass\n"))
-    assert isinstance(seen, Edited) and seen.warning == "invalid syntax, line 2: def f(:"
+    assert isinstance(seen, EditResult) and seen.warning == "invalid syntax, line 2: def f(:"
 
 
 async def test_text_that_is_absent_or_ambiguous_changes_nothing(sandbox: Sandbox) -> None:
@@ -236,12 +237,12 @@ async def test_text_that_is_absent_or_ambiguous_changes_nothing(sandbox: Sandbox
 async def test_a_view_names_the_next_range(sandbox: Sandbox) -> None:
     await shell(sandbox, "seq 1000 > n.txt")
     first = await sandbox.act(ViewFile(path="n.txt"))
-    assert isinstance(first, Viewed)
+    assert isinstance(first, TextResult)
     assert first.text.startswith("     1\t1\n") and first.text.endswith(
         "[lines 1-400 of 1000; the next are 401-800]"
     )
     last = await sandbox.act(ViewFile(path="n.txt", start=999, end=2000))
-    assert last == Viewed(text="   999\t999\n  1000\t1000\n[lines 999-1000 of 1000: the end of the file]")
+    assert last == TextResult(text="   999\t999\n  1000\t1000\n[lines 999-1000 of 1000: the end of the file]")
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../..", "link", "link/passwd"])
@@ -253,7 +254,7 @@ async def test_paths_outside_the_work_tree_are_refused(sandbox: Sandbox, path: s
 
 async def test_scratch_files_may_be_edited(sandbox: Sandbox) -> None:
     seen = await sandbox.act(CreateFile(path=f"{sandbox.scratch}/note.txt", content="hi\n"))
-    assert isinstance(seen, Edited)
+    assert isinstance(seen, EditResult)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ async def test_scratch_files_may_be_edited(sandbox: Sandbox) -> None:
         ("mkfifo f", "refused"),
     ],
 )
-async def test_what_cannot_be_shown_is_refused_with_a_way_out(
+async def test_files_that_cannot_be_shown_are_refused_with_a_hint(
     sandbox: Sandbox, made: str, reason: str
 ) -> None:
     await shell(sandbox, made)
@@ -274,7 +275,7 @@ async def test_what_cannot_be_shown_is_refused_with_a_way_out(
     assert any(tool in seen.message for tool in ("run_shell", "find"))
 
 
-async def test_creating_what_exists_is_refused(sandbox: Sandbox) -> None:
+async def test_creating_an_existing_file_is_refused(sandbox: Sandbox) -> None:
     await shell(sandbox, "echo mine > f")
     assert (await failed(sandbox, CreateFile(path="f", content="yours"))).reason == "exists"
     assert await printed(sandbox, "cat f") == "mine\n"
@@ -285,27 +286,28 @@ async def test_line_ends_bom_foreign_bytes_and_mode_survive_an_edit(sandbox: San
     await sandbox.act(WriteBytes(path="old.py", content=before))
     await shell(sandbox, "chmod 755 old.py")
     assert isinstance(
-        await sandbox.act(ReplaceText(path="old.py", old="x = 1\n", new="x = 2\ny = 3\n")), Edited
+        await sandbox.act(ReplaceText(path="old.py", old="x = 1\n", new="x = 2\ny = 3\n")), EditResult
     )
     after = await sandbox.act(ReadBytes(path="old.py"))
-    assert after == Content(content=b"\xef\xbb\xbf# caf\xe9\r\nx = 2\r\ny = 3\r\n", size=25)
+    assert after == FileContent(content=b"\xef\xbb\xbf# caf\xe9\r\nx = 2\r\ny = 3\r\n", size=25)
     assert await printed(sandbox, "stat -c %a old.py") == "755\n"
 
 
-# --- what only the program asks ---------------------------------------------------------------------------------
+# --- actions of the program
+# --------------------------------------------------------------------------------------
 
 
 async def test_a_program_runs_without_a_shell_and_keeps_its_streams_apart(sandbox: Sandbox) -> None:
     seen = await sandbox.act(
         Execute(argv=("sh", "-c", 'printf "%s|$V" "$0"; printf "\\377" >&2; exit 5', "a b;c"), env={"V": "v"})
     )
-    assert isinstance(seen, Executed)
+    assert isinstance(seen, ExecuteResult)
     assert (seen.exit_code, seen.stdout, seen.stderr) == (5, b"a b;c|v", b"\xff")
 
 
-async def test_a_program_over_its_time_is_killed_with_its_group(sandbox: Sandbox) -> None:
+async def test_a_program_past_its_timeout_is_killed_with_its_group(sandbox: Sandbox) -> None:
     seen = await sandbox.act(Execute(argv=("sh", "-c", "echo $$; sleep 69 & sleep 70"), timeout=1))
-    assert isinstance(seen, Executed) and seen.exit_code is None and seen.seconds < 5
+    assert isinstance(seen, ExecuteResult) and seen.exit_code is None and seen.seconds < 5
     left = await printed(
         sandbox, f"cat /proc/[0-9]*/stat 2>&- | awk '$3 != \"Z\" && $6 == {int(seen.stdout)}' | wc -l"
     )
@@ -314,7 +316,11 @@ async def test_a_program_over_its_time_is_killed_with_its_group(sandbox: Sandbox
 
 async def test_a_program_that_leaves_a_child_behind_delays_nothing(sandbox: Sandbox) -> None:
     seen = await sandbox.act(Execute(argv=("sh", "-c", "sleep 71 & echo done"), timeout=20))
-    assert isinstance(seen, Executed) and (seen.exit_code, seen.stdout) == (0, b"done\n") and seen.seconds < 5
+    assert (
+        isinstance(seen, ExecuteResult)
+        and (seen.exit_code, seen.stdout) == (0, b"done\n")
+        and seen.seconds < 5
+    )
 
 
 async def test_a_program_that_does_not_exist_is_an_observation(sandbox: Sandbox) -> None:
@@ -324,76 +330,22 @@ async def test_a_program_that_does_not_exist_is_an_observation(sandbox: Sandbox)
 
 async def test_streams_of_a_program_are_capped(sandbox: Sandbox) -> None:
     seen = await sandbox.act(Execute(argv=("head", "-c", "20000000", "/dev/zero")))
-    assert isinstance(seen, Executed) and len(seen.stdout) < (4 << 20) + 100
+    assert isinstance(seen, ExecuteResult) and len(seen.stdout) < (4 << 20) + 100
     assert b"[... 15805696 bytes not kept ...]" in seen.stdout
 
 
-async def test_bytes_go_in_and_come_out_in_parts(sandbox: Sandbox) -> None:
+async def test_bytes_are_written_and_read_in_parts(sandbox: Sandbox) -> None:
     data = bytes(range(256)) * 8192  # 2 MiB
-    assert await sandbox.act(WriteBytes(path="d/e/f.bin", content=data)) == Written(size=len(data))
-    assert await sandbox.act(WriteBytes(path="d/e/f.bin", content=b"end", append=True)) == Written(
+    assert await sandbox.act(WriteBytes(path="d/e/f.bin", content=data)) == WriteResult(size=len(data))
+    assert await sandbox.act(WriteBytes(path="d/e/f.bin", content=b"end", append=True)) == WriteResult(
         size=len(data) + 3
     )
     part = await sandbox.act(ReadBytes(path="d/e/f.bin", offset=len(data) - 1, limit=10))
-    assert part == Content(content=b"\xffend", size=len(data) + 3)
+    assert part == FileContent(content=b"\xffend", size=len(data) + 3)
 
 
-async def test_actions_asked_for_at_once_run_one_after_the_other(sandbox: Sandbox) -> None:
+async def test_concurrent_actions_run_one_after_the_other(sandbox: Sandbox) -> None:
     await asyncio.gather(
         *(shell(sandbox, f"echo begin {n} >> log; sleep 0.1; echo end {n} >> log") for n in range(3))
     )
     assert await printed(sandbox, "cat log") == "".join(f"begin {n}\nend {n}\n" for n in range(3))
-
-
-# --- the wire ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_dropped_connection_runs_nothing_twice(remote: RemoteSandbox) -> None:
-    asked = asyncio.create_task(shell(remote, "echo once >> ran; sleep 1; wc -l < ran"))
-    await asyncio.sleep(0.5)
-    remote.hang_up()
-    assert (await asked).output == "1\n"
-    assert await printed(remote, "wc -l < ran") == "1\n"
-
-
-async def test_a_connection_that_drops_between_actions_is_not_noticed(remote: RemoteSandbox) -> None:
-    await shell(remote, "X=kept")
-    for _ in range(3):
-        remote.hang_up()
-        assert await printed(remote, "echo $X") == "kept\n"
-
-
-async def test_a_call_in_flight_is_finished_for_the_process_that_takes_over(remote: RemoteSandbox) -> None:
-    command = "echo once >> ran; sleep 1; wc -l < ran"
-    with on_behalf_of("call"):
-        asked = asyncio.create_task(shell(remote, command))
-        await asyncio.sleep(0.5)
-        asked.cancel()
-        heir = await taken_over(remote)
-        assert (await shell(heir, command)).output == "1\n"
-    assert await printed(heir, command) == "2\n"
-
-
-async def test_the_answer_to_the_last_call_is_kept_whatever_was_asked_since(remote: RemoteSandbox) -> None:
-    command = "echo once >> ran; wc -l < ran"
-    with on_behalf_of("call"):
-        answered = await shell(remote, command)
-        content = await remote.act(ReadBytes(path="ran"))  # on its behalf, but not what it asks for
-        assert isinstance(content, Content)
-    for _ in range(3):
-        await shell(remote, "true")
-    heir = await taken_over(remote)
-    await shell(heir, "true")
-    with on_behalf_of("call"):
-        assert await shell(heir, command) == answered
-        assert await printed(heir, command) == "2\n"  # as when a cell goes on that has asked the host
-    with on_behalf_of("next call"):  # of which the machine has never heard
-        assert await printed(heir, command) == "3\n"
-
-
-async def test_a_work_tree_with_its_own_runtime_does_not_shadow_ours(remote: RemoteSandbox) -> None:
-    await shell(
-        remote, "mkdir runtime && echo 'raise SystemExit(1)' | tee runtime/__init__.py asyncio.py json.py"
-    )
-    remote.hang_up()
-    assert isinstance(await remote.act(CreateFile(path="a.py", content="x = 1\n")), Edited)

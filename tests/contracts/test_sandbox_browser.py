@@ -1,20 +1,20 @@
-"""A browser beside the shell: it reaches what the shell serves, and its page crosses the wire."""
+"""The browser of every sandbox: it reaches servers of the shell, and its snapshot crosses the wire."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from runtime.actions import CreateFile, UseBrowser
-from runtime.browser.calls import DEFAULT
-from runtime.observations import Look, Page
-from runtime.sandbox import Sandbox
-from tests.contracts.acts import failed, printed, shell
+from patchwright.runtime.actions import CreateFile, UseBrowser
+from patchwright.runtime.browser.action_space import DEFAULT_CALLS
+from patchwright.runtime.observations import PageSnapshot, SnapshotOptions
+from patchwright.runtime.sandbox import Sandbox
 from tests.contracts.conftest import opened
+from tests.contracts.sandbox_actions import failed, printed, shell
 
 pytestmark = pytest.mark.browser
 
-# The port is the kernel's choice: tests run side by side.
+# The kernel chooses the port, because tests run in parallel.
 SERVE = """cat > serve.py <<'END'
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 server = ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
@@ -30,14 +30,16 @@ PAGE = """<!doctype html><title>Shop</title>
 
 @pytest.fixture(params=["executor", "loopback"])
 async def sandbox(request: pytest.FixtureRequest, short_tmp: Path) -> AsyncIterator[Sandbox]:
-    """Those whose Chromium is this machine's; that of a container is in tests/runtime/test_plugins.py."""
+    """Sandboxes with this machine's Chromium; tests/runtime/test_features.py covers that of a container."""
     async with opened(request.param, short_tmp) as sandbox:
         yield sandbox
 
 
-async def use(sandbox: Sandbox, code: str, screenshot: bool = False) -> Page:
-    page = await sandbox.act(UseBrowser(code=code, allowed=DEFAULT, look=Look(screenshot=screenshot)))
-    assert isinstance(page, Page), page
+async def use(sandbox: Sandbox, code: str, screenshot: bool = False) -> PageSnapshot:
+    page = await sandbox.act(
+        UseBrowser(code=code, allowed_calls=DEFAULT_CALLS, snapshot=SnapshotOptions(screenshot=screenshot))
+    )
+    assert isinstance(page, PageSnapshot), page
     return page
 
 
@@ -48,7 +50,7 @@ async def test_a_server_that_the_shell_started_is_browsed(sandbox: Sandbox) -> N
     page = await use(sandbox, f"goto('localhost:{port}')", screenshot=True)
     assert (page.title, page.error, page.notes) == ("Shop", None, ())
     assert "button 'Buy'" in page.tree and "StaticText 'Open'" in page.tree
-    assert page.screenshot is not None and page.screenshot.media in ("image/png", "image/jpeg")
+    assert page.screenshot is not None and page.screenshot.media_type in ("image/png", "image/jpeg")
     bid = page.tree.partition("] button 'Buy'")[0].rpartition("[")[2]
     assert "StaticText 'Sold'" in (await use(sandbox, f"click('{bid}')")).tree
 
@@ -62,6 +64,6 @@ async def test_the_shell_and_the_browser_do_not_disturb_each_other(sandbox: Sand
 
 
 async def test_a_call_that_is_not_allowed_is_refused_before_there_is_a_browser(sandbox: Sandbox) -> None:
-    refused = await failed(sandbox, UseBrowser(code="tab_close()", allowed=("goto", "click")))
-    assert refused.reason == "refused" and refused.message.endswith("Allowed are: click, goto")
+    refused = await failed(sandbox, UseBrowser(code="tab_close()", allowed_calls=("goto", "click")))
+    assert refused.reason == "refused" and refused.message.endswith("Allowed calls: click, goto")
     assert await printed(sandbox, f"ls -d {sandbox.scratch}/browser-* 2> /dev/null || echo none") == "none\n"

@@ -1,15 +1,15 @@
-"""What every sandbox knows of changes in its work tree: never too few of them."""
+"""Change detection of every sandbox: no change is ever missed."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from runtime.actions import CreateFile, Execute, MarkTree
-from runtime.observations import Marked
-from runtime.sandbox import Sandbox
-from tests.contracts.acts import shell
+from patchwright.runtime.actions import CreateFile, Execute, FingerprintTree
+from patchwright.runtime.observations import TreeFingerprint
+from patchwright.runtime.sandbox import Sandbox
 from tests.contracts.conftest import DOCKER, EXEC
+from tests.contracts.sandbox_actions import shell
 
 READ = (
     "true",
@@ -52,12 +52,12 @@ mapping.close()
 
 
 async def mark(sandbox: Sandbox) -> str | None:
-    seen = await sandbox.act(MarkTree())
-    assert isinstance(seen, Marked), seen
-    return seen.mark
+    seen = await sandbox.act(FingerprintTree())
+    assert isinstance(seen, TreeFingerprint), seen
+    return seen.fingerprint
 
 
-async def test_the_mark_of_a_tree_stays_until_something_in_it_is_written(sandbox: Sandbox) -> None:
+async def test_the_fingerprint_is_stable_until_something_is_written(sandbox: Sandbox) -> None:
     await shell(sandbox, f"SCRATCH={sandbox.scratch}; mkdir sub; echo a >a; echo b >sub/b")
     await shell(sandbox, READ[1])
     first = await mark(sandbox)
@@ -74,7 +74,7 @@ async def test_the_mark_of_a_tree_stays_until_something_in_it_is_written(sandbox
         seen.append(now)
 
 
-async def test_whoever_writes_changes_the_mark(sandbox: Sandbox) -> None:
+async def test_writes_of_any_process_change_the_fingerprint(sandbox: Sandbox) -> None:
     await shell(sandbox, "mkdir -p sub/deep; echo a >a")
     before = await mark(sandbox)
     await sandbox.act(CreateFile(path="made", content=""))
@@ -89,7 +89,7 @@ async def test_whoever_writes_changes_the_mark(sandbox: Sandbox) -> None:
     assert started == executed
 
 
-async def test_a_write_through_a_mapping_is_told_when_the_mapping_goes(sandbox: Sandbox) -> None:
+async def test_a_write_through_a_mapping_is_noticed_when_the_mapping_closes(sandbox: Sandbox) -> None:
     if (await shell(sandbox, "command -v python3")).exit_code != 0:
         pytest.skip("this sandbox's image has no python3")
     await shell(sandbox, f"SCRATCH={sandbox.scratch}; echo abc >a; cat >$SCRATCH/map.py <<'END'\n{MAPPED}END")
@@ -98,8 +98,8 @@ async def test_a_write_through_a_mapping_is_told_when_the_mapping_goes(sandbox: 
     assert await mark(sandbox) != before
 
 
-async def test_a_directory_that_is_written_while_it_is_made_hides_nothing(sandbox: Sandbox) -> None:
-    """A process makes directories and files in them all the time; the last file of each round is never missed."""
+async def test_writes_into_a_new_directory_are_not_missed(sandbox: Sandbox) -> None:
+    """A process keeps creating directories with files; the last file of each round must be noticed."""
     await shell(
         sandbox, "(n=0; while [ $n -lt 400 ]; do mkdir -p d$n/e && echo >d$n/e/f; n=$((n+1)); done) &"
     )
@@ -114,7 +114,7 @@ async def test_a_directory_that_is_written_while_it_is_made_hides_nothing(sandbo
         last = await mark(sandbox)
 
 
-async def test_more_changes_than_the_kernel_keeps_are_a_change(sandbox: Sandbox) -> None:
+async def test_an_event_overflow_counts_as_a_change(sandbox: Sandbox) -> None:
     await shell(sandbox, "mkdir sub")
     before = await mark(sandbox)
     flood = "i=0; while [ $i -lt 9000 ]; do : >a; : >b; i=$((i+1)); done; mkdir sub/new; : >sub/new/file"
@@ -133,15 +133,15 @@ async def test_more_changes_than_the_kernel_keeps_are_a_change(sandbox: Sandbox)
     ],
     ids=["many", "deep"],
 )
-async def test_a_tree_that_cannot_be_watched_has_no_mark(sandbox: Sandbox, command: str) -> None:
+async def test_a_tree_that_cannot_be_watched_has_no_fingerprint(sandbox: Sandbox, command: str) -> None:
     assert await mark(sandbox) is not None
     await shell(sandbox, f"({command})")
     assert await mark(sandbox) is None
     assert await mark(sandbox) is None
 
 
-@pytest.mark.parametrize("sandbox", [DOCKER, EXEC], indirect=True)  # who runs the others may be root
-async def test_a_directory_that_cannot_be_read_has_no_mark_until_it_can(sandbox: Sandbox) -> None:
+@pytest.mark.parametrize("sandbox", [DOCKER, EXEC], indirect=True)  # in the others the user may be root
+async def test_an_unreadable_directory_has_no_fingerprint(sandbox: Sandbox) -> None:
     await shell(sandbox, "mkdir -p closed/in; chmod 000 closed")
     assert await mark(sandbox) is None
     await shell(sandbox, "chmod 755 closed")
@@ -151,7 +151,7 @@ async def test_a_directory_that_cannot_be_read_has_no_mark_until_it_can(sandbox:
     assert await mark(sandbox) not in (opened, None)
 
 
-async def test_what_a_link_leads_to_is_not_of_the_tree(sandbox: Sandbox) -> None:
+async def test_the_targets_of_links_are_not_watched(sandbox: Sandbox) -> None:
     await shell(
         sandbox,
         f"SCRATCH={sandbox.scratch}; mkdir $SCRATCH/there; ln -s $SCRATCH/there link; ln -s / everything",
@@ -162,18 +162,18 @@ async def test_what_a_link_leads_to_is_not_of_the_tree(sandbox: Sandbox) -> None
     assert await mark(sandbox) == before
 
 
-def test_names_that_are_no_text_are_watched_too(tmp_path: Path) -> None:
-    """The kernel's names are bytes."""
+def test_undecodable_names_are_watched(tmp_path: Path) -> None:
+    """File names are bytes for the kernel."""
     import asyncio
 
-    from runtime.changes import Changes
+    from patchwright.runtime.tree_watcher import TreeWatcher
 
     name = os.path.join(os.fsencode(tmp_path), b"\xff\n")
     os.mkdir(name)
-    changes = Changes(tmp_path)
-    before = asyncio.run(changes.mark())
+    changes = TreeWatcher(tmp_path)
+    before = asyncio.run(changes.fingerprint())
     Path(os.fsdecode(name), "file").write_text("")
-    assert asyncio.run(changes.mark()) not in (before, None)
+    assert asyncio.run(changes.fingerprint()) not in (before, None)
     changes.close()
     changes.close()
-    assert asyncio.run(changes.mark()) is None
+    assert asyncio.run(changes.fingerprint()) is None

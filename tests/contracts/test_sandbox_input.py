@@ -1,32 +1,32 @@
-"""Commands that read from the terminal, and output that is too long to read at once."""
+"""Interactive commands, and output that is too long to read at once."""
 
 import asyncio
 
 import pytest
 
-from runtime.actions import ReadBytes, RunShell, SendInput
-from runtime.observations import Content, Ran
-from runtime.sandbox import Sandbox
-from tests.contracts.acts import failed, printed, shell
+from patchwright.runtime.actions import ReadBytes, RunShell, SendInput
+from patchwright.runtime.observations import FileContent, ShellResult
+from patchwright.runtime.sandbox import Sandbox
+from tests.contracts.sandbox_actions import failed, printed, shell
 
 
-async def started(sandbox: Sandbox, command: str, timeout: int = 1) -> Ran:
+async def started(sandbox: Sandbox, command: str, timeout: int = 1) -> ShellResult:
     ran = await sandbox.act(RunShell(command=command, timeout=timeout, interactive=True))
-    assert isinstance(ran, Ran), ran
+    assert isinstance(ran, ShellResult), ran
     return ran
 
 
-async def typed(sandbox: Sandbox, text: str = "", key=None, timeout: int = 5) -> Ran:
+async def typed(sandbox: Sandbox, text: str = "", key=None, timeout: int = 5) -> ShellResult:
     ran = await sandbox.act(SendInput(text=text, key=key, timeout=timeout))
-    assert isinstance(ran, Ran), ran
+    assert isinstance(ran, ShellResult), ran
     return ran
 
 
-async def test_a_program_that_asks_is_answered_until_it_ends(sandbox: Sandbox) -> None:
+async def test_a_program_that_prompts_is_answered_until_it_ends(sandbox: Sandbox) -> None:
     asking = "read -p 'name? ' name; echo hello $name; read -p 'age? ' age; echo $age; (exit 3)"
     first = await started(sandbox, asking)
     assert (first.output, first.exit_code) == ("name? ", None)
-    assert first.note == "the command still runs: go on with send_input"
+    assert first.note == "the command still runs: continue with send_input"
     second = await typed(sandbox, "Ada", timeout=1)
     assert (second.output, second.exit_code) == ("hello Ada\nage? ", None)
     third = await typed(sandbox, "36")
@@ -40,7 +40,7 @@ async def test_an_interactive_command_that_ends_in_time_is_like_any_other(sandbo
     assert (ran.output, ran.exit_code, ran.note) == ("done\n", 5, None)
 
 
-async def test_a_debugger_is_driven_line_by_line(sandbox: Sandbox) -> None:
+async def test_a_debugger_can_be_used_interactively(sandbox: Sandbox) -> None:
     await shell(sandbox, "printf 'x = 20\\ny = x + 1\\nprint(y)\\n' > prog.py")
     said = (await started(sandbox, "python3 -m pdb prog.py")).output
     async with asyncio.timeout(60):
@@ -65,7 +65,7 @@ async def test_ctrl_d_ends_the_input(sandbox: Sandbox) -> None:
     assert (await typed(sandbox, "b\na", key="ctrl-d")).output == "a\nb\nsorted\n"
 
 
-async def test_what_does_not_listen_to_ctrl_c_is_killed(sandbox: Sandbox) -> None:
+async def test_a_command_that_ignores_ctrl_c_is_killed(sandbox: Sandbox) -> None:
     await started(sandbox, "trap '' INT; python3 -c 'while True: pass'")
     assert (await typed(sandbox, key="ctrl-c", timeout=1)).exit_code is None
     killed = await typed(sandbox, key="kill")
@@ -83,20 +83,20 @@ async def test_the_shell_is_refused_while_a_command_waits_for_input(sandbox: San
     assert await printed(sandbox, "cat got") == "text\n"
 
 
-async def test_input_that_nobody_waits_for_is_refused(sandbox: Sandbox) -> None:
+async def test_input_without_a_waiting_command_is_refused(sandbox: Sandbox) -> None:
     assert (await failed(sandbox, SendInput(text="x"))).reason == "refused"
     await shell(sandbox, "true")
     assert (await failed(sandbox, SendInput(key="ctrl-c"))).reason == "refused"
 
 
-async def test_a_command_that_ended_in_the_meantime_is_told_before_the_next(sandbox: Sandbox) -> None:
+async def test_a_command_that_ended_meanwhile_is_reported_before_the_next(sandbox: Sandbox) -> None:
     await started(sandbox, "sleep 1.3; echo late; (exit 4)")
-    await sandbox.act(RunShell(command="true", timeout=1))  # refused: too early
+    await sandbox.act(RunShell(command="true", timeout=1))  # refused: the command still runs
     waited = await typed(sandbox, timeout=10)
     assert (waited.output, waited.exit_code) == ("late\n", 4)
 
 
-async def test_what_was_typed_and_never_read_reaches_no_later_command(sandbox: Sandbox) -> None:
+async def test_unread_input_does_not_reach_later_commands(sandbox: Sandbox) -> None:
     await started(sandbox, "sleep 2")
     await typed(sandbox, "stale\nstale", timeout=10)
     await started(sandbox, "read line; echo [$line]")
@@ -120,16 +120,16 @@ async def test_a_shell_that_ends_under_an_interactive_command_is_replaced(sandbo
 # --- output ---------------------------------------------------------------------------------------------------
 
 
-async def test_output_that_is_clipped_is_whole_in_a_scratch_file(sandbox: Sandbox) -> None:
+async def test_clipped_output_is_complete_in_a_scratch_file(sandbox: Sandbox) -> None:
     ran = await shell(sandbox, "seq 20000")
     path = f"{sandbox.scratch}/output-1.txt"
-    assert ran.note == f"{path} holds the whole of this output"
+    assert ran.note == f"{path} holds all of this output"
     whole = await sandbox.act(ReadBytes(path=path))
-    assert isinstance(whole, Content)
+    assert isinstance(whole, FileContent)
     assert whole.content == b"".join(b"%d\n" % n for n in range(1, 20001))
 
 
-async def test_a_line_of_a_hundred_megabytes_is_cut_and_the_shell_goes_on(sandbox: Sandbox) -> None:
+async def test_a_line_of_a_hundred_megabytes_is_cut_and_the_shell_continues(sandbox: Sandbox) -> None:
     ran = await shell(sandbox, "head -c 100000000 /dev/zero | tr '\\0' x; echo", timeout=60)
     assert len(ran.output) < 30_200
     assert "from inside line 1 to inside line 1 of 1 left out: 99,970,001 characters" in ran.output
@@ -137,7 +137,7 @@ async def test_a_line_of_a_hundred_megabytes_is_cut_and_the_shell_goes_on(sandbo
     assert await printed(sandbox, "echo next") == "next\n"
 
 
-async def test_old_outputs_make_room_for_new_ones(sandbox: Sandbox) -> None:
+async def test_old_output_files_are_deleted(sandbox: Sandbox) -> None:
     for _ in range(18):
         await shell(sandbox, "seq 10000")
     assert await printed(sandbox, f"ls {sandbox.scratch} | grep -c output-") == "16\n"

@@ -1,20 +1,20 @@
-"""What every sandbox with the `kernel` plugin does with cells of Python."""
+"""Python cells in every sandbox with the feature `kernel`."""
 
-from runtime.actions import Interrupt, Provide, RunPython
-from runtime.observations import Failed, RanPython, Wanted
-from runtime.sandbox import Sandbox
-from tests.contracts.acts import printed, shell
+from patchwright.runtime.actions import HostReply, Interrupt, RunPython
+from patchwright.runtime.observations import ActionFailure, CellResult, HostRequest
+from patchwright.runtime.sandbox import Sandbox
+from tests.contracts.sandbox_actions import printed, shell
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-async def ran(sandbox: Sandbox, code: str, timeout: int = 30) -> RanPython:
+async def ran(sandbox: Sandbox, code: str, timeout: int = 30) -> CellResult:
     seen = await sandbox.act(RunPython(code=code, timeout=timeout))
-    assert isinstance(seen, RanPython), seen
+    assert isinstance(seen, CellResult), seen
     return seen
 
 
-async def test_a_cell_shows_what_it_prints_and_its_value_and_the_next_one_knows_its_names(
+async def test_a_cell_shows_its_output_and_value_and_keeps_its_variables(
     sandbox: Sandbox,
 ) -> None:
     assert (await ran(sandbox, "x = 1\ndef double(n):\n    return 2 * n")).output == ""
@@ -31,11 +31,11 @@ async def test_a_cell_shows_what_it_prints_and_its_value_and_the_next_one_knows_
     pictured = await ran(
         sandbox, f"from IPython.display import Image\nimport base64\nImage(base64.b64decode('{PNG}'))"
     )
-    assert pictured.output == "[picture 1: image/png, 70 bytes]\n"
-    assert [picture.media for picture in pictured.pictures] == ["image/png"]
+    assert pictured.output == "[image 1: image/png, 70 bytes]\n"
+    assert [picture.media_type for picture in pictured.images] == ["image/png"]
 
 
-async def test_a_cell_that_outlives_its_timeout_is_interrupted_or_its_session_replaced(
+async def test_a_cell_past_its_timeout_is_interrupted_or_its_session_replaced(
     sandbox: Sandbox,
 ) -> None:
     await ran(sandbox, "x = 1; import time, os, subprocess")
@@ -54,22 +54,26 @@ async def test_a_cell_that_outlives_its_timeout_is_interrupted_or_its_session_re
     assert "NameError: name 'x' is not defined" in (await ran(sandbox, "x")).output
 
 
-async def test_a_cell_that_asks_the_host_goes_on_with_the_answer(sandbox: Sandbox) -> None:
-    code = f"from agentskills import host\nprint('before')\nprint(host.ask('image', ['{sandbox.root}/a.png'], 'read'))"
+async def test_a_cell_that_asks_the_host_continues_with_the_reply(sandbox: Sandbox) -> None:
+    code = "from agentskills import host\nprint('before')\n"
+    code += f"print(host.ask_model('image', ['{sandbox.root}/a.png'], 'read'))"
     wanted = await sandbox.act(RunPython(code=code))
-    assert wanted == Wanted(sense="image", files=(f"{sandbox.root}/a.png",), task="read")
-    answered = await sandbox.act(Provide(text="a red dot"))
-    assert isinstance(answered, RanPython) and (answered.output, answered.ok) == ("before\na red dot\n", True)
+    assert wanted == HostRequest(modality="image", files=(f"{sandbox.root}/a.png",), task="read")
+    answered = await sandbox.act(HostReply(text="a red dot"))
+    assert isinstance(answered, CellResult) and (answered.output, answered.ok) == (
+        "before\na red dot\n",
+        True,
+    )
     await sandbox.act(RunPython(code=code))
-    refused = await sandbox.act(Provide(text="no model sees here", failed=True))
-    assert isinstance(refused, RanPython) and "RuntimeError: no model sees here" in refused.output
-    nobody = await sandbox.act(Provide(text="late"))
-    assert isinstance(nobody, Failed) and nobody.reason == "refused"
+    refused = await sandbox.act(HostReply(text="no model sees here", failed=True))
+    assert isinstance(refused, CellResult) and "RuntimeError: no model sees here" in refused.output
+    nobody = await sandbox.act(HostReply(text="late"))
+    assert isinstance(nobody, ActionFailure) and nobody.reason == "refused"
 
 
-async def test_the_cell_of_a_host_that_is_gone_is_ended_and_the_session_stays(sandbox: Sandbox) -> None:
+async def test_the_cell_of_a_dead_host_is_interrupted_and_the_session_stays(sandbox: Sandbox) -> None:
     await ran(sandbox, "x = 7")
-    await sandbox.act(RunPython(code="from agentskills import host; host.ask('audio', ['/a.wav'], '')"))
+    await sandbox.act(RunPython(code="from agentskills import host; host.ask_model('audio', ['/a.wav'], '')"))
     await sandbox.act(Interrupt())
     assert (await ran(sandbox, "x")).output == "7\n"
 

@@ -1,9 +1,9 @@
-"""What every sandbox does with searches of its work tree."""
+"""Code search in every sandbox."""
 
-from runtime.actions import SearchCode
-from runtime.observations import Viewed
-from runtime.sandbox import Sandbox
-from tests.contracts.acts import failed, shell
+from patchwright.runtime.actions import SearchCode
+from patchwright.runtime.observations import TextResult
+from patchwright.runtime.sandbox import Sandbox
+from tests.contracts.sandbox_actions import failed, shell
 
 SOURCE = (
     "class Cart:\n    def total(self):\n        return sum(self.prices)\n\n\nprint(Cart().total())  # total\n"
@@ -12,11 +12,11 @@ SOURCE = (
 
 async def found(sandbox: Sandbox, query: str, what: str = "text", path: str = "") -> str:
     seen = await sandbox.act(SearchCode.model_validate({"query": query, "what": what, "path": path}))
-    assert isinstance(seen, Viewed), seen
+    assert isinstance(seen, TextResult), seen
     return seen.text
 
 
-async def test_text_and_names_are_found_in_the_tree_as_it_is_now(sandbox: Sandbox) -> None:
+async def test_a_search_sees_the_current_tree(sandbox: Sandbox) -> None:
     await shell(
         sandbox, "git init -q && printf 'built/\\n' > .gitignore && mkdir built && echo total > built/x.txt"
     )
@@ -37,7 +37,7 @@ async def test_text_and_names_are_found_in_the_tree_as_it_is_now(sandbox: Sandbo
     )
 
 
-async def test_a_search_that_cannot_be_made_says_what_to_do(sandbox: Sandbox) -> None:
+async def test_an_impossible_search_is_explained(sandbox: Sandbox) -> None:
     gone = await failed(sandbox, SearchCode(query="a", path="gone"))
     assert gone.reason == "not_found" and "list its directory" in gone.message
     outside = await failed(sandbox, SearchCode(query="root", path="/etc/passwd"))
@@ -50,4 +50,4 @@ async def test_a_flood_of_hits_is_cut_and_counted(sandbox: Sandbox) -> None:
     )
     told = await found(sandbox, "w")
     assert len(told) < 30_000
-    assert "[20,000+ lines in 2 files, too many to show: above are 51]" in told
+    assert "[20,000+ lines in 2 files, too many to show: 51 are shown above]" in told

@@ -5,15 +5,15 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from demo.world import Repository, World
+from patchwright.demo.github import FakeGitHub, Repository
 
 Client = Callable[..., httpx.AsyncClient]
 
 
 @pytest.fixture
-def repo(world: World) -> Repository:
+def repo(world: FakeGitHub) -> Repository:
     """acme/sample: a maintainer may write, a triager triage, a reader read."""
-    return world.repository(
+    return world.create_repository(
         "acme/sample",
         {"calc.py": "def add(a, b):\n    return a - b\n", "docs/Größe und mehr.md": "größer\n"},
         permissions={"maintainer": "write", "triager": "triage", "reader": "read"},
@@ -24,7 +24,7 @@ def repo(world: World) -> Repository:
 def client() -> Client:
     """An HTTP client of a world's API; with a token it is that token's user."""
 
-    def build(world: World, token: str | None = None) -> httpx.AsyncClient:
+    def build(world: FakeGitHub, token: str | None = None) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return httpx.AsyncClient(base_url=world.api_url, headers=headers, trust_env=False)
 

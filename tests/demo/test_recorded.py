@@ -6,12 +6,19 @@ from typing import Any
 
 import httpx
 
-from demo.model import LOST, Endpoint, Turn, next_calls, rate_limited, same_prefix
-from resolver.actions import Finish
-from runtime.actions import RunShell, ViewFile
+from patchwright.demo.recorded_model import (
+    LOST_RESULT,
+    RecordedModel,
+    RecordedTurn,
+    common_prefix_length,
+    find_next_calls,
+    rate_limited,
+)
+from patchwright.resolver.actions import Finish
+from patchwright.runtime.actions import RunShell, ViewFile
 
-FINISH = Finish(cause="a", change="b", checked="c")
-TURNS = [Turn("Look.", RunShell(command="one"), ViewFile(path="two")), Turn("Done.", FINISH)]
+FINISH = Finish(cause="a", change="b", testing="c")
+TURNS = [RecordedTurn("Look.", RunShell(command="one"), ViewFile(path="two")), RecordedTurn("Done.", FINISH)]
 
 
 def conversation(*replies: Sequence[str]) -> list[dict[str, Any]]:
@@ -27,7 +34,7 @@ def conversation(*replies: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def upcoming(*replies: Sequence[str]) -> tuple[int, list[str]]:
-    turn, calls = next_calls(conversation(*replies), TURNS)
+    turn, calls = find_next_calls(conversation(*replies), TURNS)
     return turn, [call.name for call in calls]
 
 
@@ -38,13 +45,13 @@ def test_the_turn_is_read_from_the_conversation() -> None:
 
 
 def test_what_was_lost_is_repeated_and_nothing_else() -> None:
-    assert upcoming([LOST, LOST]) == (0, ["run_shell", "view_file"])
-    assert upcoming(["ok", LOST]) == (0, ["view_file"])
-    assert upcoming(["ok", LOST], [LOST]) == (0, ["view_file"])
-    assert upcoming(["ok", LOST], ["ok"]) == (1, ["finish"])
+    assert upcoming([LOST_RESULT, LOST_RESULT]) == (0, ["run_shell", "view_file"])
+    assert upcoming(["ok", LOST_RESULT]) == (0, ["view_file"])
+    assert upcoming(["ok", LOST_RESULT], [LOST_RESULT]) == (0, ["view_file"])
+    assert upcoming(["ok", LOST_RESULT], ["ok"]) == (1, ["finish"])
 
 
-async def ask(endpoint: Endpoint, messages: list[dict[str, Any]], key: str = "k") -> httpx.Response:
+async def ask(endpoint: RecordedModel, messages: list[dict[str, Any]], key: str = "k") -> httpx.Response:
     async with httpx.AsyncClient(headers={"authorization": f"Bearer {key}"}) as client:
         return await client.post(
             f"{endpoint.base_url}/chat/completions", json={"model": "m", "messages": messages}
@@ -53,8 +60,8 @@ async def ask(endpoint: Endpoint, messages: list[dict[str, Any]], key: str = "k"
 
 async def test_it_answers_as_openai_does() -> None:
     turns: list[int] = []
-    async with Endpoint(TURNS, key="k", on_request=lambda turn, body: turns.append(turn)) as endpoint:
-        endpoint.fail(rate_limited(retry_after=2))
+    async with RecordedModel(TURNS, key="k", on_request=lambda turn, body: turns.append(turn)) as endpoint:
+        endpoint.add_faults(rate_limited(retry_after=2))
         limited = await ask(endpoint, conversation())
         assert (limited.status_code, limited.headers["retry-after"]) == (429, "2")
         reply = (await ask(endpoint, conversation())).json()
@@ -75,7 +82,9 @@ async def test_it_answers_as_openai_does() -> None:
 
 
 def test_the_same_prefix_is_measured_exactly() -> None:
-    assert [same_prefix(a, b) for a, b in (("", "x"), ("abc", "abd"), ("abc", "abc"), ("b", "a"))] == [
+    assert [
+        common_prefix_length(a, b) for a, b in (("", "x"), ("abc", "abd"), ("abc", "abc"), ("b", "a"))
+    ] == [
         0,
         2,
         3,

@@ -1,4 +1,4 @@
-"""The stand-in is as strict as GitHub: about who asks, about limits, and about shapes."""
+"""The fake server is as strict as GitHub: about who asks, about limits, and about shapes."""
 
 import base64
 import time
@@ -8,7 +8,7 @@ import httpx
 import jwt
 import pytest
 
-from demo.world import App, OffTheDescription, Repository, World
+from patchwright.demo.github import FakeGitHub, GitHubApp, Repository, SpecViolation
 
 Client = Callable[..., httpx.AsyncClient]
 FILES = {"calc.py": "1\n"}
@@ -17,9 +17,11 @@ FILES = {"calc.py": "1\n"}
 # --- who asks -----------------------------------------------------------------------------------------------
 
 
-async def test_unknown_and_expired_tokens_get_401(world: World, repo: Repository, client: Client) -> None:
-    app = world.app()
-    token = world.installation_token(world.install(app, repo))
+async def test_unknown_and_expired_tokens_get_401(
+    world: FakeGitHub, repo: Repository, client: Client
+) -> None:
+    app = world.create_app()
+    token = world.create_installation_token(world.install_app(app, repo))
     async with client(world, token) as api:
         assert (await api.get("/repos/acme/sample")).status_code == 200
         world.expire_tokens()
@@ -28,15 +30,17 @@ async def test_unknown_and_expired_tokens_get_401(world: World, repo: Repository
         assert (await api.get("/repos/acme/sample")).status_code == 401
 
 
-def app_jwt(app: App, *, key: str | None = None, seconds: int = 500) -> str:
+def app_jwt(app: GitHubApp, *, key: str | None = None, seconds: int = 500) -> str:
     now = int(time.time())
     claims = {"iss": str(app.id), "iat": now - 10, "exp": now + seconds}
     return jwt.encode(claims, key or app.private_key_pem, algorithm="RS256")
 
 
-async def test_only_the_apps_own_key_mints_tokens(world: World, repo: Repository, client: Client) -> None:
-    app, stranger = world.app(), world.app("somebody-else")
-    installation = world.install(app, repo)
+async def test_only_the_apps_own_key_mints_tokens(
+    world: FakeGitHub, repo: Repository, client: Client
+) -> None:
+    app, stranger = world.create_app(), world.create_app("somebody-else")
+    installation = world.install_app(app, repo)
     mint = f"/app/installations/{installation.id}/access_tokens"
     for bad in (
         app_jwt(app, key=stranger.private_key_pem),
@@ -54,18 +58,18 @@ async def test_only_the_apps_own_key_mints_tokens(world: World, repo: Repository
         minted = await api.post(mint, json={"repositories": ["sample"], "permissions": {"issues": "read"}})
     assert minted.status_code == 201
     async with client(world, minted.json()["token"]) as api:
-        issue = world.issue(repo, title="T", body=None, by="reader")
+        issue = world.create_issue(repo, title="T", body=None, by="reader")
         asked = await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"})
     assert asked.status_code == 403  # it was minted to read
 
 
 async def test_a_label_takes_triage_and_a_comment_only_an_account(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
     answers = {}
     for login in ("stranger", "triager"):
-        async with client(world, world.token(login)) as api:
+        async with client(world, world.create_token(login)) as api:
             label = await api.post(
                 f"/repos/acme/sample/issues/{issue.number}/labels", json={"labels": ["fix-me"]}
             )
@@ -84,13 +88,13 @@ async def test_a_label_takes_triage_and_a_comment_only_an_account(
 
 
 async def test_a_permission_is_the_role_and_goes_with_the_id(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     maintainer = world.user("maintainer")
-    world.rename("maintainer", "renamed")
+    world.rename_user("maintainer", "renamed")
     world.user("maintainer")  # somebody else takes the old name
     world.user("stranger")
-    async with client(world, world.token("renamed")) as api:
+    async with client(world, world.create_token("renamed")) as api:
         by_id = (await api.get(f"/user/{maintainer.id}")).json()["login"]
         path = "/repos/acme/sample/collaborators/{}/permission"
         roles = {
@@ -106,11 +110,11 @@ async def test_a_permission_is_the_role_and_goes_with_the_id(
 # --- limits and pages ---------------------------------------------------------------------------------------
 
 
-async def test_what_github_refuses_is_refused(world: World, repo: Repository, client: Client) -> None:
+async def test_what_github_refuses_is_refused(world: FakeGitHub, repo: Repository, client: Client) -> None:
     repo.commit("fix", {"calc.py": "1\n"})
-    issue = world.issue(repo, title="T", body="B", by="reader")
+    issue = world.create_issue(repo, title="T", body="B", by="reader")
     pull = {"title": "T", "body": "B", "head": "fix", "base": "main", "draft": True}
-    async with client(world, world.token("maintainer")) as api:
+    async with client(world, world.create_token("maintainer")) as api:
         comments = f"/repos/acme/sample/issues/{issue.number}/comments"
         assert (await api.post(comments, json={"body": "x" * 65_536})).status_code == 201
         assert (await api.post(comments, json={"body": "x" * 65_537})).status_code == 422
@@ -130,10 +134,10 @@ async def test_what_github_refuses_is_refused(world: World, repo: Repository, cl
         assert (await api.get("/repos/acme/sample/pulls", params={"head": "acme:other"})).json() == []
 
 
-async def test_comments_come_in_pages(world: World, repo: Repository, client: Client) -> None:
-    issue = world.issue(repo, title="T", body="B", by="reader")
+async def test_comments_come_in_pages(world: FakeGitHub, repo: Repository, client: Client) -> None:
+    issue = world.create_issue(repo, title="T", body="B", by="reader")
     for number in range(5):
-        world.said(issue, f"comment {number}", by="reader")
+        world.add_comment_silently(issue, f"comment {number}", by="reader")
     seen: list[str] = []
     async with client(world) as api:
         url: str | None = f"/repos/acme/sample/issues/{issue.number}/comments?per_page=2"
@@ -144,10 +148,12 @@ async def test_comments_come_in_pages(world: World, repo: Repository, client: Cl
     assert seen == [f"comment {number}" for number in range(5)]
 
 
-async def test_every_read_is_as_github_describes_it(world: World, repo: Repository, client: Client) -> None:
+async def test_every_read_is_as_github_describes_it(
+    world: FakeGitHub, repo: Repository, client: Client
+) -> None:
     sha = repo.commit("feature/one", {"a.txt": "a\n"})
-    issue = world.issue(repo, title="T", body=None, by="reader")
-    async with client(world, world.token("maintainer")) as api:
+    issue = world.create_issue(repo, title="T", body=None, by="reader")
+    async with client(world, world.create_token("maintainer")) as api:
         answers = [
             await api.get(path)
             for path in (
@@ -177,11 +183,11 @@ async def test_every_read_is_as_github_describes_it(world: World, repo: Reposito
 
 
 async def test_a_request_off_the_description_fails_the_test(client: Client) -> None:
-    with pytest.raises(OffTheDescription) as caught:
-        async with World() as world:
-            repo = world.repository("acme/sample", FILES, permissions={"maintainer": "write"})
-            issue = world.issue(repo, title="T", body="B", by="maintainer")
-            async with client(world, world.token("maintainer")) as api:
+    with pytest.raises(SpecViolation) as caught:
+        async with FakeGitHub() as world:
+            repo = world.create_repository("acme/sample", FILES, permissions={"maintainer": "write"})
+            issue = world.create_issue(repo, title="T", body="B", by="maintainer")
+            async with client(world, world.create_token("maintainer")) as api:
                 await api.get("/repos/acme/sample/nonsense")
                 await api.get(f"/repos/acme/sample/issues/{issue.number}?verbose=1")
                 await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": 7})
@@ -198,11 +204,11 @@ async def test_a_request_off_the_description_fails_the_test(client: Client) -> N
 
 async def test_an_answer_off_the_description_fails_the_test(client: Client) -> None:
     with pytest.raises(
-        OffTheDescription, match=r"issues/\{issue_number\} -> 200: title 7 is not of type 'string'"
+        SpecViolation, match=r"issues/\{issue_number\} -> 200: title 7 is not of type 'string'"
     ):
-        async with World() as world:
-            repo = world.repository("acme/sample", FILES)
-            issue = world.issue(repo, title="T", body="B", by="maintainer")
+        async with FakeGitHub() as world:
+            repo = world.create_repository("acme/sample", FILES)
+            issue = world.create_issue(repo, title="T", body="B", by="maintainer")
             issue.title = 7  # type: ignore[assignment]
             async with client(world) as api:
                 await api.get(f"/repos/acme/sample/issues/{issue.number}")
@@ -211,17 +217,17 @@ async def test_an_answer_off_the_description_fails_the_test(client: Client) -> N
 # --- faults -------------------------------------------------------------------------------------------------
 
 
-async def test_faults_happen_once_and_to_order(world: World, repo: Repository, client: Client) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
+async def test_faults_happen_once_and_to_order(world: FakeGitHub, repo: Repository, client: Client) -> None:
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
     comments = f"/repos/acme/sample/issues/{issue.number}/comments"
-    async with client(world, world.token("maintainer")) as api:
+    async with client(world, world.create_token("maintainer")) as api:
         world.lose_next_request("POST", "/comments")
         with pytest.raises(httpx.TransportError):
             await api.post(comments, json={"body": "never arrives"})
         world.lose_next_response("POST", "/comments")
         with pytest.raises(httpx.TransportError):
             await api.post(comments, json={"body": "arrives unheard"})
-        world.refuse_next("POST", "/comments", status=429, headers={"retry-after": "7"})
+        world.fail_next_request("POST", "/comments", status=429, headers={"retry-after": "7"})
         refused = await api.post(comments, json={"body": "too many"})
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
         assert (await api.post(comments, json={"body": "fine"})).status_code == 201

@@ -1,4 +1,4 @@
-"""The stand-in's flow to make an App from a manifest, and to install it, in a browser's own requests."""
+"""the fake server's flow to make an App from a manifest, and to install it, in a browser's own requests."""
 
 import json
 from typing import Any
@@ -7,12 +7,12 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from demo.world import World
+from patchwright.demo.github import FakeGitHub
 
 MANIFEST = {
     "name": "Patchwright 1",
     "url": "https://bot.example",
-    "redirect_url": "http://127.0.0.1:1/setup/made",
+    "redirect_url": "http://127.0.0.1:1/setup/callback",
     "setup_url": "http://127.0.0.1:1/welcome",
     "hook_attributes": {"url": "http://127.0.0.1:1/webhook", "active": True},
     "default_permissions": {"issues": "write", "contents": "write"},
@@ -21,21 +21,21 @@ MANIFEST = {
 
 
 async def made(
-    world: World, http: httpx.AsyncClient, path: str = "/settings/apps/new", **manifest: Any
+    world: FakeGitHub, http: httpx.AsyncClient, path: str = "/settings/apps/new", **manifest: Any
 ) -> str:
     """The code with which the browser is sent back."""
     data = {"manifest": json.dumps(MANIFEST | manifest), "agreed": "yes"}
     answer = await http.post(f"{world.server_url}{path}?state=abc", data=data)
     assert answer.status_code == 302, answer.text
     back = urlsplit(answer.headers["location"])
-    assert (back.path, parse_qs(back.query)["state"]) == ("/setup/made", ["abc"])
+    assert (back.path, parse_qs(back.query)["state"]) == ("/setup/callback", ["abc"])
     return parse_qs(back.query)["code"][0]
 
 
 async def test_a_manifest_becomes_an_app_whose_secrets_are_told_once() -> None:
-    async with World() as world, httpx.AsyncClient(trust_env=False) as http:
-        world.sit_down("maintainer")
-        world.repository("acme/calc", {"a": "b"})
+    async with FakeGitHub() as world, httpx.AsyncClient(trust_env=False) as http:
+        world.sign_in("maintainer")
+        world.create_repository("acme/calc", {"a": "b"})
         shown = await http.post(
             f"{world.server_url}/settings/apps/new", data={"manifest": json.dumps(MANIFEST)}
         )
@@ -66,8 +66,8 @@ async def test_a_manifest_becomes_an_app_whose_secrets_are_told_once() -> None:
     ],
 )
 async def test_a_manifest_that_github_refuses_makes_no_app(wrong: dict[str, object], why: str) -> None:
-    async with World() as world, httpx.AsyncClient(trust_env=False) as http:
-        world.sit_down("maintainer")
+    async with FakeGitHub() as world, httpx.AsyncClient(trust_env=False) as http:
+        world.sign_in("maintainer")
         data = {"manifest": json.dumps(MANIFEST | wrong), "agreed": "yes"}
         answer = await http.post(f"{world.server_url}/settings/apps/new", data=data)
         assert answer.status_code == 422
@@ -76,9 +76,9 @@ async def test_a_manifest_that_github_refuses_makes_no_app(wrong: dict[str, obje
 
 
 async def test_an_organization_has_its_own_page_and_a_taken_name_is_refused() -> None:
-    async with World() as world, httpx.AsyncClient(trust_env=False) as http:
-        world.sit_down("maintainer")
-        world.repository("acme/calc", {"a": "b"})
+    async with FakeGitHub() as world, httpx.AsyncClient(trust_env=False) as http:
+        world.sign_in("maintainer")
+        world.create_repository("acme/calc", {"a": "b"})
         await made(world, http, "/organizations/acme/settings/apps/new")
         data = {"manifest": json.dumps(MANIFEST), "agreed": "yes"}
         nobody = await http.post(f"{world.server_url}/organizations/nobody/settings/apps/new", data=data)

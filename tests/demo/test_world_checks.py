@@ -4,17 +4,19 @@ from collections.abc import Callable
 
 import httpx
 
-from demo.world import World
-from demo.world.state import APP_PERMISSIONS, Repository
+from patchwright.demo.github import FakeGitHub
+from patchwright.demo.github.state import APP_PERMISSIONS, Repository
 
 Client = Callable[..., httpx.AsyncClient]
 
 
-async def test_a_check_run_is_its_apps_alone(world: World, repo: Repository, client: Client) -> None:
-    sha, place = repo.bare.sha("main"), f"/repos/{repo.full_name}"
-    ours, other = (world.app(slug, {**APP_PERMISSIONS, "checks": "write"}) for slug in ("ours", "other"))
-    weak = world.app("weak")
-    tokens = [world.installation_token(world.install(app, repo)) for app in (ours, other, weak)]
+async def test_a_check_run_is_its_apps_alone(world: FakeGitHub, repo: Repository, client: Client) -> None:
+    sha, place = repo.bare.branch_sha("main"), f"/repos/{repo.full_name}"
+    ours, other = (
+        world.create_app(slug, {**APP_PERMISSIONS, "checks": "write"}) for slug in ("ours", "other")
+    )
+    weak = world.create_app("weak")
+    tokens = [world.create_installation_token(world.install_app(app, repo)) for app in (ours, other, weak)]
     body = {"name": "ours", "head_sha": sha, "status": "in_progress", "external_id": "job"}
     async with client(world, tokens[0]) as http:
         made = (await http.post(f"{place}/check-runs", json=body)).json()
@@ -34,7 +36,7 @@ async def test_a_check_run_is_its_apps_alone(world: World, repo: Repository, cli
     async with client(world, tokens[1]) as http:
         foreign = await http.patch(f"{place}/check-runs/{made['id']}", json={"conclusion": "success"})
         assert foreign.status_code == 403
-    for token in (tokens[2], world.token("maintainer")):
+    for token in (tokens[2], world.create_token("maintainer")):
         async with client(world, token) as http:
             assert (await http.post(f"{place}/check-runs", json=body)).status_code == 403
     assert len(repo.checks) == 2

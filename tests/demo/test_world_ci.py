@@ -1,25 +1,25 @@
-"""What programs find of commits in the stand-in: suites, jobs, and logs that lie on another host."""
+"""What programs find of commits in the fake server: suites, jobs, and logs that lie on another host."""
 
 from collections.abc import Callable
 
 import httpx
 
-from demo.world import World
-from demo.world.state import APP_PERMISSIONS, Repository
+from patchwright.demo.github import FakeGitHub
+from patchwright.demo.github.state import APP_PERMISSIONS, Repository
 
 Client = Callable[..., httpx.AsyncClient]
 READING = {**APP_PERMISSIONS, "checks": "read", "actions": "read"}
 
 
 async def test_a_job_that_failed_has_a_step_annotations_and_a_log_elsewhere(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    one = world.ci.check(
+    one = world.ci.add_check(
         repo, "main", "test", log=b"2 failed\n", step="Run pytest", annotations=[("a.py", 3, "No.")]
     )
-    world.ci.check(repo, "main", "lint", None, by="other-ci")
-    token = world.installation_token(world.install(world.app("reader", READING), repo))
-    weak = world.installation_token(world.install(world.app("weak"), repo))
+    world.ci.add_check(repo, "main", "lint", None, by="other-ci")
+    token = world.create_installation_token(world.install_app(world.create_app("reader", READING), repo))
+    weak = world.create_installation_token(world.install_app(world.create_app("weak"), repo))
     place = f"/repos/{repo.full_name}"
     async with client(world, token) as http:
         suites = (await http.get(f"{place}/commits/main/check-suites")).json()["check_suites"]
@@ -40,12 +40,12 @@ async def test_a_job_that_failed_has_a_step_annotations_and_a_log_elsewhere(
 
 
 async def test_the_commits_of_a_pull_request_name_the_accounts_behind_their_addresses(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     repo.commit("topic", {"new.txt": "1\n"}, "One")
     repo.commit("topic", {"new.txt": "2\n"}, "Two")
-    pull = world.pull(repo, "topic", by="maintainer")
-    async with client(world, world.token("maintainer")) as http:
+    pull = world.create_pull(repo, "topic", by="maintainer")
+    async with client(world, world.create_token("maintainer")) as http:
         listed = (await http.get(f"/repos/{repo.full_name}/pulls/{pull.number}/commits")).json()
     assert [one["commit"]["message"] for one in listed] == ["One", "Two"]
     assert [one["author"] for one in listed] == [None, None]

@@ -1,4 +1,4 @@
-"""Clone and push by a real git over HTTP; the stand-in lets in whom GitHub would."""
+"""Clone and push by a real git over HTTP; the fake server lets in whom GitHub would."""
 
 import asyncio
 import base64
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from demo.world import Repository, World
-from demo.world.bare import GIT, GIT_ENVIRONMENT
+from patchwright.demo.github import FakeGitHub, Repository
+from patchwright.demo.github.bare_repository import GIT, GIT_ENVIRONMENT
 
 Client = Callable[..., httpx.AsyncClient]
 
@@ -34,7 +34,7 @@ async def git(*arguments: str, token: str | None = None, cwd: Path | None = None
     return process.returncode, printed.decode(errors="replace")
 
 
-async def clone_with_change(world: World, tmp_path: Path, branch: str = "fix") -> Path:
+async def clone_with_change(world: FakeGitHub, tmp_path: Path, branch: str = "fix") -> Path:
     """A clone of acme/sample with one commit on a new branch."""
     tree = tmp_path / "clone"
     code, printed = await git("clone", "-q", f"{world.server_url}/acme/sample.git", str(tree))
@@ -46,7 +46,7 @@ async def clone_with_change(world: World, tmp_path: Path, branch: str = "fix") -
     return tree
 
 
-async def test_a_clone_over_http_has_the_files(world: World, repo: Repository, tmp_path: Path) -> None:
+async def test_a_clone_over_http_has_the_files(world: FakeGitHub, repo: Repository, tmp_path: Path) -> None:
     code, printed = await git("clone", "-q", f"{world.server_url}/acme/sample.git", str(tmp_path / "c"))
     assert code == 0, printed
     assert {
@@ -56,14 +56,16 @@ async def test_a_clone_over_http_has_the_files(world: World, repo: Repository, t
     } == {"calc.py": repo.read("main", "calc.py"), "docs/Größe und mehr.md": "größer\n"}
 
 
-async def test_a_push_needs_a_token_that_may_write(world: World, repo: Repository, tmp_path: Path) -> None:
+async def test_a_push_needs_a_token_that_may_write(
+    world: FakeGitHub, repo: Repository, tmp_path: Path
+) -> None:
     tree = await clone_with_change(world, tmp_path)
-    for token in (None, "ghp_unknown", world.token("stranger"), world.token("triager")):
+    for token in (None, "ghp_unknown", world.create_token("stranger"), world.create_token("triager")):
         code, printed = await git("push", "-q", "origin", "fix", token=token, cwd=tree)
         assert code != 0, printed
     assert repo.branches == ("main",)
 
-    code, printed = await git("push", "-q", "origin", "fix", token=world.token("maintainer"), cwd=tree)
+    code, printed = await git("push", "-q", "origin", "fix", token=world.create_token("maintainer"), cwd=tree)
     assert code == 0, printed
     assert repo.read("fix", "calc.py").endswith("a + b\n")
     assert [write.login for write in world.writes if write.path.endswith("git-receive-pack")] == [
@@ -71,45 +73,47 @@ async def test_a_push_needs_a_token_that_may_write(world: World, repo: Repositor
     ]
 
 
-async def test_a_big_push_arrives_whole(world: World, repo: Repository, tmp_path: Path) -> None:
+async def test_a_big_push_arrives_whole(world: FakeGitHub, repo: Repository, tmp_path: Path) -> None:
     """Over 1 MiB git sends chunks, without a length."""
     tree = await clone_with_change(world, tmp_path)
     big = hashlib.shake_256(b"incompressible").digest(3_000_000)
     (tree / "big.bin").write_bytes(big)
     await git("add", ".", cwd=tree)
     await git("commit", "-qm", "Grow", cwd=tree)
-    code, printed = await git("push", "-q", "origin", "fix", token=world.token("maintainer"), cwd=tree)
+    code, printed = await git("push", "-q", "origin", "fix", token=world.create_token("maintainer"), cwd=tree)
     assert code == 0, printed
     assert repo.bare.read("refs/heads/fix", "big.bin") == big
 
 
-async def test_a_private_repository_is_cloned_only_by_who_may_see_it(world: World, tmp_path: Path) -> None:
-    world.repository("acme/secret", {"a.txt": "a\n"}, private=True, permissions={"reader": "read"})
+async def test_a_private_repository_is_cloned_only_by_who_may_see_it(
+    world: FakeGitHub, tmp_path: Path
+) -> None:
+    world.create_repository("acme/secret", {"a.txt": "a\n"}, private=True, permissions={"reader": "read"})
     url = f"{world.server_url}/acme/secret.git"
     assert (await git("clone", "-q", url, str(tmp_path / "a")))[0] != 0
-    assert (await git("clone", "-q", url, str(tmp_path / "b"), token=world.token("stranger")))[0] != 0
-    assert (await git("clone", "-q", url, str(tmp_path / "c"), token=world.token("reader")))[0] == 0
+    assert (await git("clone", "-q", url, str(tmp_path / "b"), token=world.create_token("stranger")))[0] != 0
+    assert (await git("clone", "-q", url, str(tmp_path / "c"), token=world.create_token("reader")))[0] == 0
 
 
 async def test_an_installation_token_pushes_where_it_was_minted_for(
-    world: World, repo: Repository, tmp_path: Path
+    world: FakeGitHub, repo: Repository, tmp_path: Path
 ) -> None:
-    other = world.repository("acme/other", {"a.txt": "a\n"})
-    app = world.app()
+    other = world.create_repository("acme/other", {"a.txt": "a\n"})
+    app = world.create_app()
     tree = await clone_with_change(world, tmp_path)
-    elsewhere = world.installation_token(world.install(app, other))
+    elsewhere = world.create_installation_token(world.install_app(app, other))
     assert (await git("push", "-q", "origin", "fix", token=elsewhere, cwd=tree))[0] != 0
-    here = world.installation_token(world.install(app, repo))
+    here = world.create_installation_token(world.install_app(app, repo))
     assert (await git("push", "-q", "origin", "fix", token=here, cwd=tree))[0] == 0
     world.expire_tokens()
     assert (await git("push", "-q", "origin", ":fix", token=here, cwd=tree))[0] != 0
 
 
 async def test_the_head_of_a_pull_request_follows_pushes(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     first = repo.commit("fix", {"calc.py": "def add(a, b):\n    return a + b\n"})
-    async with client(world, world.token("maintainer")) as api:
+    async with client(world, world.create_token("maintainer")) as api:
         made = await api.post("/repos/acme/sample/pulls", json={"title": "T", "head": "fix", "base": "main"})
         assert (made.status_code, made.json()["head"]["sha"]) == (201, first)
         second = repo.commit("fix", {"more.py": "1\n"})
@@ -126,8 +130,8 @@ async def test_the_head_of_a_pull_request_follows_pushes(
 async def test_a_clone_that_nobody_reads_on_leaves_nothing_open() -> None:
     before = open_files()
     async with httpx.AsyncClient() as client:
-        async with World() as world:
-            repo = world.repository("acme/large", {"a.txt": "a"})
+        async with FakeGitHub() as world:
+            repo = world.create_repository("acme/large", {"a.txt": "a"})
             want = f"want {repo.commit('main', {'noise.txt': os.urandom(8 << 20).hex()})}\n"
             body = f"{len(want) + 4:04x}{want}00000009done\n"
             url = f"{world.server_url}/acme/large.git/git-upload-pack"

@@ -1,4 +1,4 @@
-"""The stand-in's GraphQL half does what GitHub's schema has, on real repositories, and takes nothing else."""
+"""the fake server's GraphQL half does what GitHub's schema has, on real repositories, and takes nothing else."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from demo.world import OffTheDescription, Repository, World
+from patchwright.demo.github import FakeGitHub, Repository, SpecViolation
 
 Client = Callable[..., httpx.AsyncClient]
 
@@ -20,9 +20,9 @@ COMMIT = """mutation Commit($input: CreateCommitOnBranchInput!) {
 
 
 @pytest.fixture
-def ask(world: World, client: Client) -> Callable[..., Any]:
+def ask(world: FakeGitHub, client: Client) -> Callable[..., Any]:
     async def asked(query: str, variables: dict[str, Any], *, by: str = "maintainer", token: str = "") -> Any:
-        async with client(world, token or world.token(by)) as api:
+        async with client(world, token or world.create_token(by)) as api:
             answer = await api.post(world.graphql_url, json={"query": query, "variables": variables})
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -39,7 +39,7 @@ def change(
     return {
         "input": {
             "branch": {"repositoryNameWithOwner": repo.full_name, "branchName": "main"},
-            "expectedHeadOid": expected or repo.bare.sha("main"),
+            "expectedHeadOid": expected or repo.bare.branch_sha("main"),
             "message": {"headline": "Change", "body": "Because.\n\nIssue: #1"},
             "fileChanges": {"additions": added, "deletions": [{"path": path} for path in deletions]},
         }
@@ -47,15 +47,15 @@ def change(
 
 
 async def test_a_commit_over_the_api_is_one_on_the_real_branch_and_signed(
-    world: World, repo: Repository, client: Client, ask: Callable[..., Any]
+    world: FakeGitHub, repo: Repository, client: Client, ask: Callable[..., Any]
 ) -> None:
-    before = repo.bare.sha("main")
+    before = repo.bare.branch_sha("main")
     done = await ask(COMMIT, change(repo, {"new/a.bin": b"\x00\xff\r\n"}, ("calc.py",)))
     sha = done["data"]["createCommitOnBranch"]["commit"]["oid"]
-    assert repo.bare.sha("main") == sha
+    assert repo.bare.branch_sha("main") == sha
     assert repo.bare.read("main", "new/a.bin") == b"\x00\xff\r\n"
     assert repo.bare.read("main", "calc.py") is None
-    async with client(world, world.token("maintainer")) as api:
+    async with client(world, world.create_token("maintainer")) as api:
         seen = (await api.get(f"/repos/acme/sample/git/commits/{sha}")).json()
         first = (await api.get(f"/repos/acme/sample/git/commits/{before}")).json()
     assert [parent["sha"] for parent in seen["parents"]] == [before]
@@ -65,11 +65,11 @@ async def test_a_commit_over_the_api_is_one_on_the_real_branch_and_signed(
 
 
 async def test_a_commit_is_refused_as_github_refuses_it(
-    world: World, repo: Repository, ask: Callable[..., Any]
+    world: FakeGitHub, repo: Repository, ask: Callable[..., Any]
 ) -> None:
-    main = repo.bare.sha("main")
-    app = world.app()
-    token = world.installation_token(world.install(app, repo))
+    main = repo.bare.branch_sha("main")
+    app = world.create_app()
+    token = world.create_installation_token(world.install_app(app, repo))
     stale = await ask(COMMIT, change(repo, {"a": b""}, expected="1" * 40))
     stranger = await ask(COMMIT, change(repo, {"a": b""}), by="stranger")
     absent = await ask(COMMIT, change(repo, {}, ("absent.txt",)))
@@ -88,14 +88,17 @@ async def test_a_commit_is_refused_as_github_refuses_it(
         "BRANCH_PROTECTION_RULE_VIOLATION",
     ]
     assert "`.github/workflows/ci.yml` without `workflows` permission" in workflow["errors"][0]["message"]
-    assert repo.bare.sha("main") == main
+    assert repo.bare.branch_sha("main") == main
 
 
 async def test_whoever_asks_is_told_who_they_are_an_installation_too(
-    world: World, repo: Repository, ask: Callable[..., Any]
+    world: FakeGitHub, repo: Repository, ask: Callable[..., Any]
 ) -> None:
-    tokens = [world.installation_token(world.install(world.app(name), repo)) for name in ("one", "two")]
-    tokens.append(world.token("maintainer"))
+    tokens = [
+        world.create_installation_token(world.install_app(world.create_app(name), repo))
+        for name in ("one", "two")
+    ]
+    tokens.append(world.create_token("maintainer"))
     answers = [await ask("query { viewer { login } }", {}, token=token) for token in tokens]
     assert [answer["data"]["viewer"]["login"] for answer in answers] == ["one[bot]", "two[bot]", "maintainer"]
 
@@ -103,34 +106,34 @@ async def test_whoever_asks_is_told_who_they_are_an_installation_too(
 @pytest.mark.parametrize(
     ("query", "variables", "fault"),
     [
-        (COMMIT.replace("commit { oid }", "commit { colour }"), {}, "Cannot query field 'colour'"),
+        (COMMIT.replace("commit { oid }", "commit { color }"), {}, "Cannot query field 'color'"),
         (COMMIT, {"input": {"branch": {}}}, "expectedHeadOid"),
         ("mutation {", {}, "Syntax Error"),
-        ("query Q($id: ID!) { node(id: $id) { id } }", {"id": "x"}, "the stand-in knows no such request"),
+        ("query Q($id: ID!) { node(id: $id) { id } }", {"id": "x"}, "the fake server knows no such request"),
     ],
 )
 async def test_what_is_off_the_schema_is_refused_and_remembered(
     client: Client, query: str, variables: dict[str, Any], fault: str
 ) -> None:
-    with pytest.raises(OffTheDescription) as caught:
-        async with World() as world:
-            repo = world.repository("acme/sample", {"a": "1"}, permissions={"maintainer": "write"})
-            before = repo.bare.sha("main")
-            async with client(world, world.token("maintainer")) as api:
+    with pytest.raises(SpecViolation) as caught:
+        async with FakeGitHub() as world:
+            repo = world.create_repository("acme/sample", {"a": "1"}, permissions={"maintainer": "write"})
+            before = repo.bare.branch_sha("main")
+            async with client(world, world.create_token("maintainer")) as api:
                 body = {"query": query, "variables": variables or change(repo, {"b": b"2"})}
                 await api.post(world.graphql_url, json=body)
-            assert repo.bare.sha("main") == before
+            assert repo.bare.branch_sha("main") == before
     assert str(caught.value).startswith("POST /graphql: ")
     assert fault in str(caught.value)
 
 
 async def test_a_reference_is_made_once_and_only_of_what_is_there(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    sha = repo.bare.sha("main")
+    sha = repo.bare.branch_sha("main")
     wanted = {"ref": "refs/heads/patchwright/issue-1", "sha": sha}
     repo.protect("release/*", "No.")
-    async with client(world, world.token("maintainer")) as api:
+    async with client(world, world.create_token("maintainer")) as api:
         made = [
             (await api.post("/repos/acme/sample/git/refs", json=wanted | change)).status_code
             for change in (
@@ -148,9 +151,9 @@ async def test_a_reference_is_made_once_and_only_of_what_is_there(
 def test_without_graphql_core_requests_are_answered_and_not_judged() -> None:
     program = (
         "import json, sys; sys.modules['graphql'] = None\n"
-        "from demo.world import schema\n"
+        "from patchwright.demo.github.graphql_schema import execute_query, validate_query\n"
         "root = {'a': {'b': [1], 'nested': lambda info: 2}}\n"
-        "print(json.dumps([schema.faults('nonsense', {}), schema.selected('nonsense', {}, root)]))"
+        "print(json.dumps([validate_query('nonsense', {}), execute_query('nonsense', {}, root)]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [[], [{"a": {"b": [1]}}, []]]

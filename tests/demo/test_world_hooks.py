@@ -11,9 +11,9 @@ import httpx
 import pytest
 import uvicorn
 
-from demo.loopback import Listening
-from demo.world import Repository, World
-from demo.world.asgi import Message, Receive, Send, fields, respond, whole_body
+from patchwright.demo.github import FakeGitHub, Repository
+from patchwright.demo.github.asgi import AsgiMessage, Receive, Send, read_body, read_headers, respond
+from patchwright.demo.loopback_server import LoopbackUvicorn
 
 Client = Callable[..., httpx.AsyncClient]
 
@@ -28,32 +28,32 @@ class Receiver:
 
 
 @pytest.fixture
-async def receiver(world: World) -> AsyncIterator[Receiver]:
+async def receiver(world: FakeGitHub) -> AsyncIterator[Receiver]:
     kept = Receiver()
 
-    async def app(scope: Message, receive: Receive, send: Send) -> None:
-        kept.seen.append((fields(scope), await whole_body(receive)))
+    async def app(scope: AsgiMessage, receive: Receive, send: Send) -> None:
+        kept.seen.append((read_headers(scope), await read_body(receive)))
         kept.coming.put_nowait(kept.seen[-1][1])
         await respond(send, kept.status, {}, b"")
 
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    server = Listening(uvicorn.Config(app, log_config=None, lifespan="off"))
+    server = LoopbackUvicorn(uvicorn.Config(app, log_config=None, lifespan="off"))
     running = asyncio.create_task(server.serve(sockets=[listening]))
-    world.hook(f"http://127.0.0.1:{listening.getsockname()[1]}/webhook", secret="s3cret")
+    world.add_webhook(f"http://127.0.0.1:{listening.getsockname()[1]}/webhook", secret="s3cret")
     yield kept
     server.should_exit = True
     await running
 
 
 async def test_a_webhook_is_signed_and_says_what_github_says(
-    world: World, repo: Repository, receiver: Receiver
+    world: FakeGitHub, repo: Repository, receiver: Receiver
 ) -> None:
-    app = world.app()
-    installation = world.install(app, repo)
-    issue = world.issue(repo, title="T", body="B", by="stranger")
+    app = world.create_app()
+    installation = world.install_app(app, repo)
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
     before = issue.updated
-    delivery = await world.label(issue, "fix-me", by="maintainer")
+    delivery = await world.add_label(issue, "fix-me", by="maintainer")
     assert delivery.status == 202
 
     [(headers, body)] = receiver.seen
@@ -73,27 +73,27 @@ async def test_a_webhook_is_signed_and_says_what_github_says(
 
 
 async def test_a_redelivery_is_the_same_bytes_under_the_same_guid(
-    world: World, repo: Repository, receiver: Receiver
+    world: FakeGitHub, repo: Repository, receiver: Receiver
 ) -> None:
-    issue = world.issue(repo, title="T", body="B", by="stranger")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
     receiver.status = 500
-    first = await world.comment(issue, "@agent please", by="maintainer")
+    first = await world.add_comment(issue, "@agent please", by="maintainer")
     receiver.status = 202
     second = await world.redeliver(first)
     assert (first.status, second.status, second.redelivery) == (500, 202, True)
     (first_headers, first_body), (second_headers, second_body) = receiver.seen
     assert first_headers["x-github-delivery"] == second_headers["x-github-delivery"] == first.guid
     assert first_body == second_body
-    other = await world.comment(issue, "@agent please", by="maintainer")
+    other = await world.add_comment(issue, "@agent please", by="maintainer")
     assert other.guid != first.guid
 
 
 async def test_what_is_done_over_rest_is_told_too(
-    world: World, repo: Repository, receiver: Receiver, client: Client
+    world: FakeGitHub, repo: Repository, receiver: Receiver, client: Client
 ) -> None:
     """A bot hears its own comments: that is what its loop guard is for."""
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    async with client(world, world.token("maintainer")) as api:
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    async with client(world, world.create_token("maintainer")) as api:
         made = await api.post(f"/repos/acme/sample/issues/{issue.number}/comments", json={"body": "hello"})
         await api.patch(
             f"/repos/acme/sample/issues/comments/{made.json()['id']}", json={"body": "hello again"}
@@ -110,7 +110,9 @@ async def test_what_is_done_over_rest_is_told_too(
     ]
 
 
-async def test_a_receiver_that_is_down_is_a_delivery_without_a_status(world: World, repo: Repository) -> None:
-    world.hook("http://127.0.0.1:1/webhook", secret="s3cret")
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    assert (await world.label(issue, "fix-me", by="maintainer")).status is None
+async def test_a_receiver_that_is_down_is_a_delivery_without_a_status(
+    world: FakeGitHub, repo: Repository
+) -> None:
+    world.add_webhook("http://127.0.0.1:1/webhook", secret="s3cret")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    assert (await world.add_label(issue, "fix-me", by="maintainer")).status is None

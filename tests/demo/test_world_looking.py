@@ -7,40 +7,42 @@ from urllib.parse import urlsplit
 import httpx
 import jwt
 
-from demo.world import App, Repository, World
+from patchwright.demo.github import FakeGitHub, GitHubApp, Repository
 
 Client = Callable[..., httpx.AsyncClient]
 
 NOBODY = "http://127.0.0.1:1/webhook"
 
 
-def signed(app: App) -> str:
+def signed(app: GitHubApp) -> str:
     now = int(time.time())
     return jwt.encode({"iat": now - 5, "exp": now + 300, "iss": str(app.id)}, app.private_key_pem, "RS256")
 
 
-async def test_an_installation_lists_its_repositories(world: World, repo: Repository, client: Client) -> None:
-    app = world.app()
-    place = world.install(app, repo)
+async def test_an_installation_lists_its_repositories(
+    world: FakeGitHub, repo: Repository, client: Client
+) -> None:
+    app = world.create_app()
+    place = world.install_app(app, repo)
     async with client(world, signed(app)) as http:
         (seen,) = (await http.get("/app/installations")).json()
     assert seen["id"] == place.id
-    async with client(world, world.installation_token(place)) as http:
+    async with client(world, world.create_installation_token(place)) as http:
         seen = (await http.get("/installation/repositories")).json()
         assert (seen["total_count"], seen["repositories"][0]["id"]) == (1, repo.id)
         assert (await http.get("/app/installations")).status_code == 401
 
 
 async def test_what_has_changed_since_is_told_and_nothing_else(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    old = world.issue(repo, title="Old", body="B", by="stranger")
-    new = world.issue(repo, title="New", body="B", by="stranger")
-    world.said(old, "Before.", by="stranger")
-    world.labelled(new, "fix-me", by="maintainer")
+    old = world.create_issue(repo, title="Old", body="B", by="stranger")
+    new = world.create_issue(repo, title="New", body="B", by="stranger")
+    world.add_comment_silently(old, "Before.", by="stranger")
+    world.add_label_silently(new, "fix-me", by="maintainer")
     since = {"since": new.updated}
-    said = world.said(new, "After.", by="stranger")
-    async with client(world, world.token("maintainer")) as http:
+    said = world.add_comment_silently(new, "After.", by="stranger")
+    async with client(world, world.create_token("maintainer")) as http:
         place = f"/repos/{repo.full_name}"
         assert [one["number"] for one in (await http.get(f"{place}/issues", params=since)).json()] == [2]
         (event,) = (await http.get(f"{place}/issues/2/events")).json()
@@ -57,14 +59,14 @@ async def test_what_has_changed_since_is_told_and_nothing_else(
 
 
 async def test_failed_deliveries_are_listed_by_cursor_and_sent_again(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    app = world.app()
-    world.install(app, repo)
-    world.hook(NOBODY, secret="s3cret")
-    issue = world.issue(repo, title="T", body="B", by="stranger")
-    sent = [await world.label(issue, name, by="maintainer") for name in ("a", "b", "c")]
-    world.pass_time(days=2)
+    app = world.create_app()
+    world.install_app(app, repo)
+    world.add_webhook(NOBODY, secret="s3cret")
+    issue = world.create_issue(repo, title="T", body="B", by="stranger")
+    sent = [await world.add_label(issue, name, by="maintainer") for name in ("a", "b", "c")]
+    world.advance_time(days=2)
     async with client(world, signed(app)) as http:
         first = await http.get("/app/hook/deliveries", params={"per_page": "2"})
         rest = await http.get(first.links["next"]["url"])
@@ -74,26 +76,28 @@ async def test_failed_deliveries_are_listed_by_cursor_and_sent_again(
         assert {one["status_code"] for one in listed} == {502}
         asked = await http.post(f"/app/hook/deliveries/{sent[0].id}/attempts")
         assert (asked.status_code, asked.json()) == (202, {})
-        await world.all_sent()
+        await world.wait_for_deliveries()
         again = (await http.get("/app/hook/deliveries")).json()[0]
     assert (again["guid"], again["redelivery"]) == (sent[0].guid, True)
     assert again["delivered_at"] > listed[0]["delivered_at"]
 
 
 async def test_a_repositorys_own_webhook_hears_of_it_alone(
-    world: World, repo: Repository, client: Client
+    world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
-    other = world.repository("acme/other", permissions={"maintainer": "admin"})
-    world.permit(repo, "maintainer", "admin")
-    hook = world.hook(NOBODY, "s3cret", repo)
-    world.hook(NOBODY, "s3cret", other)
-    sent = await world.label(world.issue(repo, title="T", body="B", by="stranger"), "fix-me", by="maintainer")
+    other = world.create_repository("acme/other", permissions={"maintainer": "admin"})
+    world.set_role(repo, "maintainer", "admin")
+    hook = world.add_webhook(NOBODY, "s3cret", repo)
+    world.add_webhook(NOBODY, "s3cret", other)
+    sent = await world.add_label(
+        world.create_issue(repo, title="T", body="B", by="stranger"), "fix-me", by="maintainer"
+    )
     assert [one.hook for one in world.deliveries] == [hook]
-    async with client(world, world.token("maintainer")) as http:
+    async with client(world, world.create_token("maintainer")) as http:
         (seen,) = (await http.get(f"/repos/{repo.full_name}/hooks")).json()
         (attempt,) = (await http.get(f"/repos/{repo.full_name}/hooks/{seen['id']}/deliveries")).json()
         assert (seen["config"]["url"], attempt["id"]) == (NOBODY, sent.id)
         place = f"/repos/{repo.full_name}/hooks/{hook.id}/deliveries/{sent.id}/attempts"
         assert (await http.post(place)).status_code == 202
-    async with client(world, world.token("triager")) as http:
+    async with client(world, world.create_token("triager")) as http:
         assert (await http.get(f"/repos/{repo.full_name}/hooks")).status_code == 403

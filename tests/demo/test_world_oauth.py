@@ -1,4 +1,4 @@
-"""Logging in through an App, at the stand-in: as strict as GitHub."""
+"""Logging in through an App, at the fake server: as strict as GitHub."""
 
 import base64
 import hashlib
@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from demo.world import Repository, World
-from demo.world.oauth import ACCESS_TOKEN, AUTHORIZE, Client
+from patchwright.demo.github import FakeGitHub, Repository
+from patchwright.demo.github.oauth import ACCESS_TOKEN, AUTHORIZE, OAuthClient
 
 BACK = "http://bot.test/login/callback"
 VERIFIER = "v" * 50
@@ -18,13 +18,13 @@ Api = Callable[..., httpx.AsyncClient]
 
 
 @pytest.fixture
-def login(world: World, repo: Repository) -> Client:
-    app = world.app()
-    world.install(app, repo)
-    return world.client(app, BACK)
+def login(world: FakeGitHub, repo: Repository) -> OAuthClient:
+    app = world.create_app()
+    world.install_app(app, repo)
+    return world.create_oauth_client(app, BACK)
 
 
-async def authorized(world: World, login: Client, **more: str) -> dict[str, list[str]]:
+async def authorized(world: FakeGitHub, login: OAuthClient, **more: str) -> dict[str, list[str]]:
     """What the browser is sent back with."""
     query = {
         "client_id": login.id,
@@ -40,7 +40,7 @@ async def authorized(world: World, login: Client, **more: str) -> dict[str, list
 
 
 async def exchanged(
-    world: World, login: Client, code: str, other: dict[str, str] | None = None
+    world: FakeGitHub, login: OAuthClient, code: str, other: dict[str, str] | None = None
 ) -> dict[str, str]:
     said = {"client_id": login.id, "client_secret": login.secret, "code": code, "code_verifier": VERIFIER}
     async with httpx.AsyncClient(base_url=world.server_url) as http:
@@ -53,10 +53,10 @@ async def exchanged(
 
 
 async def test_a_person_is_asked_once_and_sent_back_with_a_code_for_a_token(
-    world: World, repo: Repository, login: Client, client: Api
+    world: FakeGitHub, repo: Repository, login: OAuthClient, client: Api
 ) -> None:
-    world.permit(repo, "writer", "write")
-    world.sit_down("writer")
+    world.set_role(repo, "writer", "write")
+    world.sign_in("writer")
     async with httpx.AsyncClient(base_url=world.server_url) as http:
         asked = await http.get(AUTHORIZE, params={"client_id": login.id})
         assert (asked.status_code, "Authorize patchwright as writer" in asked.text) == (200, True)
@@ -81,15 +81,17 @@ async def test_a_person_is_asked_once_and_sent_back_with_a_code_for_a_token(
     ],
 )
 async def test_what_does_not_fit_gives_no_token(
-    world: World, login: Client, other: dict[str, str], error: str
+    world: FakeGitHub, login: OAuthClient, other: dict[str, str], error: str
 ) -> None:
-    world.sit_down("reader")
+    world.sign_in("reader")
     (code,) = (await authorized(world, login))["code"]
     assert await exchanged(world, login, code, other) == {"error": error}
 
 
-async def test_a_code_is_good_once_and_only_sent_to_the_apps_own_address(world: World, login: Client) -> None:
-    world.sit_down("reader")
+async def test_a_code_is_good_once_and_only_sent_to_the_apps_own_address(
+    world: FakeGitHub, login: OAuthClient
+) -> None:
+    world.sign_in("reader")
     (code,) = (await authorized(world, login))["code"]
     assert "access_token" in await exchanged(world, login, code)
     assert await exchanged(world, login, code) == {"error": "bad_verification_code"}
@@ -98,17 +100,17 @@ async def test_a_code_is_good_once_and_only_sent_to_the_apps_own_address(world: 
 
 
 async def test_a_persons_token_sees_private_repositories_where_both_the_person_and_the_app_are(
-    world: World, login: Client, client: Api
+    world: FakeGitHub, login: OAuthClient, client: Api
 ) -> None:
     seen = {}
     hidden, shared = (
-        world.repository(f"acme/{name}", {"a": "1"}, private=True) for name in ("hidden", "shared")
+        world.create_repository(f"acme/{name}", {"a": "1"}, private=True) for name in ("hidden", "shared")
     )
-    world.permit(hidden, "reader", "read")
-    world.permit(shared, "reader", "read")
-    world.install(login.app, shared)
+    world.set_role(hidden, "reader", "read")
+    world.set_role(shared, "reader", "read")
+    world.install_app(login.app, shared)
     for who in ("reader", "stranger"):
-        world.sit_down(who)
+        world.sign_in(who)
         (code,) = (await authorized(world, login))["code"]
         async with client(world, (await exchanged(world, login, code))["access_token"]) as api:
             for name in ("hidden", "shared", "sample"):
@@ -121,18 +123,18 @@ async def test_a_persons_token_sees_private_repositories_where_both_the_person_a
 
 
 async def test_only_the_app_that_a_token_was_given_to_can_end_it(
-    world: World, login: Client, client: Api
+    world: FakeGitHub, login: OAuthClient, client: Api
 ) -> None:
-    world.sit_down("reader")
+    world.sign_in("reader")
     (code,) = (await authorized(world, login))["code"]
     token = (await exchanged(world, login, code))["access_token"]
-    other = world.client(world.app("another"), BACK)
+    other = world.create_oauth_client(world.create_app("another"), BACK)
     seen = []
     async with client(world) as api:
         for of, secret, given in (
             (login, "wrong", token),
             (other, other.secret, token),
-            (login, login.secret, world.token("reader")),
+            (login, login.secret, world.create_token("reader")),
             (login, login.secret, token),
         ):
             path = f"/applications/{of.id}/token"

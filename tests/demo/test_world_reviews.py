@@ -1,4 +1,4 @@
-"""Reviews in the stand-in: what people write, what webhooks tell, and forks that let us in or not."""
+"""Reviews in the fake server: what people write, what webhooks tell, and forks that let us in or not."""
 
 import asyncio
 import json
@@ -8,8 +8,8 @@ from subprocess import CalledProcessError
 import httpx
 import pytest
 
-from demo.world import Pull, Repository, World
-from demo.world.bare import Bare
+from patchwright.demo.github import FakeGitHub, FakePullRequest, Repository
+from patchwright.demo.github.bare_repository import BareRepository
 
 Client = Callable[..., httpx.AsyncClient]
 
@@ -23,23 +23,23 @@ RESOLVE = "mutation($input: ResolveReviewThreadInput!) { resolveReviewThread(inp
 
 
 @pytest.fixture
-def pull(world: World, repo: Repository) -> Pull:
+def pull(world: FakeGitHub, repo: Repository) -> FakePullRequest:
     repo.commit("topic", {"calc.py": CODE})
-    return world.pull(repo, "topic", by="author", title="Calculate")
+    return world.create_pull(repo, "topic", by="author", title="Calculate")
 
 
 async def test_a_review_is_told_by_one_delivery_for_itself_and_one_for_each_comment(
-    world: World, pull: Pull
+    world: FakeGitHub, pull: FakePullRequest
 ) -> None:
-    world.hook(NOWHERE, "s3cret")
-    review = world.reviewed(
+    world.add_webhook(NOWHERE, "s3cret")
+    review = world.add_review(
         pull,
         ("calc.py", 6, "Why times two?"),
         ("calc.py", 5, "Name it."),
         by="maintainer",
         body="Two things.",
     )
-    told = await world.tell_review(pull, review)
+    told = await world.deliver_review(pull, review)
     assert [one.event for one in told] == ["pull_request_review", *["pull_request_review_comment"] * 2]
     bodies = [json.loads(one.body) for one in told]
     assert (bodies[0]["review"]["id"], bodies[0]["review"]["body"]) == (review.id, "Two things.")
@@ -49,10 +49,12 @@ async def test_a_review_is_told_by_one_delivery_for_itself_and_one_for_each_comm
     assert world.violations == ()
 
 
-async def test_a_thread_is_read_answered_and_resolved(world: World, pull: Pull, client: Client) -> None:
-    world.reviewed(pull, ("calc.py", 6, "Why?"), ("calc.py", 5, "Name it."), by="maintainer")
+async def test_a_thread_is_read_answered_and_resolved(
+    world: FakeGitHub, pull: FakePullRequest, client: Client
+) -> None:
+    world.add_review(pull, ("calc.py", 6, "Why?"), ("calc.py", 5, "Name it."), by="maintainer")
     first, second = pull.review_threads
-    async with client(world, world.token("maintainer")) as api:
+    async with client(world, world.create_token("maintainer")) as api:
 
         async def ask(query: str, **variables: object) -> dict[str, object]:
             answer = await api.post(world.graphql_url, json={"query": query, "variables": variables})
@@ -75,9 +77,11 @@ async def test_a_thread_is_read_answered_and_resolved(world: World, pull: Pull, 
     assert world.violations == ()
 
 
-async def test_who_may_not_write_resolves_nothing(world: World, pull: Pull, client: Client) -> None:
-    world.reviewed(pull, ("calc.py", 6, "Why?"), by="maintainer")
-    async with client(world, world.token("reader")) as api:
+async def test_who_may_not_write_resolves_nothing(
+    world: FakeGitHub, pull: FakePullRequest, client: Client
+) -> None:
+    world.add_review(pull, ("calc.py", 6, "Why?"), by="maintainer")
+    async with client(world, world.create_token("reader")) as api:
         variables = {"owner": "acme", "name": "sample"}
         seen = (await api.post(world.graphql_url, json={"query": THREADS, "variables": variables})).json()
         (node,) = seen["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
@@ -87,23 +91,25 @@ async def test_who_may_not_write_resolves_nothing(world: World, pull: Pull, clie
     assert pull.review_threads[0].resolved_by is None
 
 
-def test_a_line_that_the_diff_does_not_show_takes_no_comment(world: World, pull: Pull) -> None:
+def test_a_line_that_the_diff_does_not_show_takes_no_comment(
+    world: FakeGitHub, pull: FakePullRequest
+) -> None:
     with pytest.raises(LookupError, match=r"line 60 of calc\.py"):
-        world.reviewed(pull, ("calc.py", 60, "Why?"), by="maintainer")
+        world.add_review(pull, ("calc.py", 60, "Why?"), by="maintainer")
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_forks_owner_decides_whether_its_parents_writers_may_push(
-    world: World, repo: Repository, tmp_path_factory: pytest.TempPathFactory, *, allowed: bool
+    world: FakeGitHub, repo: Repository, tmp_path_factory: pytest.TempPathFactory, *, allowed: bool
 ) -> None:
-    fork = world.fork(repo, "stranger")
+    fork = world.create_fork(repo, "stranger")
     fork.commit("topic", {"calc.py": CODE})
-    pull = world.pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
+    pull = world.create_pull(repo, "topic", by="stranger", fork=fork, maintainer_can_modify=allowed)
     assert repo.bare.resolve("refs/pull/1/head") == pull.head.sha
-    ours = Bare.create(tmp_path_factory.mktemp("ours") / "x.git", "topic")
+    ours = BareRepository.create(tmp_path_factory.mktemp("ours") / "x.git", "topic")
     ours.git("fetch", "--quiet", str(fork.bare.path), "+refs/heads/*:refs/heads/*")
     mine = ours.commit("topic", {"more.txt": "x\n"}, "More")
-    token = world.token("maintainer")
+    token = world.create_token("maintainer")
     host = world.server_url.replace("http://", f"http://x-access-token:{token}@")
     push = ("push", "--quiet", f"{host}/stranger/sample.git", "topic")
     if allowed:

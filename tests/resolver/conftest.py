@@ -1,4 +1,4 @@
-"""What the tests of the proof share: real repositories, workspaces and sandboxes."""
+"""Fixtures for repositories, workspaces, sandboxes and the verification of patches."""
 
 import os
 from collections.abc import AsyncIterator
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from resolver.workspace import Workspaces
-from runtime.docker.docker import DockerSandboxes
-from runtime.local import LocalSandboxes
-from runtime.sandbox import SandboxSpec
-from tests.resolver.proofs import Proven, proving
-from tests.resolver.repositories import HOST, Repository
+from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.sandbox import SandboxSpec
+from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository
+from tests.resolver.patch_verifier import VerifierFactory, make_verifier_factory
 
 
 @pytest.fixture
@@ -20,18 +20,20 @@ def repository(tmp_path: Path) -> Repository:
 
 
 @pytest.fixture
-def workspaces(tmp_path: Path) -> Workspaces:
-    return Workspaces(tmp_path / "cache")
+def workspaces(tmp_path: Path) -> WorkspaceFactory:
+    return WorkspaceFactory(tmp_path / "cache")
 
 
 @pytest.fixture
 def sandboxes(tmp_path: Path) -> LocalSandboxes:
-    return LocalSandboxes(tmp_path / "sandboxes", HOST)
+    return LocalSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT)
 
 
 @pytest.fixture
-def proven(repository: Repository, workspaces: Workspaces, sandboxes: LocalSandboxes) -> Proven:
-    return proving(repository, workspaces, sandboxes)
+def open_verifier(
+    repository: Repository, workspaces: WorkspaceFactory, sandboxes: LocalSandboxes
+) -> VerifierFactory:
+    return make_verifier_factory(repository, workspaces, sandboxes)
 
 
 @pytest.fixture

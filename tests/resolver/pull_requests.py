@@ -1,8 +1,8 @@
-"""Pull requests with reviews, made by hand."""
+"""Sample pull requests with reviews."""
 
 from typing import Any
 
-from resolver.domain import Comment, Job, JobId, PullRequest, Repo, ReviewThread, User
+from patchwright.resolver.domain import Comment, Job, JobId, PullRequest, Repo, ReviewThread, User
 
 AUTHOR = User(id=7, login="contributor")
 REVIEWER = User(id=5, login="maintainer")
@@ -16,7 +16,7 @@ def comment(body: str, *, author: User = REVIEWER, trusted: bool = True) -> Comm
 def thread(body: str, **but: Any) -> ReviewThread:
     said = {
         "id": f"T_{body}",
-        "first": 501,
+        "first_comment_id": 501,
         "path": "calc.py",
         "line": 2,
         "hunk": "@@ -1,2 +1,2 @@\n def add(a, b):\n+    return a - b",
@@ -35,12 +35,12 @@ def pull(*threads: ReviewThread, **but: Any) -> PullRequest:
         "trusted": False,
         "open": True,
         "url": "https://forge.test/acme/calc/pull/8",
-        "head": "topic",
+        "head_branch": "topic",
         "head_sha": "a" * 40,
-        "base": "main",
+        "base_branch": "main",
         "base_sha": "b" * 40,
         "draft": False,
-        "same_repository": True,
+        "is_same_repository": True,
         "threads": threads,
     }
     return PullRequest(**said | but)

@@ -1,4 +1,4 @@
-"""The search providers' APIs as they document their answers, and a real HTTP server that gives them."""
+"""Documented responses of the search providers' APIs, and an HTTP server that returns them."""
 
 import json
 import time
@@ -68,8 +68,8 @@ BRAVE = {
 
 
 @dataclass
-class Asked:
-    """One request as it arrived."""
+class ReceivedRequest:
+    """A request that the server received."""
 
     method: str
     path: str
@@ -79,15 +79,15 @@ class Asked:
 
 @dataclass
 class Api:
-    """A server that answers every request alike."""
+    """A server that gives the same answer to every request."""
 
     status: int = 200
     answer: object = field(default_factory=dict)
-    """Bytes as they are, all else as JSON."""
+    """Bytes are sent unchanged, everything else as JSON."""
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0
     """Seconds before the answer."""
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReceivedRequest] = field(default_factory=list)
     url: str = ""
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
@@ -100,7 +100,9 @@ class Api:
             def do_POST(self) -> None:
                 sent = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                api.asked.append(Asked(self.command, self.path, headers, json.loads(sent) if sent else None))
+                api.asked.append(
+                    ReceivedRequest(self.command, self.path, headers, json.loads(sent) if sent else None)
+                )
                 time.sleep(api.delay)
                 body = api.answer if isinstance(api.answer, bytes) else json.dumps(api.answer).encode()
                 self.send_response(api.status)
@@ -117,7 +119,7 @@ class Api:
 
 @contextmanager
 def served(api: Api) -> Iterator[Api]:
-    """The server, as long as the context lasts."""
+    """Runs the server until the context exits."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), api.handler())
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     api.url = f"http://127.0.0.1:{server.server_port}"

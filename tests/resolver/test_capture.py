@@ -1,65 +1,63 @@
-"""Runs that were captured stay as they were: their prompts, what is told of them, and how they look."""
+"""Captured runs keep their prompts, their summaries and their HTML."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from resolver.domain import RunId
-from resolver.errors import LogError
-from resolver.events import Ended, Entry, Trajectory
-from resolver.log import FileLogs
-from resolver.replay import replay
-from resolver.secrets import HIDDEN, Secrets
-from resolver.summary import summarize
-from resolver.viewer.viewer import view
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import AgentStopped, Entry, Trajectory
+from patchwright.resolver.replay import replay_run
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
+from patchwright.resolver.summary import summarize_run
+from patchwright.resolver.viewer.run_html import render_run_html
 from tests.capture import SEEN, capture
-from tests.resolver.test_played import ELSEWHERE, KEPT, run_of
+from tests.resolver.test_played_runs import ELSEWHERE, KEPT, run_of
 
 CAPTURED = sorted(SEEN.glob("*/*.jsonl"))
 
 
 @pytest.fixture
-def logs(tmp_path: Path) -> FileLogs:
-    """A data directory with two runs, one of which asked a browsing agent of an older version."""
+def logs(tmp_path: Path) -> FileLogStore:
+    """A data directory with two runs. One of them has a browsing subagent of an older version."""
     for name in ("textile", "pdoc"):
         shutil.copytree(KEPT / name, tmp_path / "runs" / name)
-    asked = next(given.run for given, _ in run_of(KEPT / "pdoc" / "events.jsonl").delegations())
+    asked = next(given.run for given, _ in run_of(KEPT / "pdoc" / "events.jsonl").subagents())
     shutil.copytree(KEPT / "pdoc", tmp_path / "runs" / asked)
     shutil.copy(KEPT / "pdoc" / "browse-1.jsonl", tmp_path / "runs" / asked / "events.jsonl")
-    return FileLogs(tmp_path / "runs")
+    return FileLogStore(tmp_path / "runs")
 
 
-def test_a_captured_run_gives_the_prompts_that_its_words_give_without_the_secrets(
-    logs: FileLogs, tmp_path: Path
+def test_a_captured_run_gives_the_same_prompts_without_the_secrets(
+    logs: FileLogStore, tmp_path: Path
 ) -> None:
     (file,) = capture(logs, RunId("textile"), tmp_path / "seen", Secrets(["extended"]))
     text = file.read_text()
-    assert "extended" in (logs.path(RunId("textile")) / "events.jsonl").read_text()
-    assert "extended" not in text and HIDDEN in text
+    assert "extended" in (logs.run_directory(RunId("textile")) / "events.jsonl").read_text()
+    assert "extended" not in text and SECRET_PLACEHOLDER in text
     captured = Trajectory(tuple(Entry.model_validate_json(line) for line in text.splitlines()))
-    steps = list(replay(captured))
-    assert len(steps) > 2 and all(step.sent and step.same for step in steps)
+    steps = list(replay_run(captured))
+    assert len(steps) > 2 and all(step.sent_fingerprint and step.is_identical for step in steps)
 
 
-def test_a_run_with_an_agent_whose_prompts_are_built_otherwise_by_now_is_not_captured(
-    logs: FileLogs, tmp_path: Path
-) -> None:
+def test_a_run_with_outdated_prompts_is_not_captured(logs: FileLogStore, tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"Step 1 of .*browse-1 was sent another prompt"):
         capture(logs, RunId("pdoc"), tmp_path / "seen", Secrets())
 
 
-def test_nothing_is_written_over(logs: FileLogs, tmp_path: Path) -> None:
+def test_a_capture_overwrites_no_file(logs: FileLogStore, tmp_path: Path) -> None:
     capture(logs, RunId("textile"), tmp_path / "seen", Secrets())
     with pytest.raises(FileExistsError):
         capture(logs, RunId("textile"), tmp_path / "seen", Secrets())
 
 
 @pytest.mark.parametrize("log", CAPTURED, ids=lambda log: f"{log.parent.name} {log.stem}")
-def test_what_was_captured_is_replayed_told_and_shown(log: Path) -> None:
+def test_captured_runs_can_be_replayed_summarized_and_rendered(log: Path) -> None:
     assert ELSEWHERE.findall(log.read_bytes()) == []
     trajectory = run_of(log)
-    assert [step.number for step in replay(trajectory) if not step.same] == []
-    (ended,) = [event for event in trajectory if isinstance(event, Ended)]
-    assert summarize(trajectory).ending == ended.detail
-    assert ended.detail in view(RunId(log.parent.name), trajectory, lambda run: None, Secrets())
+    assert [step.number for step in replay_run(trajectory) if not step.is_identical] == []
+    (ended,) = [event for event in trajectory if isinstance(event, AgentStopped)]
+    assert summarize_run(trajectory).stop_detail == ended.detail
+    assert ended.detail in render_run_html(RunId(log.parent.name), trajectory, lambda run: None, Secrets())

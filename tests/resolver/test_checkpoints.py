@@ -1,4 +1,4 @@
-"""When the work tree is written down: as seldom as can be, and never too seldom."""
+"""Checkpoints of the work tree are taken as rarely as possible, and never too rarely."""
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from resolver.agent import Agent, begin
-from resolver.domain import Patch, RunId
-from resolver.events import Checkpointed
-from resolver.git.tree import mark
-from resolver.log import FileLog, FileLogs
-from resolver.rules import Limits
-from resolver.tools.sandboxed import sandbox_tools
-from resolver.tools.talk import talk_tools
-from resolver.tools.tool import Tools
-from resolver.workspace import Workspaces
-from runtime.actions import RunShell
-from runtime.sandbox import Sandboxes
-from tests.resolver.agents import FINISH, Box, create, patch
-from tests.resolver.repositories import Repository
-from tests.resolver.scripted import Line, Scripted
+from patchwright.resolver.agent import Agent, record_prompts
+from patchwright.resolver.domain import Patch, RunId
+from patchwright.resolver.events import Checkpoint
+from patchwright.resolver.git.tree_transfer import fingerprint_tree
+from patchwright.resolver.run_limits import Limits
+from patchwright.resolver.run_log import FileLogStore, FileRunLog
+from patchwright.resolver.tools.control_tools import build_control_tools
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.sandbox import Sandboxes
+from tests.resolver.agent_runs import FINISH, FakeSandbox, create_file, make_patch
+from tests.resolver.git_repository import Repository
+from tests.resolver.scripted_model import ScriptedModel, ScriptLine
 
 MAPS = """python3 -c '
 import mmap, os, time
@@ -34,13 +34,13 @@ time.sleep(60)
 
 
 @pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[FileLog]:
-    async with FileLogs(tmp_path / "runs").open(RunId("run")) as log:
+async def log(tmp_path: Path) -> AsyncIterator[FileRunLog]:
+    async with FileLogStore(tmp_path / "runs").open(RunId("run")) as log:
         yield log
 
 
-class Watched(Box):
-    """A sandbox of paper whose mark is the length of its tree, and that counts the looks at it."""
+class FingerprintedSandbox(FakeSandbox):
+    """A fake sandbox that counts its diffs. Its fingerprint is the length of its tree."""
 
     looks = 0
     known = True
@@ -50,54 +50,54 @@ class Watched(Box):
 
     async def patch(self) -> Patch:
         self.looks += 1
-        return patch(*self.tree)
+        return make_patch(*self.tree)
 
 
-async def work(log: FileLog, box: Watched, *script: Line, steps: int = 100) -> None:
+async def work(log: FileRunLog, box: FingerprintedSandbox, *script: ScriptLine, steps: int = 100) -> None:
     worker = Agent(
-        Scripted(script, usd=Decimal("0.01")),
-        Tools((*sandbox_tools(box), *talk_tools())),
+        ScriptedModel(script, usd=Decimal("0.01")),
+        ToolRegistry((*build_sandbox_tools(box), *build_control_tools())),
         Limits(steps=steps),
-        checkpoint=box.patch,
-        mark=box.mark,
+        take_patch=box.patch,
+        fingerprint_tree=box.mark,
         scratch=box.scratch,
     )
-    await begin(log, "You mend.", "Issue 7", worker.tools)
+    await record_prompts(log, "You mend.", "Issue 7", worker.tools)
     await worker.run(log)
 
 
-async def test_a_tree_with_the_same_mark_is_not_looked_at_again_until_the_end(log: FileLog) -> None:
-    box, reads = Watched(), [RunShell(command=f"cat {n}") for n in range(10)]
-    await work(log, box, *reads, create("a"), *reads, FINISH)
-    assert box.looks == 3  # at the first command, after the edit, before the ending
-    assert log.trajectory.checkpoint() == patch("a")
+async def test_a_tree_with_the_same_fingerprint_is_not_diffed_again_until_the_end(log: FileRunLog) -> None:
+    box, reads = FingerprintedSandbox(), [RunShell(command=f"cat {n}") for n in range(10)]
+    await work(log, box, *reads, create_file("a"), *reads, FINISH)
+    assert box.looks == 3  # After the first command, after the edit, and before the stop.
+    assert log.trajectory.last_checkpoint() == make_patch("a")
 
 
-async def test_a_tree_without_a_mark_is_looked_at_after_every_command(log: FileLog) -> None:
-    box = Watched()
+async def test_a_tree_without_a_fingerprint_is_diffed_after_every_command(log: FileRunLog) -> None:
+    box = FingerprintedSandbox()
     box.known = False
     await work(log, box, *[RunShell(command=f"cat {n}") for n in range(10)], FINISH)
     assert box.looks == 11
 
 
-async def test_what_is_written_while_the_tree_is_looked_at_is_not_missed(log: FileLog) -> None:
-    class Busy(Watched):
+async def test_a_write_during_a_diff_is_in_the_next_checkpoint(log: FileRunLog) -> None:
+    class Busy(FingerprintedSandbox):
         async def patch(self) -> Patch:
             seen = await super().patch()
             if "late" not in self.tree:
-                self.tree.append("late")  # the look was too early for it
+                self.tree.append("late")  # Written after the diff was taken.
             return seen
 
-    await work(log, Busy(), create("a"), RunShell(command="cat a"), FINISH)
-    saved = [event.patch for event in log.trajectory if isinstance(event, Checkpointed)]
-    assert saved == [patch("a"), patch("a", "late")]
+    await work(log, Busy(), create_file("a"), RunShell(command="cat a"), FINISH)
+    saved = [event.patch for event in log.trajectory if isinstance(event, Checkpoint)]
+    assert saved == [make_patch("a"), make_patch("a", "late")]
 
 
 @pytest.mark.parametrize("steps", [2, 100])
-async def test_what_no_mark_tells_is_in_the_last_checkpoint_however_the_run_ends(
-    log: FileLog, steps: int
+async def test_a_change_that_the_fingerprint_misses_is_in_the_last_checkpoint(
+    log: FileRunLog, steps: int
 ) -> None:
-    class Silent(Watched):
+    class Silent(FingerprintedSandbox):
         async def mark(self) -> str | None:
             return "always the same"
 
@@ -109,12 +109,12 @@ async def test_what_no_mark_tells_is_in_the_last_checkpoint_however_the_run_ends
 
     box.before = behind
     await work(log, box, RunShell(command="one"), RunShell(command="two"), FINISH, steps=steps)
-    assert [event.kind for event in log.trajectory][-2:] == ["checkpointed", "ended"]
-    assert log.trajectory.checkpoint() == patch("behind")
+    assert [event.kind for event in log.trajectory][-2:] == ["checkpoint", "agent_stopped"]
+    assert log.trajectory.last_checkpoint() == make_patch("behind")
 
 
-async def test_a_real_run_misses_nothing_that_background_jobs_write(
-    workspaces: Workspaces, sandboxes: Sandboxes, repository: Repository, log: FileLog
+async def test_a_real_run_checkpoints_the_writes_of_background_jobs(
+    workspaces: WorkspaceFactory, sandboxes: Sandboxes, repository: Repository, log: FileRunLog
 ) -> None:
     repository.commit({"a.py": "x = 1\n", "sub/b.py": "y = 2\n"})
     wait = 'until [ -e "$TMPDIR/gone" ]; do sleep 0.01; done'
@@ -127,18 +127,18 @@ async def test_a_real_run_misses_nothing_that_background_jobs_write(
         FINISH,
     )
     async with workspaces.local(repository.path) as workspace, sandboxes.open("agent") as sandbox:
-        await workspace.send(sandbox)
+        await workspace.send_to(sandbox)
         worker = Agent(
-            Scripted(script, usd=Decimal("0.01")),
-            Tools((*sandbox_tools(sandbox), *talk_tools())),
+            ScriptedModel(script, usd=Decimal("0.01")),
+            ToolRegistry((*build_sandbox_tools(sandbox), *build_control_tools())),
             Limits(),
-            checkpoint=lambda: workspace.take_patch(sandbox),
-            mark=lambda: mark(sandbox),
+            take_patch=lambda: workspace.take_patch(sandbox),
+            fingerprint_tree=lambda: fingerprint_tree(sandbox),
             scratch=sandbox.scratch,
         )
-        await begin(log, "You mend.", "Issue 7", worker.tools)
+        await record_prompts(log, "You mend.", "Issue 7", worker.tools)
         await worker.run(log)
-        saved = [event.patch.diff for event in log.trajectory if isinstance(event, Checkpointed)]
+        saved = [event.patch.diff for event in log.trajectory if isinstance(event, Checkpoint)]
     assert b"sub/c.py" in saved[0] and b"a.py" not in saved[0]
     assert b"+% = 1" in saved[-1] and b"sub/c.py" in saved[-1]
-    assert [event.kind for event in log.trajectory][-2:] == ["checkpointed", "ended"]
+    assert [event.kind for event in log.trajectory][-2:] == ["checkpoint", "agent_stopped"]

@@ -1,10 +1,10 @@
-"""The message of a commit: a subject that a log shows whole, and a body that says why."""
+"""The commit message has a short subject, and a body that gives the reason."""
 
 import pytest
 
-from resolver import prose
-from resolver.actions import Finish
-from resolver.domain import Issue, User
+from patchwright.resolver import reply_texts
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Issue, User
 
 CAUSE = "add() subtracted its second argument, because the sign was turned round when it was rewritten for floats."
 CHANGE = "It adds again, and the sign is written down in the test."
@@ -16,8 +16,10 @@ def issue(title: str) -> Issue:
 
 
 @pytest.mark.parametrize("title", ["add(2, 3) gives -1", "add " * 80, "two\nlines", "closes #9, @team"])
-def test_it_has_one_short_subject_and_says_what_was_wrong_and_what_was_done(title: str) -> None:
-    message = prose.commit_message(issue(title), Finish(cause=CAUSE, change=CHANGE, checked="pytest"))
+def test_a_commit_message_has_a_short_subject_and_names_cause_and_change(title: str) -> None:
+    message = reply_texts.render_commit_message(
+        issue(title), Finish(cause=CAUSE, change=CHANGE, testing="pytest")
+    )
     subject, empty, *body = message.rstrip("\n").split("\n")
     assert subject.startswith("Fix: ") and len(subject) <= 72 and empty == ""
     assert max(map(len, body)) <= 72
@@ -27,8 +29,8 @@ def test_it_has_one_short_subject_and_says_what_was_wrong_and_what_was_done(titl
     assert "#9" not in message and "@team" not in message, "a commit closes and calls nobody by foreign words"
 
 
-def test_without_an_account_it_is_still_a_message() -> None:
+def test_a_commit_message_needs_no_finish_call() -> None:
     assert (
-        prose.commit_message(issue("add() subtracts"), None).split()
+        reply_texts.render_commit_message(issue("add() subtracts"), None).split()
         == "Fix: add() subtracts Issue: #7".split()
     )

@@ -1,4 +1,4 @@
-"""Secrets: hidden in every spelling, and nothing else touched."""
+"""Secrets are masked in every encoding, and nothing else is."""
 
 import base64
 import json
@@ -12,11 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolver.secrets import HIDDEN, Masked, MaskingFilter, Secrets
-from runtime.actions import ReadBytes, RunShell, SandboxAction, SendInput
-from runtime.local import LocalSandboxes
-from runtime.observations import Content, Edited, Executed, Failed, Observation, Ran, Viewed
-from runtime.text import clip
+from patchwright.resolver.secrets import SECRET_PLACEHOLDER, MaskingFilter, MaskingSandbox, Secrets
+from patchwright.runtime.actions import ReadBytes, RunShell, SandboxAction, SendInput
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.observations import (
+    ActionFailure,
+    EditResult,
+    ExecuteResult,
+    FileContent,
+    Observation,
+    ShellResult,
+    TextResult,
+)
+from patchwright.runtime.output_text import clip
 
 TOKEN = "ghs_Ab/cd+12 34&56=789"
 PEM = """-----BEGIN PRIVATE KEY-----
@@ -45,9 +53,9 @@ def secrets() -> Secrets:
         "MIIEvQIBADANBgkqhkiG9w0BAQEF",
     ],
 )
-def test_a_secret_is_hidden_however_it_is_spelled(secrets: Secrets, spelling: str) -> None:
-    assert secrets.mask(f"a {spelling} b") == f"a {HIDDEN} b"
-    assert secrets.mask(f"a {spelling} b".encode()) == f"a {HIDDEN} b".encode()
+def test_a_secret_is_masked_in_every_encoding(secrets: Secrets, spelling: str) -> None:
+    assert secrets.mask(f"a {spelling} b") == f"a {SECRET_PLACEHOLDER} b"
+    assert secrets.mask(f"a {spelling} b".encode()) == f"a {SECRET_PLACEHOLDER} b".encode()
 
 
 @given(before=st.binary(max_size=10), after=st.binary(max_size=10), url=st.booleans())
@@ -56,21 +64,21 @@ def test_base64_of_a_text_around_a_secret_does_not_give_it_away(
 ) -> None:
     encode = base64.urlsafe_b64encode if url else base64.b64encode
     masked = Secrets([TOKEN]).mask(encode(before + TOKEN.encode() + after).decode())
-    assert HIDDEN in masked
-    assert len(masked) - len(HIDDEN) <= len(encode(before + after)) + 4
+    assert SECRET_PLACEHOLDER in masked
+    assert len(masked) - len(SECRET_PLACEHOLDER) <= len(encode(before + after)) + 4
 
 
-def test_what_is_no_secret_stays_as_it_is(secrets: Secrets) -> None:
+def test_other_text_is_not_masked(secrets: Secrets) -> None:
     for text in ("short", "-----BEGIN PRIVATE KEY-----", "ghs_Ab", "", "a\nb"):
         assert secrets.mask(text) == text
     assert Secrets().mask("anything") == "anything"
 
 
-def test_a_secret_that_is_added_later_is_hidden_from_then_on() -> None:
+def test_a_secret_added_later_is_masked_from_then_on() -> None:
     secrets = Secrets()
     assert secrets.mask(TOKEN) == TOKEN
     secrets.add(TOKEN)
-    assert secrets.mask(TOKEN) == HIDDEN
+    assert secrets.mask(TOKEN) == SECRET_PLACEHOLDER
 
 
 class Leaking:
@@ -88,24 +96,30 @@ class Leaking:
     ("said", "heard"),
     [
         (
-            Ran(output=TOKEN, exit_code=0, cwd=f"/{TOKEN}", seconds=1, note=TOKEN),
-            Ran(output=HIDDEN, exit_code=0, cwd=f"/{HIDDEN}", seconds=1, note=HIDDEN),
+            ShellResult(output=TOKEN, exit_code=0, cwd=f"/{TOKEN}", seconds=1, note=TOKEN),
+            ShellResult(
+                output=SECRET_PLACEHOLDER,
+                exit_code=0,
+                cwd=f"/{SECRET_PLACEHOLDER}",
+                seconds=1,
+                note=SECRET_PLACEHOLDER,
+            ),
         ),
-        (Viewed(text=f"1 {TOKEN}"), Viewed(text=f"1 {HIDDEN}")),
-        (Edited(path="a", diff=f"+{TOKEN}"), Edited(path="a", diff=f"+{HIDDEN}")),
-        (Failed(reason="io", message=TOKEN), Failed(reason="io", message=HIDDEN)),
+        (TextResult(text=f"1 {TOKEN}"), TextResult(text=f"1 {SECRET_PLACEHOLDER}")),
+        (EditResult(path="a", diff=f"+{TOKEN}"), EditResult(path="a", diff=f"+{SECRET_PLACEHOLDER}")),
+        (ActionFailure(reason="io", message=TOKEN), ActionFailure(reason="io", message=SECRET_PLACEHOLDER)),
         (
-            Executed(exit_code=0, stdout=TOKEN.encode(), stderr=b"\xff", seconds=1),
-            Executed(exit_code=0, stdout=HIDDEN.encode(), stderr=b"\xff", seconds=1),
+            ExecuteResult(exit_code=0, stdout=TOKEN.encode(), stderr=b"\xff", seconds=1),
+            ExecuteResult(exit_code=0, stdout=SECRET_PLACEHOLDER.encode(), stderr=b"\xff", seconds=1),
         ),
-        (Content(content=TOKEN.encode(), size=9), Content(content=TOKEN.encode(), size=9)),
+        (FileContent(content=TOKEN.encode(), size=9), FileContent(content=TOKEN.encode(), size=9)),
     ],
 )
-async def test_a_masked_sandbox_hides_secrets_in_its_words(
+async def test_a_masking_sandbox_masks_its_output(
     secrets: Secrets, said: Observation, heard: Observation
 ) -> None:
-    sandbox = Masked(Leaking(said), secrets)
-    action = ReadBytes(path="a") if isinstance(said, Content) else RunShell(command="env")
+    sandbox = MaskingSandbox(Leaking(said), secrets)
+    action = ReadBytes(path="a") if isinstance(said, FileContent) else RunShell(command="env")
     assert await sandbox.act(action) == heard
     assert (sandbox.root, sandbox.scratch) == ("/workspace", "/tmp/scratch")
 
@@ -120,69 +134,77 @@ def test_log_records_show_no_secret(secrets: Secrets, caplog: pytest.LogCaptureF
         logger.exception("push of %s", TOKEN, extra={"url": f"https://x:{TOKEN}@forge"})
     logger.removeFilter(masking)
     (record,) = caplog.records
-    assert record.getMessage() == f"push of {HIDDEN}"
-    assert record.__dict__["url"] == f"https://x:{HIDDEN}@forge"
+    assert record.getMessage() == f"push of {SECRET_PLACEHOLDER}"
+    assert record.__dict__["url"] == f"https://x:{SECRET_PLACEHOLDER}@forge"
     assert TOKEN not in logging.Formatter().format(record)
 
 
 @pytest.mark.parametrize("kept", [6, 10, 19])
-def test_what_a_clipped_line_has_left_of_a_secret_is_hidden_too(kept: int) -> None:
+def test_the_rest_of_a_secret_in_a_truncated_line_is_masked(kept: int) -> None:
     value = "a-token-of-20-signs!"
     secrets = Secrets([value])
-    assert secrets.mask(f"$ echo {value[:kept]}… and more… end") == f"$ echo {HIDDEN}… and more… end"
+    assert (
+        secrets.mask(f"$ echo {value[:kept]}… and more… end") == f"$ echo {SECRET_PLACEHOLDER}… and more… end"
+    )
     assert secrets.mask(f"$ echo {value[:3]}…") == f"$ echo {value[:3]}…"
     assert secrets.mask(f"$ echo {value[:kept]} is not clipped") == f"$ echo {value[:kept]} is not clipped"
 
 
 @pytest.mark.parametrize("spelled", [TOKEN, base64.b64encode(TOKEN.encode()).decode(), TOKEN.encode().hex()])
 @pytest.mark.parametrize("padding", range(0, 60, 7))
-def test_where_the_middle_of_an_output_was_left_out_no_half_of_a_secret_stays(
-    spelled: str, padding: int
-) -> None:
-    """As an output is clipped in the sandbox: it is masked after that."""
+def test_parts_of_a_secret_around_an_omission_are_masked(spelled: str, padding: int) -> None:
+    """Masking happens after the sandbox has truncated an output."""
     secrets = Secrets([TOKEN])
     for clipped in (clip("a" * padding + spelled * 5_000), clip(f"{'a' * padding}{spelled}\n" * 5_000)):
         masked = secrets.mask(clipped)
         assert " left out: " in masked
-        rest = masked.replace(HIDDEN, "")
+        rest = masked.replace(SECRET_PLACEHOLDER, "")
         assert not [at for at in range(len(spelled) - 6) if spelled[at : at + 7] in rest]
 
 
-def test_a_line_that_is_shown_in_part_ends_in_no_half_of_a_secret() -> None:
+def test_a_partial_line_ends_in_no_part_of_a_secret() -> None:
     shown = f"     1\t{TOKEN[:15]}\n[the first 30,000 of 60,028 characters of this line; see more of it with sed]\n"
-    assert Secrets([TOKEN]).mask(shown) == shown.replace(TOKEN[:15], HIDDEN)
+    assert Secrets([TOKEN]).mask(shown) == shown.replace(TOKEN[:15], SECRET_PLACEHOLDER)
 
 
-async def test_a_secret_that_comes_in_two_outputs_of_a_command_is_in_neither(short_tmp: Path) -> None:
+async def test_a_secret_split_over_two_outputs_is_masked_in_both(short_tmp: Path) -> None:
     async with LocalSandboxes(short_tmp, os.environ).open("halves") as local:
-        sandbox = Masked(local, Secrets([TOKEN]))
+        sandbox = MaskingSandbox(local, Secrets([TOKEN]))
         command = f"printf '%s' 'a {TOKEN[:12]}'; read; printf '%s' '{TOKEN[12:]} b {TOKEN[12:]}'"
         first = await sandbox.act(RunShell(command=command, interactive=True, timeout=1))
         second = await sandbox.act(SendInput(text="", key="ctrl-d", timeout=5))
         third = await sandbox.act(RunShell(command=f"printf '%s' '{TOKEN[12:]} {TOKEN[:12]}'"))
-    assert isinstance(first, Ran) and first.output == f"a {HIDDEN}"
-    assert isinstance(second, Ran) and second.output == f"{HIDDEN} b {TOKEN[12:]}"
-    assert isinstance(third, Ran) and third.output == f"{TOKEN[12:]} {TOKEN[:12]}", (
+    assert isinstance(first, ShellResult) and first.output == f"a {SECRET_PLACEHOLDER}"
+    assert isinstance(second, ShellResult) and second.output == f"{SECRET_PLACEHOLDER} b {TOKEN[12:]}"
+    assert isinstance(third, ShellResult) and third.output == f"{TOKEN[12:]} {TOKEN[:12]}", (
         "this command is one output"
     )
 
 
-def test_half_of_a_secret_is_hidden_whole_where_half_of_a_longer_one_stands_in_it() -> None:
+def test_the_longest_matching_part_of_a_secret_is_masked() -> None:
     secrets = Secrets(["key-of-the-model!", "the-mo-and-much-more", "much-more-and-of-the"])
-    assert secrets.mask_part("a key-of-the-mo", goes_on=True, begun=False) == f"a {HIDDEN}"
-    assert secrets.mask_part("of-the-model! b", goes_on=False, begun=True) == f"{HIDDEN} b"
+    assert (
+        secrets.mask_part("a key-of-the-mo", continues=True, is_continuation=False)
+        == f"a {SECRET_PLACEHOLDER}"
+    )
+    assert (
+        secrets.mask_part("of-the-model! b", continues=False, is_continuation=True)
+        == f"{SECRET_PLACEHOLDER} b"
+    )
 
 
-async def test_the_second_part_of_a_secret_is_hidden_by_the_process_that_takes_over(short_tmp: Path) -> None:
+async def test_a_resumed_process_masks_the_second_part_of_a_secret(short_tmp: Path) -> None:
     async with LocalSandboxes(short_tmp, os.environ).open("halves") as local:
         command = f"printf '%s' 'a {TOKEN[:12]}'; read; printf '%s' '{TOKEN[12:]} b'"
-        await Masked(local, Secrets([TOKEN])).act(RunShell(command=command, interactive=True, timeout=1))
-        heir = Masked(local, Secrets([TOKEN]), unfinished=True)
+        await MaskingSandbox(local, Secrets([TOKEN])).act(
+            RunShell(command=command, interactive=True, timeout=1)
+        )
+        heir = MaskingSandbox(local, Secrets([TOKEN]), has_running_command=True)
         second = await heir.act(SendInput(text="", key="ctrl-d", timeout=5))
-    assert isinstance(second, Ran) and second.output == f"{HIDDEN} b"
+    assert isinstance(second, ShellResult) and second.output == f"{SECRET_PLACEHOLDER} b"
 
 
-def test_a_flood_of_cuts_costs_no_time() -> None:
+def test_many_omission_markers_are_masked_quickly() -> None:
     flood = "[... lines 1-2 of 3 left out: 4 characters ...]\n" * 20_000 + "…" * 200_000
     secrets = Secrets([f"{TOKEN}{n}" for n in range(20)])
     began = time.monotonic()

@@ -1,24 +1,24 @@
-"""Calls as a reviewer reads them, a line each."""
+"""Actions are described in one line each."""
 
 import pytest
 from pydantic import TypeAdapter
 
-from resolver.actions import (
+from patchwright.resolver.actions import (
     Action,
     Ask,
     Browse,
     CallTool,
     Delegate,
-    Malformed,
+    MalformedCall,
     Plan,
     PlanItem,
-    Propose,
+    ProposePlan,
     ReadSkill,
     SearchWeb,
     Think,
 )
-from resolver.summary import LINE, did
-from runtime.actions import (
+from patchwright.resolver.summary import MAX_LINE, describe_action
+from patchwright.runtime.actions import (
     CreateFile,
     InsertText,
     ReplaceText,
@@ -46,27 +46,28 @@ SAMPLES: tuple[Action, ...] = (
     Browse(task=LONG),
     SearchWeb(query=LONG[:300]),
     Delegate(tasks=(LONG,)),
-    Plan(items=(PlanItem(text="a", state="done"), PlanItem(text="b"))),
+    Plan(items=(PlanItem(text="a", status="done"), PlanItem(text="b"))),
     Ask(question=LONG),
-    Propose(cause=LONG, steps=("a",), proof="b", risks="c"),
+    ProposePlan(cause=LONG, steps=("a",), test_plan="b", risks="c"),
     ReadSkill(name=LONG[:200]),
     CallTool(name="numbers_add", arguments={"a": LONG}),
     Think(thought=LONG),
-    Malformed(name="run_shell", arguments=LONG, problem=LONG),
+    MalformedCall(name="run_shell", arguments=LONG, problem=LONG),
 )
 OF_THE_PROGRAM = set(
-    "run_lent provide execute start_stream converse interrupt mark_tree read_bytes write_bytes".split()
+    "run_shell_with_secrets host_reply execute start_process process_exchange interrupt fingerprint_tree "
+    "read_bytes write_bytes".split()
 )
 
 
 @pytest.mark.parametrize("action", SAMPLES, ids=lambda action: action.kind)
-def test_every_call_is_one_short_line_that_says_what_it_was_about(action: Action) -> None:
-    line = did(action)
-    assert "\n" not in line and len(line) <= LINE
+def test_every_action_is_described_in_one_short_line(action: Action) -> None:
+    line = describe_action(action)
+    assert "\n" not in line and len(line) <= MAX_LINE
     assert len(line.split()) > 1, "a name alone says nothing to a reviewer"
 
 
-def test_no_action_of_a_model_is_left_out() -> None:
+def test_every_action_has_a_description() -> None:
     schema = TypeAdapter(Action).json_schema(by_alias=False)
     kinds = set(schema["discriminator"]["mapping"])
     assert kinds - OF_THE_PROGRAM == {action.kind for action in SAMPLES} | {"finish", "report"}

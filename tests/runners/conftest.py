@@ -1,4 +1,4 @@
-"""Where the test runners of other languages are, which these tests start for real."""
+"""Fixtures with the real test runners of other languages."""
 
 import functools
 import os
@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from resolver.workspace import Workspaces
-from runtime.local import LocalSandboxes
-from tests.resolver.proofs import Proven, proving
-from tests.resolver.repositories import HOST, Repository
+from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository
+from tests.resolver.patch_verifier import VerifierFactory, make_verifier_factory
 from tests.runners.repositories import SAMPLES, Sample
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "patchwright-ci"
-NPM = CACHE / "npm" / "node_modules"  # .ci/run puts jest, vitest, mocha and tap there
+NPM = CACHE / "npm" / "node_modules"  # .ci/run installs jest, vitest, mocha and tap there
 
 
 @functools.cache
 def path() -> str:
-    """PATH for the sandboxes. rustup's cargo needs a home, which they have not: its toolchain's own goes first."""
-    before = HOST["PATH"]
+    """Returns the PATH for the sandboxes, with the toolchain's own cargo first: rustup's needs a home
+    directory.
+    """
+    before = HOST_ENVIRONMENT["PATH"]
     if rustc := shutil.which("rustc"):
         root = subprocess.run(
             [rustc, "--print", "sysroot"], capture_output=True, text=True, timeout=60
@@ -31,13 +33,17 @@ def path() -> str:
 
 
 @pytest.fixture
-def proven(tmp_path: Path) -> Proven:
-    """With what npm installed beside the sandboxes, where node looks for it: their trees have none of it."""
+def open_verifier(tmp_path: Path) -> VerifierFactory:
+    """Verification with npm's packages next to the sandboxes, where node looks for them, because the trees
+    contain none.
+    """
     parent = tmp_path / "sandboxes"
     parent.mkdir()
     (parent / "node_modules").symlink_to(NPM)
-    sandboxes = LocalSandboxes(parent, {**HOST, "PATH": path()})
-    return proving(Repository(tmp_path / "repository"), Workspaces(tmp_path / "cache"), sandboxes)
+    sandboxes = LocalSandboxes(parent, {**HOST_ENVIRONMENT, "PATH": path()})
+    return make_verifier_factory(
+        Repository(tmp_path / "repository"), WorkspaceFactory(tmp_path / "cache"), sandboxes
+    )
 
 
 @pytest.fixture(params=SAMPLES)
@@ -48,7 +54,7 @@ def sample(request: pytest.FixtureRequest) -> Sample:
 
 
 def skip_without(*programs: str) -> None:
-    """Skip, with the reason, where one of these is not on PATH; `npm:jest` is what npm installed."""
+    """Skips the test with the reason if one of these programs is not on PATH; `npm:jest` is an npm package."""
     for program in programs:
         package = program.removeprefix("npm:")
         found = (NPM / package).is_dir() if package != program else shutil.which(program, path=path())

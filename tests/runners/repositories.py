@@ -7,23 +7,23 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sample:
-    """A repository as it is found, and what a run of its tests must show."""
+    """A repository and the expected results of its tests."""
 
     files: dict[str, str]
     source: str
-    """The file with the bug: `a - b` where `a + b` is meant."""
+    """The file with the bug: `a - b` instead of `a + b`."""
     needs: tuple[str, ...]
-    """Programs."""
+    """Required programs."""
     report: str
     command: str
     good: str
     bad: str
     others: dict[str, str]
-    """The outcome of every other test."""
+    """Outcome of every other test."""
     alone: str | None = None
-    """The test file, or test, to name so that only part is run; None: the runner cannot select."""
+    """The test file or test to select; None: the runner cannot select tests."""
     left: frozenset[str] = frozenset()
-    """What is run then."""
+    """The tests that then run."""
 
 
 COMMON_JS = "exports.add = (a, b) => a - b;\nexports.one = () => 1;\n"

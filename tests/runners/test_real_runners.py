@@ -1,35 +1,39 @@
-"""Every runner for real: a small repository with a bug, its tests found and run before and after, some alone."""
+"""Every real runner on a small repository with a bug: its tests are found, run before and after, and partly
+selected.
+"""
 
 import pytest
 
-from resolver.settings.settings import RepoConfig
-from resolver.suites.find import find_suites
-from resolver.suites.run import run_suite
-from tests.resolver.proofs import Proven
-from tests.resolver.repositories import changed
+from patchwright.resolver.settings.settings import RepoConfig
+from patchwright.resolver.suites.discovery import find_suites
+from patchwright.resolver.suites.execution import run_tests
+from tests.resolver.git_repository import make_patch
+from tests.resolver.patch_verifier import VerifierFactory
 from tests.runners.conftest import skip_without
 from tests.runners.repositories import SAMPLES, Sample
 
 pytestmark = pytest.mark.slow
 
 
-async def test_each_outcome_is_had_before_and_after_the_bug_is_mended(proven: Proven, sample: Sample) -> None:
-    async with proven(sample.files) as proof:
-        suites = await find_suites(proof.workspace, RepoConfig())
-        suite = suites.likely
+async def test_each_outcome_is_reported_before_and_after_the_fix(
+    open_verifier: VerifierFactory, sample: Sample
+) -> None:
+    async with open_verifier(sample.files) as verifier:
+        suites = await find_suites(verifier.workspace, RepoConfig())
+        suite = suites.primary
         assert suite is not None
-        assert (suite.command, suite.report) == (sample.command, sample.report), suite.why
-        before = await proof.run(suite)
+        assert (suite.command, suite.runner) == (sample.command, sample.report), suite.command_reason
+        before = await verifier.run(suite)
         expected = {sample.good: "passed", sample.bad: "failed", **sample.others}
         assert (before.problem, before.results) == (None, expected), before.output
         mended = sample.files[sample.source].replace("a - b", "a + b")
-        patch = await changed(proof.workspace, proof.sandboxes, {sample.source: mended})
-        after = await proof.run(suite, patch)
+        patch = await make_patch(verifier.workspace, verifier.sandboxes, {sample.source: mended})
+        after = await verifier.run(suite, patch)
         assert (after.problem, after.results) == (None, {**expected, sample.bad: "passed"}), after.output
-        assert suite.selects == (sample.alone is not None)
+        assert suite.can_select_tests == (sample.alone is not None)
         if sample.alone:
-            part = await run_suite(
-                proof.workspace, None, suite, proof.sandboxes, "part", 120, (sample.alone,)
+            part = await run_tests(
+                verifier.workspace, None, suite, verifier.sandboxes, "part", 120, (sample.alone,)
             )
             assert (part.problem, set(part.results)) == (None, sample.left), part.output
             assert part.results[sample.bad] == "failed"
@@ -68,15 +72,17 @@ ADDED = {
 
 
 @pytest.mark.parametrize("name", ADDED)
-async def test_a_patch_that_mends_and_adds_a_test_is_fixed_in_any_language(proven: Proven, name: str) -> None:
+async def test_a_fix_with_a_new_test_is_fixed_in_any_language(
+    open_verifier: VerifierFactory, name: str
+) -> None:
     sample = SAMPLES[name]
     skip_without(*sample.needs)
     path, content, test = ADDED[name]
-    async with proven(sample.files) as proof:
-        suite = (await find_suites(proof.workspace, RepoConfig())).likely
+    async with open_verifier(sample.files) as verifier:
+        suite = (await find_suites(verifier.workspace, RepoConfig())).primary
         mended = sample.files[sample.source].replace("a - b", "a + b")
-        verdict = await proof.verdict({sample.source: mended, path: content}, suite, seconds=200)
-    assert (verdict.kind, verdict.newly_passing) == ("fixed", tuple(sorted((sample.bad, test)))), (
+        verdict = await verifier.verdict({sample.source: mended, path: content}, suite, seconds=200)
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", tuple(sorted((sample.bad, test)))), (
         verdict.reason
     )
 
@@ -85,29 +91,29 @@ MAKEFILE = "CC = cc\n\n.PHONY: test\ntest: calc\n\t./calc\n\ncalc: calc.c\n\t$(C
 PROGRAM = "int add(int a, int b) { return a - b; }\nint main(void) { return add(1, 2) != 3; }\n"
 
 
-async def test_make_says_no_more_than_whether_all_is_well(proven: Proven) -> None:
+async def test_make_reports_only_success_or_failure(open_verifier: VerifierFactory) -> None:
     skip_without("make", "cc")
-    async with proven({"Makefile": MAKEFILE, "calc.c": PROGRAM}) as proof:
-        suite = (await find_suites(proof.workspace, RepoConfig())).likely
+    async with open_verifier({"Makefile": MAKEFILE, "calc.c": PROGRAM}) as verifier:
+        suite = (await find_suites(verifier.workspace, RepoConfig())).primary
         assert suite is not None
-        assert (suite.command, suite.report, suite.selects) == ("make test", "none", False)
-        before = await proof.run(suite)
+        assert (suite.command, suite.runner, suite.can_select_tests) == ("make test", "none", False)
+        before = await verifier.run(suite)
         mended = {"calc.c": PROGRAM.replace("a - b", "a + b")}
-        after = await proof.run(suite, await changed(proof.workspace, proof.sandboxes, mended))
+        after = await verifier.run(suite, await make_patch(verifier.workspace, verifier.sandboxes, mended))
         assert (before.problem, before.results, before.exit_code) == (None, {}, 2)
         assert (after.problem, after.results, after.exit_code) == (None, {}, 0)
-        verdict = await proof.verdict(mended, suite)
+        verdict = await verifier.verdict(mended, suite)
     assert (verdict.kind, verdict.reason) == (
         "fixed",
         "The test command failed without the patch and passed with it, as a whole.",
     )
 
 
-async def test_make_that_runs_a_runner_tells_each_outcome(proven: Proven) -> None:
+async def test_make_with_a_known_runner_reports_each_test(open_verifier: VerifierFactory) -> None:
     skip_without("make")
     files = SAMPLES["pytest"].files | {"Makefile": "test: lint\n\t@python3 -m pytest -q\n\nlint:\n\ttrue\n"}
-    async with proven(files) as proof:
-        suite = (await find_suites(proof.workspace, RepoConfig(test_command="make test"))).likely
-        assert suite is not None and suite.report == "pytest"
-        run = await proof.run(suite)
+    async with open_verifier(files) as verifier:
+        suite = (await find_suites(verifier.workspace, RepoConfig(test_command="make test"))).primary
+        assert suite is not None and suite.runner == "pytest"
+        run = await verifier.run(suite)
     assert (run.problem, run.results[SAMPLES["pytest"].bad], len(run.results)) == (None, "failed", 3)

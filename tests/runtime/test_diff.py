@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.diff import unified
+from patchwright.runtime.diff import format_diff
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 
@@ -13,19 +13,19 @@ LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 @given(LINES, LINES)
 def test_a_diff_turns_the_old_text_into_the_new_one(old: list[str], new: list[str]) -> None:
     before, after = [line + "\n" for line in old], [line + "\n" for line in new]
-    diff = unified("".join(before), "".join(after), "f")
+    diff = format_diff("".join(before), "".join(after), "f")
     assert patched(before, diff) == after
 
 
-def test_a_simple_diff_is_that_of_difflib() -> None:
+def test_a_simple_diff_equals_that_of_difflib() -> None:
     old = [f"{n}\n" for n in range(40)]
     new = [*old[:5], "five\n", *old[6:20], *old[22:], "end\n"]
     theirs = "".join(unified_diff(old, new, "a/f", "b/f"))
-    assert unified("".join(old), "".join(new), "f") == theirs
+    assert format_diff("".join(old), "".join(new), "f") == theirs
 
 
 def test_no_change_has_no_diff() -> None:
-    assert unified("a\nb", "a\nb", "f") == ""
+    assert format_diff("a\nb", "a\nb", "f") == ""
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ def test_no_change_has_no_diff() -> None:
     ],
 )
 def test_a_missing_newline_is_shown(old: str, new: str, body: str) -> None:
-    assert unified(old, new, "f").split("@@\n")[1] == body
+    assert format_diff(old, new, "f").split("@@\n")[1] == body
 
 
 def test_a_long_rewritten_stretch_is_quick() -> None:
     old, new = "".join(f"{n}\n" for n in range(30_000)), "".join(f"{n} \n" for n in range(30_000))
-    assert unified(old, new, "f").count("\n") == 60_003
+    assert format_diff(old, new, "f").count("\n") == 60_003
 
 
 def patched(lines: list[str], diff: str) -> list[str]:
-    """What `patch` would make of it."""
+    """Apply a diff as `patch` does."""
     result, at = [], 0
     for line in diff.splitlines(keepends=True)[2:]:
         if line.startswith("@@"):

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
-from runtime.editor import Editor
-from runtime.tree import Tree, Unfit
+from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
+from patchwright.runtime.editor import Editor
+from patchwright.runtime.path_guard import PathGuard, ToolInputError
 
 
 @pytest.fixture
@@ -16,10 +16,10 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def editor(root: Path) -> Editor:
-    return Editor(Tree(root, root.parent / "scratch"))
+    return Editor(PathGuard(root, root.parent / "scratch"))
 
 
-def test_a_window_ends_before_it_gets_too_long_to_read(editor: Editor, root: Path) -> None:
+def test_a_window_is_limited_in_characters(editor: Editor, root: Path) -> None:
     (root / "wide.txt").write_text(("x" * 9_990 + "\n") * 10)
     text = editor.view(ViewFile(path="wide.txt", start=2)).text
     assert len(text) < 31_000
@@ -39,17 +39,17 @@ def test_lines_are_counted_as_grep_counts_them(editor: Editor, root: Path) -> No
     assert editor.view(ViewFile(path="odd.txt")).text.startswith("     1\ta\x0cb\u2028c\n     2\td\n")
 
 
-def test_an_empty_file_and_an_empty_range_are_told(editor: Editor, root: Path) -> None:
+def test_an_empty_file_and_an_empty_range_are_reported(editor: Editor, root: Path) -> None:
     (root / "empty").touch()
     assert editor.view(ViewFile(path="empty")).text == "[the file is empty]"
     (root / "two").write_text("1\n2\n")
-    with pytest.raises(Unfit, match="has 2 lines, none from 3 on"):
+    with pytest.raises(ToolInputError, match="has 2 lines, none from 3 on"):
         editor.view(ViewFile(path="two", start=3))
-    with pytest.raises(Unfit, match="before start"):
+    with pytest.raises(ToolInputError, match="before start"):
         editor.view(ViewFile(path="two", start=2, end=1))
 
 
-def test_a_directory_shows_two_levels_and_says_what_it_leaves_out(editor: Editor, root: Path) -> None:
+def test_a_directory_shows_two_levels_and_counts_the_omitted_entries(editor: Editor, root: Path) -> None:
     for path in (".git/config", "src/pkg/deep.py", "src/top.py", "node_modules/x/y.js"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
@@ -64,73 +64,75 @@ def test_a_directory_shows_two_levels_and_says_what_it_leaves_out(editor: Editor
     )
 
 
-def test_text_with_other_whitespace_is_pointed_out(editor: Editor, root: Path) -> None:
+def test_a_match_with_other_whitespace_is_pointed_out(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("if x:\n        return   1\n")
-    with pytest.raises(Unfit, match="with other whitespace it is at line 1:\nif x:\n        return   1"):
+    with pytest.raises(
+        ToolInputError, match="with other whitespace it is at line 1:\nif x:\n        return   1"
+    ):
         editor.replace(ReplaceText(path="f.py", old="if x:\n    return 1", new=""))
 
 
-def test_a_line_that_goes_on_otherwise_is_not_shown_as_if_it_ended_there(editor: Editor, root: Path) -> None:
+def test_similar_text_with_a_longer_last_word_does_not_match(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("        outcome = found.value\n")
     with pytest.raises(
-        Unfit, match=r"(?s)the lines most like it are:\n     1\t        outcome = found\.value$"
+        ToolInputError, match=r"(?s)the lines most like it are:\n     1\t        outcome = found\.value$"
     ):
         editor.replace(ReplaceText(path="f.py", old="    outcome = found.val\n", new=""))
-    with pytest.raises(Unfit, match="the lines most like it are"):
+    with pytest.raises(ToolInputError, match="the lines most like it are"):
         editor.replace(ReplaceText(path="f.py", old=" come  = found.value", new=""))
 
 
 def test_overlapping_occurrences_are_ambiguous(editor: Editor, root: Path) -> None:
     (root / "f").write_text("aaa")
-    with pytest.raises(Unfit, match="occurs 2 times"):
+    with pytest.raises(ToolInputError, match="occurs 2 times"):
         editor.replace(ReplaceText(path="f", old="aa", new="b"))
 
 
-def test_a_mixture_of_line_ends_is_left_as_it_is(editor: Editor, root: Path) -> None:
+def test_mixed_line_ends_are_left_unchanged(editor: Editor, root: Path) -> None:
     (root / "mixed").write_bytes(b"a\r\nb\r\nc\nd\n")
     editor.replace(ReplaceText(path="mixed", old="a\nb", new="a\nB"))
     editor.replace(ReplaceText(path="mixed", old="c\nd", new="C\nD"))
     assert (root / "mixed").read_bytes() == b"a\r\nB\r\nC\nD\n"
 
 
-def test_text_goes_after_the_line_named(editor: Editor, root: Path) -> None:
+def test_text_is_inserted_after_the_given_line(editor: Editor, root: Path) -> None:
     (root / "f").write_text("1\n2")
     editor.insert(InsertText(path="f", line=1, text="one and a half"))
     editor.insert(InsertText(path="f", line=3, text="3\n"))
     assert (root / "f").read_text() == "1\none and a half\n2\n3\n"
-    with pytest.raises(Unfit, match="has 4 lines: insert after one of 0 to 4"):
+    with pytest.raises(ToolInputError, match="has 4 lines: insert after one of 0 to 4"):
         editor.insert(InsertText(path="f", line=5, text="x"))
 
 
-def test_undo_goes_back_step_by_step_to_before_the_file_was(editor: Editor, root: Path) -> None:
+def test_undo_reverts_edits_one_by_one_to_the_creation(editor: Editor, root: Path) -> None:
     editor.create(CreateFile(path="f", content="1\n"))
     editor.replace(ReplaceText(path="f", old="1", new="2"))
     editor.undo(UndoEdit(path="f"))
     assert (root / "f").read_text() == "1\n"
     editor.undo(UndoEdit(path="f"))
     assert not (root / "f").exists()
-    with pytest.raises(Unfit, match="no edit of f is left to undo"):
+    with pytest.raises(ToolInputError, match="no edit of f is left to undo"):
         editor.undo(UndoEdit(path="f"))
 
 
-def test_undo_does_not_destroy_what_something_else_wrote(editor: Editor, root: Path) -> None:
+def test_undo_does_not_overwrite_other_changes(editor: Editor, root: Path) -> None:
     editor.create(CreateFile(path="f", content="1\n"))
     (root / "f").write_text("by git\n")
-    with pytest.raises(Unfit, match="changed by something else"):
+    with pytest.raises(ToolInputError, match="changed by something else"):
         editor.undo(UndoEdit(path="f"))
     assert (root / "f").read_text() == "by git\n"
 
 
 @pytest.mark.parametrize("path", ["a\0b", "x" * 5000, "loop/x"])
-def test_a_path_that_is_none_is_refused(editor: Editor, root: Path, path: str) -> None:
+def test_an_invalid_path_is_rejected(editor: Editor, root: Path, path: str) -> None:
     (root / "loop").symlink_to("loop")
-    with pytest.raises(Unfit):
+    with pytest.raises(ToolInputError):
         editor.view(ViewFile(path=path))
 
 
-def test_a_link_to_the_outside_is_not_written_through(editor: Editor, root: Path) -> None:
+def test_a_write_does_not_follow_a_link_to_the_outside(editor: Editor, root: Path) -> None:
     (root / "out").symlink_to(root.parent / "planted")
-    with pytest.raises(Unfit, match="outside of the work tree"):
+    with pytest.raises(ToolInputError, match="outside of the work tree"):
         editor.create(CreateFile(path="out", content="x"))
     assert not (root.parent / "planted").exists()
 
@@ -143,7 +145,7 @@ def test_source_that_breaks_a_parser_is_a_warning(editor: Editor, source: str) -
 def test_of_a_file_of_5_000_lines_only_the_lines_meant_are_changed(editor: Editor, root: Path) -> None:
     lines = [f"line {number} of many" for number in range(1, 5_001)]
     (root / "long.txt").write_text("\n".join(lines) + "\n")
-    with pytest.raises(Unfit, match="occurs at least 1,000 times"):
+    with pytest.raises(ToolInputError, match="occurs at least 1,000 times"):
         editor.replace(ReplaceText(path="long.txt", old=" of many", new=" of few"))
     assert (root / "long.txt").read_text().splitlines() == lines
     editor.replace(ReplaceText(path="long.txt", old="line 3210 of many", new="the line meant"))

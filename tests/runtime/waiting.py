@@ -1,9 +1,9 @@
-"""Waits for what happens, however busy the machine is."""
+"""Waits for conditions, however busy the machine is."""
 
 import asyncio
 from collections.abc import Callable
 
-from runtime import processes
+from patchwright.runtime import processes
 
 
 async def until(happened: Callable[[], bool]) -> None:
@@ -13,5 +13,5 @@ async def until(happened: Callable[[], bool]) -> None:
 
 
 async def gone(entry: str) -> None:
-    """No process has this in its environment any more: what was killed needs its turn to die, 0.5 s on a busy core."""
-    await until(lambda: processes.with_environment(entry) == [])
+    """Wait until no process has this in its environment; a killed one takes 0.5 s to die on a busy core."""
+    await until(lambda: processes.find_by_environment(entry) == [])

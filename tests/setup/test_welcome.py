@@ -1,4 +1,4 @@
-"""The page with what is left to do: it follows the first run to its pull request, for who has set the server up."""
+"""The welcome page: the remaining steps, and the first run up to its pull request."""
 
 import asyncio
 import html
@@ -11,35 +11,35 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bot.embedded import embedded_redis
-from bot.glance import Glance, State
-from bot.redis.lookout import Trouble
-from bot.serve import Stores
-from bot.setup.code import Visitor
-from bot.setup.images import Images
-from bot.setup.kept import OwnApp, Place
-from bot.setup.site import COOKIE
-from bot.setup.welcome import PATH, Welcome, first_run, welcome
-from demo.world import World
-from resolver.domain import RunId
-from resolver.settings.settings import Settings
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.leader_lease import PollFailure
+from patchwright.bot.run_summary import RunState, RunSummary
+from patchwright.bot.server import RedisStores
+from patchwright.bot.setup.credential_store import GitHubServer, RegisteredApp
+from patchwright.bot.setup.image_preparation import ImagePreparation
+from patchwright.bot.setup.setup_code import SetupSession
+from patchwright.bot.setup.welcome import PATH, WelcomePage, create_welcome_apps, find_first_run
+from patchwright.bot.setup.wizard import SESSION_COOKIE
+from patchwright.demo.github import FakeGitHub
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.settings.settings import Settings
 from tests.bot.jobs import job
-from tests.setup.conftest import LONGEST, Fresh
-from tests.setup.test_refusals import made
+from tests.setup.conftest import TIMEOUT_SECONDS, UnconfiguredServer
+from tests.setup.test_wizard import create_app
 
 REFRESH = '<noscript><meta http-equiv="refresh" content="10"></noscript>'
 
 
-def text(page: str) -> str:
-    """What a person reads."""
+def visible_text(page: str) -> str:
+    """Returns the visible text of a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
-async def shown(http: httpx.AsyncClient, words: str) -> str:
-    """The page, once it says that: it is loaded again and again, as without JavaScript."""
-    async with asyncio.timeout(LONGEST):
-        while words not in text(page := (await http.get("/welcome", follow_redirects=True)).text):
-            assert "All set" not in page, page
+async def wait_for_text(http: httpx.AsyncClient, words: str) -> str:
+    """Reloads the page until it contains these words, as a browser without JavaScript does."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while words not in visible_text(page := (await http.get("/welcome", follow_redirects=True)).text):
+            assert "Setup complete" not in page, page
             assert REFRESH in page or "/setup" in page
             await asyncio.sleep(0.2)
     return page
@@ -47,104 +47,110 @@ async def shown(http: httpx.AsyncClient, words: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.redis
-async def test_who_set_it_up_is_led_to_the_first_pull_request_without_a_script(fresh: Fresh) -> None:
-    fresh.know_a_model()
-    async with fresh.serving(), fresh.visitor() as http:
-        await http.get(await made(fresh, http))
-        waiting = await shown(http, "Choose the repositories that it is to work in.")
-        assert "GitHub offers those of the App's owner alone" in text(waiting)
-        assert "GitHub asks first who you are: runs show private code" in text(waiting)
-        (app,) = fresh.world.apps
-        await http.post(f"{fresh.world.server_url}/apps/{app.slug}/installations/new")
-        await shown(http, "1 with openai/scripted, ready.")
-        assert "Give an issue the label fix-me." in text(await shown(http, "It is installed for acme."))
-        await fresh.world.label(fresh.issue, "fix-me", by="maintainer")
-        page = await shown(http, "All set")
-        (pull,) = fresh.repo.pulls
-        address = f"{fresh.world.server_url}/acme/calc/pull/{pull.number}"
+async def test_the_welcome_page_leads_to_the_first_pull_request_without_javascript(
+    server: UnconfiguredServer,
+) -> None:
+    server.configure_model()
+    async with server.started(), server.authorized_browser() as http:
+        await http.get(await create_app(server, http))
+        waiting = await wait_for_text(http, "Choose the repositories that the App may access.")
+        assert "GitHub offers only those of the App's owner" in visible_text(waiting)
+        assert "Sign in with GitHub to see the runs" in visible_text(waiting)
+        (app,) = server.world.apps
+        await http.post(f"{server.world.server_url}/apps/{app.slug}/installations/new")
+        await wait_for_text(http, "1 worker is ready with openai/scripted.")
+        assert "Add the label fix-me to an issue." in visible_text(
+            await wait_for_text(http, "Installed for acme.")
+        )
+        await server.world.add_label(server.issue, "fix-me", by="maintainer")
+        page = await wait_for_text(http, "Setup complete")
+        (pull,) = server.repo.pulls
+        address = f"{server.world.server_url}/acme/calc/pull/{pull.number}"
         assert f'<a class="button" href="{address}">Pull request #{pull.number}</a>' in page
-        (way,) = re.findall(r'<a href="(/runs/[^"]+)">What the run did</a>', page)
+        (way,) = re.findall(r'<a href="(/runs/[^"]+)">Show the run</a>', page)
         assert REFRESH not in page
-        async with fresh.stranger() as other:
+        async with server.browser() as other:
             for path, place in (("/welcome", "/"), (way, "/login")):
                 turned = await other.get(path)
                 assert (turned.status_code, turned.headers["location"].partition("?")[0]) == (303, place)
 
 
-def glance(state: State, began: float) -> Glance:
-    return Glance(run=RunId(f"{state}-{began:.0f}"), state=state, began=began)
+def run_summary(state: RunState, began: float) -> RunSummary:
+    return RunSummary(run=RunId(f"{state}-{began:.0f}"), state=state, started_at=began)
 
 
-def test_a_run_that_failed_is_told_until_one_is_answered_and_earlier_ones_are_not() -> None:
-    old, failed, working = glance("delivered", 5), glance("failed", 10), glance("working", 11)
-    first, second = glance("delivered", 12), glance("commented", 13)
-    assert first_run([old], since=6) is None
-    assert first_run([failed, old], since=6) == failed
-    assert first_run([working, failed, old], since=6) == working
-    assert first_run([second, first, working, failed, old], since=6) == first
+def test_the_first_answered_run_is_preferred() -> None:
+    old, failed, working = run_summary("published", 5), run_summary("failed", 10), run_summary("working", 11)
+    first, second = run_summary("published", 12), run_summary("reported", 13)
+    assert find_first_run([old], since=6) is None
+    assert find_first_run([failed, old], since=6) == failed
+    assert find_first_run([working, failed, old], since=6) == working
+    assert find_first_run([second, first, working, failed, old], since=6) == first
 
 
 @asynccontextmanager
-async def without_a_worker(data: Path) -> AsyncIterator[tuple[Stores, httpx.AsyncClient]]:
-    """The page of a server whose GitHub does not answer, and who has set it up."""
-    async with World() as world, embedded_redis(data) as url, Stores.opened(url) as stores:
-        made = world.app()
-        nowhere = Place(
+async def welcome_page(data: Path) -> AsyncIterator[tuple[RedisStores, httpx.AsyncClient]]:
+    """Serves the welcome page of a server whose GitHub does not respond."""
+    async with FakeGitHub() as world, run_embedded_redis(data) as url, RedisStores.open(url) as stores:
+        created = world.create_app()
+        nowhere = GitHubServer(
             github_server_url="http://127.0.0.1:1",
             github_api_url="http://127.0.0.1:1/api/v3",
             github_graphql_url="http://127.0.0.1:1/api/graphql",
         )
-        app = OwnApp(
-            id=made.id,
+        app = RegisteredApp(
+            id=created.id,
             slug="patchwright",
             html_url="http://127.0.0.1:1/apps/patchwright",
             client_id="",
             client_secret="",
-            private_key=made.private_key_pem,
+            private_key=created.private_key_pem,
             webhook_secret=None,
-            place=nowhere,
+            server=nowhere,
             public_url="http://here",
         )
-        visitor = Visitor()
-        page = Welcome(
-            Settings(data=data), app, visitor, stores.presence, stores.runs, stores.queue, stores.lookout, {}, Images()
+        visitor = SetupSession()
+        page = WelcomePage(
+            Settings(data=data), app, visitor, stores.heartbeats, stores.runs, stores.queue, stores.leader_lease, {},
+            ImagePreparation(),
         )  # fmt: skip
-        way = httpx.ASGITransport(welcome(page)[PATH])
-        cookies = {COOKIE: visitor.admit()}
+        way = httpx.ASGITransport(create_welcome_apps(page)[PATH])
+        cookies = {SESSION_COOKIE: visitor.start()}
         async with httpx.AsyncClient(transport=way, base_url="http://here", cookies=cookies) as http:
             yield stores, http
 
 
 @pytest.mark.redis
-async def test_a_server_that_cannot_look_at_github_does_not_say_that_it_hears_of_issues(
+async def test_failed_polls_are_shown(
     short_tmp: Path,
 ) -> None:
     since = datetime(2026, 11, 22, 7, 5, tzinfo=UTC)
-    async with without_a_worker(short_tmp) as (stores, http):
-        await stores.lookout.note(Trouble(reason="no answer from GitHub: GET app", since=since))
-        away = text((await http.get(PATH)).text)
-        await stores.lookout.note(None)
-        back = text((await http.get(PATH)).text)
+    async with welcome_page(short_tmp) as (stores, http):
+        await stores.leader_lease.record_failure(
+            PollFailure(reason="no answer from GitHub: GET app", since=since)
+        )
+        away = visible_text((await http.get(PATH)).text)
+        await stores.leader_lease.record_failure(None)
+        back = visible_text((await http.get(PATH)).text)
         for place in ("", "acme/sample"):
-            await stores.lookout.see(place, since)
-        looked = text((await http.get(PATH)).text)
-    assert (
-        "Hear of issues to do GitHub has not answered this server since 07:05 UTC. It is asked again" in away
-    )
-    assert "Hear of issues done This server looks at GitHub every 30 s." in back
-    assert "looks at GitHub every 30 s; last at 07:05:00 UTC, in 1 repository." in looked
+            await stores.leader_lease.advance_cursor(place, since)
+        looked = visible_text((await http.get(PATH)).text)
+    assert "Receive events to do GitHub has not responded since 07:05 UTC. The server retries" in away
+    assert "Receive events done This server polls GitHub every 30 seconds." in back
+    assert "polls GitHub every 30 seconds; last poll at 07:05:00 UTC, 1 repository." in looked
 
 
 @pytest.mark.redis
-async def test_what_is_labelled_before_there_is_a_worker_is_seen_to_be_queued(short_tmp: Path) -> None:
-    async with without_a_worker(short_tmp) as (stores, http):
-        unlabelled = text((await http.get(PATH)).text)
+async def test_a_queued_first_run_is_shown(short_tmp: Path) -> None:
+    async with welcome_page(short_tmp) as (stores, http):
+        unlabeled = visible_text((await http.get(PATH)).text)
         await stores.queue.put(job())
-        labelled = text((await http.get(PATH)).text)
+        labeled = visible_text((await http.get(PATH)).text)
     assert (
-        "The first issue to do Once the App is installed, give an issue the label fix-me. It is picked up when the "
-        "worker is ready." in unlabelled
+        "Label the first issue to do Once the App is installed, add the label fix-me to an issue. The run starts "
+        "when the worker is ready." in unlabeled
     )
     assert (
-        "The first issue in progress The first run is queued, and begins when a worker is ready." in labelled
+        "Label the first issue in progress The first run is queued and starts when a worker is ready."
+        in labeled
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo.world import Delivery
+from patchwright.demo.github import Delivery
 from tests.stories.conftest import Scene
 
 READ = {"contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
@@ -31,29 +31,29 @@ class Step:
 
 
 class Workflow:
-    """The two jobs on one event: each on a machine of its own, the parcel between them."""
+    """The two jobs on one event: each on a machine of its own, the artifact between them."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.parcel = scene.data / "parcel"
+        self.artifact = scene.data / "artifact"
         self._tokens = {"resolve": self._token(READ), "publish": self._token(WRITE)}
         for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET"):
             scene.environment.pop(name)
-        scene.world.hook("http://127.0.0.1:9/nobody", "none")
+        scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
 
     def token(self, job: str) -> str:
         return self._tokens[job]
 
     def _token(self, permissions: Mapping[str, str]) -> str:
         world = self.scene.world
-        actions = world.app("github-actions", permissions)
-        return world.installation_token(world.install(actions, self.scene.repo))
+        actions = world.create_app("github-actions", permissions)
+        return world.create_installation_token(world.install_app(actions, self.scene.repo))
 
-    async def labelled(self) -> None:
-        self.event(await self.scene.world.label(self.scene.issue, "fix-me", by="maintainer"))
+    async def labeled(self) -> None:
+        self.event(await self.scene.world.add_label(self.scene.issue, "fix-me", by="maintainer"))
 
     async def commented(self, text: str, by: str = "maintainer") -> None:
-        self.event(await self.scene.world.comment(self.scene.issue, text, by=by))
+        self.event(await self.scene.world.add_comment(self.scene.issue, text, by=by))
 
     def event(self, delivery: Delivery) -> None:
         self.given = self.scene.event(delivery)
@@ -65,7 +65,7 @@ class Workflow:
         return await self._job("publish", "", model | environment)
 
     async def resolve(self, **environment: str) -> Step:
-        return await self._job("resolve", "--leave", environment)
+        return await self._job("resolve", "--resolve", environment)
 
     async def publish(self, **environment: str) -> Step:
         return await self._job("publish", "--publish", environment)
@@ -85,7 +85,7 @@ class Workflow:
         if name == "publish":
             given |= dict.fromkeys(MODEL, "")
         self.running = await self.scene.cli(
-            "action", *((option, str(self.parcel)) if option else ()), environment=given | environment
+            "action", *((option, str(self.artifact)) if option else ()), environment=given | environment
         )
         async with asyncio.timeout(120):
             out, error = await self.running.communicate()

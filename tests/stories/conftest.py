@@ -1,4 +1,4 @@
-"""A whole run in one room: the stand-in forge, a scripted model over HTTP, and the product as it is composed."""
+"""A whole run in one room: the fake server forge, a scripted model over HTTP, and the product as it is composed."""
 
 import asyncio
 import os
@@ -13,22 +13,23 @@ from typing import Any
 import httpx
 import pytest
 
-from bot import compose
-from bot.github.rest import Pace
-from bot.progress import EVERY, commenting
-from demo.model import Endpoint, Hook, Turn
-from demo.world import App, Delivery, Issue, Pull, Repository, World
-from demo.world.state import APP_PERMISSIONS
-from resolver.actions import Finish
-from resolver.domain import Job, JobId, Outcome, Repo, User
-from resolver.events import Trajectory
-from resolver.forge import Masked
-from resolver.log import FileLogs
-from resolver.resolve import resolve
-from runtime.actions import ReplaceText, RunShell
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.bot.github.comment_tags import parse_tag
+from patchwright.bot.status_comment import EDIT_INTERVAL_SECONDS, comment_reporter
+from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, GitHubApp, Issue, Repository
+from patchwright.demo.github.state import APP_PERMISSIONS
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn, RequestHook
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Job, JobId, Outcome, Repo, User
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.forge import MaskingForge
+from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.plain_python import PROGRAMS
-from tests.runtime.kept_layers import remove_layers_of
-from tests.stories.parcels import Depot
+from tests.runtime.repository_layers import remove_layers_of
+from tests.stories.delivery_setup import Depot
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
 TESTS = "from calc import double\n\n\ndef test_double():\n    assert double(4) == 8\n"
@@ -38,13 +39,13 @@ NEW_TEST = ReplaceText(
     old="from calc import double\n",
     new="from calc import add, double\n\n\ndef test_add():\n    assert add(2, 3) == 5\n",
 )
-DONE = Finish(cause="add() subtracted.", change="It adds now.", checked="python3 -m pytest: all pass.")
+DONE = Finish(cause="add() subtracted.", change="It adds now.", testing="python3 -m pytest: all pass.")
 RUN_TESTS = RunShell(command="python3 -m pytest -q 2>&1 | tail -n 3")
 MENDED = (
-    Turn("Mend it.", FIX),
-    Turn("Test it.", NEW_TEST),
-    Turn("Run them.", RUN_TESTS),
-    Turn("Done.", DONE),
+    RecordedTurn("Mend it.", FIX),
+    RecordedTurn("Test it.", NEW_TEST),
+    RecordedTurn("Run them.", RUN_TESTS),
+    RecordedTurn("Done.", DONE),
 )
 """A model that does it right."""
 
@@ -55,19 +56,23 @@ KEY = "sk-story-model-key"
 class Scene:
     """One repository with one issue, and a model that follows a script."""
 
-    world: World
+    world: FakeGitHub
     repo: Repository
     issue: Issue
     data: Path
     stack: AsyncExitStack
     environment: dict[str, str]
-    endpoint: Endpoint = field(init=False)
+    endpoint: RecordedModel = field(init=False)
 
     async def will(
-        self, *turns: Turn, delay: float = 0.0, on_request: Hook | None = None, key: str | None = KEY
+        self,
+        *turns: RecordedTurn,
+        delay: float = 0.0,
+        on_request: RequestHook | None = None,
+        key: str | None = KEY,
     ) -> None:
         """What the model says, reply by reply. `key` None: its endpoint takes any."""
-        endpoint = Endpoint(turns, key=key, delay=delay, on_request=on_request)
+        endpoint = RecordedModel(turns, key=key, delay=delay, on_request=on_request)
         self.endpoint = await self.stack.enter_async_context(endpoint)
         self.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
 
@@ -81,25 +86,31 @@ class Scene:
             requester=User(id=person.id, login=person.login),
         )
 
-    async def resolve(self, job: Job | None = None, every: float = EVERY, **beyond: Any) -> Outcome:
+    async def resolve(
+        self, job: Job | None = None, every: float = EDIT_INTERVAL_SECONDS, **beyond: Any
+    ) -> Outcome:
         """The job done in this process, composed as the server composes it; told `every` so many seconds.
 
         `beyond`: settings that no operator may have, such as a run of two seconds.
         """
-        settings = compose.read_settings({}, self.environment, None, None).model_copy(update=beyond)
+        settings = composition_root.read_settings({}, self.environment, None, None).model_copy(update=beyond)
         async with (
-            compose.kit(settings, trusted=False, say=print) as kit,
-            compose.forge(settings, Pace(between_writes=0, first_pause=0.01)) as forge,
+            composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+            composition_root.open_forge(
+                settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
+            ) as forge,
         ):
-            masked = Masked(forge, kit.secrets.mask)
-            return await resolve(job or self.job(), kit, masked, commenting(masked, settings, every))
+            masked = MaskingForge(forge, kit.secrets.mask)
+            return await resolve_job(
+                job or self.job(), kit, masked, comment_reporter(masked, settings, every)
+            )
 
     async def cli(
         self, *arguments: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> asyncio.subprocess.Process:
         """`patchwright ARGUMENTS` as a process of its own, its output in pipes."""
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bot.cli", *arguments,
+            sys.executable, "-m", "patchwright", *arguments,
             env=self.environment | dict(environment or {}), cwd=cwd or self.data,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -132,7 +143,7 @@ class Scene:
         try:
             async with asyncio.timeout(60):
                 line = (await process.stdout.readline()).decode()
-            assert line.startswith("patchwright listens on "), (await process.stderr.read()).decode()
+            assert line.startswith("patchwright is listening on "), (await process.stderr.read()).decode()
             yield Served(process, line.split()[-1])
         finally:
             if process.returncode is None:
@@ -144,7 +155,7 @@ class Scene:
         return tuple(sorted(path.name for path in (self.data / "runs").glob("*")))
 
     def trajectory(self, run: str | None = None) -> Trajectory:
-        return FileLogs(self.data / "runs").read(JobId(run or self.runs[0]))
+        return FileLogStore(self.data / "runs").read(JobId(run or self.runs[0]))
 
     async def settled(self, runs: int = 1) -> None:
         """Wait until so many runs have become something."""
@@ -154,7 +165,7 @@ class Scene:
 
     def _is_settled(self, run: str) -> bool:
         path = self.data / "runs" / run / "events.jsonl"
-        return path.exists() and '{"kind":"settled"' in path.read_text(errors="replace")
+        return path.exists() and '{"kind":"job_completed"' in path.read_text(errors="replace")
 
     @property
     def comments(self) -> list[str]:
@@ -162,7 +173,13 @@ class Scene:
         return [comment.body.partition("\n")[2] for comment in self.repo.comments(self.issue.number)]
 
     @property
-    def pull(self) -> Pull:
+    def comments_in_progress(self) -> list[str]:
+        """Those whose hidden tag says that the run is queued or running."""
+        ours = [parse_tag(comment.body) for comment in self.repo.comments(self.issue.number)]
+        return [one.text.removeprefix("\n") for one in ours if one.is_in_progress]
+
+    @property
+    def pull(self) -> FakePullRequest:
         (pull,) = self.repo.pulls
         return pull
 
@@ -180,7 +197,7 @@ class Served:
 @pytest.fixture
 def for_images() -> dict[str, str]:
     """What an image build needs on a closed network."""
-    return dict(compose.only(os.environ, compose.FOR_IMAGES))
+    return dict(composition_root.select_variables(os.environ, composition_root.IMAGE_VARIABLES))
 
 
 @pytest.fixture
@@ -192,16 +209,16 @@ async def sources() -> AsyncIterator[list[str]]:
         await remove_layers_of(source)
 
 
-def environment_of(world: World, app: App, data: Path) -> dict[str, str]:
+def environment_of(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
     """What a server is told that acts as this App, without Docker."""
     return {
         "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(data),
         "PATCHWRIGHT_DATA": str(data),
         "PATCHWRIGHT_SANDBOX": "local",
-        "PATCHWRIGHT_PLUGINS": "none",
-        "PATCHWRIGHT_REFUSE_RISK": "never",  # the scripts leave traces outside of the work tree
-        "PATCHWRIGHT_BETWEEN_WRITES": "0",  # the stand-in has no rate limits
+        "PATCHWRIGHT_SANDBOX_FEATURES": "none",
+        "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripts leave traces outside of the work tree
+        "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake server has no rate limits
         "PATCHWRIGHT_MODEL": "openai/scripted",
         "PATCHWRIGHT_MODEL_API_KEY": KEY,
         "PATCHWRIGHT_APP_ID": str(app.id),
@@ -217,7 +234,7 @@ def environment_of(world: World, app: App, data: Path) -> dict[str, str]:
 async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[Callable[..., Scene]]:
     """Makes the scene: `a_scene(files=..., title=..., body=...)`."""
     async with AsyncExitStack() as stack:
-        world = await stack.enter_async_context(World())
+        world = await stack.enter_async_context(FakeGitHub())
 
         def make(
             files: Mapping[str, str | bytes] | None = None,
@@ -226,10 +243,10 @@ async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[
         ) -> Scene:
             files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
             permissions = {"maintainer": "write", "triager": "triage"}
-            repo = world.repository("acme/calc", files or None, permissions=permissions)  # type: ignore[arg-type]
-            app = world.app()
-            world.install(app, repo)
-            issue = world.issue(repo, title=title, body=body, by="reporter")
+            repo = world.create_repository("acme/calc", files or None, permissions=permissions)  # type: ignore[arg-type]
+            app = world.create_app()
+            world.install_app(app, repo)
+            issue = world.create_issue(repo, title=title, body=body, by="reporter")
             environment = for_images | environment_of(world, app, short_tmp)
             return Scene(world, repo, issue, short_tmp, stack, environment)
 
@@ -245,13 +262,13 @@ async def scene(a_scene: Callable[..., Scene]) -> Scene:
 @pytest.fixture
 async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
     """acme/calc with one issue, where a run's work is to be delivered; no agent works."""
-    async with World() as world:
-        repo = world.repository(
+    async with FakeGitHub() as world:
+        repo = world.create_repository(
             "acme/calc",
             {"calc.py": "def add(a, b):\n    return a - b\n"},
             permissions={"maintainer": "write"},
         )
-        app = world.app(permissions={**APP_PERMISSIONS, "checks": "write"})
-        world.install(app, repo)
-        issue = world.issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
+        app = world.create_app(permissions={**APP_PERMISSIONS, "checks": "write"})
+        world.install_app(app, repo)
+        issue = world.create_issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
         yield Depot(world, repo, app, issue, tmp_path)

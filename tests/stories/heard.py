@@ -1,17 +1,19 @@
 """Comments that are heard as a server hears them, and worked on in this process."""
 
-from bot.webhooks.delivery import read
-from bot.webhooks.triggers import Triggers, job_for
-from demo.world import Issue, Pull
-from resolver.domain import Job, Refused
+from patchwright.bot.webhooks.delivery import parse_delivery
+from patchwright.bot.webhooks.triggers import Triggers, find_job
+from patchwright.demo.github import FakePullRequest, Issue
+from patchwright.resolver.domain import Job, Rejected
 from tests.stories.conftest import Scene
 
 
-async def comment(scene: Scene, text: str, by: str = "maintainer", on: Issue | Pull | None = None) -> Job:
+async def comment(
+    scene: Scene, text: str, by: str = "maintainer", on: Issue | FakePullRequest | None = None
+) -> Job:
     """What a person's comment asks for."""
-    scene.world.hook("http://127.0.0.1:9/nobody", "none")
-    delivery = await scene.world.comment(on or scene.issue, text, by=by)
-    job = job_for(read("issue_comment", delivery.body), Triggers())
+    scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scene.world.add_comment(on or scene.issue, text, by=by)
+    job = find_job(parse_delivery("issue_comment", delivery.body), Triggers())
     assert job is not None
     return job
 
@@ -19,5 +21,5 @@ async def comment(scene: Scene, text: str, by: str = "maintainer", on: Issue | P
 async def answered(scene: Scene, text: str, by: str = "maintainer") -> str:
     """What the bot says to a comment that it does not work on."""
     outcome = await scene.resolve(await comment(scene, text, by))
-    assert isinstance(outcome, Refused), outcome
+    assert isinstance(outcome, Rejected), outcome
     return scene.comments[-1].strip()

@@ -1,13 +1,13 @@
 """Our own pull request, and what programs find of it."""
 
-from demo.world import Pull
-from demo.world.bare import GIT_ENVIRONMENT
-from resolver.domain import Job, JobId, Repo
+from patchwright.demo.github import FakePullRequest
+from patchwright.demo.github.bare_repository import GIT_ENVIRONMENT
+from patchwright.resolver.domain import Job, JobId, Repo
 from tests.stories.conftest import Scene
 
 BRANCH = "patchwright/issue-1"
 FIRST = "Fix: the sum\n\nIssue: #1\nPatchwright-Run: first\n"
-REPAIR = "Repair what checks find: Fix: the sum\n\nPatchwright-Run: second\nRepairs-checks-of: {}\n"
+REPAIR = "Fix failing checks of Fix: the sum\n\nPatchwright-Run: second\nRepairs-checks-of: {}\n"
 LOG = (
     b"2026-11-20T09:00:00.1234567Z ##[group]Run python3 -m pytest\n"
     b"2026-11-20T09:00:01.1234567Z >       assert mul(2, 3) == 6\n"
@@ -34,13 +34,13 @@ def pushed(scene: Scene, files: dict[str, str], message: str = FIRST, by: str = 
     return made.decode().strip()
 
 
-def opened(scene: Scene, files: dict[str, str], title: str = "Fix: the sum") -> Pull:
+def opened(scene: Scene, files: dict[str, str], title: str = "Fix: the sum") -> FakePullRequest:
     """Our pull request, with one commit."""
     pushed(scene, files)
-    return scene.world.pull(scene.repo, BRANCH, by="patchwright[bot]", title=title, body="Fixes #1")
+    return scene.world.create_pull(scene.repo, BRANCH, by="patchwright[bot]", title=title, body="Fixes #1")
 
 
-def checked(scene: Scene, pull: Pull, sha: str = "") -> Job:
+def checked(scene: Scene, pull: FakePullRequest, sha: str = "") -> Job:
     """The job that a failing check of its head makes."""
     sha = sha or pull.head.sha
     return Job(
@@ -48,14 +48,14 @@ def checked(scene: Scene, pull: Pull, sha: str = "") -> Job:
         repo=Repo(owner="acme", name="calc"),
         number=pull.number,
         requester=None,
-        checks=sha,
+        failed_checks_commit=sha,
     )
 
 
-def answers(pull: Pull) -> list[str]:
+def answers(pull: FakePullRequest) -> list[str]:
     """What we say in its conversation."""
     return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
 
 
-def message(scene: Scene, pull: Pull) -> str:
+def message(scene: Scene, pull: FakePullRequest) -> str:
     return scene.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from demo.model import Turn
-from demo.world import Pull, Review
-from resolver.actions import Finish, ThreadAnswer
-from resolver.domain import Job, JobId, Repo, User
-from runtime.actions import ReplaceText
+from patchwright.demo.github import FakePullRequest, Review
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Finish, ThreadReply
+from patchwright.resolver.domain import Job, JobId, Repo, User
+from patchwright.runtime.actions import ReplaceText
 from tests.stories.conftest import CODE, DONE, RUN_TESTS, Scene
 
 WIP = CODE + "\n\ndef mul(a, b):\n    return a + b\n\n\ndef neg(a):\n    return a\n\n\nTMP = 1\n"
@@ -28,8 +28,8 @@ TEST_MUL = ReplaceText(
 
 
 def done(*answers: tuple[int, bool, str]) -> Finish:
-    given = tuple(ThreadAnswer(thread=number, done=yes, text=text) for number, yes, text in answers)
-    return DONE.model_copy(update={"answers": given})
+    given = tuple(ThreadReply(thread=number, is_done=yes, text=text) for number, yes, text in answers)
+    return DONE.model_copy(update={"thread_replies": given})
 
 
 FOUR = done(
@@ -38,20 +38,28 @@ FOUR = done(
     (3, True, "Taken out."),
     (4, False, "`mul` is what operator.mul is called."),
 )
-WORK = (Turn("Mend.", MUL, NEG, TMP, TEST_MUL), Turn("Run.", RUN_TESTS), Turn("Done.", FOUR))
-QUICK = (Turn("Mend.", MUL, NEG, TMP), Turn("Done.", FOUR), Turn("Done.", FOUR))
+WORK = (
+    RecordedTurn("Mend.", MUL, NEG, TMP, TEST_MUL),
+    RecordedTurn("Run.", RUN_TESTS),
+    RecordedTurn("Done.", FOUR),
+)
+QUICK = (RecordedTurn("Mend.", MUL, NEG, TMP), RecordedTurn("Done.", FOUR), RecordedTurn("Done.", FOUR))
 """The same where there are no tests; its finish is sent back once."""
 
 
-def proposed(scene: Scene, files: dict[str, Any] | None = None, **how: Any) -> Pull:
+def proposed(scene: Scene, files: dict[str, Any] | None = None, **how: Any) -> FakePullRequest:
     """Somebody's pull request from `topic`."""
     repo = how.get("fork") or scene.repo
     repo.commit("topic", files or {"calc.py": WIP})
-    return scene.world.pull(scene.repo, "topic", by="contributor", title="Multiply and negate", **how)
+    return scene.world.create_pull(scene.repo, "topic", by="contributor", title="Multiply and negate", **how)
 
 
 def asked(
-    scene: Scene, pull: Pull, review: Review | None = None, command: str = "", by: str = "maintainer"
+    scene: Scene,
+    pull: FakePullRequest,
+    review: Review | None = None,
+    command: str = "",
+    by: str = "maintainer",
 ) -> Job:
     person = scene.world.user(by)
     return Job(
@@ -60,11 +68,11 @@ def asked(
         number=pull.number,
         requester=User(id=person.id, login=person.login),
         command=command,
-        review=review.id if review else None,
+        review_id=review.id if review else None,
     )
 
 
-def said(pull: Pull) -> list[list[str]]:
+def said(pull: FakePullRequest) -> list[list[str]]:
     """What we answered in each thread, as people see it."""
     ours = "<!-- patchwright:"
     return [
@@ -73,7 +81,7 @@ def said(pull: Pull) -> list[list[str]]:
     ]
 
 
-def told(pull: Pull) -> str:
+def told(pull: FakePullRequest) -> str:
     """The status comment, as people see it."""
     (comment,) = [one for one in pull.comments if one.body.startswith("<!-- patchwright:")]
     return comment.body.partition("\n")[2]

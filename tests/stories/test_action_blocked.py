@@ -13,7 +13,7 @@ PRIVATE = {
     "tests/test_calc.py": TESTS,
     "requirements.txt": f"--index-url https://{HOST}/simple\nwidget==1\n",
 }
-BLOCKED = f"The sandbox refused a connection to {HOST}: it is not on the allow-list (setting `allow_hosts`)."
+BLOCKED = f"The sandbox blocked a connection to {HOST}: it is not on the allowlist (setting `allowed_hosts`)."
 
 
 @pytest.mark.slow
@@ -26,16 +26,16 @@ async def test_who_reads_the_step_or_the_pull_request_learns_which_host_to_allow
     workflow = Workflow(scene)
     sources.append(f"{scene.world.server_url}/acme/calc.git")
     await scene.will(*MENDED)
-    await workflow.labelled()
+    await workflow.labeled()
     done = await workflow.all()
     assert (done.code, done.outputs["verdict"]) == (0, "fixed"), done.said
     assert BLOCKED in str(scene.pull.body)
     assert BLOCKED in done.summary
     log = " ".join(line.partition(" s ")[2].strip() for line in done.said.splitlines())
-    assert f"refused a connection to {HOST}: it is not on the allow-list (setting `allow_hosts`)" in log
+    assert f"refused a connection to {HOST}: it is not on the allowlist (setting `allowed_hosts`)" in log
 
     await scene.will(*MENDED)
     await workflow.commented("@agent retry")
-    done = await workflow.all(PATCHWRIGHT_ALLOW_HOSTS=HOST)  # as the input `allow-hosts` sets it
+    done = await workflow.all(PATCHWRIGHT_ALLOWED_HOSTS=HOST)  # as the input `allowed-hosts` sets it
     assert done.code == 0, done.said
     assert f"refused a connection to {HOST}: its name does not resolve" in " ".join(done.summary.split())

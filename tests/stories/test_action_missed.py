@@ -5,18 +5,18 @@ from datetime import timedelta
 import pytest
 from pydantic import SecretStr
 
-from bot.action.missed import missed
-from bot.github.forge import GitHubForge
-from bot.github.rest import TokenAccess
-from bot.webhooks.delivery import CommentMade, Ignored, Labelled
-from bot.webhooks.triggers import Triggers, job_for
+from patchwright.bot.github.auth import TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github_action.scheduled import find_missed_delivery
+from patchwright.bot.webhooks.delivery import CommentCreated, IgnoredEvent, LabelAdded
+from patchwright.bot.webhooks.triggers import Triggers, find_job
 from tests.contracts.forges import QUICK
 from tests.stories.actions import Workflow
 from tests.stories.conftest import Scene
-from tests.stories.parcels import CALC
+from tests.stories.delivery_setup import CALC
 
 AT_ONCE = timedelta(minutes=-1)
-"""Each change is dated a second after the last one, so that the stand-in's clock is ahead of ours."""
+"""Each change is dated a second after the last one, so that the fake server's clock is ahead of ours."""
 
 
 @pytest.fixture
@@ -28,28 +28,30 @@ def scheduled(scene: Scene) -> Workflow:
     return workflow
 
 
-async def test_what_was_labelled_without_a_machine_is_found_until_it_has_an_answer(
+async def test_what_was_labeled_without_a_machine_is_found_until_it_has_an_answer(
     scheduled: Workflow,
 ) -> None:
     scene, rules = scheduled.scene, Triggers()
-    scene.world.labelled(scene.issue, "fix-me", by="maintainer")
-    scene.world.said(scene.issue, "@agent mend it", by="maintainer")
+    scene.world.add_label_silently(scene.issue, "fix-me", by="maintainer")
+    scene.world.add_comment_silently(scene.issue, "@agent mend it", by="maintainer")
     urls = {name: getattr(scene.world, name) for name in ("api_url", "graphql_url", "server_url")}
-    async with GitHubForge(TokenAccess(SecretStr(scheduled.token("publish"))), **urls, pace=QUICK) as github:
-        found = await missed(github, CALC, rules, AT_ONCE)
-        assert isinstance(found, Labelled)
-        assert await missed(github, CALC, rules, timedelta(hours=1)) == Ignored(event="schedule")
-        for kind in (Labelled, CommentMade):
-            found = await missed(github, CALC, rules, AT_ONCE)
+    async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), **urls, policy=QUICK) as github:
+        found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
+        assert isinstance(found, LabelAdded)
+        assert await find_missed_delivery(github, CALC, rules, timedelta(hours=1)) == IgnoredEvent(
+            event="schedule"
+        )
+        for kind in (LabelAdded, CommentCreated):
+            found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
             assert isinstance(found, kind)
-            job = job_for(found, rules)
+            job = find_job(found, rules)
             assert job is not None
-            await github.say(CALC, 1, job.id, "I am at it.")
-        assert await missed(github, CALC, rules, AT_ONCE) == Ignored(event="schedule")
+            await github.upsert_comment(CALC, 1, job.id, "I am at it.")
+        assert await find_missed_delivery(github, CALC, rules, AT_ONCE) == IgnoredEvent(event="schedule")
 
 
 async def test_what_a_workflow_may_still_be_at_work_on_is_left_to_it(scheduled: Workflow) -> None:
-    scheduled.scene.world.labelled(scheduled.scene.issue, "fix-me", by="maintainer")
+    scheduled.scene.world.add_label_silently(scheduled.scene.issue, "fix-me", by="maintainer")
     done = await scheduled.all()
     assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.said
 
@@ -57,7 +59,7 @@ async def test_what_a_workflow_may_still_be_at_work_on_is_left_to_it(scheduled: 
 async def test_a_schedule_in_two_jobs_says_what_it_takes(scheduled: Workflow) -> None:
     done = await scheduled.resolve()
     assert done.code == 2
-    assert "that takes the part `all`" in done.said
+    assert "must use `part: all`" in done.said
 
 
 async def test_a_schedule_outside_of_a_repository_says_what_is_missing(scheduled: Workflow) -> None:

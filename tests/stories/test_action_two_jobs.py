@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from demo.model import Turn
-from resolver.actions import Ask
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Ask
 from tests.stories.actions import Workflow
 from tests.stories.conftest import CODE, KEY, MENDED, Scene
 
@@ -21,7 +21,7 @@ def workflow(scene: Scene) -> Workflow:
 async def test_the_second_job_opens_the_pull_request_that_the_first_one_proved(workflow: Workflow) -> None:
     scene = workflow.scene
     await scene.will(*MENDED)
-    await workflow.labelled()
+    await workflow.labeled()
 
     first = await workflow.resolve()
     assert first.code == 0, first.said
@@ -32,12 +32,12 @@ async def test_the_second_job_opens_the_pull_request_that_the_first_one_proved(w
     assert "| passed | 1 | 2 |" in first.summary
     assert (scene.comments, scene.repo.pulls) == ([], ())
 
-    assert KEY not in "".join(path.read_text() for path in workflow.parcel.iterdir())
+    assert KEY not in "".join(path.read_text() for path in workflow.artifact.iterdir())
     second = await workflow.publish()
     assert second.code == 0, second.said
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert not scene.pull.draft
-    assert second.outputs["outcome"] == "delivered"
+    assert second.outputs["outcome"] == "published"
     assert second.outputs["verdict"] == "fixed"
     assert second.outputs["pull-request"].endswith("/acme/calc/pull/2")
     assert second.outputs["branch"] == "patchwright/issue-1"
@@ -49,7 +49,7 @@ async def test_the_second_job_opens_the_pull_request_that_the_first_one_proved(w
 async def test_publishing_twice_is_publishing_once(workflow: Workflow) -> None:
     scene = workflow.scene
     await scene.will(*MENDED)
-    await workflow.labelled()
+    await workflow.labeled()
     await workflow.resolve()
     first, again = (
         await workflow.publish(),
@@ -61,12 +61,12 @@ async def test_publishing_twice_is_publishing_once(workflow: Workflow) -> None:
 
 @pytest.mark.slow
 async def test_a_question_reaches_the_issue(workflow: Workflow) -> None:
-    await workflow.scene.will(Turn("I wonder.", Ask(question="Which of the two?")))
-    await workflow.labelled()
+    await workflow.scene.will(RecordedTurn("I wonder.", Ask(question="Which of the two?")))
+    await workflow.labeled()
     first = await workflow.resolve()
     assert first.outputs["outcome"] == "prepared", first.said
     second = await workflow.publish()
-    assert (second.code, second.outputs["outcome"]) == (6, "asked"), second.said
+    assert (second.code, second.outputs["outcome"]) == (6, "input_required"), second.said
     assert "Which of the two?" in workflow.scene.comments[0]
 
 
@@ -77,8 +77,8 @@ async def test_who_may_not_ask_is_told_so_by_the_second_job(workflow: Workflow) 
     assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.said
     assert not workflow.scene.endpoint.requests
     second = await workflow.publish()
-    assert (second.code, second.outputs["outcome"]) == (4, "refused"), second.said
-    assert "stranger may not write to this repository" in workflow.scene.comments[-1]
+    assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.said
+    assert "stranger does not have write access to this repository" in workflow.scene.comments[-1]
 
 
 @pytest.mark.slow
@@ -88,18 +88,18 @@ async def test_help_is_answered_by_the_second_job(workflow: Workflow) -> None:
     assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.said
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (0, "answered"), second.said
-    assert workflow.scene.comments[-1].startswith("Here is what I understand")
+    assert workflow.scene.comments[-1].startswith("I understand these commands")
 
 
 @pytest.mark.slow
 async def test_why_the_first_job_broke_off_is_told_by_the_second(workflow: Workflow) -> None:
     await workflow.scene.will(*MENDED, key="another key")
-    await workflow.labelled()
+    await workflow.labeled()
     first = await workflow.resolve()
     assert (first.code, first.outputs["outcome"]) == (2, "error"), first.said
     second = await workflow.publish()
     assert second.outputs["outcome"] == "error"
-    assert "The model's provider does not let me go on." in workflow.scene.comments[0]
+    assert "The model provider rejected the request." in workflow.scene.comments[0]
 
 
 @pytest.mark.slow
@@ -112,31 +112,31 @@ async def test_a_cancelled_first_job_leaves_its_work_for_a_branch(workflow: Work
             await asyncio.sleep(60)
 
     await scene.will(*MENDED, on_request=cancel)
-    await workflow.labelled()
+    await workflow.labeled()
     first = await workflow.resolve()
-    assert first.outputs["outcome"] == "cancelled", first.said
+    assert first.outputs["outcome"] == "canceled", first.said
     second = await workflow.publish()
     assert second.outputs["outcome"] == "error", second.said
     (branch,) = (name for name in scene.repo.branches if name.startswith("patchwright/"))
     assert scene.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
-    assert "The workflow was cancelled." in scene.comments[0]
+    assert "The workflow was canceled." in scene.comments[0]
     assert branch in scene.comments[0]
 
 
 async def test_a_first_job_that_left_nothing_is_told(workflow: Workflow) -> None:
-    await workflow.labelled()
+    await workflow.labeled()
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
-    assert "the job before this one broke off" in workflow.scene.comments[0]
+    assert "the previous job failed, or its artifact has expired" in workflow.scene.comments[0]
 
 
 @pytest.mark.slow
 async def test_a_permission_that_was_taken_away_meanwhile_publishes_nothing(workflow: Workflow) -> None:
     scene = workflow.scene
     await scene.will(*MENDED)
-    await workflow.labelled()
+    await workflow.labeled()
     await workflow.resolve()
-    scene.world.permit(scene.repo, "maintainer", "read")
+    scene.world.set_role(scene.repo, "maintainer", "read")
     second = await workflow.publish()
-    assert (second.code, second.outputs["outcome"]) == (4, "refused"), second.said
+    assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.said
     assert scene.repo.pulls == ()

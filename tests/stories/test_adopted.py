@@ -8,19 +8,19 @@ from pathlib import Path
 import docker
 import pytest
 
-from demo.model import Turn
-from resolver import prose
-from resolver.events import Decided, Observed, Told
-from resolver.secrets import HIDDEN
-from runtime.actions import RunShell, SendInput
-from runtime.docker.reaper import RUN as LABEL
-from runtime.observations import Ran
-from tests.resolver.agents import lost_in
-from tests.resolver.repositories import Repository
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.events import Message, ModelReply, ToolResult
+from patchwright.resolver.secrets import SECRET_PLACEHOLDER
+from patchwright.runtime.actions import RunShell, SendInput
+from patchwright.runtime.docker.reaper import RUN_LABEL as LABEL
+from patchwright.runtime.observations import ShellResult
+from tests.resolver.agent_runs import count_lost_calls
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import CODE, FIX, KEY, MENDED, TESTS, Scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
-REMEMBER = Turn("Remember.", RunShell(command="X=kept; cd tests; echo note > /tmp/note"))
+REMEMBER = RecordedTurn("Remember.", RunShell(command="X=kept; cd tests; echo note > /tmp/note"))
 RECALL = RunShell(command="echo $X; pwd; cat /tmp/note; cd /workspace")
 
 
@@ -38,7 +38,7 @@ async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, r
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
-    await scene.will(MENDED[0], REMEMBER, Turn("Recall.", RECALL), *MENDED[1:], on_request=kill)
+    await scene.will(MENDED[0], REMEMBER, RecordedTurn("Recall.", RECALL), *MENDED[1:], on_request=kill)
     process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     _, error = await process.communicate()
     assert process.returncode == -signal.SIGKILL, error.decode()
@@ -54,17 +54,19 @@ async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, r
     assert code == 0, out + told
     assert "+    return a + b" in fix.read_text()
     trajectory = scene.trajectory(run)
-    said = [event.text for event in trajectory if isinstance(event, Told) and event.source == "resume"]
-    assert said == [prose.resumed("/tmp") if removed else prose.adopted()]
+    said = [event.text for event in trajectory if isinstance(event, Message) and event.source == "resume"]
+    assert said == [
+        prompt_texts.render_new_sandbox("/tmp") if removed else prompt_texts.render_same_sandbox()
+    ]
     recall = next(
         call.id
         for event in trajectory
-        if isinstance(event, Decided)
+        if isinstance(event, ModelReply)
         for call in event.calls
         if call.action == RECALL
     )
-    (recalled,) = (e.observation for e in trajectory if isinstance(e, Observed) and e.call == recall)
-    assert isinstance(recalled, Ran)
+    (recalled,) = (e.observation for e in trajectory if isinstance(e, ToolResult) and e.call_id == recall)
+    assert isinstance(recalled, ShellResult)
     assert recalled.output.startswith("\n/workspace\ncat:" if removed else "kept\n/workspace/tests\nnote\n")
     assert client.containers.list(all=True, filters=of_this_run, ignore_removed=True) == []
     client.close()
@@ -81,7 +83,9 @@ async def test_a_command_in_flight_goes_on_and_its_answer_reaches_the_run(
     command = f"printf %s {KEY[:9]}; sleep 3; echo once >> /tmp/ran; sleep 8; echo {KEY[9:]}; wc -l < /tmp/ran; X=kept"
     slow = RunShell(command=command, interactive=True, timeout=1), SendInput(timeout=60)
     await scene.will(
-        Turn("All.", *slow, FIX), Turn("Again.", RunShell(command="echo $X; wc -l < /tmp/ran")), *MENDED[1:]
+        RecordedTurn("All.", *slow, FIX),
+        RecordedTurn("Again.", RunShell(command="echo $X; wc -l < /tmp/ran")),
+        *MENDED[1:],
     )
     process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     client = docker.from_env()
@@ -95,10 +99,14 @@ async def test_a_command_in_flight_goes_on_and_its_answer_reaches_the_run(
     code, out, told = await scene.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + told
     assert "+    return a + b" in fix.read_text()
-    answers = [event.observation for event in scene.trajectory(run) if isinstance(event, Observed)]
-    told_of = [one.output for one in answers if isinstance(one, Ran)][:3]
-    assert told_of == [HIDDEN, f"{HIDDEN}\n1\n", "kept\n1\n"]  # half of the key by each process
-    assert lost_in(scene.trajectory(run)) == 0
+    answers = [event.observation for event in scene.trajectory(run) if isinstance(event, ToolResult)]
+    told_of = [one.output for one in answers if isinstance(one, ShellResult)][:3]
+    assert told_of == [
+        SECRET_PLACEHOLDER,
+        f"{SECRET_PLACEHOLDER}\n1\n",
+        "kept\n1\n",
+    ]  # half of the key by each process
+    assert count_lost_calls(scene.trajectory(run)) == 0
     assert client.containers.list(all=True, filters={"id": there}, ignore_removed=True) == []
     client.close()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from demo.model import Turn
-from runtime.actions import RunShell
-from tests.resolver.repositories import Repository
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.runtime.actions import RunShell
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, TESTS, Scene
 
 
@@ -47,7 +47,7 @@ async def test_what_is_no_issue_of_this_forge_is_refused(scene: Scene, typed: st
     typed = typed.format(server=server)
     sentence = await refused(scene, "resolve", typed)
     assert (
-        f"'{shown or typed}' is not an issue: give its URL, such as {server}/OWNER/REPO/issues/7" in sentence
+        f"'{shown or typed}' is not an issue. Pass its URL, such as {server}/OWNER/REPO/issues/7" in sentence
     )
     assert ("GITHUB_SERVER_URL" in sentence) == ("github.com" in typed)
 
@@ -58,7 +58,7 @@ async def test_where_no_patch_can_be_written_is_said_before_the_work(
 ) -> None:
     await scene.will(*MENDED)
     sentence = await refused(scene, "resolve", "--repo", str(repository), "--issue", str(issue), "--out", out)
-    assert "could not be written" in sentence
+    assert "Cannot write the patch" in sentence
     assert scene.endpoint.requests == []
 
 
@@ -79,7 +79,7 @@ async def test_a_place_where_nothing_can_be_kept_is_told_before_the_work(
     scene.environment["PATCHWRIGHT_DATA"] = str(place)
     more = {"resolve": ("--repo", str(repository), "--issue", str(issue)), "serve": ("--port", "0")}
     sentence = await refused(scene, command, *more.get(command, ()))
-    assert f"patchwright: {place}" in sentence and "PATCHWRIGHT_DATA" in sentence
+    assert f"patchwright: Cannot write to {place}" in sentence and "PATCHWRIGHT_DATA" in sentence
     assert scene.endpoint.requests == []
     assert "--keep" in await refused(scene, "demo", "--keep", str(place))
 
@@ -88,14 +88,14 @@ async def test_a_binary_file_is_no_issue(scene: Scene, repository: Path, tmp_pat
     path = tmp_path / "issue.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     sentence = await refused(scene, "resolve", "--repo", str(repository), "--issue", str(path))
-    assert "is no text" in sentence
+    assert "is not a text file" in sentence
 
 
 async def test_an_issue_of_marks_alone_is_empty(scene: Scene, repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "issue.md"
     path.write_text("# \n\n##\n")
     sentence = await refused(scene, "resolve", "--repo", str(repository), "--issue", str(path))
-    assert "is empty: write what is wrong into it" in sentence
+    assert "is empty. Describe the problem in it" in sentence
 
 
 async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(scene: Scene) -> None:
@@ -109,7 +109,7 @@ async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(sce
 async def test_a_github_that_does_not_answer_is_told_with_what_to_look_at(scene: Scene) -> None:
     scene.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
     sentence = await refused(scene, "resolve", f"{scene.world.server_url}/acme/calc/issues/1", code=1)
-    assert sentence.endswith("Check the network, and GITHUB_API_URL.")
+    assert sentence.endswith("Check the network and GITHUB_API_URL.")
     assert scene.runs == ()
 
 
@@ -121,7 +121,7 @@ async def test_a_token_without_rights_proposes_nothing(scene: Scene) -> None:
     assert "GITHUB_TOKEN is not set" in await refused(scene, "resolve", url)
     scene.environment["GITHUB_TOKEN"] = "ghp_unknown"
     assert "GITHUB_TOKEN" in await refused(scene, "resolve", url)
-    scene.environment["GITHUB_TOKEN"] = scene.world.token("stranger")
+    scene.environment["GITHUB_TOKEN"] = scene.world.create_token("stranger")
     left, out, _ = await scene.command("resolve", url)
     assert (left, out.splitlines()[0][:16]) == (3, "no pull request:")
     assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
@@ -161,7 +161,7 @@ async def test_a_model_that_is_not_there_is_what_the_command_ends_with(
 ) -> None:
     scene.environment |= {
         "PATCHWRIGHT_MODEL_BASE_URL": "http://127.0.0.1:9/v1",
-        "PATCHWRIGHT_MODEL_PATIENCE": "1",
+        "PATCHWRIGHT_MODEL_RETRY_TIMEOUT": "1",
     }
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
     code, out, error = await scene.command(*start, "--json", "--quiet")
@@ -170,7 +170,7 @@ async def test_a_model_that_is_not_there_is_what_the_command_ends_with(
     assert told.startswith("The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9")
     assert error.splitlines()[-1] == f"patchwright: {told}"
     again = await refused(scene, "resolve", "--continue", "last")
-    assert "ended before the model had answered: start it anew" in again
+    assert "ended before the first reply of the model. Start a new one" in again
 
 
 async def test_an_engine_that_does_not_answer_is_named(scene: Scene, repository: Path, issue: Path) -> None:
@@ -199,15 +199,18 @@ async def test_a_base_image_that_is_not_there_is_named(scene: Scene, repository:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("resolve",), "give an issue's URL, or --repo PATH with --issue FILE"),
+        (("resolve",), "Pass the URL of an issue, or --repo PATH with --issue FILE"),
         (("resolve", "--repo", "/nowhere", "--issue", "{issue}"), "/nowhere"),
-        (("resolve", "--repo", "{repository}", "--issue", "/nowhere.md"), "/nowhere.md cannot be read"),
+        (
+            ("resolve", "--repo", "{repository}", "--issue", "/nowhere.md"),
+            "Cannot read the issue file /nowhere.md",
+        ),
         (("resolve", "--continue", "no-such-run"), "no-such-run"),
-        (("resolve", "--continue", "../../etc"), "is not a run's name"),
-        (("runs", "--config", "no.toml"), "There is no settings file no.toml: see --config"),
-        (("resolve", "--answer", "yes"), "--answer belongs to --continue RUN"),
-        (("resolve", "--continue", "last", "--repo", "{repository}"), "name no other one"),
-        (("resolve", "--continue", "last", "acme/calc#1"), "name no other one"),
+        (("resolve", "--continue", "../../etc"), "is not the name of a run"),
+        (("runs", "--config", "no.toml"), "The settings file no.toml does not exist. Check --config"),
+        (("resolve", "--answer", "yes"), "--answer needs --continue RUN"),
+        (("resolve", "--continue", "last", "--repo", "{repository}"), "Do not pass another issue"),
+        (("resolve", "--continue", "last", "acme/calc#1"), "Do not pass another issue"),
         (("resolve", "--repo", "{repository}", "--issue", "{issue}", "--max-usd", "much"), "max_usd"),
         (("serve",), "PATCHWRIGHT_WEBHOOK_SECRET"),
     ],
@@ -268,7 +271,7 @@ async def test_tests_that_hang_are_ended_and_said_to(scene: Scene, tmp_path: Pat
         {"calc.py": CODE, "tests/test_hang.py": "import time\ndef test_hang():\n    time.sleep(600)\n"}
     )
     scene.environment["PATCHWRIGHT_TEST_TIMEOUT"] = "2"
-    await scene.will(Turn("Mend.", FIX), Turn("Done.", DONE))
+    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
     code, out, error = await scene.command(
         "resolve", "--repo", str(made.path), "--issue", str(issue), "--json"
     )
@@ -280,7 +283,7 @@ async def test_tests_that_hang_are_ended_and_said_to(scene: Scene, tmp_path: Pat
 async def test_json_is_the_only_thing_on_standard_output(
     scene: Scene, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
-    await scene.will(Turn("Mend.", FIX), Turn("Done.", DONE))
+    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--json")
     code, out, _ = await scene.command(*start, "--out", str(tmp_path / "fix.diff"))
     told = json.loads(out)
@@ -312,7 +315,7 @@ async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scene: Scene)
     assert code == 0, error
     assert "pull request: Fix: add(2, 3) gives -1 (#1)" in out
     assert "**Fixed:**" in out
-    assert "pull request: nowhere, as this was a dry run\n" in out
+    assert "pull request: none (dry run)\n" in out
     assert scene.world.writes == ()
 
 
@@ -321,7 +324,9 @@ async def test_output_of_the_model_cannot_drive_the_terminal(
     scene: Scene, repository: Path, issue: Path
 ) -> None:
     evil = RunShell(command=r"printf '\033]0;owned\007\033[2Jgone'")
-    await scene.will(Turn("\x1b[2JLook.", evil), Turn("Mend.", FIX, NEW_TEST), Turn("Done.", DONE))
+    await scene.will(
+        RecordedTurn("\x1b[2JLook.", evil), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
+    )
     code, out, error = await scene.command("resolve", "--repo", str(repository), "--issue", str(issue))
     assert code == 0
     assert "\x1b" not in out + error
@@ -331,4 +336,4 @@ async def test_without_an_engine_a_server_and_the_making_of_images_end_at_once(s
     await scene.will(*MENDED)
     scene.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     for command in (("serve", "--poll", "--port", "0"), ("prepare",)):
-        assert "no Docker engine answers" in await refused(scene, *command, "--sandbox", "docker", code=1)
+        assert "no Docker engine responds" in await refused(scene, *command, "--sandbox", "docker", code=1)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from demo.model import Fault, Turn
-from resolver.actions import Browse
-from resolver.domain import Delivered, RunId
-from runtime.actions import RunShell
-from tests.resolver.repositories import Repository
+from patchwright.demo.recorded_model import ModelFault, RecordedTurn
+from patchwright.resolver.actions import Browse
+from patchwright.resolver.domain import Published, RunId
+from patchwright.runtime.actions import RunShell
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -32,11 +32,11 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def serves(port: int) -> Turn:
+def serves(port: int) -> RecordedTurn:
     """The agent serves the repository's page on its own loopback."""
     serve = f"python3 -m http.server --bind 127.0.0.1 --directory site {port} >/dev/null 2>&1 &"
     wait = f"for _ in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:{port}/ && break; sleep 0.1; done"
-    return Turn("Serve it.", RunShell(command=f"{serve}\n{wait}"))
+    return RecordedTurn("Serve it.", RunShell(command=f"{serve}\n{wait}"))
 
 
 def reveals(port: int) -> Browse:
@@ -66,7 +66,7 @@ class Reader:
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         usage = {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}
         body = {"id": "b", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-        self._scene.endpoint.fail(Fault(body=json.dumps(body | {"usage": usage})))
+        self._scene.endpoint.add_faults(ModelFault(body=json.dumps(body | {"usage": usage})))
 
 
 def opens(prompt: str) -> str:
@@ -100,7 +100,7 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
     a_scene: Callable[..., Scene],
 ) -> None:
     scene = a_scene(files=FILES)
-    scene.environment |= {"PATCHWRIGHT_PLUGINS": "browser", "PATCHWRIGHT_BROWSE_STEPS": "5"}
+    scene.environment |= {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MAX_BROWSING_STEPS": "5"}
     port = free_port()
     reader = Reader(
         scene,
@@ -109,13 +109,13 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
         Wait=(waits, mumbles, mumbles, waits, mumbles),
     )
     others = (Browse(task="Buy a towel."), Browse(task="Wait for the end of the world."))
-    asks = (Turn("Look at it.", reveals(port)), Turn("And at others.", *others))
+    asks = (RecordedTurn("Look at it.", reveals(port)), RecordedTurn("And at others.", *others))
     await scene.will(serves(port), *asks, *MENDED, on_request=reader)
-    assert isinstance(await scene.resolve(), Delivered)
+    assert isinstance(await scene.resolve(), Published)
 
     run = scene.trajectory(scene.job().id)
-    reports_of = [report for _, report in run.delegations() if report is not None]
-    assert [(report.status, report.spent.steps) for report in reports_of] == [
+    reports_of = [report for _, report in run.subagents() if report is not None]
+    assert [(report.status, report.usage.steps) for report in reports_of] == [
         ("answered", 5),
         ("infeasible", 1),
         ("unfinished", 5),
@@ -134,10 +134,10 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
 
     assert "The ultimate answer" in reader.prompts[5]  # the next task finds the browser as it was left
 
-    child = scene.trajectory(run.delegations()[0][0].run)
-    assert child.assigned is not None and child.assigned.parent == scene.job().id
-    assert child.spent() == reports_of[0].spent
-    assert run.spent().steps == len(run.decisions()) + 5 + 1 + 5
+    child = scene.trajectory(run.subagents()[0][0].run)
+    assert child.subagent_started is not None and child.subagent_started.parent == scene.job().id
+    assert child.usage() == reports_of[0].usage
+    assert run.usage().steps == len(run.replies()) + 5 + 1 + 5
     assert "Browsed 3 times, in 11 of the steps:" in scene.pull.body
 
 
@@ -146,7 +146,7 @@ async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
     a_scene: Callable[..., Scene], tmp_path: Path
 ) -> None:
     scene = a_scene(files=FILES)
-    scene.environment["PATCHWRIGHT_PLUGINS"] = "browser"
+    scene.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "browser"
     repository = Repository(tmp_path / "calc")
     repository.commit(FILES)
     issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
@@ -159,7 +159,7 @@ async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
         return clicks(prompt)
 
     port = free_port()
-    asks = (serves(port), Turn("Look at it.", reveals(port)))
+    asks = (serves(port), RecordedTurn("Look at it.", reveals(port)))
     await scene.will(*asks, *MENDED, on_request=Reader(scene, reveals=(opens, dies)))
     process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     await process.communicate()
@@ -168,10 +168,10 @@ async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
 
     code, out, error = await scene.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + error
-    ((asked, report),) = scene.trajectory(run).delegations()
-    assert report is not None and report.status == "unfinished" and report.spent.steps == 1
+    ((asked, report),) = scene.trajectory(run).subagents()
+    assert report is not None and report.status == "unfinished" and report.usage.steps == 1
     assert "program was stopped" in report.text
-    assert scene.trajectory(run).spent().steps == len(scene.trajectory(run).decisions()) + 1
-    ended = scene.trajectory(asked.run).ended
-    assert ended is not None and ended.reason == "cancelled"
+    assert scene.trajectory(run).usage().steps == len(scene.trajectory(run).replies()) + 1
+    ended = scene.trajectory(asked.run).agent_stopped
+    assert ended is not None and ended.reason == "canceled"
     assert "a + b" in fix.read_text()

@@ -12,10 +12,10 @@ from typing import Self
 
 import pytest
 
-from demo.model import Turn
-from resolver.actions import Finish
-from resolver.domain import Commented, Delivered
-from runtime.actions import CreateFile, RunShell
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Published, Reported
+from patchwright.runtime.actions import CreateFile, RunShell
 from tests.stories.conftest import DONE, FIX, NEW_TEST, Scene
 
 pytestmark = pytest.mark.docker
@@ -59,12 +59,15 @@ def canaries(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 async def test_a_model_that_hunts_for_them_finds_none(scene: Scene, canaries: dict[str, str]) -> None:
-    told = Finish(cause="c", change="c", checked="I looked everywhere.")
+    told = Finish(cause="c", change="c", testing="I looked everywhere.")
     await scene.will(
-        Turn("Hunt.", RunShell(command=HUNT)), Turn("Mend.", FIX, NEW_TEST), Turn("Done.", told), key=None
+        RecordedTurn("Hunt.", RunShell(command=HUNT)),
+        RecordedTurn("Mend.", FIX, NEW_TEST),
+        RecordedTurn("Done.", told),
+        key=None,
     )
     outcome = await scene.resolve()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     seen = everywhere(scene)
     minted = [token for token in scene.world.tokens if token.startswith("ghs_")]
     assert minted, "the forge's token was used at all"
@@ -80,9 +83,9 @@ async def test_the_hunt_finds_what_is_planted_inside(scene: Scene, canaries: dic
         command=f"export PLANTED={planted}; echo {planted}-file > /tmp/planted; sleep 300 & cd /workspace"
     )
     await scene.will(
-        Turn("Plant.", plant),
-        Turn("Hunt.", RunShell(command=HUNT)),
-        Turn("Done.", Finish(cause="", change="", checked="")),
+        RecordedTurn("Plant.", plant),
+        RecordedTurn("Hunt.", RunShell(command=HUNT)),
+        RecordedTurn("Done.", Finish(cause="", change="", testing="")),
         key=None,
     )
     await scene.resolve()
@@ -101,10 +104,10 @@ async def test_a_secret_that_the_model_knows_is_masked_in_all_that_is_published(
     scene.environment |= {"PATCHWRIGHT_MODEL_API_KEY": key, "PATCHWRIGHT_SANDBOX": "docker"}
     spoken = " ".join(spellings(key))
     await scene.will(
-        Turn(spoken, FIX, NEW_TEST), Turn(spoken, RunShell(command=f"echo '{spoken}'")),
-        Turn(spoken, Finish(cause=spoken, change=spoken, checked=spoken)), key=None,
+        RecordedTurn(spoken, FIX, NEW_TEST), RecordedTurn(spoken, RunShell(command=f"echo '{spoken}'")),
+        RecordedTurn(spoken, Finish(cause=spoken, change=spoken, testing=spoken)), key=None,
     )  # fmt: skip
-    assert isinstance(await scene.resolve(), Delivered)
+    assert isinstance(await scene.resolve(), Published)
     published = str(scene.comments) + "".join(f"{pull.title}{pull.body}" for pull in scene.repo.pulls)
     assert "<secret-hidden>" in published
     for spelling in spellings(key):
@@ -118,8 +121,8 @@ async def test_a_patch_with_a_secret_in_it_is_not_pushed(scene: Scene, content: 
         "PATCHWRIGHT_SANDBOX": "docker",
     }
     note = CreateFile(path="note.txt", content=content.format("sk-canary-known-4711"))
-    await scene.will(Turn("Mend.", FIX, NEW_TEST, note), Turn("Done.", DONE), key=None)
-    assert isinstance(await scene.resolve(), Commented)
+    await scene.will(RecordedTurn("Mend.", FIX, NEW_TEST, note), RecordedTurn("Done.", DONE), key=None)
+    assert isinstance(await scene.resolve(), Reported)
     assert scene.repo.branches == ("main",)
     (comment,) = scene.comments
     assert "note.txt holds a secret" in comment
@@ -206,9 +209,11 @@ async def test_a_lent_secret_goes_out_by_no_way_that_there_is(scene: Scene, tmp_
     scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_SECRETS_FILE": str(secrets)}
     async with Attacker() as attacker:
         out = RunShell(command=attacker.script(scene))
-        await scene.will(Turn("Out.", out), Turn("Mend.", FIX, NEW_TEST), Turn("Done.", DONE))
+        await scene.will(
+            RecordedTurn("Out.", out), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
+        )
         outcome = await scene.resolve()
-        assert isinstance(outcome, Delivered), outcome
+        assert isinstance(outcome, Published), outcome
         assert attacker.heard == b""
         assert scene.repo.branches == ("main", "patchwright/issue-1")
         for spelling in spellings(secret):

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.model import Turn
-from demo.world.state import APP_PERMISSIONS
-from resolver.domain import Delivered
+from patchwright.demo.github.state import APP_PERMISSIONS
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Published
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene
 from tests.stories.reviews import THREADS, WORK, asked, proposed
 
 
 def in_a_workflow(scene: Scene, **permissions: str) -> dict[str, str]:
     """The variables of a workflow whose token may this."""
-    actions = scene.world.app("github-actions", {**APP_PERMISSIONS, **permissions})
-    token = scene.world.installation_token(scene.world.install(actions, scene.repo))
+    actions = scene.world.create_app("github-actions", {**APP_PERMISSIONS, **permissions})
+    token = scene.world.create_installation_token(scene.world.install_app(actions, scene.repo))
     for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
         scene.environment.pop(name)
     return {"GITHUB_TOKEN": token, "PATCHWRIGHT_WORKFLOW_URL": "https://forge.test/acme/calc/actions/runs/5"}
@@ -24,12 +24,12 @@ async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scene: Sce
     scene.environment |= in_a_workflow(scene, checks="write")
     await scene.will(*MENDED)
     outcome = await scene.resolve()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     (check,) = scene.repo.checks
     assert (check.name, check.sha, check.conclusion) == ("patchwright", scene.pull.head.sha, "success")
     assert (
         check.output["title"]
-        == "Fixed: 1 new test fails without this change and passes with it, and nothing broke"
+        == "Fixed: 1 new test fails without this change and passes with it, no test broke"
     )
     summary = str(check.output["summary"])
     assert summary.startswith(
@@ -45,19 +45,19 @@ async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scene: Sce
 async def test_what_is_not_proven_is_neutral_and_says_why(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene(files={"calc.py": CODE})
     scene.environment |= in_a_workflow(scene, checks="write")
-    await scene.will(Turn("Mend.", FIX), Turn("Done.", DONE), Turn("Done.", DONE))
-    assert isinstance(outcome := await scene.resolve(), Delivered) and outcome.draft
+    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
+    assert isinstance(outcome := await scene.resolve(), Published) and outcome.draft
     (check,) = scene.repo.checks
     assert check.conclusion == "neutral"
     assert check.output["title"] == f"Untested: {outcome.verdict.reason}"
-    assert str(check.output["summary"]).startswith("**Untested:** no test run could be had")
+    assert str(check.output["summary"]).startswith("**Untested:** the tests could not be run")
 
 
 async def test_a_token_that_may_not_make_one_delivers_all_the_same(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene(files={"calc.py": CODE})
     scene.environment |= in_a_workflow(scene)
-    await scene.will(Turn("Mend.", FIX), Turn("Done.", DONE), Turn("Done.", DONE))
-    assert isinstance(await scene.resolve(), Delivered)
+    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
+    assert isinstance(await scene.resolve(), Published)
     assert scene.repo.checks == [] and len(scene.comments) == 1
 
 
@@ -65,8 +65,8 @@ async def test_a_token_that_may_not_make_one_delivers_all_the_same(a_scene: Call
 async def test_a_later_push_of_ours_has_its_own(scene: Scene) -> None:
     scene.environment |= in_a_workflow(scene, checks="write")
     pull = proposed(scene)
-    review = scene.world.reviewed(pull, *THREADS, by="maintainer", body="@agent please mend these")
+    review = scene.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")
     await scene.will(*WORK)
-    assert isinstance(await scene.resolve(asked(scene, pull, review, "please mend these")), Delivered)
+    assert isinstance(await scene.resolve(asked(scene, pull, review, "please mend these")), Published)
     (check,) = scene.repo.checks
     assert (check.sha, check.conclusion) == (pull.head.sha, "success")

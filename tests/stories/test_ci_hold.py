@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from bot import compose
-from bot.github.rest import Pace
-from demo.model import Turn
-from demo.world import Pull
-from resolver.ci.release import run_ci
-from resolver.domain import Commented, Delivered, PullRequest, Refused
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.demo.github import FakePullRequest
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.ci.run_ci import run_ci
+from patchwright.resolver.domain import Published, PullRequest, Rejected, Reported
 from tests.stories.conftest import Scene
-from tests.stories.parcels import Depot
+from tests.stories.delivery_setup import Depot
 from tests.stories.reviews import MUL, THREADS, WIP, asked, done
 
 WORKFLOW = {".github/workflows/ci.yml": "on: [push, pull_request]\n"}
 
 
-def message(scene: Depot | Scene, pull: Pull) -> str:
+def message(scene: Depot | Scene, pull: FakePullRequest) -> str:
     return scene.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()
 
 
@@ -26,9 +26,10 @@ async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(d
     (pull,) = depot.pulls
     assert message(depot, pull).startswith("Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted.")
     assert (
-        "Continuous integration is held: my commit says `[skip ci]`, because I was told things by reporter, who may "
-        "not write to this repository. Have a look at the change; then somebody who may write here starts it with "
-        "`@agent run-ci`." in pull.body
+        "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "
+        "who "
+        "cannot write to this repository. Review the change. Then someone with write access can start it "
+        "with `@agent run-ci`." in pull.body
     )
 
 
@@ -41,7 +42,7 @@ async def test_what_is_held_is_for_the_operator_to_say(
 ) -> None:
     depot.settings = {"hold_ci": setting}
     if writer:
-        depot.world.permit(depot.repo, "reporter", "write")
+        depot.world.set_role(depot.repo, "reporter", "write")
     await depot.deliver()
     (pull,) = depot.pulls
     assert ("[skip ci]" in message(depot, pull), "run-ci" in pull.body) == (held, held)
@@ -50,13 +51,15 @@ async def test_what_is_held_is_for_the_operator_to_say(
 HELD = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
 
 
-def held(scene: Scene) -> Pull:
+def held(scene: Scene) -> FakePullRequest:
     """Our own pull request, whose commit is held."""
     scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, HELD)
-    return scene.world.pull(scene.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum")
+    return scene.world.create_pull(
+        scene.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum"
+    )
 
 
-def answers(pull: Pull) -> list[str]:
+def answers(pull: FakePullRequest) -> list[str]:
     return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
 
 
@@ -66,21 +69,21 @@ async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_ove
     await scene.will()
     job = asked(scene, pull, command="run-ci")
     outcome = await scene.resolve(job)
-    assert isinstance(outcome, Commented)
+    assert isinstance(outcome, Reported)
     after = pull.head.sha
     assert scene.repo.bare.git("rev-parse", f"{after}^", f"{after}^{{tree}}").decode().split() == [
         before, scene.repo.bare.git("rev-parse", f"{before}^{{tree}}").decode().strip(),
     ]  # fmt: skip
     assert message(scene, pull).startswith(
         "Start continuous integration\n\n"
-        "Nothing is changed: the commits below were held until somebody who may\n"
-        "write to the repository had seen them.\n\nPull-request: #"
+        "This commit changes nothing. The commits below were on hold until someone\n"
+        "with write access reviewed them.\n\nPull-request: #"
     )
     assert "[skip ci]" not in message(scene, pull) and "Co-authored-by: maintainer" in message(scene, pull)
     assert answers(pull) == [
-        f"I put the empty commit {after[:12]} on `patchwright/issue-1`: it does not say `[skip ci]`, so continuous "
-        "integration starts on what is there now. When you merge by squashing, take `[skip ci]` out of the message, "
-        "or it is skipped on `main` too."
+        f"I pushed the empty commit {after[:12]} to `patchwright/issue-1`. It does not say `[skip ci]`, "
+        "so continuous integration starts. If you squash and merge, remove `[skip ci]` from the commit "
+        "message, or GitHub skips it on `main` too."
     ]
     log = scene.data / "runs" / job.id / "events.jsonl"
     log.unlink()  # killed before it could note what it did
@@ -90,9 +93,9 @@ async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_ove
     await scene.resolve(again)
     assert pull.head.sha == after
     assert answers(pull)[1] == (
-        "Nothing is held here: the last commit on `patchwright/issue-1` does not say `[skip ci]`, so continuous "
-        "integration started when it was pushed, if there is any. To have it run again, use the button of the check "
-        "itself."
+        "Nothing is on hold here: the last commit on `patchwright/issue-1` does not say `[skip ci]`, so "
+        "continuous integration (if there is any) started when it was pushed. To run it again, rerun the "
+        "check itself."
     )
 
 
@@ -101,11 +104,11 @@ async def test_an_outsider_cannot_release_it(scene: Scene) -> None:
     before = pull.head.sha
     await scene.will()
     outcome = await scene.resolve(asked(scene, pull, command="run-ci", by="reporter"))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert pull.head.sha == before
     assert answers(pull) == [
-        "I did not start on this: reporter may not write to this repository. "
-        "Somebody who may can put the label on, or ask me in a comment."
+        "I did not start a run: reporter does not have write access to this repository. Someone with "
+        "write access can add the label or ask me in a comment."
     ]
 
 
@@ -113,61 +116,63 @@ async def test_a_release_that_somebodys_push_overtakes_does_nothing(scene: Scene
     pull = held(scene)
     await scene.will()
     push = lambda: scene.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
-    scene.world.before_next("GET", "/git/ref/heads/patchwright/issue-1", push)
+    scene.world.before_next_request("GET", "/git/ref/heads/patchwright/issue-1", push)
     await scene.resolve(asked(scene, pull, command="run-ci"))
     assert answers(pull) == [
-        "Somebody pushed to `patchwright/issue-1` at this moment, so I did nothing: continuous integration starts on "
-        "their commit, unless it says otherwise."
+        "Someone pushed to `patchwright/issue-1` at the same time, so I pushed nothing. Continuous "
+        "integration starts on their commit unless that commit skips it."
     ]
-    assert scene.repo.bare.count("main", "patchwright/issue-1") == 2
+    assert scene.repo.bare.count_commits("main", "patchwright/issue-1") == 2
 
 
-async def is_not_released(scene: Scene, pull: Pull, why: str) -> None:
+async def is_not_released(scene: Scene, pull: FakePullRequest, why: str) -> None:
     """A writer's word for it is answered so, and no branch moves."""
     before = pull.head.sha
     await scene.will()
     outcome = await scene.resolve(asked(scene, pull, command="run-ci"))
-    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert isinstance(outcome, Reported) and outcome.branch is None
     assert (answers(pull), pull.head.sha) == ([why], before)
 
 
 async def test_a_release_on_a_fork_that_lets_nobody_in_is_left_to_its_author(scene: Scene) -> None:
-    fork = scene.world.fork(scene.repo, "contributor")
+    fork = scene.world.create_fork(scene.repo, "contributor")
     fork.commit("topic", {"calc.py": WIP}, HELD)
-    pull = scene.world.pull(scene.repo, "topic", by="contributor", title="Multiply", fork=fork)
+    pull = scene.world.create_pull(scene.repo, "topic", by="contributor", title="Multiply", fork=fork)
     await is_not_released(
         scene, pull,
-        "I cannot start it: the fork that this comes from does not let the people of this repository push to it. Its "
-        "author can, by any commit that does not say `[skip ci]`.",
+        "I cannot start it: the owner of the fork does not allow edits by maintainers. The pull "
+        "request's author can start it by pushing a commit that does not say `[skip ci]`.",
     )  # fmt: skip
 
 
 async def test_a_release_on_a_fork_that_is_gone_is_not_laid_on_its_owner(scene: Scene) -> None:
-    """GitHub answers null for it. Its own description, which the stand-in keeps to, has no null there."""
+    """GitHub answers null for it. Its own description, which the fake server keeps to, has no null there."""
     pull = held(scene)
     job = asked(scene, pull, command="run-ci")
-    settings = compose.read_settings({}, scene.environment, None, None)
+    settings = composition_root.read_settings({}, scene.environment, None, None)
     async with (
-        compose.kit(settings, trusted=False, say=print) as kit,
-        compose.forge(settings, Pace(between_writes=0)) as forge,
+        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+        composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
     ):
-        thread = await forge.thread(job)
+        thread = await forge.get_thread(job)
         assert isinstance(thread, PullRequest)
-        gone = thread.model_copy(update={"head_repo": None, "same_repository": False})
-        await run_ci(job, gone, await forge.facts(job.repo), kit, forge)
-    assert answers(pull) == ["I cannot start it: the repository or the branch that this comes from is gone."]
+        gone = thread.model_copy(update={"head_repo": None, "is_same_repository": False})
+        await run_ci(job, gone, await forge.get_repo_facts(job.repo), kit, forge)
+    assert answers(pull) == ["I cannot start it: the head repository or branch was deleted."]
 
 
 async def test_a_release_by_a_workflows_own_token_is_said_to_start_nothing(scene: Scene) -> None:
     pull = held(scene)
-    token = scene.world.installation_token(scene.world.install(scene.world.app("github-actions"), scene.repo))
+    token = scene.world.create_installation_token(
+        scene.world.install_app(scene.world.create_app("github-actions"), scene.repo)
+    )
     for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
         del scene.environment[name]
     scene.environment["GITHUB_TOKEN"] = token
     await is_not_released(
         scene, pull,
-        "I cannot start it: GitHub starts no workflows on what the token of a workflow (`GITHUB_TOKEN`) pushes, and "
-        "that is all I have. Close this pull request and open it again, or push to its branch.",
+        "I cannot start it: GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`, "
+        "the only token I have. Close and reopen this pull request, or push a commit to its branch.",
     )  # fmt: skip
 
 
@@ -176,9 +181,9 @@ async def test_a_release_that_github_does_not_take_says_so_in_githubs_words(scen
     scene.repo.protect("patchwright/*", "Only people push here.")
     await is_not_released(
         scene, pull,
-        "I cannot start it: GitHub did not take an empty commit on `patchwright/issue-1`: "
-        f"{scene.world.server_url}/acme/calc.git refuses a push to patchwright/issue-1: remote: error: GH006: "
-        "Protected branch update failed for refs/heads/patchwright/issue-1.",
+        "I cannot start it: GitHub rejected an empty commit on `patchwright/issue-1`: "
+        f"{scene.world.server_url}/acme/calc.git rejected the push to patchwright/issue-1: remote: error: "
+        "GH006: Protected branch update failed for refs/heads/patchwright/issue-1.",
     )  # fmt: skip
 
 
@@ -188,15 +193,18 @@ async def test_a_release_puts_nothing_on_the_default_branch(scene: Scene) -> Non
     scene.repo.default_branch = "patchwright/issue-1"
     await is_not_released(
         scene, pull,
-        "I cannot start it: its branch is this repository's default branch, which I never write to.",
+        ("I cannot start it: the head branch is the default branch of this repository, and I never push "
+         "to that."),
     )  # fmt: skip
 
 
-async def follow(scene: Scene, pull: Pull, comment: str = "@agent") -> str:
+async def follow(scene: Scene, pull: FakePullRequest, comment: str = "@agent") -> str:
     """A writer's review of one thread, done; the status comment."""
-    review = scene.world.reviewed(pull, THREADS[0], by="maintainer", body=comment)
-    await scene.will(Turn("Mend.", MUL), *[Turn("Done.", done((1, True, "It multiplies.")))] * 2)
-    assert isinstance(await scene.resolve(asked(scene, pull, review)), Delivered)
+    review = scene.world.add_review(pull, THREADS[0], by="maintainer", body=comment)
+    await scene.will(
+        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", done((1, True, "It multiplies.")))] * 2
+    )
+    assert isinstance(await scene.resolve(asked(scene, pull, review)), Published)
     return answers(pull)[-1]
 
 
@@ -208,7 +216,10 @@ async def test_what_goes_on_top_of_a_held_commit_is_held_and_of_a_released_one_i
     pull = held(scene)
     said = await follow(scene, pull)
     assert "[skip ci]" in message(scene, pull)
-    assert "Continuous integration is held: my commit says `[skip ci]`, as the one below it does." in said
+    assert (
+        "Continuous integration is on hold: my commit says `[skip ci]`, because the commit below it "
+        "is on hold."
+    ) in said
     scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
     said = await follow(scene, pull)
     assert "[skip ci]" not in message(scene, pull) and "held" not in said
@@ -221,21 +232,21 @@ async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_sai
     """Complaint 3: CI does not run on the bot's commits."""
     if workflows:
         depot.repo.commit("main", WORKFLOW)
-    depot.app, depot.plain = depot.world.app("github-actions"), True
+    depot.app, depot.plain = depot.world.create_app("github-actions"), True
     await depot.deliver()
     (pull,) = depot.pulls
     assert "[skip ci]" not in message(depot, pull)
     told = (
-        "GitHub starts no workflows on what the token of a workflow (`GITHUB_TOKEN`) pushes. To have them run here, "
-        "close this pull request and open it again, or push to its branch. With a GitHub App's or a personal token in "
-        "its place they start by themselves."
+        "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run them, close "
+        "and reopen this pull request, or push a commit to its branch. With the token of a GitHub App or "
+        "a personal access token, they start automatically."
     )
     assert (told in pull.body) == workflows
 
 
 async def test_an_apps_token_that_is_given_as_it_is_is_not_taken_for_a_workflows_own(depot: Depot) -> None:
     depot.repo.commit("main", WORKFLOW)
-    depot.world.app("github-actions")  # its account is there, as it is on GitHub
+    depot.world.create_app("github-actions")  # its account is there, as it is on GitHub
     depot.plain = True
     await depot.deliver()
     (pull,) = depot.pulls

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from demo.model import Turn
-from resolver.domain import Commented, Delivered, Refused
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Published, Rejected, Reported
 from tests.stories.conftest import CODE, DONE, RUN_TESTS, Scene
 from tests.stories.ours import BRANCH, LOG, REPAIR, answers, checked, message, opened, pushed
 from tests.stories.reviews import MUL, TEST_MUL, WIP, brief
 
-MENDED = (Turn("Mend.", MUL), Turn("Done.", DONE), Turn("Done.", DONE))
+MENDED = (RecordedTurn("Mend.", MUL), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
 
 
 @pytest.fixture
 def untested(a_scene: Callable[..., Scene]) -> Scene:
     """acme/calc without a test: nothing is run to prove anything."""
     scene = a_scene({"calc.py": CODE})
-    scene.world.ci.grant("patchwright")
+    scene.world.ci.grant_access("patchwright")
     return scene
 
 
@@ -27,16 +27,18 @@ async def test_a_check_that_fails_is_repaired_and_proven_on_the_same_branch(
     a_scene: Callable[..., Scene],
 ) -> None:
     scene = a_scene()
-    scene.world.ci.grant("patchwright")
+    scene.world.ci.grant_access("patchwright")
     pull = opened(scene, {"calc.py": WIP})
     failed = pull.head.sha
-    scene.world.ci.check(scene.repo, failed, "test (3.12)", log=LOG, step="Run pytest")
-    scene.world.ci.check(scene.repo, failed, "lint", "success")
-    await scene.will(Turn("Mend.", MUL, TEST_MUL), Turn("Run.", RUN_TESTS), Turn("Done.", DONE))
+    scene.world.ci.add_check(scene.repo, failed, "test (3.12)", log=LOG, step="Run pytest")
+    scene.world.ci.add_check(scene.repo, failed, "lint", "success")
+    await scene.will(
+        RecordedTurn("Mend.", MUL, TEST_MUL), RecordedTurn("Run.", RUN_TESTS), RecordedTurn("Done.", DONE)
+    )
     outcome = await scene.resolve(checked(scene, pull))
-    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed", answers(pull)
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", answers(pull)
     assert scene.repo.bare.git("rev-parse", f"{pull.head.sha}^").decode().strip() == failed
-    assert message(scene, pull).startswith("Repair what checks find: Fix: the sum\n\nadd() subtracted.")
+    assert message(scene, pull).startswith("Fix failing checks of Fix: the sum\n\nadd() subtracted.")
     assert f"\nRepairs-checks-of: {failed}\n" in message(scene, pull)
     assert "[skip ci]" not in message(scene, pull)
     (said,) = answers(pull)
@@ -48,7 +50,7 @@ async def test_a_check_that_fails_is_repaired_and_proven_on_the_same_branch(
     assert (
         "# What fails on it\n\nPrograms checked commit" in text
         and "## test (3.12) (by github-actions)\n\n"
-        "> [failed in the step: Run pytest]\n>\n"
+        "> [failed step: Run pytest]\n>\n"
         "> [lines 1 to 4 of 4]\n"
         "> ##[group]Run python3 -m pytest\n"
         "> >       assert mul(2, 3) == 6\n"
@@ -58,7 +60,7 @@ async def test_a_check_that_fails_is_repaired_and_proven_on_the_same_branch(
     )
     assert "An earlier run of this program opened it, from `patchwright/issue-1` into `main`:" in text
     assert "Start by reproducing the failure." in text
-    assert "Find out why this check fails, and mend the cause" in text
+    assert "Find out why this check fails, and fix the cause" in text
     assert "lint" not in text.partition("# What fails on it")[2]
 
 
@@ -68,15 +70,16 @@ async def test_after_so_many_repairs_in_a_row_what_still_fails_is_said_once(unte
     for number in range(2):
         pushed(scene, {"calc.py": f"{WIP}\n\nTRY = {number}\n"}, REPAIR.format(pull.head.sha))
     for name in ("test (3.11)", "test `3.12` @all"):
-        scene.world.ci.check(scene.repo, pull.head.sha, name)
+        scene.world.ci.add_check(scene.repo, pull.head.sha, name)
     await scene.will()
     before, job = pull.head.sha, checked(scene, pull)
     for _ in range(2):
-        assert isinstance(await scene.resolve(job), Commented)
+        assert isinstance(await scene.resolve(job), Reported)
     assert pull.head.sha == before
     assert answers(pull) == [
-        f"These checks still fail on {before[:12]}, after 2 repairs of mine: `test (3.11)`, "
-        "`test '3.12' @\u200ball`. I stop here. Mention me with what to try next, or push to the branch yourself."
+        f"These checks still fail on {before[:12]} after 2 repair attempts: `test (3.11)`, "
+        "`test '3.12' @\u200ball`. I made no further attempt. Mention me and say what to try next, or "
+        "push a fix to the branch."
     ]
     assert scene.endpoint.requests == []
 
@@ -84,29 +87,29 @@ async def test_after_so_many_repairs_in_a_row_what_still_fails_is_said_once(unte
 @pytest.mark.slow
 async def test_somebodys_push_begins_the_count_anew_but_is_not_ours_to_repair(untested: Scene) -> None:
     scene = untested
-    scene.environment["PATCHWRIGHT_CI_REPAIRS"] = "1"
+    scene.environment["PATCHWRIGHT_MAX_CI_REPAIRS"] = "1"
     pull = opened(scene, {"calc.py": CODE})
     pushed(scene, {"calc.py": f"{CODE}\n\nTRY = 1\n"}, REPAIR.format(pull.head.sha))
     pushed(scene, {"other.py": "1\n"}, "Mine", by="maintainer")
-    scene.world.ci.check(scene.repo, pull.head.sha, "test", log=LOG)
+    scene.world.ci.add_check(scene.repo, pull.head.sha, "test", log=LOG)
     await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(checked(scene, pull)), Refused)
+    assert isinstance(await scene.resolve(checked(scene, pull)), Rejected)
     assert answers(pull) == []
     pushed(scene, {"calc.py": WIP}, "Address the review\n\nPatchwright-Run: third\n")
-    scene.world.ci.check(scene.repo, pull.head.sha, "test", log=LOG)
-    assert isinstance(await scene.resolve(checked(scene, pull)), Delivered)
+    scene.world.ci.add_check(scene.repo, pull.head.sha, "test", log=LOG)
+    assert isinstance(await scene.resolve(checked(scene, pull)), Published)
 
 
 async def test_what_fails_on_the_base_branch_too_is_said_and_not_touched(untested: Scene) -> None:
     scene = untested
     pull = opened(scene, {"calc.py": WIP})
     for commit in (pull.head.sha, "main"):
-        scene.world.ci.check(scene.repo, commit, "audit")
+        scene.world.ci.add_check(scene.repo, commit, "audit")
     await scene.will()
-    assert isinstance(await scene.resolve(checked(scene, pull)), Commented)
+    assert isinstance(await scene.resolve(checked(scene, pull)), Reported)
     assert answers(pull) == [
-        f"This check fails on {pull.head.sha[:12]}, and on `main` as well: `audit`. So the change here is not the "
-        "cause, and I did not touch it."
+        f"This check fails on {pull.head.sha[:12]} and on `main`: `audit`. This pull request is "
+        "not the cause, so I did not change it."
     ]
     assert scene.endpoint.requests == []
 
@@ -115,12 +118,13 @@ async def test_what_came_to_no_finding_is_said_and_not_repaired(untested: Scene)
     scene = untested
     pull = opened(scene, {"calc.py": WIP})
     for conclusion in ("cancelled", "timed_out"):
-        scene.world.ci.check(scene.repo, pull.head.sha, f"test {conclusion}", conclusion)
+        scene.world.ci.add_check(scene.repo, pull.head.sha, f"test {conclusion}", conclusion)
     await scene.will()
-    assert isinstance(await scene.resolve(checked(scene, pull)), Commented)
+    assert isinstance(await scene.resolve(checked(scene, pull)), Reported)
     assert answers(pull) == [
-        f"These checks on {pull.head.sha[:12]} came to no finding: `test cancelled` (cancelled), `test timed_out` "
-        "(timed out). That says nothing of the code, so I leave it to you: run them again."
+        f"These checks on {pull.head.sha[:12]} ended without a result: `test cancelled` (cancelled), "
+        "`test timed_out` "
+        "(timed out). The code may not be the cause, so I did not change it. Rerun them."
     ]
 
 
@@ -129,20 +133,22 @@ async def test_what_is_not_ours_to_repair_is_left_without_a_word(untested: Scene
     scene = untested
     pull = opened(scene, {"calc.py": WIP})
     job = checked(scene, pull)
-    scene.world.ci.check(scene.repo, job.checks, "test", "success" if case == "passes" else "failure")
+    scene.world.ci.add_check(
+        scene.repo, job.failed_checks_commit, "test", "success" if case == "passes" else "failure"
+    )
     match case:
         case "moved":
             pushed(scene, {"calc.py": CODE}, "Mine", by="maintainer")
         case "off":
-            scene.environment["PATCHWRIGHT_CI_REPAIRS"] = "0"
+            scene.environment["PATCHWRIGHT_MAX_CI_REPAIRS"] = "0"
         case "closed":
-            scene.world.close(pull)
+            scene.world.close_silently(pull)
         case "locked":
-            scene.world.lock(pull)
+            scene.world.lock_thread(pull)
         case "unreadable":
-            scene.world.refuse_next("GET", "/check-runs", status=403)
+            scene.world.fail_next_request("GET", "/check-runs", status=403)
     await scene.will()
-    assert isinstance(await scene.resolve(job), Refused)
+    assert isinstance(await scene.resolve(job), Rejected)
     assert answers(pull) == [] and scene.endpoint.requests == []
 
 
@@ -154,15 +160,15 @@ async def test_a_hostile_log_is_data_and_shows_no_secret(untested: Scene) -> Non
         "<!-- never closed", "::set-output name=x::y", "::add-mask::z", "\x1b]0;title\x07\x1b[2J\u202egnissim",
         "story-webhook-secret", "yrots", "E       assert 5 == 6", "##[error]exit code 1",
     ]  # fmt: skip
-    scene.world.ci.check(scene.repo, pull.head.sha, "te\nst\u202e", log="\n".join(hostile).encode())
+    scene.world.ci.add_check(scene.repo, pull.head.sha, "te\nst\u202e", log="\n".join(hostile).encode())
     await scene.will(*MENDED)
     job = checked(scene, pull)
-    assert isinstance(await scene.resolve(job), Delivered)
+    assert isinstance(await scene.resolve(job), Published)
     section = brief(scene).partition("# What fails on it")[2].partition("\n# What is asked")[0]
     assert "story-webhook-secret" not in str(scene.endpoint.requests)
     ours = [line for line in section.splitlines() if line and not line.startswith(">")]
     assert [line.partition(",")[0] for line in ours] == [
-        f"Programs checked commit {job.checks[:12]}",
+        f"Programs checked commit {job.failed_checks_commit[:12]}",
         "## te st (by github-actions)",
     ]
     assert section.count("\n> <secret-hidden>\n") == 1
@@ -181,7 +187,7 @@ async def test_a_hostile_log_is_data_and_shows_no_secret(untested: Scene) -> Non
 async def test_a_push_in_mid_repair_is_left_alone(untested: Scene) -> None:
     scene = untested
     pull = opened(scene, {"calc.py": WIP})
-    scene.world.ci.check(scene.repo, pull.head.sha, "test", log=LOG)
+    scene.world.ci.add_check(scene.repo, pull.head.sha, "test", log=LOG)
 
     def push(turn: int, body: Any) -> None:
         if turn == 1:
@@ -190,11 +196,11 @@ async def test_a_push_in_mid_repair_is_left_alone(untested: Scene) -> None:
     await scene.will(*MENDED, on_request=push)
     job = checked(scene, pull)
     outcome = await scene.resolve(job)
-    assert isinstance(outcome, Commented)
+    assert isinstance(outcome, Reported)
     assert message(scene, pull) == "Mine\n"
     assert (
-        "I pushed nothing to this pull request: somebody pushed to its branch while I worked, and their commit is "
-        "not mine to repair." in answers(pull)[0]
+        "I pushed nothing to this pull request: someone pushed to its branch while I worked, and I only "
+        "repair my own commits." in answers(pull)[0]
     )
 
 
@@ -202,16 +208,16 @@ async def test_a_push_in_mid_repair_is_left_alone(untested: Scene) -> None:
 async def test_a_repair_that_was_pushed_before_a_crash_is_not_made_again(untested: Scene) -> None:
     scene = untested
     pull = opened(scene, {"calc.py": WIP})
-    scene.world.ci.check(scene.repo, pull.head.sha, "test", log=LOG)
+    scene.world.ci.add_check(scene.repo, pull.head.sha, "test", log=LOG)
     await scene.will(*MENDED)
     job = checked(scene, pull)
-    assert isinstance(await scene.resolve(job), Delivered)
+    assert isinstance(await scene.resolve(job), Published)
     head, log = pull.head.sha, scene.data / "runs" / job.id / "events.jsonl"
     lines = log.read_text().splitlines(keepends=True)
-    log.write_text("".join(line for line in lines if '"event":{"kind":"settled"' not in line))
-    assert isinstance(await scene.resolve(job), Delivered)
+    log.write_text("".join(line for line in lines if '"event":{"kind":"job_completed"' not in line))
+    assert isinstance(await scene.resolve(job), Published)
     assert (pull.head.sha, len(answers(pull))) == (head, 1)
     log.unlink()
-    assert isinstance(await scene.resolve(job), Refused)
+    assert isinstance(await scene.resolve(job), Rejected)
     assert (pull.head.sha, len(answers(pull))) == (head, 1)
     assert scene.repo.branches == ("main", BRANCH)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.model import Turn
-from demo.world import Pull
-from runtime.actions import ReplaceText
+from patchwright.demo.github import FakePullRequest
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.runtime.actions import ReplaceText
 from tests.stories.conftest import CODE, DONE, FIX, Scene
 from tests.stories.ours import LOG, answers, message, opened
 from tests.stories.reviews import MUL, WIP
@@ -22,8 +22,8 @@ NEG = ReplaceText(path="calc.py", old="def neg(a):\n    return a\n", new="def ne
 def scene(a_scene: Callable[..., Scene]) -> Scene:
     """acme/calc without a test: nothing is run to prove anything."""
     scene = a_scene({"calc.py": CODE})
-    scene.world.ci.grant("patchwright")
-    scene.environment["PATCHWRIGHT_CI_REPAIRS"] = "1"
+    scene.world.ci.grant_access("patchwright")
+    scene.environment["PATCHWRIGHT_MAX_CI_REPAIRS"] = "1"
     return scene
 
 
@@ -33,20 +33,20 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def fails(scene: Scene, pull: Pull, *names: str) -> None:
+async def fails(scene: Scene, pull: FakePullRequest, *names: str) -> None:
     """These checks of its head fail, and webhooks tell of each in three ways, each twice."""
-    checks = [scene.world.ci.check(scene.repo, pull.head.sha, name, log=LOG) for name in names]
+    checks = [scene.world.ci.add_check(scene.repo, pull.head.sha, name, log=LOG) for name in names]
     for one in checks:
         for event in ("check_run", "workflow_run", "check_suite"):
-            await scene.world.redeliver(await scene.world.ci.tell(pull, one, event))
+            await scene.world.redeliver(await scene.world.ci.deliver_check(pull, one, event))
 
 
 async def test_a_failing_head_is_repaired_once_and_then_said(scene: Scene) -> None:
     pull = opened(scene, {"calc.py": WIP})
     first = pull.head.sha
-    await scene.will(Turn("Mend.", MUL, NEG), *[Turn("Done.", DONE)] * 2)
+    await scene.will(RecordedTurn("Mend.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
     async with scene.serving() as served:
-        scene.world.hook(served.webhook, SECRET)
+        scene.world.add_webhook(served.webhook, SECRET)
         await fails(scene, pull, "test (3.11)", "test (3.12)")
         await until(lambda: pull.head.sha != first and answers(pull)[0].startswith("Checks failed on"))
         second = pull.head.sha
@@ -56,8 +56,8 @@ async def test_a_failing_head_is_repaired_once_and_then_said(scene: Scene) -> No
         await asyncio.sleep(1)
     assert pull.head.sha == second
     assert answers(pull)[1] == (
-        f"This check still fails on {second[:12]}, after 1 repair of mine: `test (3.12)`. I stop here. Mention me with "
-        "what to try next, or push to the branch yourself."
+        f"This check still fails on {second[:12]}, after 1 repair of mine: `test (3.12)`. I made no "
+        "further attempt. Mention me and say what to try next, or push a fix to the branch."
     )
     assert len(answers(pull)) == 2
     assert len([run for run in scene.runs if run.startswith("acme-calc")]) == 2
@@ -66,8 +66,8 @@ async def test_a_failing_head_is_repaired_once_and_then_said(scene: Scene) -> No
 async def test_a_server_that_polls_finds_them_by_looking(scene: Scene) -> None:
     pull = opened(scene, {"calc.py": WIP})
     first = pull.head.sha
-    scene.world.ci.check(scene.repo, first, "test", log=LOG)
-    await scene.will(Turn("Mend.", MUL, NEG), *[Turn("Done.", DONE)] * 2)
+    scene.world.ci.add_check(scene.repo, first, "test", log=LOG)
+    await scene.will(RecordedTurn("Mend.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
     process = await scene.cli(
         "serve", "--poll", "--port", "0", environment={"PATCHWRIGHT_WEBHOOK_SECRET": ""}
     )
@@ -81,29 +81,28 @@ async def test_a_server_that_polls_finds_them_by_looking(scene: Scene) -> None:
 
 
 async def test_an_outsiders_issue_is_held_until_a_writer_says_run_ci(scene: Scene) -> None:
-    await scene.will(Turn("Mend.", FIX), *[Turn("Done.", DONE)] * 2)
+    await scene.will(RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", DONE)] * 2)
     async with scene.serving() as served:
-        scene.world.hook(served.webhook, SECRET)
-        await scene.world.label(scene.issue, "fix-me", by="maintainer")
+        scene.world.add_webhook(served.webhook, SECRET)
+        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
         await until(lambda: scene.repo.pulls and scene.comments[0].startswith("I opened"))
         pull = scene.pull
         held = pull.head.sha
         assert "\n\n[skip ci]\n\n" in message(scene, pull)
-        assert "because I was told things by reporter, who may not write to this repository." in (
-            pull.body or ""
-        )
-        await scene.world.comment(pull, "@agent run-ci", by="reporter")
+        assert "I read text by reporter, who cannot write to this repository." in (pull.body or "")
+        await scene.world.add_comment(pull, "@agent run-ci", by="reporter")
         await until(lambda: len(answers(pull)) == 1)
         assert pull.head.sha == held
         assert answers(pull)[0].startswith(
-            "I did not start on this: reporter may not write to this repository"
+            "I did not start a run: reporter does not have write access to this repository"
         )
-        told = await scene.world.comment(pull, "@agent run-ci, please", by="maintainer")
+        told = await scene.world.add_comment(pull, "@agent run-ci, please", by="maintainer")
         await until(lambda: len(answers(pull)) == 2)
         await scene.world.redeliver(told)
         await asyncio.sleep(1)
     assert answers(pull)[1].startswith(
-        f"I put the empty commit {pull.head.sha[:12]} on `patchwright/issue-1`: it does not say `[skip ci]`"
+        f"I pushed the empty commit {pull.head.sha[:12]} to `patchwright/issue-1`. It does not say `[skip "
+        "ci]`"
     )
     assert scene.repo.bare.git("rev-list", f"{held}..{pull.head.sha}").decode().split() == [pull.head.sha]
     assert "[skip ci]" not in message(scene, pull) and len(answers(pull)) == 2

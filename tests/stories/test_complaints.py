@@ -7,8 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from demo.model import Turn
-from runtime.actions import ReplaceText
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.runtime.actions import ReplaceText
 from tests.stories.conftest import CODE, RUN_TESTS
 from tests.stories.reviews import WIP, done
 from tests.stories.town import Town, a_town, conversation, until
@@ -28,21 +28,21 @@ OPENED = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def town() -> AsyncIterator[Town]:
-    async with a_town(jobs_at_once=3) as town, town.serving():
+    async with a_town(max_concurrent_jobs=3) as town, town.serving():
         yield town
 
 
 async def test_whoever_asks_is_answered_and_told_why_not(town: Town) -> None:
     # Complaint 2: a trigger that is refused or ignored in silence.
     issue = town.issue("silence")
-    await town.world.comment(issue, "@agent please mend this", by="outsider")
+    await town.world.add_comment(issue, "@agent please mend this", by="outsider")
     await town.quiet()
-    await town.world.comment(issue, "@agent yes, mend it", by="maintainer")
+    await town.world.add_comment(issue, "@agent yes, mend it", by="maintainer")
     await town.quiet()
     assert conversation(issue) == [
         "outsider: @agent please mend this",
-        "patchwright[bot]: I did not start on this: outsider may not write to this repository. Somebody who may can "
-        "put the label on, or ask me in a comment.",
+        "patchwright[bot]: I did not start a run: outsider does not have write access to this "
+        "repository. Someone with write access can add the label or ask me in a comment.",
         "maintainer: @agent yes, mend it [eyes]",
         OPENED.format(2),
     ]
@@ -55,26 +55,26 @@ async def test_a_whole_life_of_an_issue_leaves_one_comment_for_each_thing_that_w
     why = ReplaceText(path="calc.py", old="return a + b", new="return a + b  # it adds")
     answer = done((1, True, "It says so now."))
     town.model.scripts[f"Fix: {issue.title}"] = (
-        Turn("Say.", why),
-        Turn("Run.", RUN_TESTS),
-        Turn("Done.", answer),
+        RecordedTurn("Say.", why),
+        RecordedTurn("Run.", RUN_TESTS),
+        RecordedTurn("Done.", answer),
     )
-    await town.world.label(issue, "fix-me", by="maintainer")
+    await town.world.add_label(issue, "fix-me", by="maintainer")
     await town.at_work("spam")
-    await town.world.comment(issue, "@agent stop", by="maintainer")
+    await town.world.add_comment(issue, "@agent stop", by="maintainer")
     await town.quiet()
     town.go_on("spam")
-    await town.world.comment(issue, "@agent resume", by="maintainer")
+    await town.world.add_comment(issue, "@agent resume", by="maintainer")
     await town.quiet()
     (pull,) = issue.repo.pulls
-    review = town.world.reviewed(pull, ("calc.py", 2, "Say why."), by="maintainer", body="@agent please")
-    await town.world.tell_review(pull, review)
+    review = town.world.add_review(pull, ("calc.py", 2, "Say why."), by="maintainer", body="@agent please")
+    await town.world.deliver_review(pull, review)
     await town.quiet()
-    await town.world.comment(pull, "@agent thanks, and name the test better", by="maintainer")
+    await town.world.add_comment(pull, "@agent thanks, and name the test better", by="maintainer")
     await town.quiet()
     assert conversation(issue) == [
         "maintainer labels it fix-me",
-        "patchwright[bot]: I had to stop before I could finish. Somebody stopped me.",
+        "patchwright[bot]: I had to stop before I finished. Somebody canceled this run.",
         "maintainer: @agent stop [eyes]",
         "maintainer: @agent resume [eyes]",
         OPENED.format(2),
@@ -93,20 +93,20 @@ async def test_work_on_a_pull_request_from_a_fork_ends_where_its_owner_lets_it(t
     # Complaint 6: pull requests from forks fail.
     repo = town.repository("forks")
     for owner, lets in (("open-hand", True), ("closed-hand", False)):
-        fork = town.world.fork(repo, owner)
+        fork = town.world.create_fork(repo, owner)
         fork.commit("topic", {"calc.py": WIP})
-        town.world.pull(
+        town.world.create_pull(
             repo, "topic", by=owner, fork=fork, maintainer_can_modify=lets, title=f"Multiply, by {owner}"
         )
     for pull in repo.pulls:
-        await town.world.comment(pull, "@agent mul adds", by="maintainer")
+        await town.world.add_comment(pull, "@agent mul adds", by="maintainer")
     await town.quiet()
     assert [conversation(pull) for pull in repo.pulls] == [
         ["maintainer: @agent mul adds [eyes]", "patchwright[bot]: I pushed ID to `topic`."],
         [
             "maintainer: @agent mul adds [eyes]",
-            "patchwright[bot]: I pushed nothing to this pull request: the fork's owner does not let the people of this "
-            "repository push to it.",
+            "patchwright[bot]: I pushed nothing to this pull request: the fork's owner does not allow "
+            "edits by maintainers.",
         ],
     ]
 
@@ -114,12 +114,12 @@ async def test_work_on_a_pull_request_from_a_fork_ends_where_its_owner_lets_it(t
 async def test_two_who_ask_at_once_do_not_cancel_each_other(town: Town) -> None:
     # Complaint 20: concurrency that cancels itself.
     one = town.issue("at-once")
-    two = town.world.issue(one.repo, title="The other one", body="It should add.", by="reporter")
+    two = town.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
     await asyncio.gather(
-        town.world.label(one, "fix-me", by="maintainer"),
-        town.world.comment(one, "@agent mend it", by="colleague"),
-        town.world.label(two, "fix-me", by="colleague"),
-        town.world.comment(two, "@agent mend it", by="maintainer"),
+        town.world.add_label(one, "fix-me", by="maintainer"),
+        town.world.add_comment(one, "@agent mend it", by="colleague"),
+        town.world.add_label(two, "fix-me", by="colleague"),
+        town.world.add_comment(two, "@agent mend it", by="maintainer"),
     )
     await town.quiet()
     for issue, pull in zip((one, two), sorted(one.repo.pulls, key=lambda pull: pull.head_ref), strict=True):
@@ -154,23 +154,23 @@ async def test_what_only_looks_like_a_call_starts_nothing(town: Town) -> None:
     # Complaint 24: accidental triggers.
     issue = town.issue("accidents")
     for said in ACCIDENTS:
-        await town.world.comment(issue, said, by="maintainer")
-    innocent = town.world.said(issue, "It happens on Mondays.", by="maintainer")
+        await town.world.add_comment(issue, said, by="maintainer")
+    innocent = town.world.add_comment_silently(issue, "It happens on Mondays.", by="maintainer")
     async with httpx.AsyncClient(trust_env=False) as client:  # edited in the browser, as whoever wrote it
         await client.patch(
             f"{town.world.api_url}/repos/acme/accidents/issues/comments/{innocent.id}",
             json={"body": "@agent mend it"},
-            headers={"Authorization": f"Bearer {town.world.token('maintainer')}"},
+            headers={"Authorization": f"Bearer {town.world.create_token('maintainer')}"},
         )
     for bot in ("dependabot[bot]", "patchwright[bot]"):
         town.world.user(bot).kind = "Bot"
-        await town.world.comment(issue, "@agent mend it", by=bot)
+        await town.world.add_comment(issue, "@agent mend it", by=bot)
     await until(lambda: any(one.action == "edited" for one in town.world.deliveries))
     await town.quiet()
     assert town.model.asked(issue.title) == 0
     assert [one for one in issue.comments if one.reactions or one.author.login == "patchwright[bot]"] == [
         issue.comments[-1]  # by somebody who uses our name: it was not answered either
     ]
-    await town.world.comment(issue, "Now, @agent, mend it.", by="maintainer")
+    await town.world.add_comment(issue, "Now, @agent, mend it.", by="maintainer")
     await town.quiet()
     assert conversation(issue)[-2:] == ["maintainer: Now, @agent, mend it. [eyes]", OPENED.format(2)]

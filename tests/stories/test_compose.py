@@ -1,4 +1,4 @@
-"""compose.yaml, started as docs/self-hosting.md says: labelled, upgraded in mid-run, backed up and restored."""
+"""compose.yaml, started as docs/self-hosting.md says: labeled, upgraded in mid-run, backed up and restored."""
 
 import asyncio
 import contextlib
@@ -147,7 +147,7 @@ async def composed(
         (tmp_path / ".env").write_text(f"PATCHWRIGHT_LISTEN=127.0.0.1:{compose.port}\n")
         service = {"image": image, "volumes": [f"{key}:/run/key.pem:ro"]}
         services = dict.fromkeys(("server", "worker"), service) | {
-            one: {"image": image} for one in ("gate", "redis")
+            one: {"image": image} for one in ("docker-proxy", "redis")
         }
         override = {"services": services, "networks": {"default": {"external": {"name": name}}}}
         (tmp_path / "override.yaml").write_text(json.dumps(override))
@@ -157,7 +157,9 @@ async def composed(
                 await compose("up", "--detach", "--no-build")
                 await compose.ready("/readyz" if is_set_up else "/healthz")
                 if is_set_up:
-                    scene.world.hook(f"http://127.0.0.1:{compose.port}/webhook", "story-webhook-secret")
+                    scene.world.add_webhook(
+                        f"http://127.0.0.1:{compose.port}/webhook", "story-webhook-secret"
+                    )
                 yield compose
             finally:
                 print(await compose("logs", "--no-color", "--tail", "100"))
@@ -183,12 +185,14 @@ async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_co
 
     await scene.will(*MENDED, delay=0.5, on_request=note)
     async with composed(scene, image, tmp_path) as compose:
-        await scene.world.label(scene.issue, "fix-me", by="maintainer")
+        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
         await opened(scene, 1)
         assert scene.pull.draft is False
 
-        another = scene.world.issue(scene.repo, title="add() again", body="It should add.", by="reporter")
-        await scene.world.label(another, "fix-me", by="maintainer")
+        another = scene.world.create_issue(
+            scene.repo, title="add() again", body="It should add.", by="reporter"
+        )
+        await scene.world.add_label(another, "fix-me", by="maintainer")
         async with asyncio.timeout(120):
             await asked.wait()
         await compose("up", "--detach", "--no-build", "--force-recreate", "worker", "server", "redis")
@@ -196,7 +200,7 @@ async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_co
         assert len(scene.repo.comments(another.number)) == 1
 
         async with asyncio.timeout(60):
-            while sorted((before := await compose.runs()).values()) != ["delivered", "delivered"]:
+            while sorted((before := await compose.runs()).values()) != ["published", "published"]:
                 await asyncio.sleep(0.5)
         await compose("stop")
         volume = f"{compose.name}_data"
@@ -214,7 +218,7 @@ async def test_a_composed_server_is_set_up_in_the_browser_and_its_worker_begins_
     scene: Scene, image: str, tmp_path: Path
 ) -> None:
     await scene.will(*MENDED)
-    scene.world.sit_down("maintainer")
+    scene.world.sign_in("maintainer")
     async with composed(scene, image, tmp_path, is_set_up=False) as compose:
         url = f"http://127.0.0.1:{compose.port}"
         (code,) = re.findall(r"enter this code: (\S+)", await compose("logs", "--no-color", "server"))
@@ -227,14 +231,14 @@ async def test_a_composed_server_is_set_up_in_the_browser_and_its_worker_begins_
             made = await browser.post(html.unescape(address), data=form)
             assert (await browser.get(made.headers["location"])).headers["location"] == "/welcome"
             app = scene.world.apps[-1]
-            scene.world.install(app, scene.repo)
+            scene.world.install_app(app, scene.repo)
             await compose.ready()  # the worker too: it was started again until the App was there
             assert "It is installed for acme." in (await browser.get("/welcome")).text
         checked = json.loads(
             await compose("exec", "-T", "worker", "sh", "-c", "patchwright doctor --json || true")
         )
-        failed = [one for one in checked["findings"] if one["state"] == "failed"]
-        await scene.world.label(scene.issue, "fix-me", by="maintainer")
+        failed = [one for one in checked["checks"] if one["state"] == "failed"]
+        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
         await opened(scene, 1)
     there = {"data directory", "GitHub App", "installations", "webhook", "engine", "sandbox limits"}
     assert not there & {one["name"] for one in failed}, failed

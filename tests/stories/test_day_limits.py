@@ -2,8 +2,8 @@
 
 import pytest
 
-from demo.model import Turn
-from demo.world import Issue
+from patchwright.demo.github import Issue
+from patchwright.demo.recorded_model import RecordedTurn
 from tests.stories.conftest import CODE, DONE
 from tests.stories.town import a_town, conversation, title_of
 
@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 DEAR = {"prompt_tokens": 1_000_000, "completion_tokens": 1, "total_tokens": 1_000_001}
 """A dollar for each reply."""
-NOTHING_DONE = (Turn("Done.", DONE, usage=DEAR),)
-DAY = "Ask again after midnight (UTC), or ask whoever runs me for more."
+NOTHING_DONE = (RecordedTurn("Done.", DONE, usage=DEAR),)
+DAY = "Try again after midnight UTC, or ask the operator to raise the limit."
 
 
 async def test_each_limit_of_a_day_is_said_when_it_is_reached_and_what_was_refused_counts_for_none() -> None:
@@ -23,18 +23,18 @@ async def test_each_limit_of_a_day_is_said_when_it_is_reached_and_what_was_refus
         for name in issues:
             town.model.scripts[title_of(name)] = NOTHING_DONE
         others = [
-            town.world.issue(issues["one"].repo, title=title_of("one"), body="Again.", by="reporter")
+            town.world.create_issue(issues["one"].repo, title=title_of("one"), body="Again.", by="reporter")
             for _ in "ab"
         ]
 
         async def asks(issue: Issue, login: str) -> None:
-            town.world.permit(issue.repo, login, "write")
-            await town.world.label(issue, "fix-me", by=login)
+            town.world.set_role(issue.repo, login, "write")
+            await town.world.add_label(issue, "fix-me", by=login)
             await town.quiet()
 
         async with town.serving():
             for _ in range(3):
-                await town.world.comment(issues["one"], "@agent mend it", by="outsider")
+                await town.world.add_comment(issues["one"], "@agent mend it", by="outsider")
             await town.quiet()
             for name in ("one", "two", "three"):
                 await asks(issues[name], "maintainer")
@@ -50,19 +50,19 @@ async def test_each_limit_of_a_day_is_said_when_it_is_reached_and_what_was_refus
             [line.partition(": ")[2] for line in one] for one in seen
         )
         assert "maintainer labels it fix-me" in seen[0][-2] and opened[-1].startswith(
-            "I opened no pull request"
+            "I did not open a pull request"
         )
-        assert second[-1].startswith("I opened no pull request") and again[-1].startswith(
-            "I opened no pull request"
+        assert second[-1].startswith("I did not open a pull request") and again[-1].startswith(
+            "I did not open a pull request"
         )
         assert third[-1] == (
-            "I did not start on this: you have asked for 2 runs today, which is the limit (setting "
+            "I did not start a run: you reached your daily limit of 2 runs (setting "
             f"`user_runs_per_day`). {DAY}"
         )
         assert once_more[-1] == (
-            "I did not start on this: 2 runs were asked for in this repository today, which is the limit (setting "
-            f"`repository_runs_per_day`). {DAY}"
+            "I did not start a run: this repository reached its daily limit of 2 runs "
+            f"(setting `repository_runs_per_day`). {DAY}"
         )
         assert fourth[-1] == (
-            f"I did not start on this: the $2.50 that I may spend in a day are spent (setting `usd_per_day`). {DAY}"
+            f"I did not start a run: the daily budget of $2.50 is used up (setting `usd_per_day`). {DAY}"
         )

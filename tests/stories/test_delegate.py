@@ -8,31 +8,33 @@ from typing import Any
 
 import pytest
 
-from demo.model import Turn
-from resolver.actions import Delegate, Report, Reported, Think
-from resolver.domain import Commented, Delivered, RunId
-from resolver.events import Observed, Prompted
-from runtime.actions import RunShell, ViewFile
-from runtime.observations import Ran
-from tests.resolver.repositories import Repository
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Delegate, Report, SubagentResult, Think
+from patchwright.resolver.domain import Published, Reported, RunId
+from patchwright.resolver.events import SystemPrompt, ToolResult
+from patchwright.runtime.actions import RunShell, ViewFile
+from patchwright.runtime.observations import ShellResult
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 from tests.stories.voices import heard
 
 pytestmark = pytest.mark.slow
 
 CALLERS, PROMISES = "Find every caller of add().", "What does double() promise?"
-ASK = Turn("Let others look.", Delegate(tasks=(CALLERS, PROMISES)))
+ASK = RecordedTurn("Let others look.", Delegate(tasks=(CALLERS, PROMISES)))
 DOUBLED = "def doubled(a):\n    return add(a, a)\n"
 
 
 LOOKS = (
-    Turn("Look.", RunShell(command="cat calc.py; git diff --stat; grep -rn 'add(' --include=*.py .")),
-    Turn("Break it.", RunShell(command="rm calc.py; echo broken > left.txt; git status --short; pwd")),
-    Turn("There.", Report(text="more.py:2, in doubled()")),
+    RecordedTurn("Look.", RunShell(command="cat calc.py; git diff --stat; grep -rn 'add(' --include=*.py .")),
+    RecordedTurn(
+        "Break it.", RunShell(command="rm calc.py; echo broken > left.txt; git status --short; pwd")
+    ),
+    RecordedTurn("There.", Report(text="more.py:2, in doubled()")),
 )
 READS = (
-    Turn("Read.", ViewFile(path="calc.py")),
-    Turn("So.", Report(text="It doubles; only ints are tested.")),
+    RecordedTurn("Read.", ViewFile(path="calc.py")),
+    RecordedTurn("So.", Report(text="It doubles; only ints are tested.")),
 )
 
 
@@ -42,59 +44,59 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
     scene = a_scene(files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS})
     mend, *rest = MENDED
     voices = await heard(scene, mend, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2)
-    assert isinstance(await scene.resolve(), Delivered)
+    assert isinstance(await scene.resolve(), Published)
     assert voices.most_at_once == 2  # two of them were thinking at the same time
 
     run = scene.trajectory(scene.job().id)
     (report,) = [
         event.observation
         for event in run
-        if isinstance(event, Observed) and isinstance(event.observation, Reported)
+        if isinstance(event, ToolResult) and isinstance(event.observation, SubagentResult)
     ]
-    assert [(part.status, part.text, part.spent.steps) for part in report.parts] == [
+    assert [(part.status, part.text, part.usage.steps) for part in report.results] == [
         ("answered", "more.py:2, in doubled()", 3),
         ("answered", "It doubles; only ints are tested.", 2),
     ]
-    assert run.spent().steps == len(run.decisions()) + 5
+    assert run.usage().steps == len(run.replies()) + 5
     told = [message["content"] for message in voices.heard[""][-1]["messages"] if message["role"] == "tool"]
     assert "[1 of 2: the answer to the question]" in told[1] and "> more.py:2, in doubled()" in told[1]
 
-    first = scene.trajectory(run.delegations()[0][0].run)
+    first = scene.trajectory(run.subagents()[0][0].run)
     looked, broke = [
         event.observation
         for event in first
-        if isinstance(event, Observed) and isinstance(event.observation, Ran)
+        if isinstance(event, ToolResult) and isinstance(event.observation, ShellResult)
     ]
     assert "return a + b" in looked.output and "calc.py | 2 +-" in looked.output  # the tree as it was then
     assert "D calc.py" in broke.output and "?? left.txt" in broke.output
     # What it broke was its own.
     assert "left.txt" not in scene.repo.diff(scene.pull) and "a + b" in scene.repo.diff(scene.pull)
     # It reads and runs, and edits and delegates nothing.
-    prompted = next(event for event in first if isinstance(event, Prompted))
+    prompted = next(event for event in first if isinstance(event, SystemPrompt))
     names = {tool["function"]["name"] for tool in prompted.tools}
     assert {"run_shell", "view_file", "think", "report"} <= names
     assert not names & {"create_file", "replace_text", "insert_text", "delegate", "browse", "finish", "ask"}
-    assert prompted.system.startswith("You find something out")
+    assert prompted.text.startswith("You find something out")
 
 
 @pytest.mark.slow
 async def test_an_investigator_that_fails_does_not_stop_the_work(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene()
-    scene.environment["PATCHWRIGHT_DELEGATE_STEPS"] = "4"
-    lost = tuple(Turn(f"Hm {n}.", Think(thought=f"Hm {n}.")) for n in range(9))
+    scene.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "4"
+    lost = tuple(RecordedTurn(f"Hm {n}.", Think(thought=f"Hm {n}.")) for n in range(9))
     await heard(scene, ASK, *MENDED, others={CALLERS: lost, PROMISES: READS})
-    assert isinstance(await scene.resolve(), Delivered)
-    ((_, failed), (_, fine)) = scene.trajectory(scene.job().id).delegations()
+    assert isinstance(await scene.resolve(), Published)
+    ((_, failed), (_, fine)) = scene.trajectory(scene.job().id).subagents()
     assert failed is not None and fine is not None
-    assert (failed.status, failed.spent.steps, fine.status) == ("unfinished", 4, "answered")
+    assert (failed.status, failed.usage.steps, fine.status) == ("unfinished", 4, "answered")
     assert "limit of 4 replies" in failed.text
 
 
 async def test_delegates_can_be_left_out(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene()
-    scene.environment["PATCHWRIGHT_DELEGATE_STEPS"] = "0"
+    scene.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
     voices = await heard(scene, MENDED[-1])
-    assert isinstance(await scene.resolve(), Commented)
+    assert isinstance(await scene.resolve(), Reported)
     request = voices.heard[""][0]
     assert "delegate" not in {tool["function"]["name"] for tool in request["tools"]}
     assert "investigators" not in request["messages"][0]["content"]
@@ -124,10 +126,10 @@ async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
 
     code, out, error = await scene.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + error
-    reports = [report for _, report in scene.trajectory(run).delegations() if report]
-    assert len(reports) == 2 and reports[1].status == "unfinished" and reports[1].spent.steps == 1
+    reports = [report for _, report in scene.trajectory(run).subagents() if report]
+    assert len(reports) == 2 and reports[1].status == "unfinished" and reports[1].usage.steps == 1
     assert "program was stopped" in reports[1].text
-    spent = scene.trajectory(run).spent()
-    assert spent.steps == len(scene.trajectory(run).decisions()) + sum(each.spent.steps for each in reports)
+    spent = scene.trajectory(run).usage()
+    assert spent.steps == len(scene.trajectory(run).replies()) + sum(each.usage.steps for each in reports)
     assert "a + b" in fix.read_text()
     assert len(voices.heard[PROMISES]) == 2  # not taken up again

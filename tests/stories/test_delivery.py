@@ -2,10 +2,10 @@
 
 import pytest
 
-from resolver.domain import Commented, Delivered, VerdictKind
-from resolver.errors import ForgeError, WorkspaceError
+from patchwright.resolver.domain import Published, Reported, VerdictKind
+from patchwright.resolver.errors import ForgeError, WorkspaceError
 from tests.contracts.forges import FIXED, file
-from tests.stories.parcels import BRANCH, SHORT, Depot
+from tests.stories.delivery_setup import BRANCH, SHORT, Depot
 
 CODE = "def add(a, b):\n    return a - b\n"
 
@@ -18,7 +18,7 @@ async def test_a_verdict_without_a_regression_becomes_a_pull_request(
     depot: Depot, kind: VerdictKind, draft: bool
 ) -> None:
     outcome = await depot.deliver(kind=kind)
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     (pull,) = depot.pulls
     assert (pull.draft, pull.head.ref, pull.base.ref) == (draft, BRANCH, "main")
     assert pull.body.rstrip().endswith("Fixes #1")
@@ -27,20 +27,20 @@ async def test_a_verdict_without_a_regression_becomes_a_pull_request(
 
 async def test_a_regression_is_a_comment_and_its_work_on_a_branch(depot: Depot) -> None:
     outcome = await depot.deliver(kind="regressed")
-    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
+    assert isinstance(outcome, Reported) and outcome.branch == BRANCH
     assert depot.pulls == ()
     assert depot.repo.read(BRANCH, "calc.py") == FIXED
     (comment,) = depot.comments
-    assert comment.startswith("I opened no pull request: A test that passed before fails now.")
-    assert f"The work is kept on the branch `{BRANCH}`." in comment
+    assert comment.startswith("I did not open a pull request: A test that passed before fails now.")
+    assert f"The work is on the branch `{BRANCH}`." in comment
 
 
 async def test_no_change_is_a_comment_and_no_branch(depot: Depot) -> None:
     outcome = await depot.deliver(kind="empty")
-    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert isinstance(outcome, Reported) and outcome.branch is None
     assert (depot.pulls, depot.repo.branches) == ((), ("main",))
     (comment,) = depot.comments
-    assert comment.startswith("I opened no pull request: the work ended without a change to the code.")
+    assert comment.startswith("I did not open a pull request: the run ended without a change to the code.")
 
 
 # --- the complaints of the field ----------------------------------------------------------------------------
@@ -49,14 +49,14 @@ async def test_no_change_is_a_comment_and_no_branch(depot: Depot) -> None:
 async def test_success_with_nothing_pushed_cannot_be_claimed(depot: Depot) -> None:
     """Complaint 5: what is called delivered was read back, tree and pull request."""
     outcome = await depot.deliver()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     (pull,) = depot.pulls
     assert depot.repo.bare.read(pull.head.sha, "calc.py") == FIXED.encode()
 
 
 async def test_success_is_not_claimed_when_the_pull_request_shows_another_commit(depot: Depot) -> None:
     """Complaint 5, and the positive control: here somebody is faster, and nobody is told of success."""
-    depot.world.before_next("POST", "/pulls", lambda: depot.repo.commit(BRANCH, {"theirs.py": "1\n"}))
+    depot.world.before_next_request("POST", "/pulls", lambda: depot.repo.commit(BRANCH, {"theirs.py": "1\n"}))
     with pytest.raises(ForgeError, match="which was pushed"):
         await depot.deliver()
     assert depot.comments == []
@@ -80,7 +80,7 @@ async def test_a_commit_is_verified_ours_and_shared_with_who_asked(depot: Depot)
     assert sha in depot.repo.signed
     assert shown.startswith(f"{bot.login} <{bot.id}+{bot.login}@users.noreply.github.com>\n")
     trailers = depot.repo.bare.git("show", "-s", "--format=%(trailers:only)", sha).decode().split("\n")
-    host = "127.0.0.1"  # of the stand-in, where github.com would stand
+    host = "127.0.0.1"  # of the fake server, where github.com would stand
     assert trailers[0] == "Issue: #1" and trailers[1].startswith("Patchwright-Run: ")
     assert trailers[2:3] == [
         f"Co-authored-by: maintainer <{person.id}+maintainer@users.noreply.{host}>",
@@ -91,8 +91,8 @@ async def test_a_commit_is_verified_ours_and_shared_with_who_asked(depot: Depot)
 async def test_a_commit_that_could_not_be_signed_is_said_so_and_is_ours_all_the_same(depot: Depot) -> None:
     await depot.deliver(file("run.sh", b"#!/bin/sh\n", "100755"))
     (pull,) = depot.pulls
-    assert "This commit was pushed by git and is not signed by GitHub" in pull.body
-    assert "`run.sh` is, or was, something else" in pull.body
+    assert "This commit was pushed with git and is not signed by GitHub" in pull.body
+    assert "`run.sh` is or was not one" in pull.body
     bot = depot.world.user("patchwright[bot]")
     shown = depot.repo.bare.git("show", "-s", "--format=%an %ae", pull.head.sha).decode().strip()
     assert shown == f"{bot.login} {bot.id}+{bot.login}@users.noreply.127.0.0.1"
@@ -113,7 +113,7 @@ async def test_the_branch_and_the_base_are_those_of_their_choosing(depot: Depot)
     depot.repo.commit("develop", {".github/patchwright.toml": config})
     depot.command = ""
     outcome = await depot.deliver()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     assert outcome.branch == f"bot/fix/1/{SHORT}"
     assert depot.pulls[1].base.ref == "develop"
 
@@ -142,7 +142,7 @@ async def test_a_configuration_that_names_no_branch_of_a_run_is_as_if_it_named_n
     """It is told of it before the work: tests/stories/test_repo_config.py."""
     depot.repo.commit("main", {".github/patchwright.toml": 'branch = "always-the-same"\n'})
     outcome = await depot.deliver()
-    assert isinstance(outcome, Delivered) and outcome.branch == BRANCH
+    assert isinstance(outcome, Published) and outcome.branch == BRANCH
 
 
 async def test_a_base_that_was_force_pushed_in_mid_run_gets_no_pull_request_of_strangers_commits(
@@ -154,43 +154,43 @@ async def test_a_base_that_was_force_pushed_in_mid_run_gets_no_pull_request_of_s
 
     depot.meanwhile = rewrite
     outcome = await depot.deliver()
-    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
+    assert isinstance(outcome, Reported) and outcome.branch == BRANCH
     assert depot.repo.read(BRANCH, "calc.py") == FIXED
     assert depot.pulls == ()
-    assert "the branch `main` no longer has the commit that I began from" in depot.comments[0]
-    assert f"The work is kept on the branch `{BRANCH}`." in depot.comments[0]
+    assert "the branch `main` no longer contains the commit that I started from" in depot.comments[0]
+    assert f"The work is on the branch `{BRANCH}`." in depot.comments[0]
 
 
 async def test_a_base_that_went_on_in_mid_run_is_no_obstacle(depot: Depot) -> None:
     depot.meanwhile = lambda: depot.repo.commit("main", {"other.py": "1\n"})
-    assert isinstance(await depot.deliver(), Delivered)
+    assert isinstance(await depot.deliver(), Published)
 
 
 # --- the thread ---------------------------------------------------------------------------------------------
 
 
 async def test_an_issue_closed_in_mid_run_gets_a_comment_and_keeps_the_work(depot: Depot) -> None:
-    depot.meanwhile = lambda: depot.world.close(depot.issue)
+    depot.meanwhile = lambda: depot.world.close_silently(depot.issue)
     outcome = await depot.deliver()
-    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
+    assert isinstance(outcome, Reported) and outcome.branch == BRANCH
     assert depot.pulls == ()
     assert depot.comments[0].startswith(
-        "I opened no pull request: the issue was closed while I worked on it."
+        "I did not open a pull request: the issue was closed while I worked on it."
     )
 
 
 async def test_an_issue_deleted_in_mid_run_costs_nobody_the_work(depot: Depot) -> None:
     depot.meanwhile = depot.repo.threads.clear
     outcome = await depot.deliver()
-    assert isinstance(outcome, Commented)
+    assert isinstance(outcome, Reported)
     assert (outcome.branch, outcome.url, depot.pulls) == (BRANCH, "", ())
     assert depot.repo.read(BRANCH, "calc.py") == FIXED
 
 
 async def test_an_issue_locked_in_mid_run_still_gets_its_pull_request(depot: Depot) -> None:
-    depot.meanwhile = lambda: depot.world.lock(depot.issue)
+    depot.meanwhile = lambda: depot.world.lock_thread(depot.issue)
     outcome = await depot.deliver()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     assert (len(depot.pulls), depot.comments) == (1, [])
 
 
@@ -202,7 +202,7 @@ WRITES = ["/git/refs", "/graphql", "/pulls", "/comments"]
 @pytest.mark.parametrize("path", [*WRITES, "/check-runs"])
 async def test_a_lost_answer_to_any_write_doubles_nothing(depot: Depot, path: str) -> None:
     depot.world.lose_next_response("POST", path)
-    assert isinstance(await depot.deliver(), Delivered)
+    assert isinstance(await depot.deliver(), Published)
     assert_once(depot)
 
 
@@ -210,26 +210,26 @@ async def test_a_lost_answer_to_any_write_doubles_nothing(depot: Depot, path: st
 async def test_a_worker_that_dies_at_any_write_is_followed_by_one_that_doubles_nothing(
     depot: Depot, path: str
 ) -> None:
-    depot.world.refuse_next("POST", path, status=401, times=2)  # nothing is tried after it
+    depot.world.fail_next_request("POST", path, status=401, times=2)  # nothing is tried after it
     with pytest.raises(ForgeError):
         await depot.deliver()
-    assert isinstance(await depot.deliver(), Delivered)
+    assert isinstance(await depot.deliver(), Published)
     assert_once(depot)
     before = depot.world.writes
-    assert isinstance(await depot.deliver(), Delivered)
+    assert isinstance(await depot.deliver(), Published)
     assert depot.world.writes == before
 
 
 def assert_once(depot: Depot) -> None:
     assert depot.repo.branches == ("main", BRANCH)
-    assert depot.repo.bare.count("main", BRANCH) == 1
+    assert depot.repo.bare.count_commits("main", BRANCH) == 1
     assert (len(depot.pulls), len(depot.comments), len(depot.repo.checks)) == (1, 1, 1)
 
 
 async def test_a_token_that_expired_in_mid_run_is_minted_anew(depot: Depot) -> None:
     depot.meanwhile = depot.world.expire_tokens
     before = len(depot.world.tokens)
-    assert isinstance(await depot.deliver(), Delivered)
+    assert isinstance(await depot.deliver(), Published)
     assert len(depot.world.tokens) == before + 2  # one for the run's beginning, one after it expired
     depot.repo.protect(BRANCH, "No more.")
     await depot.deliver(file("run.sh", b"#!/bin/sh\n", "100755"))  # the way by git, too
@@ -241,13 +241,13 @@ async def test_a_push_that_the_open_pull_request_shows_a_moment_later_is_waited_
     (pull,) = depot.pulls
     head, ref = pull.head.sha, f"refs/heads/{BRANCH}"
     parent = depot.repo.bare.resolve(f"{head}~") or ""
-    depot.world.before_next(
+    depot.world.before_next_request(
         "GET", f"/pulls/{pull.number}", lambda: depot.repo.bare.git("update-ref", ref, parent)
     )
-    depot.world.before_next(
+    depot.world.before_next_request(
         "GET", f"/pulls/{pull.number}", lambda: depot.repo.bare.git("update-ref", ref, head)
     )
-    assert isinstance(await depot.deliver(kind="fixed"), Delivered)
+    assert isinstance(await depot.deliver(kind="fixed"), Published)
     assert not pull.draft
 
 

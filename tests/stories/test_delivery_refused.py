@@ -3,24 +3,24 @@
 import subprocess
 from pathlib import Path
 
-from demo.world.bare import GIT_ENVIRONMENT
-from resolver.domain import Commented, Delivered
+from patchwright.demo.github.bare_repository import GIT_ENVIRONMENT
+from patchwright.resolver.domain import Published, Reported
 from tests.contracts.forges import file
-from tests.stories.parcels import BRANCH, RUN, SHORT, Depot
+from tests.stories.delivery_setup import BRANCH, RUN, SHORT, Depot
 
 
 async def test_work_on_a_branch_that_is_somebody_elses_goes_to_one_of_its_own(depot: Depot) -> None:
     theirs = depot.repo.commit(BRANCH, {"theirs.py": "1\n"})
     outcome = await depot.deliver()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     assert outcome.branch == f"{BRANCH}-{SHORT}"
-    assert depot.repo.bare.sha(BRANCH) == theirs
+    assert depot.repo.bare.branch_sha(BRANCH) == theirs
 
 
 async def test_a_protected_name_sends_the_work_to_another_branch(depot: Depot) -> None:
     depot.repo.protect(BRANCH, "Only people push here.")
     outcome = await depot.deliver()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     assert depot.repo.branches == ("main", f"{BRANCH}-{SHORT}")
 
 
@@ -34,10 +34,12 @@ async def test_where_no_branch_is_to_be_had_the_whole_patch_is_in_the_comment(
         file("blank.txt", b"a\n\n \n\nc\n"), file("new/odd.md", odd), file("run.sh", b"1\n", "100755"),
         b"D gone.txt",
     )  # fmt: skip
-    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert isinstance(outcome, Reported) and outcome.branch is None
     assert depot.repo.branches == ("main",)
     (comment,) = depot.comments
-    assert comment.startswith("I opened no pull request: GitHub takes the change on no branch of mine (`")
+    assert comment.startswith(
+        "I did not open a pull request: GitHub rejected every branch that I tried to push (`"
+    )
     applied = apply(depot, comment, tmp_path / "tree")
     assert (applied / "blank.txt").read_text() == "a\n\n \n\nc\n"
     assert (applied / "new/odd.md").read_bytes() == odd
@@ -87,9 +89,9 @@ async def test_a_patch_too_large_for_a_comment_is_kept_and_the_comment_says_wher
 
 
 async def test_a_workflow_that_the_app_may_not_change_is_never_lost(depot: Depot) -> None:
-    depot.settings = {"allow_paths": (".github/workflows/*",)}
+    depot.settings = {"allowed_paths": (".github/workflows/*",)}
     outcome = await depot.deliver(file(".github/workflows/ci.yml", b"on: push\n"))
-    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert isinstance(outcome, Reported) and outcome.branch is None
     assert depot.repo.branches == ("main",)
     (comment,) = depot.comments
     assert "without 'workflows' permission" in comment.replace("\u200b", "")
@@ -97,11 +99,11 @@ async def test_a_workflow_that_the_app_may_not_change_is_never_lost(depot: Depot
 
 
 async def test_where_github_takes_no_pull_request_the_branch_is_named(depot: Depot) -> None:
-    depot.world.refuse_next("POST", "/pulls", status=403)
+    depot.world.fail_next_request("POST", "/pulls", status=403)
     outcome = await depot.deliver()
-    assert isinstance(outcome, Commented) and outcome.branch == BRANCH
-    assert depot.comments[0].startswith("I opened no pull request: GitHub takes no pull request from me here")
-    assert f"The work is kept on the branch `{BRANCH}`." in depot.comments[0]
+    assert isinstance(outcome, Reported) and outcome.branch == BRANCH
+    assert depot.comments[0].startswith("I did not open a pull request: GitHub rejected the pull request")
+    assert f"The work is on the branch `{BRANCH}`." in depot.comments[0]
 
 
 async def test_a_change_of_five_thousand_files_is_delivered_where_the_operator_allows_it(
@@ -109,7 +111,7 @@ async def test_a_change_of_five_thousand_files_is_delivered_where_the_operator_a
 ) -> None:
     depot.settings = {"max_files": 10_000}
     outcome = await depot.deliver(*(file(f"d{n % 50}/f{n}.txt", b"%d\n" % n) for n in range(5_000)))
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     (pull,) = depot.pulls
-    assert "so many files (5000)" in pull.body
+    assert "fails on this many files (5000)" in pull.body
     assert depot.repo.bare.git("ls-tree", "-r", "--name-only", pull.head.sha).count(b"\n") == 5_001

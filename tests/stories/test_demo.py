@@ -29,14 +29,14 @@ def shown(out: str) -> None:
     assert fixed in " ".join(out.split())  # the lines are folded to the terminal's width
     assert "+    rest = round(seconds)" in out
     assert "  passed          20      24" in out
-    assert "  new tests: 3 failed, 1 passed on the old code; now 4 passed" in out
+    assert "  new tests: 3 failed, 1 passed before; now 4 passed" in out
     assert "events.jsonl" in out
 
 
 @pytest.mark.slow
 async def test_the_demo_ends_with_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
     code, out, error = await played(
-        sys.executable, "-m", "bot.cli", "demo", "--sandbox", "local", cwd=short_tmp
+        sys.executable, "-m", "patchwright", "demo", "--sandbox", "local", cwd=short_tmp
     )
     assert code == 0, out + error
     shown(out)
@@ -48,16 +48,16 @@ async def test_the_demo_ends_with_a_tested_pull_request_in_the_local_sandbox(sho
 async def test_the_demo_ends_with_a_tested_pull_request_in_docker(
     short_tmp: Path, for_images: dict[str, str]
 ) -> None:
-    command = (sys.executable, "-m", "bot.cli", "demo", "--json", "--sandbox", "docker")
+    command = (sys.executable, "-m", "patchwright", "demo", "--json", "--sandbox", "docker")
     code, out, error = await played(*command, cwd=short_tmp, **for_images)
     assert code == 0, out + error
     told = json.loads(out)
-    assert (told["outcome"], told["verdict"], told["draft"]) == ("delivered", "fixed", False)
+    assert (told["outcome"], told["verdict"], told["draft"]) == ("published", "fixed", False)
 
 
 @pytest.mark.slow
 async def test_without_an_engine_the_demo_says_so_and_goes_on(short_tmp: Path) -> None:
-    command = (sys.executable, "-m", "bot.cli", "demo")
+    command = (sys.executable, "-m", "patchwright", "demo")
     code, out, error = await played(*command, cwd=short_tmp, DOCKER_HOST="unix:///nowhere/docker.sock")
     assert code == 0, out + error
     (notice,) = [line for line in out.splitlines() if line.startswith("NOTICE: ")]

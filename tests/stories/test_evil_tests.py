@@ -2,11 +2,11 @@
 
 import pytest
 
-from demo.model import Turn
-from resolver.domain import Commented, Delivered
-from resolver.events import Observed
-from runtime.actions import CreateFile, ReplaceText, RunShell
-from runtime.observations import Ran
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Published, Reported
+from patchwright.resolver.events import ToolResult
+from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell
+from patchwright.runtime.observations import ShellResult
 from tests.stories.conftest import DONE, FIX, RUN_TESTS, Scene
 from tests.stories.minds import says
 
@@ -34,16 +34,24 @@ SEES = RunShell(command="PYTHONNOUSERSITE= python3 -m pytest -q; PATH=$HOME/bin:
 
 
 async def test_a_runner_that_is_faked_in_the_agent_s_sandbox_judges_nothing(scene: Scene) -> None:
-    await says(scene, Turn("Break.", FIX, BREAK), Turn("Trap.", TRAP, SEES), Turn("Done.", DONE), repairs=0)
+    await says(
+        scene,
+        RecordedTurn("Break.", FIX, BREAK),
+        RecordedTurn("Trap.", TRAP, SEES),
+        RecordedTurn("Done.", DONE),
+        repairs=0,
+    )
     outcome = await scene.resolve()
-    seen = [e.observation for e in scene.trajectory() if isinstance(e, Observed)]
-    assert any(isinstance(o, Ran) and "2 passed" in o.output and "failed" not in o.output for o in seen)
-    assert isinstance(outcome, Commented)
+    seen = [e.observation for e in scene.trajectory() if isinstance(e, ToolResult)]
+    assert any(
+        isinstance(o, ShellResult) and "2 passed" in o.output and "failed" not in o.output for o in seen
+    )
+    assert isinstance(outcome, Reported)
     assert (outcome.verdict.kind, scene.repo.pulls) == ("regressed", ())
-    assert outcome.verdict.newly_failing == ("tests/test_calc.py::test_double",)
+    assert outcome.verdict.pass_to_fail == ("tests/test_calc.py::test_double",)
 
 
-async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgement_and_named(scene: Scene) -> None:
+async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgment_and_named(scene: Scene) -> None:
     hide = (
         "import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n"
         "    out = yield\n    out.get_result().outcome = 'passed'\n"
@@ -53,13 +61,15 @@ async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgement_and_named
         content="from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n",
     )
     hooks = CreateFile(path="conftest.py", content=hide)
-    turns = Turn("Pretend.", wrong, hooks, RUN_TESTS), Turn("Done.", DONE)
+    turns = RecordedTurn("Pretend.", wrong, hooks, RUN_TESTS), RecordedTurn("Done.", DONE)
     await says(scene, *turns, repairs=0)
     outcome = await scene.resolve()
-    seen = [e.observation for e in scene.trajectory() if isinstance(e, Observed)]
-    assert any(isinstance(o, Ran) and "2 passed" in o.output for o in seen)  # so the agent's own run says
-    assert isinstance(outcome, Delivered)
+    seen = [e.observation for e in scene.trajectory() if isinstance(e, ToolResult)]
+    assert any(
+        isinstance(o, ShellResult) and "2 passed" in o.output for o in seen
+    )  # so the agent's own run says
+    assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.draft) == ("unproven", True)
-    assert outcome.verdict.set_aside == ("conftest.py",)
-    assert outcome.verdict.still_failing == ("tests/test_add.py::test_add",)
+    assert outcome.verdict.reverted_test_config == ("conftest.py",)
+    assert outcome.verdict.patch_tests_failing == ("tests/test_add.py::test_add",)
     assert scene.pull.body and "conftest.py" in scene.pull.body

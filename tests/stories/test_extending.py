@@ -1,4 +1,7 @@
-"""docs/extending.md, word for word: a skill and a forge (its tool is held by tests/resolver/tools/test_own.py)."""
+"""Runs docs/extending.md word for word: a skill and a forge.
+
+Its tool is tested in tests/resolver/tools/test_entry_point_tools.py.
+"""
 
 import asyncio
 import json
@@ -8,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from resolver.forge import Forge
-from tests.resolver.repositories import Repository
+from patchwright.resolver.forge import Forge
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import MENDED, Scene
 
 pytestmark = pytest.mark.slow
@@ -36,22 +39,22 @@ async def test_the_skill_is_shown_where_one_of_its_words_stands(
 
 
 async def test_a_forge_of_files_gets_its_change_and_its_answer(scene: Scene, tmp_path: Path) -> None:
-    (tmp_path / "shelf.py").write_text(block("# shelf.py"))
-    (tmp_path / "work.py").write_text(block("# work.py"))
-    (tmp_path / "shelf").mkdir()
-    (tmp_path / "shelf" / "1.md").write_text("add() subtracts\n\nIt should add.\n")
+    (tmp_path / "file_forge.py").write_text(block("# file_forge.py"))
+    (tmp_path / "run_job.py").write_text(block("# run_job.py"))
+    (tmp_path / "issues").mkdir()
+    (tmp_path / "issues" / "1.md").write_text("add() subtracts\n\nIt should add.\n")
     await scene.will(*MENDED)
     outcome = await run(scene, tmp_path)
     assert (outcome["kind"], outcome["verdict"]["kind"], outcome["branch"]) == (
-        "delivered",
+        "published",
         "fixed",
         "patchwright/issue-1",
     )
     assert "return a + b" in scene.repo.read("patchwright/issue-1", "calc.py")
-    files = sorted(file.name for file in (tmp_path / "shelf").iterdir())
-    assert files == ["1-change.md", "1-shelf-1.md", "1.md"]
+    files = sorted(file.name for file in (tmp_path / "issues").iterdir())
+    assert files == ["1-change.md", "1-run-1.md", "1.md"]
     assert (
-        (tmp_path / "shelf/1-change.md")
+        (tmp_path / "issues/1-change.md")
         .read_text()
         .startswith("Fix: add() subtracts (#1)\n\n**Fixed:** 1 new test")
     )
@@ -59,20 +62,20 @@ async def test_a_forge_of_files_gets_its_change_and_its_answer(scene: Scene, tmp
     assert again == outcome
 
 
-def test_the_number_of_methods_that_a_forge_needs_is_the_one_that_is_told() -> None:
+def test_the_page_names_the_number_of_methods_of_a_forge() -> None:
     needed = [name for name in vars(Forge) if not name.startswith("_")]
-    assert f"all that the work knows of the place where issues live: {len(needed)} methods" in TEXT
-    assert [name for name in needed if f"    async def {name}(" not in block("# shelf.py")] == []
+    assert f"is the interface to the place where issues live: {len(needed)} methods" in TEXT
+    assert [name for name in needed if f"    async def {name}(" not in block("# file_forge.py")] == []
 
 
 async def run(scene: Scene, directory: Path) -> dict[str, dict[str, str]]:
-    """What `work.py` prints."""
+    """Runs `run_job.py` and returns the outcome that it prints."""
     cloned = {
         "CLONE_URL": f"{scene.world.server_url}/acme/calc.git",
-        "CLONE_TOKEN": scene.world.token("maintainer"),
+        "CLONE_TOKEN": scene.world.create_token("maintainer"),
     }
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "work.py", cwd=directory, env=scene.environment | cloned,
+        sys.executable, "run_job.py", cwd=directory, env=scene.environment | cloned,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with asyncio.timeout(120):

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.many import OURS, SPEC, Traces, many
 from benchmarks.sandbox import CA_BUNDLE
-from runtime.actions import RunShell
-from runtime.docker.docker import DockerSandboxes
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -15,19 +15,19 @@ KINDS = ("containers", "volumes", "networks", "processes", "files", "descriptors
 
 
 async def test_twenty_sandboxes_leave_nothing_behind() -> None:
-    seen = await many(20, 5)
-    assert seen.failed == []
-    assert (seen.done, seen.broken) == (14, 6)
-    assert seen.left == dict.fromkeys(KINDS, 0)
-    assert min(seen.memory) > SPEC.free_memory_mb and min(seen.disk) > SPEC.free_disk_mb
+    totals = await many(20, 5)
+    assert totals.failed == []
+    assert (totals.done, totals.broken) == (14, 6)
+    assert totals.left == dict.fromkeys(KINDS, 0)
+    assert min(totals.memory) > SPEC.min_free_memory_mb and min(totals.disk) > SPEC.min_free_disk_mb
 
 
 async def test_one_that_is_still_open_is_seen() -> None:
-    before = await asyncio.to_thread(Traces.seen)
+    before = await asyncio.to_thread(Traces.collect)
     sandboxes = DockerSandboxes(SPEC, ca_bundle=CA_BUNDLE)
     async with sandboxes.open(f"{OURS}open") as sandbox:
         await sandbox.act(RunShell(command=":"))
-        left = (await asyncio.to_thread(Traces.seen)).more_than(before)
+        left = (await asyncio.to_thread(Traces.collect)).more_than(before)
     await sandboxes.close()
     assert (left["containers"], left["files"]) == (1, 1)
     assert left["descriptors"] > 0

@@ -36,7 +36,7 @@ async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
 
 
 async def test_an_enterprise_server_is_the_only_github_that_is_asked(scene: Scene) -> None:
-    # Complaint 14: GitHub Enterprise Server. The stand-in has its paths: /api/v3, /api/graphql, and a port.
+    # Complaint 14: GitHub Enterprise Server. the fake server has its paths: /api/v3, /api/graphql, and a port.
     await scene.will(*MENDED)
     url = f"{scene.world.server_url}/acme/calc/issues/1"
     async with way_out() as (proxy, asked):
@@ -56,7 +56,7 @@ async def test_an_enterprise_server_is_the_only_github_that_is_asked(scene: Scen
 async def test_an_issue_of_another_server_is_refused_with_the_setting_that_names_it(scene: Scene) -> None:
     code, _, error = await scene.command("resolve", "https://github.com/acme/calc/issues/1")
     assert code == 2
-    assert f"give its URL, such as {scene.world.server_url}/OWNER/REPO/issues/7" in error
+    assert f"Pass its URL, such as {scene.world.server_url}/OWNER/REPO/issues/7" in error
     assert "GITHUB_SERVER_URL" in error
 
 
@@ -98,7 +98,7 @@ def images() -> set[str]:
 async def test_a_second_run_finds_its_sandbox_made_and_says_nothing_of_images(scene: Scene) -> None:
     # Complaint 23: slow starts and huge images.
     scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_MEMORY_MB": "1024"}
-    scene.world.issue(scene.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter")
+    scene.world.create_issue(scene.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter")
     told = []
     for number in (1, 2):
         await scene.will(*MENDED)
@@ -133,14 +133,14 @@ async def test_the_two_lines_of_the_readme_are_a_server_that_says_how_to_go_on(
         async with asyncio.timeout(60):
             told = (await process.stdout.readuntil(b"code: ")).decode()
             code = (await process.stdout.readline()).decode().strip()
-        (address,) = re.findall(r"Open (http://\S+/setup)\n", told)
+        (address,) = re.findall(r"open (http://\S+/setup)\n", told)
         async with httpx.AsyncClient(trust_env=False, follow_redirects=True) as browser:
             refused = await browser.post(
                 f"{address}/code", data={"code": "AAAA-AAAA-AAAA"}, headers=from_page(address)
             )
             assert refused.status_code == 403
             opened = await browser.post(f"{address}/code", data={"code": code}, headers=from_page(address))
-            assert opened.status_code == 200 and "<h1>The model</h1>" in opened.text
+            assert opened.status_code == 200 and "<h1>Choose a model</h1>" in opened.text
     finally:
         process.terminate()
         await process.communicate()

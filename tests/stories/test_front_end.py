@@ -5,20 +5,20 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.model import Turn
-from resolver.actions import AnswerField, Browse, Delegate, Report
-from resolver.domain import Delivered
-from resolver.events import Observed
-from runtime.actions import ReplaceText, RunShell
-from runtime.docker.image import PYTHON
-from runtime.observations import Page
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Browse, Delegate, OutputField, Report
+from patchwright.resolver.domain import Published
+from patchwright.resolver.events import ToolResult
+from patchwright.runtime.actions import ReplaceText, RunShell
+from patchwright.runtime.docker.build_context import PYTHON
+from patchwright.runtime.observations import PageSnapshot
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 from tests.stories.test_browse import free_port
 from tests.stories.voices import heard
 
 PAGE = "<!doctype html><title>Calc</title><h1>Calculator</h1><button>Sumbit</button>\n"
 FILES = {"calc.py": CODE, "tests/test_calc.py": TESTS, "site/index.html": PAGE}
-LABEL = AnswerField(name="label", description="the words on the page's button")
+LABEL = OutputField(name="label", description="the words on the page's button")
 SEEN, WHERE = "Which files name the button?", "Which port is served?"
 
 
@@ -43,8 +43,8 @@ async def test_a_page_is_mended_looked_at_and_asked_about(a_scene: Callable[...,
     scene = a_scene(files=FILES, title="The button says Sumbit, and add() subtracts")
     scene.environment |= {
         "PATCHWRIGHT_SANDBOX": kind,
-        "PATCHWRIGHT_PLUGINS": "browser",
-        "PATCHWRIGHT_MODEL_SEES": "true",
+        "PATCHWRIGHT_SANDBOX_FEATURES": "browser",
+        "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
     }
     port = free_port() if kind == "local" else 8765
     python = "python3" if kind == "local" else PYTHON
@@ -55,30 +55,30 @@ async def test_a_page_is_mended_looked_at_and_asked_about(a_scene: Callable[...,
     served = RunShell(command=f"(: </dev/tcp/127.0.0.1/{port}) 2>&1 || echo unserved")
     voices = await heard(
         scene,
-        Turn("Mend it.", ReplaceText(path="site/index.html", old="Sumbit", new="Submit")),
-        Turn("Serve it.", RunShell(command=f"{serve}\n{wait}", timeout=30)),
-        Turn("Look at it.", browse),
-        Turn("Let others look.", Delegate(tasks=(SEEN, WHERE))),
+        RecordedTurn("Mend it.", ReplaceText(path="site/index.html", old="Sumbit", new="Submit")),
+        RecordedTurn("Serve it.", RunShell(command=f"{serve}\n{wait}", timeout=30)),
+        RecordedTurn("Look at it.", browse),
+        RecordedTurn("Let others look.", Delegate(tasks=(SEEN, WHERE))),
         *MENDED,
         others={
-            SEEN: (Turn("Search.", there), Turn("There.", Report(text="site/index.html"))),
-            WHERE: (Turn("Try.", served), Turn("So.", Report(text="None that I see."))),
+            SEEN: (RecordedTurn("Search.", there), RecordedTurn("There.", Report(text="site/index.html"))),
+            WHERE: (RecordedTurn("Try.", served), RecordedTurn("So.", Report(text="None that I see."))),
         },
         browsing=(opens, reports),
     )
-    assert isinstance(await scene.resolve(), Delivered)
+    assert isinstance(await scene.resolve(), Published)
 
     run = scene.trajectory(scene.job().id)
-    browsed, seen, where = (report for _, report in run.delegations())
+    browsed, seen, where = (report for _, report in run.subagents())
     assert browsed is not None and (browsed.status, browsed.text) == ("answered", '{"label": "Submit"}')
     assert seen is not None and (seen.status, seen.text) == ("answered", "site/index.html")
     assert where is not None and where.status == "answered"
-    assert run.spent().steps == len(run.decisions()) + 2 + 2 + 2
+    assert run.usage().steps == len(run.replies()) + 2 + 2 + 2
 
     # What the page looked like after the change is kept, for the one who reads the run.
-    child = scene.trajectory(run.delegations()[0][0].run)
-    *_, page = [event.observation for event in child if isinstance(event, Observed)]
-    assert isinstance(page, Page) and "button 'Submit'" in page.tree
+    child = scene.trajectory(run.subagents()[0][0].run)
+    *_, page = [event.observation for event in child if isinstance(event, ToolResult)]
+    assert isinstance(page, PageSnapshot) and "button 'Submit'" in page.tree
     assert page.screenshot is not None and page.screenshot.data.startswith((b"\x89PNG", b"\xff\xd8"))
 
     tried = voices.heard[WHERE][-1]["messages"][-1]["content"]

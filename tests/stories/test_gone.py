@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from bot import compose
-from bot.github.rest import Pace
-from bot.progress import apologize
-from bot.worker import Stopped
-from demo.world import Delivery
-from resolver.domain import Delivered
-from resolver.forge import Masked
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.bot.job_runner import JobCanceled
+from patchwright.bot.status_comment import report_failure
+from patchwright.demo.github import Delivery
+from patchwright.resolver.domain import Published
+from patchwright.resolver.forge import MaskingForge
 from tests.stories.conftest import CODE, MENDED, Scene
 from tests.stories.test_commands import answers, begun, until, waiting, when
 
@@ -22,7 +22,7 @@ async def _is_stopped(scene: Scene, because: str, gone: Delivery) -> None:
     await scene.world.redeliver(scene.world.deliveries[0])
     await asyncio.sleep(1)
     (answer,) = answers(scene)
-    assert answer.startswith(f"I had to stop before I could finish. {because}")
+    assert answer.startswith(f"I had to stop before I finished. {because}")
     (branch,) = [name for name in scene.repo.branches if name != "main"]
     assert scene.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
     assert scene.repo.pulls == ()
@@ -35,8 +35,8 @@ async def test_a_run_ends_when_its_issue_is_closed(scene: Scene) -> None:
     await scene.will(*waiting(scene), on_request=when(1, asked))
     async with scene.serving() as served:
         await begun(scene, served, asked)
-        closed = await scene.world.end(scene.issue, by="reporter")
-        await _is_stopped(scene, "Somebody closed this.", closed)
+        closed = await scene.world.close_thread(scene.issue, by="reporter")
+        await _is_stopped(scene, "Somebody closed the thread.", closed)
 
 
 @pytest.mark.redis
@@ -46,21 +46,26 @@ async def test_a_run_ends_when_its_label_is_taken_away(scene: Scene) -> None:
     await scene.will(*waiting(scene), on_request=when(1, asked))
     async with scene.serving() as served:
         await begun(scene, served, asked)
-        gone = await scene.world.unlabel(scene.issue, "fix-me", by="maintainer")
-        await _is_stopped(scene, "Somebody took the label away.", gone)
+        gone = await scene.world.remove_label(scene.issue, "fix-me", by="maintainer")
+        await _is_stopped(scene, "Somebody removed the label.", gone)
 
 
 @pytest.mark.slow
 async def test_a_stop_in_the_moment_in_which_a_run_has_ended_changes_no_word_of_it(scene: Scene) -> None:
     """Such as a merge of its own pull request, which closes the issue."""
     await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(), Delivered)
+    assert isinstance(await scene.resolve(), Published)
     before = answers(scene)
-    settings = compose.read_settings({}, scene.environment, None, None)
+    settings = composition_root.read_settings({}, scene.environment, None, None)
     async with (
-        compose.kit(settings, trusted=False, say=print) as kit,
-        compose.forge(settings, Pace(between_writes=0)) as forge,
+        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+        composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
     ):
-        await apologize(Masked(forge, kit.secrets.mask), scene.job(), Stopped("Somebody closed this."), kit)
+        await report_failure(
+            MaskingForge(forge, kit.secrets.mask),
+            scene.job(),
+            JobCanceled("Somebody closed the thread."),
+            kit,
+        )
     assert answers(scene) == before
     assert before[0].startswith("I opened pull request #2")

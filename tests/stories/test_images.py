@@ -1,4 +1,4 @@
-"""A run on the image that the operator names for the language of its tests: agent, set-up and proof."""
+"""A run on the image that the operator names for the language of its tests: agent, setup and proof."""
 
 import json
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from pathlib import Path
 import docker
 import pytest
 
-from demo.model import Turn
-from resolver.domain import Delivered
-from runtime.actions import RunShell
-from runtime.docker.image import BASE
-from tests.resolver.repositories import Repository
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Published
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker.build_context import BASE_LABEL
+from tests.resolver.git_repository import Repository
 from tests.runtime.marked_images import MARK, marked_images
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
 
 pytestmark = pytest.mark.docker
 
-KEPT = "/opt/set-up-saw"
+KEPT = "/opt/setup-saw"
 FILES = {
     "calc.py": CODE,
     "tests/test_calc.py": TESTS
@@ -31,20 +31,23 @@ async def test_agent_set_up_and_proof_are_on_the_language_s_image(
     a_scene: Callable[..., Scene], sources: list[str]
 ) -> None:
     scene = a_scene(files=FILES)
-    look = Turn("Where am I?", RunShell(command=f"echo made for $(cat {MARK})"))
-    await scene.will(look, Turn("Mend it.", FIX, NEW_TEST), Turn("Done.", DONE))
+    look = RecordedTurn("Where am I?", RunShell(command=f"echo made for $(cat {MARK})"))
+    await scene.will(look, RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
     async with marked_images("python", "go") as images:
-        scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_IMAGES": json.dumps(images)}
+        scene.environment |= {
+            "PATCHWRIGHT_SANDBOX": "docker",
+            "PATCHWRIGHT_LANGUAGE_IMAGES": json.dumps(images),
+        }
         outcome = await scene.resolve()
-        sources.append(scene.trajectory().started.source)
-    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed", outcome
+        sources.append(scene.trajectory().run_started.source)
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
     before, after = outcome.verdict.before, outcome.verdict.after
     assert before and after
     assert [run.results["tests/test_calc.py::test_the_image"] for run in (before, after)] == ["passed"] * 2
     assert "made for python" in str(scene.endpoint.requests[1]["messages"])
-    prepared = scene.trajectory().prepared
+    prepared = scene.trajectory().environment_prepared
     assert prepared and prepared.problem is None
-    assert prepared.chosen and (prepared.chosen.language, prepared.chosen.image) == (
+    assert prepared.base_image and (prepared.base_image.language, prepared.base_image.image) == (
         "python",
         images["python"],
     )
@@ -53,15 +56,15 @@ async def test_agent_set_up_and_proof_are_on_the_language_s_image(
 
 async def test_an_image_that_cannot_be_had_is_told_once_at_a_terminal(scene: Scene, tmp_path: Path) -> None:
     absent = "localhost:1/no/such:image"
-    scene.environment["PATCHWRIGHT_IMAGES"] = json.dumps({"python": absent})
-    await scene.will(Turn("Mend it.", FIX), Turn("Done.", DONE))
+    scene.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({"python": absent})
+    await scene.will(RecordedTurn("Mend it.", FIX), RecordedTurn("Done.", DONE))
     made = Repository(tmp_path / "calc")
     made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     (tmp_path / "issue.md").write_text("add() subtracts\n\nIt should add.")
     where = ("--repo", str(made.path), "--issue", str(tmp_path / "issue.md"))
     _, _, error = await scene.command("resolve", *where, "--sandbox", "docker")
-    assert error.count("the image for python could not be had: the usual one stands in") == 1
-    assert error.count(absent) == 1 and "image left out" not in error, error
+    assert error.count("no image for python; using the default image") == 1
+    assert error.count(absent) == 1 and "image unavailable" not in error, error
 
 
 async def test_the_images_are_made_before_a_worker_starts(scene: Scene) -> None:
@@ -71,17 +74,17 @@ async def test_the_images_are_made_before_a_worker_starts(scene: Scene) -> None:
     assert client.images.get(json.loads(out)["image"])
     client.close()
     code, out, error = await scene.command("prepare", "--sandbox", "docker")
-    assert (code, error) == (0, "") and out.startswith("The sandbox's images are ready: patchwright-runtime:")
+    assert (code, error) == (0, "") and out.startswith("Sandbox images are ready: patchwright-runtime:")
 
 
 async def test_those_by_language_are_made_with_them_each_told(scene: Scene) -> None:
     prepare, absent = ("prepare", "--sandbox", "docker"), "localhost:1/no/such:image"
     async with marked_images("go") as images:
-        scene.environment["PATCHWRIGHT_IMAGES"] = json.dumps({**images, "python": absent})
+        scene.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({**images, "python": absent})
         code, out, error = await scene.command(*prepare)
         assert code == 0, error
-        told = f"Building the sandbox's image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not here"
-        assert told in error and error.endswith(" What is tested in python goes on the usual image.\n")
+        told = f"Building the sandbox image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not here"
+        assert told in error and error.endswith(" Tests in python use the default image.\n")
         first, go, python = out.splitlines()
         assert go.startswith(f"for go, on {images['go']}: patchwright-runtime:")
         assert python == f"for python, on {absent}: none"
@@ -90,7 +93,7 @@ async def test_those_by_language_are_made_with_them_each_told(scene: Scene) -> N
         assert (code, "Building" in error) == (0, False)
         assert again["images"] == {"go": go.split(": ")[1], "python": None} and first.endswith(again["image"])
         client = docker.from_env()
-        assert client.images.get(again["images"]["go"]).labels[BASE] == images["go"]
+        assert client.images.get(again["images"]["go"]).labels[BASE_LABEL] == images["go"]
         client.close()
 
 
@@ -100,12 +103,12 @@ async def test_an_image_that_cannot_be_had_is_told_and_the_usual_one_stands_in(
 ) -> None:
     scene = a_scene()
     absent = {"python": "localhost:1/no/such:image"}
-    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_IMAGES": json.dumps(absent)}
-    await scene.will(Turn("Mend it.", FIX, NEW_TEST), Turn("Done.", DONE))
+    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_LANGUAGE_IMAGES": json.dumps(absent)}
+    await scene.will(RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
     outcome = await scene.resolve()
-    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed", outcome
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
     body = " ".join(str(scene.pull.body).split())
-    assert "The image for python could not be had, and the usual one stood in" in body
-    assert "such:image is not here and cannot be pulled" in body
+    assert "The image for python is not available. The default image was used instead" in body
+    assert "such:image is not available and cannot be pulled" in body
     assert "sandbox on" not in body
-    assert "set-up has been run" not in str(scene.endpoint.requests[0]["messages"][1]["content"])
+    assert "setup has run" not in str(scene.endpoint.requests[0]["messages"][1]["content"])

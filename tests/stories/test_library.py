@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.resolver.repositories import Repository
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 
 pytestmark = pytest.mark.slow
@@ -18,11 +18,11 @@ DOCS = Path(__file__).parents[2] / "docs" / "library.md"
 async def test_the_program_of_the_documentation_mends_a_repository(scene: Scene, tmp_path: Path) -> None:
     Repository(tmp_path / "calc").commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     (tmp_path / "bug.md").write_text("add() subtracts\n\nIt should add.\n")
-    (program,) = re.findall(r"```python\n(# mend\.py\n.*?)```", DOCS.read_text(), re.DOTALL)
-    (tmp_path / "mend.py").write_text(program)
+    (program,) = re.findall(r"```python\n(# fix\.py\n.*?)```", DOCS.read_text(), re.DOTALL)
+    (tmp_path / "fix.py").write_text(program)
     await scene.will(*MENDED)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "mend.py", cwd=tmp_path, env=scene.environment,
+        sys.executable, "fix.py", cwd=tmp_path, env=scene.environment,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with asyncio.timeout(120):

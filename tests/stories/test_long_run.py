@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from demo.dialects import Dialect
-from demo.model import Endpoint, Fault, Turn, context_overflow, unpaired
-from resolver.domain import Delivered
-from resolver.events import Condensed, Consulted, Decided, Ended, Trajectory
-from resolver.render import messages
-from runtime.actions import RunShell, ViewFile
+from patchwright.demo.api_formats import ApiFormat
+from patchwright.demo.recorded_model import (
+    ModelFault,
+    RecordedModel,
+    RecordedTurn,
+    context_overflow,
+    find_unpaired_call,
+)
+from patchwright.resolver.domain import Published
+from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, Condensation, ModelReply, Trajectory
+from patchwright.resolver.messages import build_messages
+from patchwright.runtime.actions import RunShell, ViewFile
 from tests.stories.conftest import CODE, DONE, FIX, KEY, NEW_TEST, TESTS, Scene
 
 STEPS = 300
@@ -21,7 +27,7 @@ NOTES = (
 )
 
 
-class Tireless(Endpoint):
+class Tireless(RecordedModel):
     """Mends the code, looks around for very long, and finishes; it goes by what it was asked, not by the prompt."""
 
     def __init__(self, *, steps: int = STEPS, takes: int | None = None) -> None:
@@ -32,30 +38,32 @@ class Tireless(Endpoint):
         self.replies = 0
         self.summaries: list[dict[str, Any]] = []
 
-    async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
-        asked = dialect.read(request)
-        assert unpaired(asked) is None
+    async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
+        asked = api_format.parse_messages(request)
+        assert find_unpaired_call(asked) is None
         if self.takes is not None and len(json.dumps(asked)) > 4 * self.takes:
             return context_overflow()
         if not request.get("tools"):
             self.summaries.append(request)
-            turn = Turn(NOTES)
+            turn = RecordedTurn(NOTES)
         else:
             self.requests.append(request)
             turn = self._next()
             self.replies += 1
-        return Fault(body=json.dumps(dialect.write(self._reply(request, len(asked), turn, turn.calls))))
+        return ModelFault(
+            body=json.dumps(api_format.format_reply(self._build_reply(request, len(asked), turn, turn.calls)))
+        )
 
-    def _next(self) -> Turn:
+    def _next(self) -> RecordedTurn:
         match self.replies:
             case 0:
-                return Turn("Mend it.", FIX, NEW_TEST)
+                return RecordedTurn("Mend it.", FIX, NEW_TEST)
             case n if n < self.steps - 1 and n % 25 == 0:
-                return Turn(f"Print {n}.", RunShell(command=f"echo {n}"))
+                return RecordedTurn(f"Print {n}.", RunShell(command=f"echo {n}"))
             case n if n < self.steps - 1:
-                return Turn(f"Look {n}.", ViewFile(path="numbers.txt", start=10 * n, end=10 * n + 60))
+                return RecordedTurn(f"Look {n}.", ViewFile(path="numbers.txt", start=10 * n, end=10 * n + 60))
             case _:
-                return Turn("Done.", DONE)
+                return RecordedTurn("Done.", DONE)
 
 
 @pytest.fixture
@@ -69,7 +77,7 @@ async def told(scene: Scene, endpoint: Tireless, **settings: int) -> Trajectory:
     scene.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
     scene.environment |= {f"PATCHWRIGHT_{key.upper()}": str(value) for key, value in settings.items()}
     outcome = await scene.resolve()
-    assert isinstance(outcome, Delivered), outcome
+    assert isinstance(outcome, Published), outcome
     assert outcome.verdict.kind == "fixed"
     return scene.trajectory()
 
@@ -85,30 +93,30 @@ def changed_prefixes(requests: list[dict[str, Any]]) -> int:
 @pytest.mark.slow
 async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scene: Scene) -> None:
     endpoint = Tireless()
-    run = await told(scene, endpoint, max_steps=STEPS + 20, context_tokens=16_000)
-    condensed = [event for event in run if isinstance(event, Condensed)]
-    assert len(run.decisions()) >= STEPS
-    assert sum(event.forgotten > 0 for event in condensed) >= 3
+    run = await told(scene, endpoint, max_steps=STEPS + 20, max_context_tokens=16_000)
+    condensed = [event for event in run if isinstance(event, Condensation)]
+    assert len(run.replies()) >= STEPS
+    assert sum(event.forgotten_replies > 0 for event in condensed) >= 3
     assert changed_prefixes(endpoint.requests) == len(condensed)
-    assert all(event.after < event.before for event in condensed)
-    assert len(endpoint.summaries) == sum(isinstance(event, Consulted) for event in run)
-    assert max(reply.usage.prompt_tokens for reply in run.decisions()) < 16_000 * 1.1
+    assert all(event.tokens_after < event.tokens_before for event in condensed)
+    assert len(endpoint.summaries) == sum(isinstance(event, AuxiliaryModelCall) for event in run)
+    assert max(reply.usage.prompt_tokens for reply in run.replies()) < 16_000 * 1.1
     issue, *_ = [
         message["content"] for message in endpoint.requests[-1]["messages"] if message["role"] == "user"
     ]
     assert "add(2, 3) gives -1" in issue
     assert NOTES in str(endpoint.requests[-1]["messages"])
-    assert run.spent().prompt_tokens > sum(reply.usage.prompt_tokens for reply in run.decisions())
+    assert run.usage().prompt_tokens > sum(reply.usage.prompt_tokens for reply in run.replies())
 
 
 @pytest.mark.slow
 async def test_a_model_that_takes_less_than_was_thought_is_sent_less_once_and_for_all(scene: Scene) -> None:
     endpoint = Tireless(steps=40, takes=14_000)
     run = await told(scene, endpoint)
-    condensed = [event for event in run if isinstance(event, Condensed)]
+    condensed = [event for event in run if isinstance(event, Condensation)]
     assert [event.cause for event in condensed].count("overflow") == 1
     assert "length" in [event.cause for event in condensed]
-    ended = [event for event in run if isinstance(event, Ended)]
+    ended = [event for event in run if isinstance(event, AgentStopped)]
     assert [event.reason for event in ended] == ["finished"]
-    assert len([event for event in run if isinstance(event, Decided)]) >= 40
-    assert messages(run) == messages(Trajectory(run.entries))
+    assert len([event for event in run if isinstance(event, ModelReply)]) >= 40
+    assert build_messages(run) == build_messages(Trajectory(run.entries))

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.model import Turn
-from resolver.domain import Commented, Delivered
-from runtime.actions import RunShell
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Published, Reported
+from patchwright.runtime.actions import RunShell
 from tests.stories.conftest import CODE, DONE, MENDED, RUN_TESTS, Scene
 from tests.stories.reviews import MUL, THREADS, asked, brief, done, proposed, said, told
 
@@ -25,9 +25,14 @@ async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_bot
     head = pull.head.sha
     # The lines of our side stay, those of the other go.
     take = RunShell(command="grep '^<<<<<<<' calc.py && sed -i '/^=======/,/^>>>>>>>/d; /^<<<<<<</d' calc.py")
-    await scene.will(Turn("Look.", take), Turn("Run.", RUN_TESTS), Turn("Done.", DONE), Turn("Done.", DONE))
+    await scene.will(
+        RecordedTurn("Look.", take),
+        RecordedTurn("Run.", RUN_TESTS),
+        RecordedTurn("Done.", DONE),
+        RecordedTurn("Done.", DONE),
+    )
     outcome = await scene.resolve(asked(scene, pull, command="resolve conflicts"))
-    assert isinstance(outcome, Delivered), told(pull)
+    assert isinstance(outcome, Published), told(pull)
     assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
     assert scene.repo.read("topic", "calc.py") == CODE.replace("a * 2", "2 * a")
     assert scene.repo.read("topic", "tests/test_base.py") == BASE_TEST
@@ -35,19 +40,17 @@ async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_bot
     assert before is not None
     assert {"tests/test_head.py::test_head", "tests/test_base.py::test_base"} <= before.results.keys()
     assert "  calc.py\n" in brief(scene).partition("conflict markers are in them:")[2]
-    assert told(pull).startswith(
-        f"I merged `main` at {base[:12]} and resolved what was in conflict. The commit is "
-    )
+    assert told(pull).startswith(f"I merged `main` at {base[:12]} and resolved the conflicts. The commit is ")
 
 
 async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene({"calc.py": CODE})
     pull = proposed(scene)
-    scene.world.reviewed(pull, THREADS[0], by="maintainer")
+    scene.world.add_review(pull, THREADS[0], by="maintainer")
     base, head = scene.repo.commit("main", {"notes.txt": "new\n"}), pull.head.sha
-    await scene.will(Turn("Mend.", MUL), *[Turn("Done.", done((1, True, "Yes.")))] * 2)
+    await scene.will(RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", done((1, True, "Yes.")))] * 2)
     outcome = await scene.resolve(asked(scene, pull, command="rebase, and mind the review"))
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
     assert "a * b" in scene.repo.read("topic", "calc.py")
     assert scene.repo.read("topic", "notes.txt") == "new\n"
@@ -58,10 +61,10 @@ async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(a_scene: Callab
 async def test_a_merge_alone_leaves_open_threads_alone(a_scene: Callable[..., Scene]) -> None:
     scene = a_scene({"calc.py": CODE})
     pull = proposed(scene)
-    scene.world.reviewed(pull, THREADS[0], by="maintainer")
+    scene.world.add_review(pull, THREADS[0], by="maintainer")
     scene.repo.commit("main", {"notes.txt": "new\n"})
     await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(asked(scene, pull, command="rebase")), Delivered)
+    assert isinstance(await scene.resolve(asked(scene, pull, command="rebase")), Published)
     assert scene.endpoint.requests == []
     assert said(pull) == [[]]
 
@@ -73,9 +76,9 @@ async def test_a_conflict_that_is_left_standing_goes_back_and_is_never_pushed(
     pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a")})
     scene.repo.commit("main", {"calc.py": CODE.replace("a * 2", "a + a")})
     head = pull.head.sha
-    await scene.will(*[Turn("All is well.", DONE)] * 8)
+    await scene.will(*[RecordedTurn("All is well.", DONE)] * 8)
     outcome = await scene.resolve(asked(scene, pull, command="rebase"))
-    assert isinstance(outcome, Commented) and outcome.verdict.kind == "regressed"
+    assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
     assert pull.head.sha == head
     assert "Git's conflict markers are still in calc.py." in str(scene.endpoint.requests[-1]["messages"])
     assert "Git's conflict markers are still in calc.py." in told(pull)
@@ -90,10 +93,10 @@ async def test_a_resolution_that_loses_a_test_of_the_base_is_not_pushed(scene: S
     scene.repo.commit("main", {"calc.py": base, "tests/test_base.py": test})
     head = pull.head.sha
     ours = RunShell(command="git show HEAD^1:calc.py > calc.py")
-    await scene.will(Turn("Take ours.", ours), *[Turn("Done.", DONE)] * 6)
+    await scene.will(RecordedTurn("Take ours.", ours), *[RecordedTurn("Done.", DONE)] * 6)
     outcome = await scene.resolve(asked(scene, pull, command="rebase"))
-    assert isinstance(outcome, Commented) and outcome.verdict.kind == "regressed"
-    assert outcome.verdict.newly_failing == ("tests/test_base.py::test_base",)
+    assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
+    assert outcome.verdict.pass_to_fail == ("tests/test_base.py::test_base",)
     assert pull.head.sha == head
 
 
@@ -103,11 +106,11 @@ async def test_without_a_conflict_the_base_is_merged_by_git_alone_and_proven(sce
     base, head = scene.repo.commit("main", {"tests/test_base.py": BASE_TEST}), pull.head.sha
     await scene.will(*MENDED)
     outcome = await scene.resolve(asked(scene, pull, command="please rebase this"))
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     assert scene.endpoint.requests == []
     assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
-    assert outcome.verdict.after is not None and outcome.verdict.after.passed == 3
-    assert "git found no conflict" in told(pull)
+    assert outcome.verdict.after is not None and outcome.verdict.after.passed_count == 3
+    assert "without conflicts" in told(pull)
     again = await scene.resolve(asked(scene, pull, command="update this branch"))
-    assert isinstance(again, Commented)
+    assert isinstance(again, Reported)
     assert "has everything of `main` already" in pull.comments[-1].body

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from demo.model import Turn, WrittenCall
-from resolver.actions import Finish
-from resolver.domain import Commented, Delivered
-from runtime.actions import RunPython, RunShell, ViewFile
+from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Published, Reported
+from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from tests.stories.conftest import CODE, DONE, FIX, KEY, NEW_TEST, Scene
 from tests.stories.minds import says
 from tests.stories.test_canaries import everywhere, spellings
@@ -37,17 +37,17 @@ server.run("stdio")
 ENCODED = "import base64; print(t, t[::-1], t.encode().hex(), t.encode().hex().upper(), base64.b64encode(t.encode()))"
 
 
-def tries(name: str, kept: Path) -> tuple[Turn, ...]:
+def tries(name: str, kept: Path) -> tuple[RecordedTurn, ...]:
     """Print it, encode it, keep it in a file, and read that by every tool there is."""
     read = f"t = open('{kept}').read().strip(); {ENCODED}"
     return (
-        Turn("Print.", RunShell(command=f'echo "${name}"; echo "${name}" | rev; echo -n "${name}" | base64')),
-        Turn("Encode.", RunShell(command=f'python3 -c "t = \'$(printenv {name})\'; {ENCODED}"')),
-        Turn("Keep.", RunShell(command=f'echo "${name}" > {kept}; cat {kept}; ls "${name}" "/${name}.d"')),
-        Turn("Not named.", RunShell(command="env | grep -i canary; tr '\\0' '\\n' < /proc/self/environ")),
-        Turn("Read.", ViewFile(path=str(kept)), RunPython(code=read), RunPython(code=f"open('{kept}').read()"),
+        RecordedTurn("Print.", RunShell(command=f'echo "${name}"; echo "${name}" | rev; echo -n "${name}" | base64')),
+        RecordedTurn("Encode.", RunShell(command=f'python3 -c "t = \'$(printenv {name})\'; {ENCODED}"')),
+        RecordedTurn("Keep.", RunShell(command=f'echo "${name}" > {kept}; cat {kept}; ls "${name}" "/${name}.d"')),
+        RecordedTurn("Not named.", RunShell(command="env | grep -i canary; tr '\\0' '\\n' < /proc/self/environ")),
+        RecordedTurn("Read.", ViewFile(path=str(kept)), RunPython(code=read), RunPython(code=f"open('{kept}').read()"),
              RunPython(code=f"raise ValueError(open('{kept}').read())")),
-        Turn("Ask.", calls=(WrittenCall(name="files_read", arguments={"path": str(kept)}),)),
+        RecordedTurn("Ask.", calls=(RecordedCall(name="files_read", arguments={"path": str(kept)}),)),
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def evil(a_scene: Callable[..., Scene], tmp_path: Path, monkeypatch: pytest.Monk
     servers = {"files": {"command": [sys.executable, str(tmp_path / "reader.py")]}}
     scene.environment |= {
         "PATCHWRIGHT_SECRETS_FILE": str(secrets),
-        "PATCHWRIGHT_PLUGINS": "kernel",
+        "PATCHWRIGHT_SANDBOX_FEATURES": "kernel",
         "PATCHWRIGHT_MCP_SERVERS": json.dumps(servers),
     }
     return scene
@@ -76,16 +76,16 @@ async def test_a_lent_secret_is_used_and_never_read(evil: Scene, tmp_path: Path)
     leak = RunShell(
         command=f'cp {kept} leak.txt; rev {kept} > kael.txt; git add -A; git commit -qm "$DEPLOY_KEY"'
     )
-    spoken = Finish(cause="c", change="c", checked="c")
+    spoken = Finish(cause="c", change="c", testing="c")
     await says(
         evil,
         *tries("DEPLOY_KEY", kept),
-        Turn("Write.", leak, FIX, NEW_TEST),
-        Turn("Done.", spoken),
-        Turn("Done.", spoken),
+        RecordedTurn("Write.", leak, FIX, NEW_TEST),
+        RecordedTurn("Done.", spoken),
+        RecordedTurn("Done.", spoken),
     )
     outcome = await evil.resolve()
-    assert isinstance(outcome, Commented), "a patch that holds it is not proposed"
+    assert isinstance(outcome, Reported), "a patch that holds it is not proposed"
     assert "leak.txt holds a secret" in evil.comments[0] and "kael.txt holds a secret" in evil.comments[0]
     assert evil.repo.branches == ("main",)
     assert kept.read_text() == f"{LENT}\n", "the command did get it"
@@ -101,7 +101,7 @@ async def test_the_same_tries_do_read_what_is_no_secret(evil: Scene, tmp_path: P
     """Positive control."""
     plant = RunShell(command=f"export HARMLESS={HARMLESS} CANARY={HARMLESS}")
     kept = tmp_path / "kept"
-    await says(evil, Turn("Plant.", plant), *tries("HARMLESS", kept), Turn("Done.", DONE))
+    await says(evil, RecordedTurn("Plant.", plant), *tries("HARMLESS", kept), RecordedTurn("Done.", DONE))
     await evil.resolve()
     answers = [m["content"] for m in evil.endpoint.requests[-1]["messages"] if m["role"] == "tool"]
     for spelling in spellings(HARMLESS):
@@ -113,9 +113,9 @@ async def test_the_same_tries_do_read_what_is_no_secret(evil: Scene, tmp_path: P
 async def test_the_commit_says_no_secret_that_the_model_was_told(a_scene: Callable[..., Scene]) -> None:
     spoken = " ".join(spellings(KEY))
     scene = a_scene(files={"calc.py": CODE}, title=f"add() subtracts, {KEY}", body=f"Our key is {KEY}.")
-    done = Finish(cause=spoken, change=spoken, checked=spoken)
-    await says(scene, Turn("Mend.", FIX), *[Turn("Done.", done)] * 2)
-    assert isinstance(await scene.resolve(), Delivered)
+    done = Finish(cause=spoken, change=spoken, testing=spoken)
+    await says(scene, RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", done)] * 2)
+    assert isinstance(await scene.resolve(), Published)
     message = scene.repo.bare.git("log", "-1", "--format=%an %ae %B", "patchwright/issue-1").decode()
     assert message.count("secret-hidden") >= 5
     for spelling in spellings(KEY):

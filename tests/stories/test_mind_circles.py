@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.model import Turn, context_overflow
-from resolver.events import Ended
-from runtime.actions import RunShell, ViewFile
+from patchwright.demo.recorded_model import RecordedTurn, context_overflow
+from patchwright.resolver.events import AgentStopped
+from patchwright.runtime.actions import RunShell, ViewFile
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.minds import SEES_IT_FAIL, declined, events, proposed, says, told
 
@@ -22,49 +22,52 @@ def quick(a_scene: Callable[..., Scene]) -> Scene:
     return a_scene(files={"calc.py": CODE})
 
 
-def ending(scene: Scene) -> Ended:
-    (ended,) = events(scene, "ended")
-    assert isinstance(ended, Ended)
+def ending(scene: Scene) -> AgentStopped:
+    (ended,) = events(scene, "agent_stopped")
+    assert isinstance(ended, AgentStopped)
     return ended
 
 
 @pytest.mark.parametrize(
     ("turns", "pattern", "shown"),
     [
-        ([Turn("Look.", LOOK)], "same call, 3 times", "`view calc.py`"),
+        ([RecordedTurn("Look.", LOOK)], "same call, 3 times", "`view calc.py`"),
         (
-            [Turn("Look.", LOOK), Turn("List.", LIST)] * 12,
+            [RecordedTurn("Look.", LOOK), RecordedTurn("List.", LIST)] * 12,
             "two calls in turn, 3 times",
             "`view calc.py` and `$ ls`",
         ),
         (
-            [Turn("Guess.", ViewFile(path=f"no{n}.py")) for n in range(12)],
+            [RecordedTurn("Guess.", ViewFile(path=f"no{n}.py")) for n in range(12)],
             "same error, 4 times",
             "`view no6.py` and `view no7.py`",
         ),
         (
-            [Turn("Try.", RunShell(command=f": {n}; cat nothing.py")) for n in range(12)],
+            [RecordedTurn("Try.", RunShell(command=f": {n}; cat nothing.py")) for n in range(12)],
             "same error, 4 times",
             "cat nothing.py",
         ),
         (
-            [Turn("Call.", calls=[{"name": "run_shell", "arguments": f'{{"cmd": {n}}}'}]) for n in range(12)],
+            [
+                RecordedTurn("Call.", calls=[{"name": "run_shell", "arguments": f'{{"cmd": {n}}}'}])
+                for n in range(12)
+            ],
             "same error, 4 times",
-            "call of run_shell that could not be read",
+            "call of run_shell that could not be parsed",
         ),
     ],
     ids=["same call", "two in turn", "guessed names", "same error", "unreadable calls"],
 )
 async def test_a_circle_is_told_to_the_model_and_then_to_the_thread(
-    quick: Scene, turns: list[Turn], pattern: str, shown: str
+    quick: Scene, turns: list[RecordedTurn], pattern: str, shown: str
 ) -> None:
     await says(quick, *turns, max_steps=20)
     comment = await declined(quick)
     (nudge,) = told(quick, "nudge")
-    assert "This leads nowhere" in nudge
+    assert "Repeating this will not change the result" in nudge
     ended = ending(quick)
     assert ended.reason == "stuck"
-    assert "went in circles after it was told so" in ended.detail
+    assert "was still stuck after a reminder" in ended.detail
     assert pattern in ended.detail and shown in ended.detail
     assert comment.count(ended.detail) == 1
 
@@ -73,7 +76,7 @@ async def test_a_circle_is_told_to_the_model_and_then_to_the_thread(
 async def test_a_model_that_only_talks_or_says_nothing_is_reminded_and_then_ended(
     quick: Scene, words: str
 ) -> None:
-    await says(quick, Turn(words))
+    await says(quick, RecordedTurn(words))
     comment = await declined(quick)
     assert len(told(quick, "program")) == 2
     assert "run_shell" in told(quick, "program")[0]
@@ -82,17 +85,23 @@ async def test_a_model_that_only_talks_or_says_nothing_is_reminded_and_then_ende
 
 
 async def test_a_prompt_that_stays_too_long_ends_the_run_and_says_so(quick: Scene) -> None:
-    endpoint = await says(quick, Turn("Look.", LOOK), Turn("List.", LIST), Turn("Done.", DONE))
-    endpoint.fail(*[context_overflow()] * 12)
+    endpoint = await says(
+        quick, RecordedTurn("Look.", LOOK), RecordedTurn("List.", LIST), RecordedTurn("Done.", DONE)
+    )
+    endpoint.add_faults(*[context_overflow()] * 12)
     comment = await declined(quick)
     assert ending(quick).reason == "limit"
-    assert "The conversation is longer than openai/scripted takes." in comment
+    assert "The conversation exceeds the context window of openai/scripted." in comment
     assert len(endpoint.requests) <= 3
 
 
 async def test_a_nudge_is_heeded_and_the_run_goes_on_to_its_end(scene: Scene) -> None:
-    loop = [Turn("See it fail.", SEES_IT_FAIL)] * 3
-    mended = (Turn("Oh.", FIX, NEW_TEST), Turn("Run them.", RUN_TESTS), Turn("Done.", DONE))
+    loop = [RecordedTurn("See it fail.", SEES_IT_FAIL)] * 3
+    mended = (
+        RecordedTurn("Oh.", FIX, NEW_TEST),
+        RecordedTurn("Run them.", RUN_TESTS),
+        RecordedTurn("Done.", DONE),
+    )
     await says(scene, *loop, *mended)
     assert (await proposed(scene)).startswith("**Fixed:**")
     (nudge,) = told(scene, "nudge")

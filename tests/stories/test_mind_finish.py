@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bot.terminal.lines import Narrator
-from demo.model import Turn
-from resolver.actions import Plan, PlanItem
-from resolver.events import Told
-from runtime.actions import UndoEdit
+from patchwright.bot.terminal.progress_printer import ProgressPrinter
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Plan, PlanItem
+from patchwright.resolver.events import Message
+from patchwright.runtime.actions import UndoEdit
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.minds import SEES_IT_FAIL, answers, proposed, says
 
@@ -18,7 +18,7 @@ WISHES = "It should be right.\n\nRequirements:\n- add(2, 3) gives 5\n- there is 
 def plan(*states: str) -> Plan:
     texts = ("add() adds", "sub() subtracts", "thank @maintainer")
     return Plan(
-        items=tuple(PlanItem(text=text, state=state) for text, state in zip(texts, states, strict=True))
+        items=tuple(PlanItem(text=text, status=state) for text, state in zip(texts, states, strict=True))
     )  # type: ignore[arg-type]
 
 
@@ -28,9 +28,14 @@ def refusals(scene: Scene) -> list[str]:
 
 
 async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scene: Scene) -> None:
-    again = Turn("Show that it failed.", UndoEdit(path="calc.py"), SEES_IT_FAIL, FIX, NEW_TEST)
+    again = RecordedTurn("Show that it failed.", UndoEdit(path="calc.py"), SEES_IT_FAIL, FIX, NEW_TEST)
     await says(
-        scene, Turn("Mend.", FIX), Turn("Done.", DONE), again, Turn("Run.", RUN_TESTS), Turn("Done.", DONE)
+        scene,
+        RecordedTurn("Mend.", FIX),
+        RecordedTurn("Done.", DONE),
+        again,
+        RecordedTurn("Run.", RUN_TESTS),
+        RecordedTurn("Done.", DONE),
     )
     body = await proposed(scene)
     assert body.startswith("**Fixed:**")
@@ -39,23 +44,25 @@ async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scene: Scene) -
     assert "The repository's tests were not run after the last edit." in refused
     assert "Do what is missing, then call finish again." in refused
     assert granted == "granted"
-    assert "The agent saw the failure before its last edit: yes." in body
-    assert "What the record leaves open" not in body
+    assert "The agent reproduced the failure before its last edit: yes." in body
+    assert "Open points" not in body
 
 
 async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
     a_scene: Callable[..., Scene],
 ) -> None:
     scene = a_scene(files={"calc.py": CODE}, body=WISHES)
-    endpoint = await says(scene, Turn("Mend.", FIX), Turn("Done.", DONE), Turn("Done!", DONE))
+    endpoint = await says(
+        scene, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
+    )
     body = await proposed(scene)
     refused, granted = refusals(scene)
     assert '"add(2, 3) gives 5"; "there is a sub()"' in refused and granted == "granted"
     assert len(endpoint.requests) == 3
-    _, _, left = body.partition("### What the record leaves open\n")
+    _, _, left = body.partition("### Open points\n")
     left, _, _ = left.partition("\n###")
     assert '"there is a sub()"' in left and "not run after the last edit" in left
-    assert "The agent saw the failure before its last edit: no." in body
+    assert "The agent reproduced the failure before its last edit: no." in body
 
 
 async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(
@@ -71,15 +78,18 @@ async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(
                     await asyncio.sleep(0.02)
 
     await says(
-        scene, Turn("Plan.", plan("open", "open", "open"), SEES_IT_FAIL),
-        Turn("Mend.", FIX, plan("done", "doing", "dropped")),
-        Turn("Test.", RUN_TESTS, plan("done", "done", "dropped")), Turn("Done.", DONE), on_request=shown,
+        scene, RecordedTurn("Plan.", plan("open", "open", "open"), SEES_IT_FAIL),
+        RecordedTurn("Mend.", FIX, plan("done", "doing", "dropped")),
+        RecordedTurn("Test.", RUN_TESTS, plan("done", "done", "dropped")), RecordedTurn("Done.", DONE),
+        on_request=shown,
     )  # fmt: skip
     body = await proposed(scene, every=0.1)
     assert "The agent's plan: 2 of 3 done</summary>\n\n- [x] add() adds\n- [x] sub() subtracts\n" in body
-    assert not [event for event in scene.trajectory() if isinstance(event, Told) and event.source == "nudge"]
+    assert not [
+        event for event in scene.trajectory() if isinstance(event, Message) and event.source == "nudge"
+    ]
     lines: list[str] = []
-    narrator = Narrator(lines.append)
+    narrator = ProgressPrinter(lines.append)
     for entry in scene.trajectory().entries:
         narrator(entry)
     said = [line[10:].strip() for line in lines]

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.model import Turn
-from resolver.circumstances import Connected
-from resolver.domain import Delivered
-from runtime.actions import RunShell
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Published
+from patchwright.resolver.run_events import NetworkAccess
+from patchwright.runtime.actions import RunShell
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
@@ -28,16 +28,18 @@ async def test_a_refused_host_is_named_to_the_agent_and_in_the_pull_request(
     leak = RunShell(command=FETCH.format("github.com"))
     # A key of ours that the model knows is no secret any more, but it goes no further than this.
     known = RunShell(command=FETCH.format(f"{scene.environment['PATCHWRIGHT_MODEL_API_KEY']}.example.org"))
-    await scene.will(Turn("Ask.", leak, known), Turn("Mend.", FIX, NEW_TEST), Turn("Done.", DONE))
+    await scene.will(
+        RecordedTurn("Ask.", leak, known), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
+    )
     outcome = await scene.resolve()
-    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed", outcome
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
     heard = str([message for message in scene.endpoint.requests[1]["messages"] if message["role"] == "tool"])
-    assert "the sandbox refused a connection to github.com: it is not on the allow-list" in heard
+    assert "the sandbox refused a connection to github.com: it is not on the allowlist" in heard
     body = scene.pull.body or ""
     line = next(line for line in body.splitlines() if line.startswith("Network:"))
-    assert "refused: `github.com` (it is not on the allow-list (setting `allow_hosts`))" in line
+    assert "blocked: `github.com` (it is not on the allowlist (setting `allowed_hosts`))" in line
     assert scene.environment["PATCHWRIGHT_MODEL_API_KEY"] not in line + heard
-    assert any(isinstance(event, Connected) for event in scene.trajectory())
+    assert any(isinstance(event, NetworkAccess) for event in scene.trajectory())
     # The tests were run where there is no way out: they say so themselves.
     assert outcome.verdict.after is not None
     assert outcome.verdict.after.results["tests/test_calc.py::test_there_is_no_way_out"] == "passed"
@@ -47,7 +49,9 @@ async def test_a_sandbox_without_network_is_called_that(a_scene: Callable[..., S
     scene = a_scene()
     scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_NETWORK": "none"}
     await scene.will(
-        Turn("Ask.", RunShell(command=FETCH.format("pypi.org"))), Turn("Mend.", FIX), Turn("D.", DONE)
+        RecordedTurn("Ask.", RunShell(command=FETCH.format("pypi.org"))),
+        RecordedTurn("Mend.", FIX),
+        RecordedTurn("D.", DONE),
     )
     await scene.resolve()
     system = str(scene.endpoint.requests[0]["messages"][0]["content"])

@@ -52,13 +52,17 @@ async def test_a_job_is_begun_by_a_program_and_seen_in_logs_figures_traces_and_t
             json.loads(line) for line in (archive / "watched-1" / "events.jsonl").read_text().splitlines()
         ]
 
-    assert (seen["state"], seen["result"]["kind"], seen["run"]["verdict"]) == ("ended", "delivered", "fixed")
+    assert (seen["state"], seen["result"]["kind"], seen["run"]["verdict"]) == (
+        "completed",
+        "published",
+        "fixed",
+    )
     samples = {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(figures)
         for sample in family.samples
     }
-    assert samples["patchwright_job_endings_total", "canary", "delivered"] == 1
+    assert samples["patchwright_completed_jobs_total", "canary", "published"] == 1
     assert samples["patchwright_verdicts_total", "canary", "fixed"] == 1
     assert samples["patchwright_run_seconds_count", "canary"] == 1
     assert samples["patchwright_steps_total", "canary"] == seen["run"]["steps"] > 3
@@ -66,7 +70,7 @@ async def test_a_job_is_begun_by_a_program_and_seen_in_logs_figures_traces_and_t
     assert {"clone", "agent step", "chat openai/scripted", "tests before", "tests after", "publish"} <= {
         span.name for span in collector.spans
     }
-    assert [event["event"]["kind"] for event in events][-1] == "settled"
+    assert [event["event"]["kind"] for event in events][-1] == "job_completed"
     assert TOKEN not in json.dumps(log)
-    assert {line["job"] for line in log if line["message"] == "job asked for by the api"} == {"watched-1"}
+    assert {line["job"] for line in log if line["message"] == "job created by api"} == {"watched-1"}
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in log)

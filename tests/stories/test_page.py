@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from tests.page.streaming import watching
+from tests.dashboard.event_stream import watch_run
 from tests.stories.conftest import CODE, Scene
 from tests.stories.test_commands import answers, begun, until, waiting, when
 
@@ -17,7 +17,7 @@ OPERATOR = "operator-token-of-a-story"
 
 async def press(browser: httpx.AsyncClient, run: str, verb: str) -> None:
     page = (await browser.get(f"/runs/{run}")).text
-    hidden = dict(re.findall(r'name="(csrf|once)" value="(\w+)"', page))
+    hidden = dict(re.findall(r'name="(csrf|nonce)" value="(\w+)"', page))
     assert f'action="/runs/{run}/{verb}"' in page
     answer = await browser.post(f"/runs/{run}/{verb}", data=hidden)
     assert answer.status_code == 303
@@ -47,17 +47,17 @@ async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(s
         assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
         await begun(scene, served, asked)
         (run,) = await listed(browser, "working", 1)
-        async with watching(browser, run) as watch:
+        async with watch_run(browser, run) as watch:
             seen = ""
             while "a + b" not in seen:  # the first edit, live
                 seen += str((await watch.until("entries")).data)
             await press(browser, run, "stop")
             await until(lambda: answers(scene)[0].startswith("I had to stop"))
             await watch.until("end")
-        assert await listed(browser, "cancelled", 1) == [run]
+        assert await listed(browser, "canceled", 1) == [run]
         (scene.data / "again").touch()
         await press(browser, run, "retry")
-        (again,) = await listed(browser, "delivered", 1)
+        (again,) = await listed(browser, "published", 1)
         page = (await browser.get(f"/runs/{again}")).text
         parts = re.findall(
             r'<dt>(\w+)</dt><dd><span class="mark \w+">([\w ]+)</span>', (await browser.get("/")).text
@@ -65,12 +65,12 @@ async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(s
     assert again != run
     assert "Pull request #2 is open." in page
     assert dict(parts) == {
-        "Receiver": "works",
-        "Redis": "works",
-        "Workers": "works",
-        "Queue": "works",
-        "Engine": "works",
-        "GitHub": "works",
+        "Receiver": "healthy",
+        "Redis": "healthy",
+        "Workers": "healthy",
+        "Queue": "healthy",
+        "Engine": "healthy",
+        "GitHub": "healthy",
     }
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
     assert len(scene.repo.pulls) == 1

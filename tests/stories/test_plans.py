@@ -4,21 +4,21 @@ from datetime import timedelta
 
 import pytest
 
-from demo.model import Turn
-from resolver.actions import Ask, Propose, Report
-from resolver.domain import Asked, Commented, Delivered, Refused
-from resolver.events import Checkpointed, Judged, Told
-from runtime.actions import RunShell
-from runtime.observations import Failed
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Ask, ProposePlan, Report
+from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported
+from patchwright.resolver.events import Checkpoint, Message, VerificationCompleted
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.observations import ActionFailure
 from tests.stories.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
 from tests.stories.heard import answered, comment
 from tests.stories.minds import PRICES, SEES_IT_FAIL, answers, says, told
 
 LOOK = RunShell(command="cat calc.py; echo '# left behind' >> calc.py")
-PLAN = Propose(
+PLAN = ProposePlan(
     cause="`calc.py:2` subtracts; @reporter is right.",
     steps=("calc.py: add `b` to `a`", "tests/test_calc.py: `test_add` for 2 and 3"),
-    proof="`test_add` fails now and passes then; `python3 -m pytest`.",
+    test_plan="`test_add` fails now and passes then; `python3 -m pytest`.",
     risks="None that I know of.",
 )
 LONGER = PLAN.model_copy(update={"steps": (*PLAN.steps, "calc.py: a docstring for `add`")})
@@ -26,124 +26,140 @@ ANSWER = Report(
     text="It subtracts: `calc.py:2` says `return a - b`.\n\nI did not look at the tests, @maintainer."
 )
 WORK = (
-    Turn("Mend.", FIX),
-    Turn("Test it.", NEW_TEST),
-    Turn("Run them.", RUN_TESTS),
-    Turn("Done.", DONE),
-    Turn("Done.", DONE),
+    RecordedTurn("Mend.", FIX),
+    RecordedTurn("Test it.", NEW_TEST),
+    RecordedTurn("Run them.", RUN_TESTS),
+    RecordedTurn("Done.", DONE),
+    RecordedTurn("Done.", DONE),
 )
 
 
 def place(scene: Scene) -> str:
     """The place that they name, as it is shown."""
-    at = f"{scene.world.server_url}/acme/calc/blob/{scene.repo.bare.sha('main')}"
+    at = f"{scene.world.server_url}/acme/calc/blob/{scene.repo.bare.branch_sha('main')}"
     return f"[`calc.py:2`]({at}/calc.py#L2)"
 
 
 async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(scene: Scene) -> None:
-    planning = (Turn("See.", SEES_IT_FAIL), Turn("Look.", LOOK), Turn("Try.", FIX), Turn("End.", DONE))
-    await says(scene, *planning, Turn("So.", PLAN), Turn("Longer.", LONGER), *WORK, model_prices=PRICES)
+    planning = (
+        RecordedTurn("See.", SEES_IT_FAIL),
+        RecordedTurn("Look.", LOOK),
+        RecordedTurn("Try.", FIX),
+        RecordedTurn("End.", DONE),
+    )
+    await says(
+        scene,
+        *planning,
+        RecordedTurn("So.", PLAN),
+        RecordedTurn("Longer.", LONGER),
+        *WORK,
+        model_prices=PRICES,
+    )
 
     plan = await comment(scene, "@agent plan $1.50 how to mend this")
     asked = await scene.resolve(plan)
-    assert isinstance(asked, Asked) and asked.question == "The plan of 2 steps waits for a go."
+    assert isinstance(asked, InputRequired) and asked.question == "The plan of 2 steps waits for approval."
     posted = scene.comments[-1]
     assert posted.partition("\n---\n")[0].strip() == (
-        "Here is my plan. Nothing was changed yet.\n\n"
+        "Here is my plan. I have not changed anything yet.\n\n"
         f"{place(scene)} subtracts; @\u200breporter is right.\n\n"
         "1. [ ] calc.py: add `b` to `a`\n"
         "2. [ ] tests/test_calc.py: `test_add` for 2 and 3\n\n"
-        "**How it will be proven:** `test_add` fails now and passes then; `python3 -m pytest`.\n\n"
+        "**How I will test it:** `test_add` fails now and passes then; `python3 -m pytest`.\n\n"
         "**Risks:** None that I know of."
     )
     assert (
-        "To have it done, comment `@agent go`; what you write behind that I am told too. "
-        "Whatever else you write to me corrects the plan, and I make another. It holds for 14 days."
+        "To approve the plan, comment `@agent go`; you can add instructions. To change it, mention me "
+        "and say what to change: I reply with a new plan. The plan expires after 14 days."
     ) in posted
     assert "5 steps of `openai/scripted` · $0." in posted
     assert (scene.repo.pulls, scene.repo.branches) == ((), ("main",))
-    refusals = [seen.message for action, seen in answers(scene) if isinstance(seen, Failed)]
+    refusals = [seen.message for action, seen in answers(scene) if isinstance(seen, ActionFailure)]
     assert [one.partition(":")[0] for one in refusals] == ["Not done", "Not done"]  # the edit, the finish
     brief = str(scene.endpoint.requests[0]["messages"][1])
-    assert "# What is wanted first: a plan" in brief and "> how to mend this" in brief
+    assert "# The task: a plan first" in brief and "> how to mend this" in brief
 
     refused = await answered(scene, "@agent go", by="stranger")
-    assert refused.startswith("I did not start on this: stranger may not write to this repository")
+    assert refused.startswith("I did not start a run: stranger does not have write access to this repository")
     corrected = await scene.resolve(await comment(scene, "@agent say in the code what it does"))
-    assert isinstance(corrected, Asked) and corrected.question == "The plan of 3 steps waits for a go."
+    assert (
+        isinstance(corrected, InputRequired)
+        and corrected.question == "The plan of 3 steps waits for approval."
+    )
     assert "3. [ ] calc.py: a docstring for `add`" in scene.comments[-1]
 
     go = await comment(scene, "@agent go, but leave out the docstring")
     done = await scene.resolve(go)
-    assert isinstance(done, Delivered) and done.verdict.kind == "fixed"
+    assert isinstance(done, Published) and done.verdict.kind == "fixed"
     assert scene.repo.read(done.branch, "calc.py") == CODE.replace(
         "a - b", "a + b"
     )  # nothing of the plan's tries
     assert await scene.resolve(go) == done, "the same delivery again"
 
     run = scene.trajectory(plan.id)
-    heard = [event for event in run if isinstance(event, Told) and event.source == "comment"]
-    assert [event.approves for event in heard] == [False, True]
-    assert "answers your plan, and has not said go:\n\n> say in the code what it does" in heard[0].text
-    assert (
-        "has read your plan and says go." in heard[1].text
-        and "> but leave out the docstring" in heard[1].text
-    )
+    heard = [event for event in run if isinstance(event, Message) and event.source == "comment"]
+    assert [event.approves_plan for event in heard] == [False, True]
+    assert "has replied to your plan and not approved it:\n\n> say in the code what it does" in heard[0].text
+    assert "has approved your plan." in heard[1].text and "> but leave out the docstring" in heard[1].text
     first, last = scene.endpoint.requests[0], scene.endpoint.requests[-1]
-    assert "The run had stopped, and now goes on in a new sandbox." in str(last["messages"])
+    assert "The run was stopped and now continues in a new sandbox." in str(last["messages"])
     assert first["tools"] == last["tools"], "what a provider has cached stays so"
     assert last["messages"][: len(first["messages"])] == first["messages"]
-    changed = next(n for n, event in enumerate(run) if isinstance(event, Checkpointed | Judged))
-    assert changed > next(n for n, event in enumerate(run) if isinstance(event, Told) and event.approves)
-    configured = run.configured
+    changed = next(n for n, event in enumerate(run) if isinstance(event, Checkpoint | VerificationCompleted))
+    assert changed > next(
+        n for n, event in enumerate(run) if isinstance(event, Message) and event.approves_plan
+    )
+    configured = run.run_configured
     assert configured is not None and str(configured.usd) == "1.50"  # the go said nothing else
 
     assert await answered(scene, "@agent go") == (
-        "I did not start on this: no plan of mine waits for a go here, as far as I know. "
-        "Ask me for one with `plan`, or say what I should do."
+        "I did not start a run: I know of no plan that waits for approval here. Ask me for one with "
+        "`plan`, or tell me what to do."
     )
 
 
 @pytest.mark.slow
 async def test_a_plan_that_waited_too_long_is_not_done(scene: Scene) -> None:
-    await says(scene, Turn("So.", PLAN), Turn("So.", PLAN))
-    assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), Asked)
+    await says(scene, RecordedTurn("So.", PLAN), RecordedTurn("So.", PLAN))
+    assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), InputRequired)
     days = timedelta(seconds=0.01) / timedelta(days=1)
-    late = await scene.resolve(await comment(scene, "@agent go"), approval_days=days)
-    assert isinstance(late, Refused)
+    late = await scene.resolve(await comment(scene, "@agent go"), plan_expiry_days=days)
+    assert isinstance(late, Rejected)
     assert scene.comments[-1].strip() == (
-        "I did not start on this: the plan has waited too long: the code may be another by now. "
-        "Ask me for a new one with `plan`, or say what I should do."
+        "I did not start a run: the plan has expired, and the code may have changed since. Ask me for a "
+        "new one with `plan`, or tell me what to do."
     )
     anew = await comment(scene, "@agent plan")
-    assert isinstance(await scene.resolve(anew, approval_days=days), Asked)
-    assert scene.trajectory(anew.id).started is not None, "a run of its own, from the code as it is"
+    assert isinstance(await scene.resolve(anew, plan_expiry_days=days), InputRequired)
+    assert scene.trajectory(anew.id).run_started is not None, "a run of its own, from the code as it is"
 
 
 @pytest.mark.slow
 async def test_a_question_while_planning_is_answered_before_the_plan(scene: Scene) -> None:
     question = Ask(question="Floats too?")
-    await says(scene, Turn("Unclear.", question), Turn("So.", PLAN))
+    await says(scene, RecordedTurn("Unclear.", question), RecordedTurn("So.", PLAN))
     plan = await comment(scene, "@agent plan")
-    assert isinstance(await scene.resolve(plan), Asked)
+    assert isinstance(await scene.resolve(plan), InputRequired)
     assert (
-        "I cannot go on without an answer:\n\nFloats too?\n\n**To answer**, write a comment that begins with `@agent`. "
-        "The work goes on where it stopped; what was changed so far is kept." in scene.comments[-1]
+        "I need an answer to continue:\n\nFloats too?\n\n**To answer**, write a comment that starts with "
+        "`@agent`. I then continue from where I stopped; my changes so far are saved." in scene.comments[-1]
     )
-    assert isinstance(await scene.resolve(await comment(scene, "@agent no floats")), Asked)
+    assert isinstance(await scene.resolve(await comment(scene, "@agent no floats")), InputRequired)
     assert "1. [ ] calc.py" in scene.comments[-1]
     (heard,) = told(scene, "comment", plan.id)
     assert "answers your question:\n\n> no floats" in heard
 
 
 async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing(scene: Scene) -> None:
-    look = Turn("Look.", LOOK)
-    endpoint = await says(scene, Turn("So.", PLAN), look, Turn("Try.", FIX), Turn("So.", ANSWER), *WORK)
-    assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), Asked)
+    look = RecordedTurn("Look.", LOOK)
+    endpoint = await says(
+        scene, RecordedTurn("So.", PLAN), look, RecordedTurn("Try.", FIX), RecordedTurn("So.", ANSWER), *WORK
+    )
+    assert isinstance(await scene.resolve(await comment(scene, "@agent plan")), InputRequired)
 
     job = await comment(scene, "@agent explain why does add() subtract?")
     outcome = await scene.resolve(job)
-    assert isinstance(outcome, Commented) and outcome.branch is None
+    assert isinstance(outcome, Reported) and outcome.branch is None
     assert scene.comments[-1].partition("\n---\n")[0].strip() == (
         f"It subtracts: {place(scene)} says `return a - b`.\n\nI did not look at the tests, @\u200bmaintainer."
     )
@@ -155,24 +171,30 @@ async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing
         in brief
     )
     offered = {tool["function"]["name"] for tool in endpoint.requests[-1]["tools"]}
-    assert "report" in offered and not offered & {"replace_text", "create_file", "finish", "ask", "propose"}
+    assert "report" in offered and not offered & {
+        "replace_text",
+        "create_file",
+        "finish",
+        "ask",
+        "propose_plan",
+    }
     kinds = [event.kind for event in scene.trajectory(job.id)]
-    assert "checkpointed" not in kinds and "judged" not in kinds
+    assert "checkpoint" not in kinds and "verification_completed" not in kinds
 
     done = await scene.resolve(await comment(scene, "@agent go"))
-    assert isinstance(done, Delivered), "the plan has waited behind the question"
+    assert isinstance(done, Published), "the plan has waited behind the question"
 
 
 @pytest.mark.slow
 async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(scene: Scene) -> None:
-    look = Turn("Look.", RunShell(command="ls"))
-    await says(scene, look, Turn("So.", ANSWER), max_steps=1)
+    look = RecordedTurn("Look.", RunShell(command="ls"))
+    await says(scene, look, RecordedTurn("So.", ANSWER), max_steps=1)
     job = await comment(scene, "@agent explain")
     outcome = await scene.resolve(job)
-    assert isinstance(outcome, Commented)
+    assert isinstance(outcome, Reported)
     assert scene.comments[-1].startswith(
-        "I came to no answer. The limit of 1 replies of the model is reached.\n\n"
-        "**To go on** where it stopped, with the limits counted anew, comment `@agent resume`."
+        "I found no answer. The limit of 1 replies of the model is reached.\n\n"
+        "**To continue** from where I stopped, with fresh limits, comment `@agent resume`."
     )
     assert "asks you to explain this issue" in str(scene.endpoint.requests[0]["messages"][1])
     await scene.resolve(await comment(scene, "@agent resume"))
@@ -181,11 +203,11 @@ async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(sce
 
 async def test_a_question_on_a_pull_request_is_answered_and_leaves_it_as_it_is(scene: Scene) -> None:
     scene.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
-    pull = scene.world.pull(scene.repo, "topic", by="contributor", title="Add X", body="I need X.")
-    endpoint = await says(scene, Turn("Look.", LOOK), Turn("So.", ANSWER))
+    pull = scene.world.create_pull(scene.repo, "topic", by="contributor", title="Add X", body="I need X.")
+    endpoint = await says(scene, RecordedTurn("Look.", LOOK), RecordedTurn("So.", ANSWER))
     job = await comment(scene, "@agent explain how to resolve the conflicts with main", on=pull)
     outcome = await scene.resolve(job)
-    assert isinstance(outcome, Commented), "no merge, although it speaks of one"
+    assert isinstance(outcome, Reported), "no merge, although it speaks of one"
     assert pull.comments[-1].body.partition("\n")[2].startswith("It subtracts: [`calc.py:2`](http")
     system, brief = (str(message["content"]) for message in endpoint.requests[0]["messages"][:2])
     assert "as the pull request would make it" in system
@@ -197,11 +219,11 @@ async def test_a_question_on_a_pull_request_is_answered_and_leaves_it_as_it_is(s
 @pytest.mark.slow
 async def test_a_plan_on_a_pull_request_becomes_a_commit_on_it(scene: Scene) -> None:
     scene.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
-    pull = scene.world.pull(scene.repo, "topic", by="contributor", title="Add X", body="I need X.")
-    await says(scene, Turn("Try.", FIX), Turn("So.", PLAN), *WORK)
+    pull = scene.world.create_pull(scene.repo, "topic", by="contributor", title="Add X", body="I need X.")
+    await says(scene, RecordedTurn("Try.", FIX), RecordedTurn("So.", PLAN), *WORK)
     asked = await scene.resolve(await comment(scene, "@agent plan to mend add() too", on=pull))
-    assert isinstance(asked, Asked) and len(scene.repo.branches) == 2
+    assert isinstance(asked, InputRequired) and len(scene.repo.branches) == 2
     before = scene.repo.read("topic", "calc.py")
     done = await scene.resolve(await comment(scene, "@agent go", on=pull))
-    assert isinstance(done, Delivered) and done.branch == "topic"
+    assert isinstance(done, Published) and done.branch == "topic"
     assert scene.repo.read("topic", "calc.py") == before.replace("a - b", "a + b")

@@ -9,9 +9,9 @@ from tests.stories.conftest import CODE, MENDED, Scene
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
 
-async def test_a_server_that_polls_mends_what_was_labelled_before_it_began(scene: Scene) -> None:
+async def test_a_server_that_polls_mends_what_was_labeled_before_it_began(scene: Scene) -> None:
     await scene.will(*MENDED)
-    scene.world.labelled(scene.issue, "fix-me", by="maintainer")
+    scene.world.add_label_silently(scene.issue, "fix-me", by="maintainer")
     process = await scene.cli(
         "serve", "--poll", "--port", "0", environment={"PATCHWRIGHT_WEBHOOK_SECRET": ""}
     )
@@ -19,7 +19,7 @@ async def test_a_server_that_polls_mends_what_was_labelled_before_it_began(scene
     try:
         async with asyncio.timeout(60):
             line = (await process.stdout.readline()).decode()
-        begins = "patchwright looks at GitHub again and again; with PATCHWRIGHT_OPERATOR_TOKEN it has a page at http:"
+        begins = "patchwright is polling GitHub; set PATCHWRIGHT_OPERATOR_TOKEN for a dashboard at http:"
         assert line.startswith(begins)
         await scene.settled()
     finally:
@@ -33,15 +33,18 @@ async def test_a_server_that_polls_mends_what_was_labelled_before_it_began(scene
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "PATCHWRIGHT_REPOSITORIES is not set: with a token, name the repositories to look at"),
-        ({"PATCHWRIGHT_REPOSITORIES": "acme"}, "acme in PATCHWRIGHT_REPOSITORIES is no repository"),
+        ({}, "PATCHWRIGHT_POLLED_REPOSITORIES is not set. With a token, list the repositories as"),
+        (
+            {"PATCHWRIGHT_POLLED_REPOSITORIES": "acme"},
+            "acme in PATCHWRIGHT_POLLED_REPOSITORIES is not a repository",
+        ),
     ],
 )
 async def test_polling_with_a_token_needs_to_know_where(
     scene: Scene, given: dict[str, str], said: str
 ) -> None:
     await scene.will()
-    token = {"PATCHWRIGHT_APP_ID": "", "GITHUB_TOKEN": scene.world.token("maintainer")}
+    token = {"PATCHWRIGHT_APP_ID": "", "GITHUB_TOKEN": scene.world.create_token("maintainer")}
     code, _, error = await scene.command("serve", "--poll", "--port", "0", environment=token | given)
     assert code == 2
     assert said in error

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from demo.model import Endpoint, Turn
-from resolver.actions import Finish, Think
-from runtime.actions import CreateFile, ReplaceText, RunShell, ViewFile
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.resolver.actions import Finish, Think
+from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell, ViewFile
 from tests.stories.published import environment, git, source
 
 BUGGY = ("parse", "1.20.1", "09002ca350ad42e76629995f71f7b518670bcf93548bdde3684fd55d2be51975")
@@ -113,37 +113,37 @@ def test_a_hyphen_that_is_no_name_stays_text():
 RUN = RunShell(command="python3 -m pytest -q 2>&1 | tail -n 15")
 
 SCRIPT = (
-    Turn("What is here?", RunShell(command="ls && git log --oneline | head -n 3 && wc -l parse.py")),
-    Turn("First I want to see it fail.", REPRODUCE),
-    Turn(
+    RecordedTurn("What is here?", RunShell(command="ls && git log --oneline | head -n 3 && wc -l parse.py")),
+    RecordedTurn("First I want to see it fail.", REPRODUCE),
+    RecordedTurn(
         "The field stays plain text in the expression. Where are fields found?",
         RunShell(command="grep -n 'PARSE_RE\\|_to_group_name\\|_name_to_group_map' parse.py"),
     ),
-    Turn(
+    RecordedTurn(
         "Read both places.",
         ViewFile(path="parse.py", start=396, end=403),
         ViewFile(path="parse.py", start=601, end=680),
     ),
-    Turn("The pattern of a field has no hyphen. Let it have one.", FIELDS),
-    Turn("Again.", REPRODUCE),
-    Turn(
+    RecordedTurn("The pattern of a field has no hyphen. Let it have one.", FIELDS),
+    RecordedTurn("Again.", REPRODUCE),
+    RecordedTurn(
         "Now the hyphen gets into the name of a capture group, which cannot hold it.",
         Think(thought="The name must become word characters, and two names that become the same be told apart."),
         STEM,
         COLLISIONS,
     ),
-    Turn("And now?", REPRODUCE),
-    Turn("It matches. Keep that by tests.", NEW_TESTS),
-    Turn("Run everything.", RUN),
-    Turn("A quote in a name was refused on purpose: only what may be in a name is to be replaced.", *NARROW),
-    Turn("Once more.", RUN),
-    Turn(
+    RecordedTurn("And now?", REPRODUCE),
+    RecordedTurn("It matches. Keep that by tests.", NEW_TESTS),
+    RecordedTurn("Run everything.", RUN),
+    RecordedTurn("A quote in a name was refused on purpose: only what may be in a name is to be replaced.", *NARROW),
+    RecordedTurn("Once more.", RUN),
+    RecordedTurn(
         "All green.",
         Finish(
             cause="The pattern that finds fields in a template knew no hyphen, so `{user-id}` was taken as plain text.",
             change="Names may have hyphens; for the capture group hyphens become underscores as dots do, repeated"
             " until the group is unique.",
-            checked="The issue's example gives `42`; `python3 -m pytest` passes with the new tests.",
+            testing="The issue's example gives `42`; `python3 -m pytest` passes with the new tests.",
         ),
     ),
 )  # fmt: skip
@@ -177,9 +177,9 @@ async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(
     issue, fix = short_tmp / "issue.md", short_tmp / "fix.diff"
     issue.write_text(ISSUE)
 
-    async with Endpoint(SCRIPT, key="sk-published") as endpoint:
+    async with RecordedModel(SCRIPT, key="sk-published") as endpoint:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bot.cli", "resolve", "--repo", str(tree), "--issue", str(issue), "--json",
+            sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(issue), "--json",
             "--out", str(fix), "--sandbox", "docker", "--model", "openai/scripted", "--base-url", endpoint.base_url,
             env=environment(short_tmp), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -187,8 +187,8 @@ async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(
             out, error = await process.communicate()
     assert process.returncode == 0, error.decode()
     outcome = json.loads(out)
-    assert (outcome["verdict"], outcome["steps"], outcome["newly_failing"]) == ("fixed", len(SCRIPT), [])
-    assert outcome["newly_passing"] == [
+    assert (outcome["verdict"], outcome["steps"], outcome["pass_to_fail"]) == ("fixed", len(SCRIPT), [])
+    assert outcome["fail_to_pass"] == [
         "tests/test_hyphen.py::test_a_hyphen_may_be_part_of_a_name",
         *(
             f"tests/test_hyphen.py::test_names_that_differ_in_punctuation_alone_are_told_apart[names{n}]"

@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
-from demo.model import Endpoint, Turn
-from resolver.actions import Finish
-from runtime.actions import ReplaceText, RunShell
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.resolver.actions import Finish
+from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.stories.published import environment, git, source
 
 pytestmark = pytest.mark.slow
 
 
 async def resolved(
-    tree: Path, issue: str, script: Sequence[Turn], place: Path, *options: str, **environ: str
+    tree: Path, issue: str, script: Sequence[RecordedTurn], place: Path, *options: str, **environ: str
 ) -> tuple[dict[str, Any], Path]:
     """What `patchwright resolve` says of the run, and its patch."""
     git(tree, "init", "--quiet", "--initial-branch=main")
@@ -34,9 +34,9 @@ async def resolved(
     git(tree, "commit", "--quiet", "-m", "The release as it was published")
     told, fix = place / "issue.md", place / "fix.diff"
     told.write_text(issue)
-    async with Endpoint(script, key="sk-published") as endpoint:
+    async with RecordedModel(script, key="sk-published") as endpoint:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bot.cli", "resolve", "--repo", str(tree), "--issue", str(told), "--json",
+            sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(told), "--json",
             "--out", str(fix), "--model", "openai/scripted", "--base-url", endpoint.base_url, *options,
             env=environment(place) | environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
@@ -80,9 +80,9 @@ SEE_DOLLAR = RunShell(
     "assert made.startswith('$sql = ') and '\\\\$name' in made\nX\nPYTHONPATH=. python3 /tmp/seen.py"
 )
 SQLPARSE_SCRIPT = (
-    Turn("First I want to see it fail.", SEE_DOLLAR),
-    Turn("Where is the string made?", RunShell(command="grep -n 'replace(' sqlparse/filters/output.py")),
-    Turn(
+    RecordedTurn("First I want to see it fail.", SEE_DOLLAR),
+    RecordedTurn("Where is the string made?", RunShell(command="grep -n 'replace(' sqlparse/filters/output.py")),
+    RecordedTurn(
         "Quotes and backslashes are escaped, dollars are not.",
         ReplaceText(
             path="sqlparse/filters/output.py",
@@ -95,8 +95,8 @@ SQLPARSE_SCRIPT = (
             new="import re\n\nfrom sqlparse import sql\n",
         ),
     ),
-    Turn("Again.", SEE_DOLLAR),
-    Turn("Keep it by a test.", ReplaceText(
+    RecordedTurn("Again.", SEE_DOLLAR),
+    RecordedTurn("Keep it by a test.", ReplaceText(
         path="tests/test_format.py",
         old="    def test_php_escapes_backslashes(self):",
         new="    def test_php_does_not_interpolate(self):\n"
@@ -104,13 +104,13 @@ SQLPARSE_SCRIPT = (
         "        assert made == '$sql = \"select \\'\\\\$a {\\\\$b}\\'\";'\n\n"
         "    def test_php_escapes_backslashes(self):",
     )),
-    Turn("Run everything.", RunShell(command="python3 -m pytest -q 2>&1 | tail -n 5")),
-    Turn(
+    RecordedTurn("Run everything.", RunShell(command="python3 -m pytest -q 2>&1 | tail -n 5")),
+    RecordedTurn(
         "All green.",
         Finish(
             cause="In PHP's double quotes a dollar begins a variable; quotes and backslashes were escaped, it was not.",
             change="All three are escaped, in one go, so that no escape is escaped again.",
-            checked="The issue's example fails before and passes now; the suite passes with the new test.",
+            testing="The issue's example fails before and passes now; the suite passes with the new test.",
         ),
     ),
 )  # fmt: skip
@@ -123,9 +123,9 @@ async def test_a_published_python_release_is_mended_and_the_next_one_s_tests_agr
     (tree / ".github").mkdir(exist_ok=True)
     (tree / ".github" / "patchwright.toml").write_text('setup = ""\n')  # it needs nothing but pytest
     outcome, fix = await resolved(tree, DOLLARS, SQLPARSE_SCRIPT, short_tmp, "--sandbox", "docker")
-    assert (outcome["verdict"], outcome["newly_failing"]) == ("fixed", [])
+    assert (outcome["verdict"], outcome["pass_to_fail"]) == ("fixed", [])
     new = "tests/test_format.py::TestOutputFormat::test_php_does_not_interpolate"
-    assert outcome["newly_passing"] == [new]
+    assert outcome["fail_to_pass"] == [new]
 
     shutil.copytree(later / "tests", tree / "tests", dirs_exist_ok=True)
     suite = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_format.py")
@@ -157,9 +157,9 @@ SEE_DASH = RunShell(
     " require('assert').deepStrictEqual(a, { _: [], name: '-' })\""
 )
 MINIMIST_SCRIPT = (
-    Turn("First I want to see it fail.", SEE_DASH),
-    Turn("Where is the next word looked at?", RunShell(command="grep -n 'next' index.js")),
-    Turn(
+    RecordedTurn("First I want to see it fail.", SEE_DASH),
+    RecordedTurn("Where is the next word looked at?", RunShell(command="grep -n 'next' index.js")),
+    RecordedTurn(
         "A long option refuses whatever begins with a dash; a short one only a dash with something behind it.",
         ReplaceText(
             path="index.js",
@@ -167,20 +167,20 @@ MINIMIST_SCRIPT = (
             new="if (next !== undefined && !/^(-|--)[^-]/.test(next)",
         ),
     ),
-    Turn("Again.", SEE_DASH),
-    Turn("Keep it by a test.", ReplaceText(
+    RecordedTurn("Again.", SEE_DASH),
+    RecordedTurn("Keep it by a test.", ReplaceText(
         path="test/dash.js",
         old="test('-a -- b'",
         new="test('a dash behind a long option is its value', function (t) {\n    t.plan(1);\n"
         "    t.deepEqual(parse([ '--name', '-' ]), { name: '-', _: [] });\n});\n\ntest('-a -- b'",
     )),
-    Turn("Run everything.", RunShell(command="tape 'test/*.js' | tail -n 6")),
-    Turn(
+    RecordedTurn("Run everything.", RunShell(command="tape 'test/*.js' | tail -n 6")),
+    RecordedTurn(
         "All green.",
         Finish(
             cause="For a long option anything that begins with a dash was taken for another option.",
             change="A single dash is a value there too, as it is behind a short option.",
-            checked="The issue's example fails before and passes now; the suite passes with the new test.",
+            testing="The issue's example fails before and passes now; the suite passes with the new test.",
         ),
     ),
 )  # fmt: skip
@@ -215,8 +215,8 @@ async def test_a_published_javascript_release_is_mended_and_the_next_one_s_tests
     await asyncio.to_thread(run, short_tmp, *install)
     path = f"{short_tmp}/node_modules/.bin:{os.environ['PATH']}"
     outcome, fix = await resolved(tree, DASH, MINIMIST_SCRIPT, short_tmp, "--sandbox", "local", PATH=path)
-    assert (outcome["verdict"], outcome["newly_failing"]) == ("fixed", [])
-    assert outcome["newly_passing"] == ["a dash behind a long option is its value"]
+    assert (outcome["verdict"], outcome["pass_to_fail"]) == ("fixed", [])
+    assert outcome["fail_to_pass"] == ["a dash behind a long option is its value"]
 
     shutil.copytree(later / "test", tree / "test", dirs_exist_ok=True)
     code, printed = await asyncio.to_thread(run, tree, "tape", "test/dash.js", PATH=path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from demo.world import Issue, Pull
+from patchwright.demo.github import FakePullRequest, Issue
 from tests.stories.town import Town, a_town, conversation, until
 
 pytestmark = [
@@ -18,8 +18,8 @@ pytestmark = [
 ]
 
 NO_WRITE = (
-    "patchwright[bot]: I did not start on this: {} may not write to this repository. Somebody who may can put the "
-    "label on, or ask me in a comment."
+    "patchwright[bot]: I did not start a run: {} does not have write access to this repository. "
+    "Someone with write access can add the label or ask me in a comment."
 )
 
 
@@ -44,21 +44,21 @@ def scene(*seen: str, logged: str = "") -> Callable[[Callable[[Town, str], Await
     return keep
 
 
-async def labelled(town: Town, thread: Issue, by: str) -> Issue:
-    await town.world.label(thread, "fix-me", by=by)
+async def labeled(town: Town, thread: Issue, by: str) -> Issue:
+    await town.world.add_label(thread, "fix-me", by=by)
     return thread
 
 
 async def asked(town: Town, thread: Issue, said: str, by: str) -> Issue:
-    await town.world.comment(thread, said, by=by)
+    await town.world.add_comment(thread, said, by=by)
     return thread
 
 
-def contributed(town: Town, name: str) -> Pull:
+def contributed(town: Town, name: str) -> FakePullRequest:
     """A pull request of somebody else's."""
     repo = town.repository(name)
     repo.commit("topic", {"calc.py": "def add(a, b):\n    return a + b\n"})
-    return town.world.pull(repo, "topic", by="contributor")
+    return town.world.create_pull(repo, "topic", by="contributor")
 
 
 # --- who may not --------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def contributed(town: Town, name: str) -> Pull:
 
 @scene("triager labels it fix-me", NO_WRITE.format("triager"))
 async def a_triagers_label(town: Town, name: str) -> Issue:
-    return await labelled(town, town.issue(name), by="triager")
+    return await labeled(town, town.issue(name), by="triager")
 
 
 @scene("member: @agent mend it", NO_WRITE.format("member"))
@@ -87,18 +87,18 @@ async def an_outsiders_stop(town: Town, name: str) -> Issue:
 @scene("leaver labels it fix-me", NO_WRITE.format("leaver"))
 async def who_may_no_more_when_it_begins(town: Town, name: str) -> Issue:
     issue = town.issue(name)
-    town.world.permit(issue.repo, "leaver", "write")
-    town.world.before_next(
+    town.world.set_role(issue.repo, "leaver", "write")
+    town.world.before_next_request(
         "GET",
         f"/{name}/collaborators/leaver/permission",
-        lambda: town.world.permit(issue.repo, "leaver", "none"),
+        lambda: town.world.set_role(issue.repo, "leaver", "none"),
     )
-    return await labelled(town, issue, by="leaver")
+    return await labeled(town, issue, by="leaver")
 
 
-@scene("leaver labels it fix-me", logged="leaver may not write to this repository")
+@scene("leaver labels it fix-me", logged="leaver does not have write access to this repository")
 async def who_cannot_see_it_any_more(town: Town, name: str) -> Issue:
-    return await labelled(town, town.issue(name, private=True), by="leaver")
+    return await labeled(town, town.issue(name, private=True), by="leaver")
 
 
 @scene("member: @agent mend it", NO_WRITE.format("member"))
@@ -111,89 +111,89 @@ async def who_sees_it_but_may_not(town: Town, name: str) -> Issue:
 
 @scene(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start on this: the issue is closed. Reopen it and ask me again.",
+    "patchwright[bot]: I did not start a run: the issue is closed. Reopen it and ask me again.",
 )
 async def a_closed_issue(town: Town, name: str) -> Issue:
     issue = town.issue(name)
-    town.world.close(issue)
-    return await labelled(town, issue, by="maintainer")
+    town.world.close_silently(issue)
+    return await labeled(town, issue, by="maintainer")
 
 
 @scene(
     "maintainer: @agent rebase [eyes]",
-    "patchwright[bot]: I did not start on this: the pull request is closed. Reopen it and ask me again.",
+    "patchwright[bot]: I did not start a run: the pull request is closed. Reopen it and ask me again.",
 )
 async def a_closed_pull_request(town: Town, name: str) -> Issue:
     pull = contributed(town, name)
-    town.world.close(pull)
+    town.world.close_silently(pull)
     return await asked(town, pull, "@agent rebase", by="maintainer")
 
 
 @scene(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start on this: there is no open review thread here, and nothing else was asked. "
-    "Write in a review or a comment what I should change, and mention me.",
+    "patchwright[bot]: I did not start a run: there is no open review thread here, and you gave no "
+    "instructions. Say in a review or a comment what I should change, and mention me.",
 )
 async def a_pull_request_where_nothing_is_asked(town: Town, name: str) -> Issue:
     pull = contributed(town, name)
-    return await labelled(town, pull, by="maintainer")
+    return await labeled(town, pull, by="maintainer")
 
 
 @scene("maintainer labels it fix-me", logged="this conversation is locked")
 async def a_locked_issue(town: Town, name: str) -> Issue:
     issue = town.issue(name)
-    town.world.lock(issue)
-    return await labelled(town, issue, by="maintainer")
+    town.world.lock_thread(issue)
+    return await labeled(town, issue, by="maintainer")
 
 
 @scene("maintainer labels it fix-me", logged="this repository is archived")
 async def an_archived_repository(town: Town, name: str) -> Issue:
     issue = town.issue(name)
     issue.repo.archived = True
-    return await labelled(town, issue, by="maintainer")
+    return await labeled(town, issue, by="maintainer")
 
 
 @scene(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start on this: this repository has no commit yet. Push one and ask me again.",
+    "patchwright[bot]: I did not start a run: this repository has no commits. Push one and ask me again.",
 )
 async def an_empty_repository(town: Town, name: str) -> Issue:
-    return await labelled(town, town.issue(name, files={}), by="maintainer")
+    return await labeled(town, town.issue(name, files={}), by="maintainer")
 
 
 @scene(
     "maintainer: @agent base=nope mend it [eyes]",
-    "patchwright[bot]: I did not start on this: there is no branch `nope` here to begin from. Name another one and "
-    "ask me again.",
+    "patchwright[bot]: I did not start a run: the branch `nope` does not exist in this repository. Name "
+    "another branch and ask me again.",
 )
 async def a_branch_that_is_not_there(town: Town, name: str) -> Issue:
     return await asked(town, town.issue(name), "@agent base=nope mend it", by="maintainer")
 
 
-@scene("maintainer labels it fix-me", logged="it was deleted or moved, or I may not see it")
+@scene("maintainer labels it fix-me", logged="it was deleted or transferred, or I have no access to it")
 async def an_issue_that_is_deleted_meanwhile(town: Town, name: str) -> Issue:
     issue = town.issue(name)
     issue.deleted = True
-    return await labelled(town, issue, by="maintainer")
+    return await labeled(town, issue, by="maintainer")
 
 
-@scene(logged="it was deleted or moved, or I may not see it")
+@scene(logged="it was deleted or transferred, or I have no access to it")
 async def an_issue_that_is_moved_meanwhile(town: Town, name: str) -> Issue:
     issue = town.issue(name)
     other = town.repository(f"{name}-other")
-    town.world.issue(other, title="First", body="", by="reporter")
-    issue.moved_to = town.world.issue(other, title=issue.title, body=issue.body, by="reporter")
-    await town.world.label(issue, "fix-me", by="maintainer")
+    town.world.create_issue(other, title="First", body="", by="reporter")
+    issue.moved_to = town.world.create_issue(other, title=issue.title, body=issue.body, by="reporter")
+    await town.world.add_label(issue, "fix-me", by="maintainer")
     return issue.moved_to
 
 
 @scene(
     "maintainer labels it fix-me",
-    "patchwright[bot]: I did not start on this: whoever runs me has not listed elsewhere/calc among the repositories "
-    "that I work for (setting `only_repositories`).",
+    "patchwright[bot]: I did not start a run: the operator has not allowed elsewhere/calc (setting "
+    "`allowed_repositories`).",
 )
 async def a_repository_that_is_not_listed(town: Town, name: str) -> Issue:
-    return await labelled(town, town.issue("elsewhere/calc"), by="maintainer")
+    return await labeled(town, town.issue("elsewhere/calc"), by="maintainer")
 
 
 # --- all of them together -----------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def has_its_reactions(scene: tuple[str, Issue]) -> bool:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def played() -> AsyncIterator[Played]:
-    async with a_town(only_repositories="acme/*", jobs_at_once=4) as town:
+    async with a_town(allowed_repositories="acme/*", max_concurrent_jobs=4) as town:
         played = Played(town, {}, [])
 
         def look() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from resolver.domain import Delivered
+from patchwright.resolver.domain import Published
 from tests.stories.conftest import CODE, MENDED, TESTS, Scene
 
 FILE = ".github/patchwright.toml"
@@ -33,14 +33,13 @@ async def test_what_is_wrong_is_told_once_with_its_line_and_the_rest_holds(
     )
     scene = a_scene(files=a_tree(config))
     await scene.will(*MENDED, *MENDED)
-    assert isinstance(await scene.resolve(), Delivered)
+    assert isinstance(await scene.resolve(), Published)
     assert scene.pull.head_ref == "patchwright/mend-1"
     again = scene.job().model_copy(update={"id": "a-second-trigger"})
     await scene.resolve(again)
     (told,) = complaints(scene)
     assert told == (
-        "Not all of `.github/patchwright.toml` holds. I take no notice of what is named here, and of nothing else "
-        "in it:\n\n"
+        "`.github/patchwright.toml` has errors. I ignore these entries and apply the rest:\n\n"
         "- line 3, `test_timout`: there is no such setting, did you mean `test_timeout`?\n"
         "- line 4, `test_timeout`: it should be a valid integer.\n"
         "- line 6, `tests.command`: it is missing.\n"
@@ -54,10 +53,10 @@ async def test_a_file_that_cannot_be_read_is_told_of_and_the_defaults_hold(
 ) -> None:
     scene = a_scene(files=a_tree("test_command = \n"))
     await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(), Delivered)
+    assert isinstance(await scene.resolve(), Published)
     assert complaints(scene) == [
-        "I cannot read `.github/patchwright.toml` (line 1): it is not valid TOML: Invalid value. "
-        "I work as if it were not there."
+        "I cannot read `.github/patchwright.toml` (line 1): it is not valid TOML: Invalid value. I "
+        "ignore the file."
     ]
 
 

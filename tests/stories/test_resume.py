@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from demo.model import Turn
-from resolver.events import Decided, Observed
-from runtime.actions import RunShell
-from tests.resolver.repositories import Repository
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.events import ModelReply, ToolResult
+from patchwright.runtime.actions import RunShell
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, TESTS, Scene
 
 
@@ -45,7 +45,12 @@ async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
     scene: Scene, repository: Path, tmp_path: Path, killed_at: int
 ) -> None:
     traces = tmp_path / "traces"
-    turns = (Turn("Look.", once(traces, "look")), *MENDED[:2], Turn("Test.", once(traces, "test")), MENDED[3])
+    turns = (
+        RecordedTurn("Look.", once(traces, "look")),
+        *MENDED[:2],
+        RecordedTurn("Test.", once(traces, "test")),
+        MENDED[3],
+    )
     issue = tmp_path / "issue.md"
     issue.write_text("add() subtracts\n\nIt should add.")
     fix = tmp_path / "fix.diff"
@@ -81,7 +86,10 @@ async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
     fix = tmp_path / "fix.diff"
     hanging = once(traces, "hanging", after=f"[ -e {tmp_path / 'again'} ] || sleep 600")
     await scene.will(
-        Turn("Mend.", FIX, NEW_TEST), Turn("Hang.", hanging), Turn("Test.", RUN_TESTS), Turn("Done.", DONE)
+        RecordedTurn("Mend.", FIX, NEW_TEST),
+        RecordedTurn("Hang.", hanging),
+        RecordedTurn("Test.", RUN_TESTS),
+        RecordedTurn("Done.", DONE),
     )
     process = await scene.cli("resolve", "--repo", str(repository), "--issue", str(issue))
     while not traces.exists():
@@ -94,8 +102,8 @@ async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
     (run,) = scene.runs
     assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
     events = tuple(scene.trajectory(run))
-    asked = [call.id for event in events if isinstance(event, Decided) for call in event.calls]
-    answered = [event.call for event in events if isinstance(event, Observed)]
+    asked = [call.id for event in events if isinstance(event, ModelReply) for call in event.calls]
+    answered = [event.call_id for event in events if isinstance(event, ToolResult)]
     assert sorted(answered) == sorted(asked)
     assert len(set(answered)) == len(answered)
     assert traces.read_text() == "hanging\nhanging\n"
@@ -107,7 +115,7 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
 ) -> None:
     fix = tmp_path / "fix.diff"
     started = tmp_path / "started"
-    await scene.will(Turn("Hang.", RunShell(command=f"touch {started}; sleep 600")), *MENDED)
+    await scene.will(RecordedTurn("Hang.", RunShell(command=f"touch {started}; sleep 600")), *MENDED)
     process = await scene.cli("resolve", "--json", "--repo", str(repository), "--issue", str(issue))
     while not started.exists():
         assert process.returncode is None
@@ -121,7 +129,7 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     assert "Traceback" not in out.decode() + error.decode()
     assert list((scene.data / "sandboxes").iterdir()) == []
 
-    await scene.will(Turn("Look.", RUN_TESTS), *MENDED)
+    await scene.will(RecordedTurn("Look.", RUN_TESTS), *MENDED)
     assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
 
 
@@ -129,12 +137,12 @@ async def test_a_run_that_came_to_a_limit_says_how_to_go_on_and_does(
     scene: Scene, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     fix = tmp_path / "fix.diff"
-    await scene.will(Turn("Look.", RUN_TESTS))
+    await scene.will(RecordedTurn("Look.", RUN_TESTS))
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--max-steps", "1")
     code, _, error = await scene.command(*start)
     (run,) = scene.runs
-    assert (code, error.splitlines()[-1]) == (3, f"go on: patchwright resolve --continue {run}")
-    await scene.will(Turn("Look.", RUN_TESTS), *MENDED)
+    assert (code, error.splitlines()[-1]) == (3, f"resume: patchwright resolve --continue {run}")
+    await scene.will(RecordedTurn("Look.", RUN_TESTS), *MENDED)
     assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
 
 

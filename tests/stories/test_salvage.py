@@ -10,28 +10,28 @@ from typing import Any
 
 import pytest
 
-from bot import compose
-from bot.github.rest import Pace
-from bot.jobs import Cancelled, Failed, Result
-from bot.progress import apologize, commenting
-from bot.worker import Worker
-from demo.model import Fault, Turn
-from resolver.domain import Commented, Delivered, Job, Outcome
-from resolver.errors import QuotaSpent
-from resolver.events import Told
-from resolver.forge import Masked
-from resolver.kit import Kit
-from resolver.resolve import resolve
-from runtime.actions import CreateFile, RunShell
-from runtime.errors import EngineUnavailable
-from runtime.sandbox import Sandbox, Sandboxes
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.bot.job_runner import JobRunner
+from patchwright.bot.jobs import Canceled, Failed, JobResult
+from patchwright.bot.status_comment import comment_reporter, report_failure
+from patchwright.demo.recorded_model import ModelFault, RecordedTurn
+from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.domain import Job, Outcome, Published, Reported
+from patchwright.resolver.errors import QuotaExceeded
+from patchwright.resolver.events import Message
+from patchwright.resolver.forge import MaskingForge
+from patchwright.resolver.resolve import resolve_job
+from patchwright.runtime.actions import CreateFile, RunShell
+from patchwright.runtime.errors import EngineUnavailable
+from patchwright.runtime.sandbox import Sandbox, Sandboxes
 from tests.bot.inline_queue import InlineQueue
-from tests.resolver.repositories import Repository
+from tests.resolver.git_repository import Repository
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, Scene
 from tests.stories.minds import says
 from tests.stories.test_mind_questions import comment
 
-NO_CREDIT = Fault(
+NO_CREDIT = ModelFault(
     status=402,
     body='{"error": {"message": "Your account has no credit left.", "code": "insufficient_quota"}}',
 )
@@ -43,15 +43,15 @@ class Service:
     """The server's queue and worker, in this process."""
 
     queue: InlineQueue
-    worker: Worker
+    worker: JobRunner
 
-    async def done(self, job: Job) -> Result:
+    async def done(self, job: Job) -> JobResult:
         """What the job came to."""
         await self.queue.put(job)
         async with asyncio.timeout(90):
             while (
-                (record := await self.queue.state(job.id)) is None
-                or record.state != "ended"
+                (record := await self.queue.get_record(job.id)) is None
+                or record.state != "completed"
                 or record.result is None
             ):
                 await asyncio.sleep(0.02)
@@ -63,20 +63,22 @@ async def service(
     scene: Scene, sandboxes: Callable[[Sandboxes], Sandboxes] = lambda own: own
 ) -> AsyncIterator[Service]:
     """The jobs of a scene done as `patchwright serve` does them."""
-    settings = compose.read_settings({}, scene.environment, None, None)
+    settings = composition_root.read_settings({}, scene.environment, None, None)
     async with (
-        compose.kit(settings, trusted=False, say=print) as made,
-        compose.forge(settings, Pace(between_writes=0, first_pause=0.01)) as github,
+        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as made,
+        composition_root.open_forge(
+            settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
+        ) as github,
     ):
-        kit: Kit = replace(made, sandboxes=sandboxes(made.sandboxes))
-        forge = Masked(github, kit.secrets.mask)
+        kit: RunDependencies = replace(made, sandboxes=sandboxes(made.sandboxes))
+        forge = MaskingForge(github, kit.secrets.mask)
 
         async def work(job: Job) -> Outcome:
-            return await resolve(job, kit, forge, commenting(forge, settings))
+            return await resolve_job(job, kit, forge, comment_reporter(forge, settings))
 
-        worker = Worker(work, lambda job, error: apologize(forge, job, error, kit), most_tries=1)
+        worker = JobRunner(work, lambda job, error: report_failure(forge, job, error, kit), max_tries=1)
         queue = InlineQueue()
-        task = asyncio.create_task(queue.work(worker.run))
+        task = asyncio.create_task(queue.process_jobs(worker.run))
         try:
             yield Service(queue, worker)
         finally:
@@ -84,16 +86,16 @@ async def service(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def broke_off(scene: Scene, *turns: Turn, before: Callable[[], None] = lambda: None) -> str:
+async def broke_off(scene: Scene, *turns: RecordedTurn, before: Callable[[], None] = lambda: None) -> str:
     """What the thread reads of a run whose provider refuses the account after these turns; `before`: happens first."""
     left = [NO_CREDIT]
 
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == len(turns) and left:
             before()
-            endpoint.fail(left.pop())
+            endpoint.add_faults(left.pop())
 
-    endpoint = await says(scene, *turns, Turn("Done.", DONE), on_request=refuse)
+    endpoint = await says(scene, *turns, RecordedTurn("Done.", DONE), on_request=refuse)
     async with service(scene) as at_work:
         assert isinstance(await at_work.done(scene.job()), Failed)
     (comment,) = scene.comments
@@ -103,25 +105,22 @@ async def broke_off(scene: Scene, *turns: Turn, before: Callable[[], None] = lam
 @pytest.fixture
 def hooked(a_scene: Callable[..., Scene]) -> Scene:
     scene = a_scene()
-    scene.world.hook("http://127.0.0.1:9/nobody", "none")
+    scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     return scene
 
 
 async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to_go_on(hooked: Scene) -> None:
     scene = hooked
-    told = await broke_off(scene, Turn("Mend.", FIX))
+    told = await broke_off(scene, RecordedTurn("Mend.", FIX))
     assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
     first, kept, way, far, *_ = told.split("\n\n")
-    assert first.startswith("I had to stop before I could finish.") and "no credit left" in first
-    assert (
-        kept
-        == f"What was changed until then, 1 file, is on the branch `{BRANCH}`. No tests were run to judge it."
-    )
+    assert first.startswith("I had to stop before I finished.") and "no credit left" in first
+    assert kept == f"The work so far (1 file) is on the branch `{BRANCH}`. It was not tested."
     assert way == (
-        "**To go on** where it stopped, comment `@agent resume`. An operator can do it with "
-        f"`patchwright resolve --continue {scene.job().id}`."
+        "**To continue** from where I stopped, comment `@agent resume`. An operator can run `patchwright "
+        f"resolve --continue {scene.job().id}`."
     )
-    assert far.startswith("It got this far: 1 step of `openai/scripted` · cost unknown")
+    assert far.startswith("Progress so far: 1 step of `openai/scripted` · cost unknown")
     assert scene.repo.pulls == ()
 
 
@@ -129,11 +128,13 @@ async def test_a_run_that_breaks_off_for_somebody_who_may_not_write_any_more_say
     hooked: Scene,
 ) -> None:
     def revoke() -> None:
-        hooked.world.permit(hooked.repo, "maintainer", "read")
+        hooked.world.set_role(hooked.repo, "maintainer", "read")
 
-    told = await broke_off(hooked, Turn("Mend.", FIX), before=revoke)
+    told = await broke_off(hooked, RecordedTurn("Mend.", FIX), before=revoke)
     said, bill = told.strip().split("\n\n")
-    assert said.startswith("I worked on this, and publish nothing of it: maintainer may not write")
+    assert said.startswith(
+        "I worked on this but did not publish the result: maintainer no longer has write access"
+    )
     assert bill.startswith("1 step of `openai/scripted` · cost unknown")
     assert hooked.repo.branches == ("main",)
 
@@ -141,31 +142,36 @@ async def test_a_run_that_breaks_off_for_somebody_who_may_not_write_any_more_say
 @pytest.mark.slow
 async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scene) -> None:
     scene = hooked
-    await broke_off(scene, Turn("Mend.", FIX))
+    await broke_off(scene, RecordedTurn("Mend.", FIX))
     asked = len(scene.endpoint.requests)
     on = await comment(scene, "@agent resume, and test it")
-    endpoint = await says(scene, Turn("Test it.", NEW_TEST), Turn("Done.", DONE), Turn("Done.", DONE))
+    endpoint = await says(
+        scene, RecordedTurn("Test it.", NEW_TEST), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
+    )
     async with service(scene) as at_work:
         outcome = await at_work.done(on)
-        assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed"
+        assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
         assert await at_work.worker.run(on, 1) == outcome, "the same trigger again"
     assert asked == 2 and len(endpoint.requests) == 3
     run = scene.trajectory(scene.job().id)
-    (heard,) = [event for event in run if isinstance(event, Told) and event.by == on.id]
+    (heard,) = [event for event in run if isinstance(event, Message) and event.trigger_id == on.id]
     assert heard.source == "resume" and "> and test it" in heard.text
     assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
 
 
 @pytest.mark.slow
 async def test_doing_it_again_changes_nothing(hooked: Scene) -> None:
-    await broke_off(hooked, Turn("Mend.", FIX))
-    commit, comments = hooked.repo.bare.sha(BRANCH), hooked.comments
-    settings = compose.read_settings({}, hooked.environment, None, None)
-    async with compose.kit(settings, trusted=False, say=print) as kit, compose.forge(settings) as github:
+    await broke_off(hooked, RecordedTurn("Mend.", FIX))
+    commit, comments = hooked.repo.bare.branch_sha(BRANCH), hooked.comments
+    settings = composition_root.read_settings({}, hooked.environment, None, None)
+    async with (
+        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+        composition_root.open_forge(settings) as github,
+    ):
         why = "The account behind PATCHWRIGHT_MODEL_API_KEY has no credit: Your account has no credit left."
-        error = QuotaSpent(why)
-        await apologize(Masked(github, kit.secrets.mask), hooked.job(), error, kit)
-    assert (hooked.repo.bare.sha(BRANCH), hooked.comments) == (commit, comments)
+        error = QuotaExceeded(why)
+        await report_failure(MaskingForge(github, kit.secrets.mask), hooked.job(), error, kit)
+    assert (hooked.repo.bare.branch_sha(BRANCH), hooked.comments) == (commit, comments)
 
 
 async def test_who_stops_a_run_finds_its_work_and_how_to_go_on(hooked: Scene) -> None:
@@ -176,16 +182,16 @@ async def test_who_stops_a_run_finds_its_work_and_how_to_go_on(hooked: Scene) ->
             assert await at_work.queue.cancel(scene.job().id)
             await asyncio.sleep(30)  # the model thinks; nobody waits for it
 
-    await says(scene, Turn("Mend.", FIX), Turn("Never.", DONE), on_request=stop)
+    await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=stop)
     async with service(scene) as at_work:
         await at_work.queue.put(scene.job())
         async with asyncio.timeout(120):
-            while not any("Somebody stopped me." in each for each in scene.comments):
+            while not any("Somebody canceled this run." in each for each in scene.comments):
                 await asyncio.sleep(0.05)
-        record = await at_work.queue.state(scene.job().id)
-        assert record is not None and record.result == Cancelled()
+        record = await at_work.queue.get_record(scene.job().id)
+        assert record is not None and record.result == Canceled()
     (told,) = scene.comments
-    assert told.startswith("I had to stop before I could finish. Somebody stopped me.")
+    assert told.startswith("I had to stop before I finished. Somebody canceled this run.")
     assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
 
 
@@ -225,22 +231,19 @@ async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_wor
         assert isinstance(await at_work.done(scene.job()), Failed)
     (told,) = scene.comments
     assert "The Docker engine does not answer." in told
-    assert (
-        "2 files, is on the branch `patchwright/issue-1-after-5-steps`. No tests were run to judge it."
-        in told
-    )
+    assert "2 files) is on the branch `patchwright/issue-1-after-5-steps`. It was not tested." in told
     asked = len(scene.endpoint.requests)
     on = await comment(scene, "@agent resume")
     async with service(scene) as at_work:
         outcome = await at_work.done(on)
-    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed"
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
     assert len(scene.endpoint.requests) == asked, "the agent had nothing more to do"
 
 
 async def test_what_policy_forbids_is_not_on_the_branch_and_that_is_said(hooked: Scene) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
-    told = await broke_off(hooked, Turn("Mend.", FIX, workflow))
-    assert "Not put there:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in told
+    told = await broke_off(hooked, RecordedTurn("Mend.", FIX, workflow))
+    assert "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in told
     assert hooked.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
 
 
@@ -249,15 +252,15 @@ async def test_a_tree_that_holds_a_secret_goes_nowhere_and_that_is_said(
 ) -> None:
     monkeypatch.setenv("STORY_API_KEY", "sk-story-4711-and-more")
     reversed_key = CreateFile(path="notes.txt", content="sk-story-4711-and-more"[::-1])
-    told = await broke_off(hooked, Turn("Mend.", FIX, reversed_key))
+    told = await broke_off(hooked, RecordedTurn("Mend.", FIX, reversed_key))
     assert "It is on no branch: notes.txt holds a secret of this installation." in told
     assert hooked.repo.branches == ("main",)
 
 
 async def test_where_no_branch_is_taken_the_patch_stands_in_the_comment(hooked: Scene) -> None:
     hooked.repo.protect("*", "Only people push here.")
-    told = await broke_off(hooked, Turn("Mend.", FIX))
-    assert "It could not be put on a branch:" in told and "is in the run's log, and here:" in told
+    told = await broke_off(hooked, RecordedTurn("Mend.", FIX))
+    assert "It could not be put on a branch:" in told and "is in the run's log and here:" in told
     assert "+    return a + b\n" in told and "comment `@agent resume`" in told
     assert hooked.repo.branches == ("main",)
 
@@ -269,10 +272,10 @@ async def test_a_branch_that_cannot_be_made_does_not_keep_the_comment_away(hooke
 
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == 1 and left:
-            endpoint.fail(left.pop())
-            scene.world.refuse_next("GET", "/repos/acme/calc", status=403)
+            endpoint.add_faults(left.pop())
+            scene.world.fail_next_request("GET", "/repos/acme/calc", status=403)
 
-    endpoint = await says(scene, Turn("Mend.", FIX), Turn("Done.", DONE), on_request=refuse)
+    endpoint = await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse)
     async with service(scene) as at_work:
         assert isinstance(await at_work.done(scene.job()), Failed)
     (told,) = scene.comments
@@ -285,16 +288,16 @@ async def test_at_a_limit_that_left_nothing_to_propose_resume_counts_anew(hooked
     scene = hooked
     scene.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
     look = RunShell(command="cat calc.py")
-    await says(scene, Turn("Look.", look), Turn("Look.", RunShell(command="ls")))
+    await says(scene, RecordedTurn("Look.", look), RecordedTurn("Look.", RunShell(command="ls")))
     async with service(scene) as at_work:
-        assert isinstance(await at_work.done(scene.job()), Commented)
+        assert isinstance(await at_work.done(scene.job()), Reported)
     (told,) = scene.comments
     assert "The limit of 2 replies of the model is reached." in told and "`@agent resume`" in told
-    await says(scene, Turn("Mend.", FIX), Turn("Test it.", NEW_TEST))
+    await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Test it.", NEW_TEST))
     async with service(scene) as at_work:
         outcome = await at_work.done(await comment(scene, "@agent resume"))
-    assert isinstance(outcome, Delivered) and outcome.verdict.kind == "fixed"
-    assert scene.trajectory(scene.job().id).spent().steps == 4
+    assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
+    assert scene.trajectory(scene.job().id).usage().steps == 4
 
 
 @pytest.mark.slow
@@ -307,8 +310,8 @@ async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hook
             thinking.set()
             await asyncio.sleep(60)
 
-    await says(scene, Turn("Mend.", FIX), Turn("Never.", DONE), on_request=think)
-    delivery = await scene.world.label(scene.issue, "fix-me", by="maintainer")
+    await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think)
+    delivery = await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
     process = await scene.cli("action", environment=scene.event(delivery))
     async with asyncio.timeout(120):
         await thinking.wait()
@@ -317,9 +320,9 @@ async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hook
         await process.communicate()
     assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
     (told,) = scene.comments
-    assert "The workflow was cancelled." in told
-    assert "The run's log was on the workflow's machine and is gone with it" in told
-    assert "cancelled" in (scene.data / "output").read_text()
+    assert "The workflow was canceled." in told
+    assert "The run's log is gone with the workflow's runner." in told
+    assert "canceled" in (scene.data / "output").read_text()
 
 
 @pytest.mark.parametrize("stop", ["a signal", pytest.param("an error", marks=pytest.mark.slow)])
@@ -334,12 +337,12 @@ async def test_at_the_command_line_the_patch_so_far_is_written_where_it_was_want
 
     async def think(turn: int, body: dict[str, Any]) -> None:
         if turn == 1 and stop == "an error":
-            endpoint.fail(NO_CREDIT)
+            endpoint.add_faults(NO_CREDIT)
         elif turn == 1:
             thinking.set()
             await asyncio.sleep(60)
 
-    endpoint = await says(scene, Turn("Mend.", FIX), Turn("Never.", DONE), on_request=think)
+    endpoint = await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think)
     start = ("resolve", "--repo", str(made.path), "--issue", str(issue), "--out", str(fix))
     process = await scene.cli(*start)
     async with asyncio.timeout(120):
@@ -349,5 +352,5 @@ async def test_at_the_command_line_the_patch_so_far_is_written_where_it_was_want
         _, error = await process.communicate()
     (run,) = scene.runs
     assert "+    return a + b" in fix.read_text()
-    assert f"What was changed so far is in {fix}; no tests were run to judge it." in error.decode()
+    assert f"The changes so far are in {fix}; they were not tested." in error.decode()
     assert f"patchwright resolve --continue {run}" in error.decode()

@@ -2,10 +2,10 @@
 
 import pytest
 
-from demo.model import Turn
-from resolver.actions import Called, SearchWeb
-from runtime.actions import SearchCode
-from runtime.observations import Viewed
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import ExternalToolResult, SearchWeb
+from patchwright.runtime.actions import SearchCode
+from patchwright.runtime.observations import TextResult
 from tests.resolver.search_apis import EXA, Api, served
 from tests.stories.conftest import MENDED, Scene
 from tests.stories.minds import SEES_IT_FAIL, answers, proposed, says
@@ -19,10 +19,10 @@ async def test_an_agent_searches_code_and_the_web_and_the_key_is_nowhere(scene: 
     with served(Api(answer=EXA)) as api:
         await says(
             scene,
-            Turn(
+            RecordedTurn(
                 "Look.", SEES_IT_FAIL, SearchCode(query="add", what="definitions"), SearchCode(query="asserd")
             ),
-            Turn("Ask.", SearchWeb(query="python add subtracts"), SearchWeb(query=f"who has {KEY}")),
+            RecordedTurn("Ask.", SearchWeb(query="python add subtracts"), SearchWeb(query=f"who has {KEY}")),
             *MENDED,
             search_api_key=KEY,
             search_provider="exa",
@@ -30,9 +30,12 @@ async def test_an_agent_searches_code_and_the_web_and_the_key_is_nowhere(scene: 
         )
         body = await proposed(scene)
     came = [seen for _, seen in answers(scene)][1:5]
-    assert isinstance(came[0], Viewed) and came[0].text.startswith("calc.py:1-2: def add(a, b):\n")
-    assert isinstance(came[1], Viewed) and came[1].text.startswith("[no line found in ")
-    assert isinstance(came[2], Called) and "Exa names 2 pages; this search cost $0.007." in came[2].text
+    assert isinstance(came[0], TextResult) and came[0].text.startswith("calc.py:1-2: def add(a, b):\n")
+    assert isinstance(came[1], TextResult) and came[1].text.startswith("[no line found in ")
+    assert (
+        isinstance(came[2], ExternalToolResult)
+        and "Exa names 2 pages; this search cost $0.007." in came[2].text
+    )
     assert "it was not sent to Exa" in str(came[3])
     assert [asked.body["query"] for asked in api.asked] == ["python add subtracts"]
     assert api.asked[0].headers["x-api-key"] == KEY

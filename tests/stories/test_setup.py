@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from demo.model import Turn
-from resolver.domain import Commented, Delivered, Job, JobId
-from tests.runtime.hosts import indexes
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Job, JobId, Published, Reported
+from tests.runtime.fake_internet import package_index_egress
 from tests.stories.conftest import CODE, DONE, MENDED, TESTS, Scene
 
 pytestmark = pytest.mark.slow
@@ -24,12 +24,10 @@ async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
     scene = a_scene(files={"calc.py": CODE, "tests/test_calc.py": TESTS, "requirements.txt": "wcwidth\n"})
     await scene.will(*MENDED)
     outcome = await scene.resolve()
-    assert isinstance(outcome, Delivered)
-    told = "set-up was not done, and the tests ran without it: the local sandbox keeps nothing"
+    assert isinstance(outcome, Published)
+    told = "setup was not done, and the tests ran without it: the local sandbox stores no layers"
     assert told in str(scene.pull.body)
-    assert "The repository's own set-up was not done" in str(
-        scene.endpoint.requests[0]["messages"][1]["content"]
-    )
+    assert "The repository's own setup failed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
 
 
 @pytest.mark.docker
@@ -37,29 +35,29 @@ async def test_dependencies_are_installed_once_and_used_by_agent_and_proof(
     a_scene: Callable[..., Scene], sources: list[str]
 ) -> None:
     scene = a_scene(files=NEEDS)
-    policy = indexes().policy
+    policy = package_index_egress().policy
     scene.environment |= {
         "PATCHWRIGHT_SANDBOX": "docker",
         "PATCHWRIGHT_MEMORY_MB": "1024",
-        "PATCHWRIGHT_ALLOW_ADDRESSES": ",".join(str(each) for each in policy.addresses),
+        "PATCHWRIGHT_ALLOWED_ADDRESSES": ",".join(str(each) for each in policy.allowed_networks),
     }
     await scene.will(*MENDED)
     outcome = await scene.resolve()
-    sources.append(scene.trajectory().started.source)
-    assert isinstance(outcome, Delivered)
-    assert (outcome.verdict.kind, outcome.verdict.newly_passing) == (
+    sources.append(scene.trajectory().run_started.source)
+    assert isinstance(outcome, Published)
+    assert (outcome.verdict.kind, outcome.verdict.fail_to_pass) == (
         "fixed",
         ("tests/test_calc.py::test_add",),
     )
-    first = scene.trajectory().prepared
-    assert first and (first.problem, first.warm) == (None, False)
-    assert "what it depends on is installed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
+    first = scene.trajectory().environment_prepared
+    assert first and (first.problem, first.was_cached) == (None, False)
+    assert "its dependencies are installed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
     assert "Network: `" in str(scene.pull.body)
 
-    await scene.will(Turn("Nothing to do.", DONE))
+    await scene.will(RecordedTurn("Nothing to do.", DONE))
     job = scene.job()
     again = Job(**{**job.model_dump(), "id": JobId(f"{job.id}-again")})
-    assert isinstance(await scene.resolve(again), Commented)
-    second = scene.trajectory(again.id).prepared
-    assert second and (second.problem, second.warm) == (None, True)
+    assert isinstance(await scene.resolve(again), Reported)
+    second = scene.trajectory(again.id).environment_prepared
+    assert second and (second.problem, second.was_cached) == (None, True)
     assert second.seconds < 2

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from demo.model import Turn
-from resolver.actions import Ask, Finish
-from resolver.domain import Asked, Commented, Delivered
-from runtime.actions import ReplaceText, RunShell
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Ask, Finish
+from patchwright.resolver.domain import InputRequired, Published, Reported
+from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.stories.conftest import CODE, DONE, FIX, MENDED, Scene
 from tests.stories.minds import PRICES, says
 
 pytestmark = pytest.mark.slow
 
 BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
-BOAST = Finish(cause="add() subtracted.", change="It adds.", checked="All 214 tests pass, I ran them twice.")
+BOAST = Finish(cause="add() subtracted.", change="It adds.", testing="All 214 tests pass, I ran them twice.")
 
 
 @pytest.fixture
@@ -40,10 +40,14 @@ async def test_at_a_cap_the_work_is_offered_and_the_cap_is_said_first(
     # Complaint 1: work thrown away at a turn or time cap.
     wait = (RunShell(command="sleep 3"),) if "timeout" in cap else ()
     await says(
-        quick, Turn("Mend.", FIX, *wait), Turn("More.", RunShell(command="ls")), model_prices=PRICES, **cap
+        quick,
+        RecordedTurn("Mend.", FIX, *wait),
+        RecordedTurn("More.", RunShell(command="ls")),
+        model_prices=PRICES,
+        **cap,
     )
     outcome = await quick.resolve(**({"timeout": 2} if "timeout" in cap else {}))
-    assert isinstance(outcome, Delivered) and outcome.draft
+    assert isinstance(outcome, Published) and outcome.draft
     assert quick.repo.read(outcome.branch, "calc.py") == CODE.replace("a - b", "a + b")
     (comment,) = quick.comments
     for told in (str(quick.pull.body), comment):
@@ -52,12 +56,12 @@ async def test_at_a_cap_the_work_is_offered_and_the_cap_is_said_first(
 
 async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -> None:
     # Complaint 9: cost and tokens are hidden; outputs are not for machines.
-    quick.world.hook("http://127.0.0.1:9/nobody", "none")
-    await says(quick, Turn("Mend.", FIX), Turn("Done.", DONE), model_prices=PRICES)
-    delivery = await quick.world.label(quick.issue, "fix-me", by="maintainer")
+    quick.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    await says(quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES)
+    delivery = await quick.world.add_label(quick.issue, "fix-me", by="maintainer")
     code, out, error = await quick.command("action", environment=quick.event(delivery))
     assert code == 0, out + error
-    spent = quick.trajectory().spent()
+    spent = quick.trajectory().usage()
     tokens = spent.prompt_tokens + spent.completion_tokens
     assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
     (comment,) = quick.comments
@@ -72,9 +76,9 @@ async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -
 
 async def test_an_agent_that_says_the_tests_pass_is_not_believed(scene: Scene) -> None:
     # Complaint 12: it says that the tests pass.
-    await says(scene, Turn("Mend.", FIX, BREAK), Turn("Done.", BOAST))
+    await says(scene, RecordedTurn("Mend.", FIX, BREAK), RecordedTurn("Done.", BOAST))
     outcome = await scene.resolve()
-    assert isinstance(outcome, Commented) and outcome.verdict.kind == "regressed"
+    assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
     assert scene.repo.pulls == ()
     (comment,) = scene.comments
     verdict, boast = comment.index("**Regressed:** 1 test"), comment.index("All 214 tests pass")
@@ -88,27 +92,33 @@ async def test_tests_that_cannot_be_run_are_no_success_and_the_reason_is_told(
     # Complaint 12: it cannot run the tests.
     config = 'test_command = "no-such-runner --all"\n'
     scene = a_scene(files={"calc.py": CODE, ".github/patchwright.toml": config})
-    reproduced = Turn("See.", RunShell(command="python3 -c 'import calc; assert calc.add(2, 3) == 5'"))
-    endpoint = await says(scene, reproduced, Turn("Mend.", FIX), Turn("Done.", BOAST))
+    reproduced = RecordedTurn(
+        "See.", RunShell(command="python3 -c 'import calc; assert calc.add(2, 3) == 5'")
+    )
+    endpoint = await says(scene, reproduced, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", BOAST))
     outcome = await scene.resolve()
-    assert isinstance(outcome, Delivered)
+    assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.draft) == ("untested", True)
     assert len(endpoint.requests) == 3  # it is not sent back to run what cannot be run
     body = str(scene.pull.body)
-    assert body.startswith("**Untested:** no test run could be had, so nothing is known about this change")
+    assert body.startswith("**Untested:** the tests could not be run, so nothing is known about this change")
     assert (
         "`no-such-runner` was not found in the sandbox; name an image that has it in the"
         in body.partition("###")[0]
     )
     assert "not run after the last edit" not in body
-    assert "The program could get no run of the repository's tests. The agent's own words:" in body
+    assert "Patchwright could not run the repository's tests. The agent's own description:" in body
 
 
-LOOK = (Turn("Look.", RunShell(command="ls")), Turn("Done.", DONE))
-ENDINGS: dict[str, tuple[tuple[Turn, ...], type[Delivered | Commented | Asked], str]] = {
-    "delivered": (MENDED, Delivered, "I opened pull request #2. **Fixed:**"),
-    "nothing done": (LOOK, Commented, "I opened no pull request: "),
-    "asked": ((Turn("Unclear.", Ask(question="Floats too?")),), Asked, "I cannot go on without an answer:"),
+LOOK = (RecordedTurn("Look.", RunShell(command="ls")), RecordedTurn("Done.", DONE))
+ENDINGS: dict[str, tuple[tuple[RecordedTurn, ...], type[Published | Reported | InputRequired], str]] = {
+    "published": (MENDED, Published, "I opened pull request #2. **Fixed:**"),
+    "nothing done": (LOOK, Reported, "I did not open a pull request: "),
+    "input_required": (
+        (RecordedTurn("Unclear.", Ask(question="Floats too?")),),
+        InputRequired,
+        "I need an answer to continue:",
+    ),
 }
 
 
@@ -128,7 +138,7 @@ async def test_a_status_says_what_is_so_from_the_first_word_to_the_last(scene: S
     (comment,) = scene.comments
     assert comment.startswith(last) and "I am working" not in comment
     made = [write.path.rpartition("/")[2] for write in scene.world.writes]
-    if kind is Delivered:  # told last, when it had been seen
+    if kind is Published:  # told last, when it had been seen
         assert made.index("pulls") < len(made) - 1 and scene.world.writes[-1].method == "PATCH"
         assert "pull request" not in "".join(while_working).replace("open a pull request", "")
     else:

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from bot.embedded import embedded_redis
-from resolver.domain import JobId
-from resolver.events import Ended, Settled, Told
-from resolver.log import FileLogs
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.resolver.domain import JobId
+from patchwright.resolver.events import AgentStopped, JobCompleted, Message
+from patchwright.resolver.run_log import FileLogStore
 from tests.stories.conftest import CODE, MENDED, Scene
-from tests.stories.workers import TwoWorkers, delivered, labelled, run_in, working
+from tests.stories.workers import TwoWorkers, delivered, labeled, run_in, working
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
 async def test_a_worker_on_another_disk_does_what_a_receiver_has_stored(scene: Scene, tmp_path: Path) -> None:
     await scene.will(*MENDED)
-    async with embedded_redis(scene.data / "shared") as url, working(scene, url, tmp_path / "other"):
-        await labelled(scene, url)
+    async with run_embedded_redis(scene.data / "shared") as url, working(scene, url, tmp_path / "other"):
+        await labeled(scene, url)
         await delivered(scene, url)
     assert run_in(tmp_path / "other") is not None
     assert scene.runs == ()
@@ -36,7 +36,7 @@ async def test_a_run_whose_worker_is_killed_is_finished_by_another_on_another_di
 
     await scene.will(*MENDED, on_request=kill)
     async with two.working() as url:
-        await labelled(scene, url)
+        await labeled(scene, url)
         await delivered(scene, url)
     victim, heir = two.struck[0], two.heir
     codes = (two.processes[victim].returncode, two.processes[heir].returncode)
@@ -48,9 +48,9 @@ async def test_a_run_whose_worker_is_killed_is_finished_by_another_on_another_di
 
     run = run_in(two.disks[heir])
     assert run is not None and run == run_in(two.disks[victim])
-    begun = FileLogs(two.disks[victim] / "runs").read(JobId(run)).entries
-    whole = FileLogs(two.disks[heir] / "runs").read(JobId(run))
+    begun = FileLogStore(two.disks[victim] / "runs").read(JobId(run)).entries
+    whole = FileLogStore(two.disks[heir] / "runs").read(JobId(run))
     assert whole.entries[: len(begun)] == begun
-    assert not any(isinstance(entry.event, Ended) for entry in begun)
-    assert [event.source for event in whole if isinstance(event, Told)].count("resume") == 1
-    assert sum(isinstance(event, Settled) for event in whole) == 1
+    assert not any(isinstance(entry.event, AgentStopped) for entry in begun)
+    assert [event.source for event in whole if isinstance(event, Message)].count("resume") == 1
+    assert sum(isinstance(event, JobCompleted) for event in whole) == 1

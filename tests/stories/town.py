@@ -14,10 +14,19 @@ from typing import Any
 
 import httpx
 
-from demo.dialects import Dialect
-from demo.model import Endpoint, Fault, Turn
-from demo.world import App, Comment, Delivery, Installation, Issue, Pull, Repository, World
-from runtime.actions import RunShell
+from patchwright.demo.api_formats import ApiFormat
+from patchwright.demo.github import (
+    Comment,
+    Delivery,
+    FakeGitHub,
+    FakePullRequest,
+    GitHubApp,
+    Installation,
+    Issue,
+    Repository,
+)
+from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn
+from patchwright.runtime.actions import RunShell
 from tests.stories.conftest import CODE, KEY, MENDED, TESTS, environment_of
 
 SECRET = "story-webhook-secret"
@@ -32,18 +41,18 @@ ROLES: Mapping[str, Any] = {
 """Who may what in a repository; others may what everybody may."""
 
 
-class Cast(Endpoint):
+class Cast(RecordedModel):
     """A model with a script for each issue, known by the title that its prompt quotes; the others are mended."""
 
     def __init__(self) -> None:
         super().__init__(MENDED, key=KEY)
-        self.scripts: dict[str, Sequence[Turn]] = {}
+        self.scripts: dict[str, Sequence[RecordedTurn]] = {}
 
-    async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
-        text = str(dialect.read(request))
+    async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
+        text = str(api_format.parse_messages(request))
         named = max((title for title in self.scripts if title in text), key=len, default="")
         self._turns = tuple(self.scripts.get(named, MENDED))
-        return await super()._complete(request, dialect)
+        return await super()._complete(request, api_format)
 
     def asked(self, title: str) -> int:
         """How many requests were about this issue."""
@@ -52,10 +61,10 @@ class Cast(Endpoint):
 
 @dataclass
 class Town:
-    """One stand-in, one App, one server, one model, and as many repositories as there are stories."""
+    """One fake, one App, one server, one model, and as many repositories as there are stories."""
 
-    world: World
-    app: App
+    world: FakeGitHub
+    app: GitHubApp
     data: Path
     model: Cast
     environment: dict[str, str]
@@ -73,20 +82,20 @@ class Town:
         """acme/NAME or OWNER/NAME, with the App installed. `files` None: add() subtracts, and one test passes."""
         files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
         full = name if "/" in name else f"acme/{name}"
-        made = self.world.repository(full, files or None, permissions=ROLES, private=private)
-        self.installed[name] = self.world.install(self.app, made)
+        made = self.world.create_repository(full, files or None, permissions=ROLES, private=private)
+        self.installed[name] = self.world.install_app(self.app, made)
         self.repositories.append(made)
         return made
 
     def issue(self, name: str, by: str = "reporter", **how: Any) -> Issue:
         """The one issue of a new repository of this name."""
         repo = self.repository(name, **how)
-        return self.world.issue(repo, title=title_of(name), body="It should add.", by=by)
+        return self.world.create_issue(repo, title=title_of(name), body="It should add.", by=by)
 
-    def held(self, name: str, turns: Sequence[Turn] = MENDED, *, after: int = 1) -> None:
+    def held(self, name: str, turns: Sequence[RecordedTurn] = MENDED, *, after: int = 1) -> None:
         """The work of that issue waits behind so many turns until `go_on`."""
         wait = RunShell(command=f"until [ -e {self.data}/{name} ]; do sleep 0.1; done", timeout=590)
-        self.model.scripts[title_of(name)] = (*turns[:after], Turn("Wait.", wait), *turns[after:])
+        self.model.scripts[title_of(name)] = (*turns[:after], RecordedTurn("Wait.", wait), *turns[after:])
 
     def go_on(self, name: str) -> None:
         (self.data / name).touch()
@@ -100,7 +109,7 @@ class Town:
         """`patchwright serve` as a process that hears of everything; what was told before is told to it by `again`."""
         with (self.data / "server.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "bot.cli", "serve", "--port", "0",
+                sys.executable, "-m", "patchwright", "serve", "--port", "0",
                 env=self.environment | {"PATCHWRIGHT_MODEL_BASE_URL": self.model.base_url},
                 cwd=self.data, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip
@@ -108,10 +117,10 @@ class Town:
         try:
             async with asyncio.timeout(LONGEST):
                 line = (await process.stdout.readline()).decode()
-            assert line.startswith("patchwright listens on "), self.log
+            assert line.startswith("patchwright is listening on "), self.log
             webhook = line.split()[-1]
             self.pages = webhook.removesuffix("/webhook")
-            self.hook = self.world.hook(webhook, SECRET)
+            self.hook = self.world.add_webhook(webhook, SECRET)
             yield
         finally:
             self.told = [one for one in self.world.deliveries if one.status == 202 and not one.redelivery]
@@ -150,8 +159,8 @@ async def a_town(**settings: object) -> AsyncIterator[Town]:
     async with AsyncExitStack() as stack:
         data = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))  # short: a Unix socket lies below it
         stack.callback(shutil.rmtree, data, ignore_errors=True)
-        world = await stack.enter_async_context(World())
-        app, model = world.app(), await stack.enter_async_context(Cast())
+        world = await stack.enter_async_context(FakeGitHub())
+        app, model = world.create_app(), await stack.enter_async_context(Cast())
         more = {f"PATCHWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
         yield Town(world, app, data, model, environment_of(world, app, data) | more)
 
@@ -181,12 +190,12 @@ def ours(thread: Issue) -> list[str]:
 
 
 def _happenings(thread: Issue) -> Iterator[tuple[str, str]]:
-    for did in thread.happened:
+    for did in thread.events:
         verb = "labels it" if did.event == "labeled" else "takes away"
         yield did.created, f"{did.actor.login} {verb} {did.label.name}"
     for comment in thread.comments:
         yield comment.created, f"{comment.author.login}: {_begins(comment)}"
-    if isinstance(thread, Pull):
+    if isinstance(thread, FakePullRequest):
         for review in thread.reviews:
             if review.body:
                 yield review.submitted, f"{review.author.login} reviews: {_shown(review.body)}"

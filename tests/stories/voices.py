@@ -7,21 +7,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from demo.dialects import Dialect
-from demo.model import Endpoint, Fault, Turn, next_calls
+from patchwright.demo.api_formats import ApiFormat
+from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn, find_next_calls
 from tests.stories.conftest import KEY, Scene
 
 Says = Callable[[str], str]
 """What the browsing agent replies to a prompt."""
 
 
-class Voices(Endpoint):
+class Voices(RecordedModel):
     """The agent has the turns, each investigator those of its question, the browsing agent one reply for each step."""
 
     def __init__(
         self,
-        turns: Sequence[Turn],
-        others: Mapping[str, Sequence[Turn]],
+        turns: Sequence[RecordedTurn],
+        others: Mapping[str, Sequence[RecordedTurn]],
         browsing: Sequence[Says],
         **more: Any,
     ) -> None:
@@ -35,37 +35,39 @@ class Voices(Endpoint):
         self.prompts: list[str] = []
         """Of the browsing agent."""
 
-    async def _complete(self, request: dict[str, Any], dialect: Dialect) -> Fault:
+    async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
         self._speaking += 1
         self.most_at_once = max(self.most_at_once, self._speaking)
         try:
-            return await self._said(request, dialect)
+            return await self._said(request, api_format)
         finally:
             self._speaking -= 1
 
-    async def _said(self, request: dict[str, Any], dialect: Dialect) -> Fault:
-        messages = dialect.read(request)
+    async def _said(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
+        messages = api_format.parse_messages(request)
         first = _text(next(message["content"] for message in messages if message["role"] == "user"))
         if first.startswith("# Instructions"):
             (step,) = re.findall(r"You are at step (\d+) of", first)
             self.prompts.append(first)
-            turn, calls, said = int(step), (), Turn(self._browsing[int(step) - 1](first))
+            turn, calls, said = int(step), (), RecordedTurn(self._browsing[int(step) - 1](first))
         else:
             question = first.strip() if first.strip() in self._others else ""
             turns = self._others.get(question, self._turns)
-            turn, calls = next_calls(messages, turns)
+            turn, calls = find_next_calls(messages, turns)
             self.heard.setdefault(question, []).append(request)
             said = turns[turn]
         if self._on_request is not None and inspect.isawaitable(waiting := self._on_request(turn, request)):
             await waiting
         await asyncio.sleep(self._delay)
-        return Fault(body=json.dumps(dialect.write(self._reply(request, len(messages), said, calls))))
+        return ModelFault(
+            body=json.dumps(api_format.format_reply(self._build_reply(request, len(messages), said, calls)))
+        )
 
 
 async def heard(
     scene: Scene,
-    *turns: Turn,
-    others: Mapping[str, Sequence[Turn]] | None = None,
+    *turns: RecordedTurn,
+    others: Mapping[str, Sequence[RecordedTurn]] | None = None,
     browsing: Sequence[Says] = (),
     **more: Any,
 ) -> Voices:

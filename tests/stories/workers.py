@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from bot.embedded import embedded_redis
-from bot.http import Server, listening, url_of
-from bot.redis.client import redis_client
-from bot.redis.inbox import Inbox
-from bot.redis.records import OPEN
-from bot.webhooks.receiver import Receiver
-from demo.world import Issue
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.http_server import HttpServer, listener_url, open_listener
+from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.job_records import OPEN_JOBS_KEY
+from patchwright.bot.webhooks.receiver import Receiver
+from patchwright.demo.github import Issue
 from tests.stories.conftest import Scene
 
 SECRET = "story-webhook-secret"
@@ -29,11 +29,11 @@ async def working(
     """A worker with a data directory of its own, ready for jobs; `more` goes into its environment."""
     environment = scene.environment | {"REDIS_URL": redis, "PATCHWRIGHT_DATA": str(data)} | more
     worker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.cli", "work"), env=environment, stdout=subprocess.PIPE
+        *(sys.executable, "-m", "patchwright", "work"), env=environment, stdout=subprocess.PIPE
     )
     assert worker.stdout is not None
     try:
-        assert (await worker.stdout.readline()).startswith(b"patchwright works")
+        assert (await worker.stdout.readline()).startswith(b"patchwright worker ready")
         yield worker
     finally:
         if worker.returncode is None:
@@ -72,7 +72,7 @@ class TwoWorkers:
     async def working(self) -> AsyncIterator[str]:
         """Both, with the URL of their Redis."""
         async with (
-            embedded_redis(self._scene.data / "shared") as url,
+            run_embedded_redis(self._scene.data / "shared") as url,
             working(self._scene, url, self.disks[0]) as one,
             working(self._scene, url, self.disks[1]) as two,
         ):
@@ -83,22 +83,22 @@ class TwoWorkers:
 @asynccontextmanager
 async def receiving(scene: Scene, redis: str) -> AsyncIterator[None]:
     """A receiver stores what happens meanwhile, and is gone."""
-    inbox = Inbox(redis)
-    with listening("127.0.0.1", 0) as socket:
-        server = Server(Receiver(inbox, SECRET))
+    inbox = DeliveryInbox(redis)
+    with open_listener("127.0.0.1", 0) as socket:
+        server = HttpServer(Receiver(inbox, SECRET))
         serving = asyncio.create_task(server.serve(sockets=[socket]))
-        scene.world.hook(f"{url_of(socket)}/webhook", SECRET)
+        scene.world.add_webhook(f"{listener_url(socket)}/webhook", SECRET)
         yield
         server.should_exit = True
         await serving
     await inbox.close()
 
 
-async def labelled(scene: Scene, redis: str, *issues: Issue) -> None:
+async def labeled(scene: Scene, redis: str, *issues: Issue) -> None:
     """Somebody labels the issues, or else the scene's own, and that is stored."""
     async with receiving(scene, redis):
         for issue in issues or (scene.issue,):
-            await scene.world.label(issue, "fix-me", by="maintainer")
+            await scene.world.add_label(issue, "fix-me", by="maintainer")
 
 
 def run_in(data: Path) -> str | None:
@@ -109,7 +109,7 @@ def run_in(data: Path) -> str | None:
 def worker_of(disks: Sequence[Path]) -> int:
     """Which worker has made the run's steps; on a slow machine another may have opened its log before."""
     logs = [path.read_text() if (path := _log(disk)) else "" for disk in disks]
-    (found,) = [number for number, text in enumerate(logs) if '"kind":"decided"' in text]
+    (found,) = [number for number, text in enumerate(logs) if '"kind":"model_reply"' in text]
     return found
 
 
@@ -129,6 +129,6 @@ async def delivered(scene: Scene, redis: str, *issues: Issue, seconds: float = 1
     async with asyncio.timeout(seconds):
         while not all(is_told(scene, issue) for issue in issues or (scene.issue,)):
             await asyncio.sleep(0.2)
-        while await cast("Awaitable[int]", client.scard(OPEN)):
+        while await cast("Awaitable[int]", client.scard(OPEN_JOBS_KEY)):
             await asyncio.sleep(0.2)
     await client.aclose()

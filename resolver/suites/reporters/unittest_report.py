@@ -1,8 +1,9 @@
-"""Run unittest as `python -m unittest` does, and write a line of JSON for each test, and then how many there were.
+"""Runs unittest like `python -m unittest`, and writes a JSON line for each test and a final line with the
+number of tests.
 
-The first argument names the report, the others are unittest's own; after `--patchwright-only` follow the only
-tests to run: ids as written here, or files. Runs in the sandbox under whatever Python the repository has (3.8
-and later), so it knows nothing but the standard library.
+The first argument is the path of the report, the others are unittest's own. The arguments after
+`--patchwright-only` select tests: each is a file, or an id in the form that the report uses. The module runs
+in the sandbox under the repository's own Python (3.8 and later), so it uses only the standard library.
 """
 # ruff: noqa: N802 (the names are unittest's)
 
@@ -16,18 +17,21 @@ import traceback
 import unittest
 from typing import Any
 
-HERE = os.path.realpath(os.getcwd())
-WORST = ("failed", "error", "passed", "skipped")
+ROOT = os.path.realpath(os.getcwd())
+SEVERITY_ORDER = ("failed", "error", "passed", "skipped")
 
 
-def place(test: Any) -> tuple[str, str]:
-    """The file and the name of a test, as pytest has them; no name: the file could not be imported."""
+def locate_test(test: Any) -> tuple[str, str]:
+    """Returns the file and name of a test in pytest's form; the name is empty if the file could not be
+    imported.
+    """
     if type(test).__module__ == "unittest.loader":
         return module_file(test._testMethodName), ""
     if not isinstance(test, unittest.TestCase):
-        return "", str(test)  # a fixture of a class or module: `setUpClass (tests.test_a.TestA)`
+        # A fixture of a class or module: `setUpClass (tests.test_a.TestA)`.
+        return "", str(test)
     try:
-        file = os.path.relpath(os.path.realpath(inspect.getfile(type(test))), HERE)
+        file = os.path.relpath(os.path.realpath(inspect.getfile(type(test))), ROOT)
     except (TypeError, OSError):
         file = type(test).__module__.replace(".", "/") + ".py"
     case = type(test).__qualname__.replace(".", "::")
@@ -38,97 +42,102 @@ def module_file(module: str) -> str:
     relative = module.replace(".", "/") + ".py"
     for base in sys.path:
         path = os.path.realpath(os.path.join(base, relative))
-        if path.startswith(HERE + os.sep) and os.path.exists(path):
-            return os.path.relpath(path, HERE)
+        if path.startswith(ROOT + os.sep) and os.path.exists(path):
+            return os.path.relpath(path, ROOT)
     return relative
 
 
-class Result(unittest.TextTestResult):
-    """Also keeps the outcome of each test."""
+class ReportingResult(unittest.TextTestResult):
+    """A test result that also records the outcome of each test."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.outcomes: dict[tuple[str, str], str] = {}
-        self.said: dict[tuple[str, str], str] = {}
+        self.messages: dict[tuple[str, str], str] = {}
 
-    def note(self, test: Any, outcome: str, error: Any = None) -> None:
-        test = getattr(test, "test_case", test)  # a subtest counts for its test
-        key = place(test)
-        self.outcomes[key] = min(outcome, self.outcomes.get(key, outcome), key=WORST.index)
+    def record(self, test: Any, outcome: str, error: Any = None) -> None:
+        test = getattr(test, "test_case", test)  # the outcome of a subtest counts for its test
+        key = locate_test(test)
+        self.outcomes[key] = min(outcome, self.outcomes.get(key, outcome), key=SEVERITY_ORDER.index)
         if error:
-            self.said[key] = self.said.get(key, "") + "".join(traceback.format_exception(*error))
+            self.messages[key] = self.messages.get(key, "") + "".join(traceback.format_exception(*error))
 
     def addSuccess(self, test: Any) -> None:
         super().addSuccess(test)
-        self.note(test, "passed")
+        self.record(test, "passed")
 
     def addError(self, test: Any, err: Any) -> None:
         super().addError(test, err)
-        self.note(test, "error", err)
+        self.record(test, "error", err)
 
     def addFailure(self, test: Any, err: Any) -> None:
         super().addFailure(test, err)
-        self.note(test, "failed", err)
+        self.record(test, "failed", err)
 
     def addSkip(self, test: Any, reason: str) -> None:
         super().addSkip(test, reason)
-        self.note(test, "skipped")
+        self.record(test, "skipped")
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:
         super().addExpectedFailure(test, err)
-        self.note(test, "skipped")
+        self.record(test, "skipped")
 
     def addUnexpectedSuccess(self, test: Any) -> None:
         super().addUnexpectedSuccess(test)
-        self.note(test, "failed")
+        self.record(test, "failed")
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.note(test, "failed" if issubclass(err[0], test.failureException) else "error", err)
+            self.record(test, "failed" if issubclass(err[0], test.failureException) else "error", err)
 
-    def lines(self) -> list[str]:
+    def report_lines(self) -> list[str]:
         lines = [
             json.dumps(
-                {"file": key[0], "name": key[1], "result": outcome, "message": self.said.get(key, "")[-8000:]}
+                {
+                    "file": key[0],
+                    "name": key[1],
+                    "result": outcome,
+                    "message": self.messages.get(key, "")[-8000:],
+                }
             )
             for key, outcome in self.outcomes.items()
         ]
         return [*lines, json.dumps({"tests": len(lines)})]
 
 
-class Runner(unittest.TextTestRunner):
-    """Runs the tests that are wanted, and writes the report."""
+class ReportingRunner(unittest.TextTestRunner):
+    """Runs the selected tests and writes the report."""
 
-    report = ""
-    only: frozenset[str] = frozenset()
+    report_path = ""
+    selected: frozenset[str] = frozenset()
 
     def run(self, test: Any) -> Any:
-        result: Any = super().run(self.chosen(test) if self.only else test)
-        with open(self.report, "w", encoding="utf-8") as report:
-            report.write("\n".join(result.lines()) + "\n")
+        result: Any = super().run(self.select(test) if self.selected else test)
+        with open(self.report_path, "w", encoding="utf-8") as report:
+            report.write("\n".join(result.report_lines()) + "\n")
         return result
 
-    def chosen(self, tests: Any) -> unittest.TestSuite:
-        kept = unittest.TestSuite()
-        for each in tests:
-            if isinstance(each, unittest.TestSuite):
-                kept.addTest(self.chosen(each))
-            elif not self.only.isdisjoint((place(each)[0], "::".join(place(each)))):
-                kept.addTest(each)
-        return kept
+    def select(self, tests: Any) -> unittest.TestSuite:
+        selected_suite = unittest.TestSuite()
+        for test in tests:
+            if isinstance(test, unittest.TestSuite):
+                selected_suite.addTest(self.select(test))
+            elif not self.selected.isdisjoint((locate_test(test)[0], "::".join(locate_test(test)))):
+                selected_suite.addTest(test)
+        return selected_suite
 
-    def _makeResult(self) -> Result:
-        return Result(self.stream, self.descriptions, self.verbosity)
+    def _makeResult(self) -> ReportingResult:
+        return ReportingResult(self.stream, self.descriptions, self.verbosity)
 
 
 def main(report: str, *arguments: str) -> None:
     sys.path[0] = os.getcwd()
-    Runner.report = report
+    ReportingRunner.report_path = report
     if "--patchwright-only" in arguments:
-        cut = arguments.index("--patchwright-only")
-        arguments, Runner.only = arguments[:cut], frozenset(arguments[cut + 1 :])
-    unittest.main(module=None, argv=["python -m unittest", *arguments], testRunner=Runner)
+        index = arguments.index("--patchwright-only")
+        arguments, ReportingRunner.selected = arguments[:index], frozenset(arguments[index + 1 :])
+    unittest.main(module=None, argv=["python -m unittest", *arguments], testRunner=ReportingRunner)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What people attach to an issue reaches the agent; no address of a stranger's choice is ever asked for."""
+"""Attachments of issues are downloaded, and untrusted URLs are never requested."""
 
 import struct
 import zlib
@@ -7,14 +7,20 @@ from collections.abc import AsyncIterator
 import pytest
 from pydantic import SecretStr
 
-from bot.github.attachments import is_attachment, may_lead_to
-from bot.github.forge import GitHubForge
-from bot.github.rest import Pace, TokenAccess
-from demo.world import World
-from resolver.domain import Comment, Issue, Repo, User
-from resolver.errors import ForgeError, NotFound
-from resolver.forge import MAX_ATTACHMENT
-from resolver.preparing.attachments import MOST, MOST_SHOWN, Attached, Attachment, attachments
+from patchwright.bot.github.attachments import is_allowed_redirect, is_attachment
+from patchwright.bot.github.auth import RequestPolicy, TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.demo.github import FakeGitHub
+from patchwright.resolver.domain import Comment, Issue, Repo, User
+from patchwright.resolver.errors import ForgeError, NotFound
+from patchwright.resolver.forge import MAX_ATTACHMENT
+from patchwright.resolver.preparation.attachments import (
+    MAX_FILES,
+    MAX_IMAGES,
+    Attachment,
+    ThreadAttachments,
+    fetch_attachments,
+)
 
 REPO = Repo(owner="acme", name="sample")
 HUB = "https://github.com"
@@ -26,27 +32,29 @@ def png(width: int = 2, height: int = 1) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    drawn = zlib.compress(b"\0\xff\0" * height) if width == 2 else b""
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", drawn) + chunk(b"IEND", b"")
+    pixels = zlib.compress(b"\0\xff\0" * height) if width == 2 else b""
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 @pytest.fixture
-async def forge(world: World) -> AsyncIterator[GitHubForge]:
+async def forge(world: FakeGitHub) -> AsyncIterator[GitHubForge]:
     urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
-    access = TokenAccess(SecretStr(world.token("patchwright")))
-    async with GitHubForge(access, **urls, pace=Pace(between_writes=0, first_pause=0.01)) as forge:
+    access = TokenAuth(SecretStr(world.create_token("patchwright")))
+    async with GitHubForge(
+        access, **urls, policy=RequestPolicy(write_interval=0, initial_backoff=0.01)
+    ) as forge:
         yield forge
 
 
 def issue(body: str, *comments: str) -> Issue:
     author = User(id=7, login="stranger")
-    said = tuple(Comment(author=author, body=text, trusted=False) for text in comments)
+    entries = tuple(Comment(author=author, body=text, trusted=False) for text in comments)
     return Issue(
-        number=7, title="t", body=body, author=author, trusted=False, open=True, url="", comments=said
+        number=7, title="t", body=body, author=author, trusted=False, open=True, url="", comments=entries
     )
 
 
-# --- which addresses are asked for --------------------------------------------------------------------------
+# --- URLs --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -60,7 +68,7 @@ def issue(body: str, *comments: str) -> Issue:
         "https://private-user-images.githubusercontent.com/1/2-a.png?jwt=e30",
     ],
 )
-def test_an_attachment_is_known_by_its_address(url: str) -> None:
+def test_attachment_urls_are_recognized(url: str) -> None:
     assert is_attachment(url, HUB)
 
 
@@ -87,18 +95,18 @@ def test_an_attachment_is_known_by_its_address(url: str) -> None:
         "https://github.com:x/user-attachments/assets/1",
     ],
 )
-def test_no_other_address_is_one(url: str) -> None:
+def test_other_urls_are_no_attachments(url: str) -> None:
     assert not is_attachment(url, HUB)
 
 
-def test_another_forge_has_only_its_own(world: World) -> None:
+def test_attachments_belong_to_one_forge(world: FakeGitHub) -> None:
     assert is_attachment(f"{world.server_url}/user-attachments/assets/{ID}", world.server_url)
     assert not is_attachment(f"{HUB}/user-attachments/assets/{ID}", world.server_url)
     assert not is_attachment("https://user-images.githubusercontent.com/1/a.png", world.server_url)
 
 
 @pytest.mark.parametrize(
-    ("url", "may"),
+    ("url", "allowed"),
     [
         (f"https://github-production-user-asset-6210df.s3.amazonaws.com/1/{ID}.png?X-Amz-Signature=0", True),
         ("https://objects.githubusercontent.com/a", True),
@@ -107,90 +115,88 @@ def test_another_forge_has_only_its_own(world: World) -> None:
         ("http://169.254.169.254/", False),
     ],
 )
-def test_it_may_lead_to_the_forges_storage_and_nowhere_else(url: str, may: bool) -> None:
-    assert may_lead_to(url, HUB) == may
+def test_redirects_are_allowed_to_the_forges_storage_only(url: str, allowed: bool) -> None:
+    assert is_allowed_redirect(url, HUB) == allowed
 
 
-async def test_a_file_is_fetched_in_our_name(world: World, forge: GitHubForge) -> None:
-    url = world.attachment("assets/1", png())
-    assert await forge.attachment(REPO, url) == png()
-    assert world.asked_for == [("/user-attachments/assets/1", f"Bearer {world.tokens[0]}")]
+async def test_a_file_is_downloaded_with_our_token(world: FakeGitHub, forge: GitHubForge) -> None:
+    url = world.add_attachment("assets/1", png())
+    assert await forge.download_attachment(REPO, url) == png()
+    assert world.attachment_requests == [("/user-attachments/assets/1", f"Bearer {world.tokens[0]}")]
 
 
-async def test_what_is_no_attachment_is_not_even_asked_for(world: World, forge: GitHubForge) -> None:
-    assert await forge.attachment(REPO, f"{world.server_url}/acme/sample.git/info/refs") is None
-    assert world.asked_for == []
+async def test_other_urls_are_not_requested(world: FakeGitHub, forge: GitHubForge) -> None:
+    assert await forge.download_attachment(REPO, f"{world.server_url}/acme/sample.git/info/refs") is None
+    assert world.attachment_requests == []
 
 
-async def test_an_address_that_leads_elsewhere_is_not_followed(world: World, forge: GitHubForge) -> None:
-    async with World() as elsewhere:
-        target = elsewhere.attachment("assets/2", png())
+async def test_redirects_to_other_hosts_are_not_followed(world: FakeGitHub, forge: GitHubForge) -> None:
+    async with FakeGitHub() as elsewhere:
+        target = elsewhere.add_attachment("assets/2", png())
         for location in (target, "http://127.0.0.1:1/x", "//evil.example/x", "http://[", ""):
-            url = world.attachment("assets/1", status=302, headers={"location": location})
+            url = world.add_attachment("assets/1", status=302, headers={"location": location})
             with pytest.raises(ForgeError):
-                await forge.attachment(REPO, url)
-        assert elsewhere.asked_for == []
+                await forge.download_attachment(REPO, url)
+        assert elsewhere.attachment_requests == []
 
 
-async def test_one_that_leads_to_another_of_the_forge_is(world: World, forge: GitHubForge) -> None:
-    target = world.attachment("files/3/a.png", png())
-    url = world.attachment("assets/1", status=302, headers={"location": target})
-    assert await forge.attachment(REPO, url) == png()
+async def test_redirects_within_the_forge_are_followed(world: FakeGitHub, forge: GitHubForge) -> None:
+    target = world.add_attachment("files/3/a.png", png())
+    url = world.add_attachment("assets/1", status=302, headers={"location": target})
+    assert await forge.download_attachment(REPO, url) == png()
 
 
-async def test_what_is_too_large_gone_or_in_circles_is_an_error_in_bounded_time(
-    world: World, forge: GitHubForge
-) -> None:
+async def test_large_missing_and_looping_files_are_errors(world: FakeGitHub, forge: GitHubForge) -> None:
     with pytest.raises(ForgeError, match="larger than 3 MB"):
-        await forge.attachment(REPO, world.attachment("assets/1", b"x" * (MAX_ATTACHMENT + 1)))
+        await forge.download_attachment(REPO, world.add_attachment("assets/1", b"x" * (MAX_ATTACHMENT + 1)))
     with pytest.raises(NotFound):
-        await forge.attachment(REPO, world.attachment("assets/2", status=404))
-    circle = world.attachment("assets/3")
-    world.attachment("assets/3", status=302, headers={"location": circle})
-    with pytest.raises(ForgeError, match="on and on"):
-        await forge.attachment(REPO, circle)
+        await forge.download_attachment(REPO, world.add_attachment("assets/2", status=404))
+    loop = world.add_attachment("assets/3")
+    world.add_attachment("assets/3", status=302, headers={"location": loop})
+    with pytest.raises(ForgeError, match="too many redirects"):
+        await forge.download_attachment(REPO, loop)
 
 
-# --- what the agent gets ------------------------------------------------------------------------------------
+# --- threads ------------------------------------------------------------------------------------
 
 
-async def test_pictures_and_files_of_a_thread_are_taken_by_what_they_are(
-    world: World, forge: GitHubForge
-) -> None:
-    picture = world.attachment("assets/1", png())
-    report = world.attachment("files/2/my%20report.pdf", b"%PDF-1.7 ...")
-    log = world.attachment("files/3/trace.log", b"Traceback\n")
-    program = world.attachment("files/4/tool.png", b"\x7fELF\xff\0")
+async def test_attachments_are_classified_by_content(world: FakeGitHub, forge: GitHubForge) -> None:
+    picture = world.add_attachment("assets/1", png())
+    report = world.add_attachment("files/2/my%20report.pdf", b"%PDF-1.7 ...")
+    log = world.add_attachment("files/3/trace.log", b"Traceback\n")
+    program = world.add_attachment("files/4/tool.png", b"\x7fELF\xff\0")
     body = f'![shot]({picture})\n<img width="9" src="{picture}">\n[my report]({report}), see {log}.'
-    got = await attachments(issue(body, f"And {program}", "https://evil.example/x.png"), REPO, forge)
-    assert [(file.name, file.media) for file in got.files] == [
+    attachments = await fetch_attachments(
+        issue(body, f"And {program}", "https://evil.example/x.png"), REPO, forge
+    )
+    assert [(file.name, file.media_type) for file in attachments.files] == [
         ("1-1.png", "image/png"),
         ("2-my_report.pdf", "application/pdf"),
         ("3-trace.log", "text/plain"),
     ]
-    assert [shown.data for shown in got.pictures] == [png()]
-    assert got.problems == (f"{program}: neither a picture nor a PDF nor text.",)
+    assert [shown.data for shown in attachments.images] == [png()]
+    assert attachments.problems == (f"{program}: not an image, a PDF or a text file.",)
 
 
-async def test_what_a_reader_of_the_page_does_not_see_is_not_fetched(
-    world: World, forge: GitHubForge
-) -> None:
-    got = await attachments(issue(f"<!-- {world.attachment('assets/1', png())} -->"), REPO, forge)
-    assert (got, world.asked_for) == (Attached(), [])
+async def test_hidden_attachments_are_not_downloaded(world: FakeGitHub, forge: GitHubForge) -> None:
+    attachments = await fetch_attachments(
+        issue(f"<!-- {world.add_attachment('assets/1', png())} -->"), REPO, forge
+    )
+    assert (attachments, world.attachment_requests) == (ThreadAttachments(), [])
 
 
-async def test_of_very_many_files_the_first_ones_are_taken(world: World, forge: GitHubForge) -> None:
-    urls = [world.attachment(f"assets/{n}", png()) for n in range(50)]
-    got = await attachments(issue("\n".join(urls)), REPO, forge)
-    assert (len(got.files), len(got.pictures)) == (MOST, MOST_SHOWN)
-    assert len(world.asked_for) < 3 * MOST
+async def test_the_number_of_attachments_is_limited(world: FakeGitHub, forge: GitHubForge) -> None:
+    urls = [world.add_attachment(f"assets/{n}", png()) for n in range(50)]
+    attachments = await fetch_attachments(issue("\n".join(urls)), REPO, forge)
+    assert (len(attachments.files), len(attachments.images)) == (MAX_FILES, MAX_IMAGES)
+    assert len(world.attachment_requests) < 3 * MAX_FILES
 
 
-async def test_a_file_that_is_gone_is_told_and_the_rest_goes_on(world: World, forge: GitHubForge) -> None:
-    gone, there = world.attachment("assets/1", status=410), world.attachment("assets/2", png())
-    got = await attachments(issue(f"{gone} {there}"), REPO, forge)
-    assert [file.name for file in got.files] == ["2-2.png"]
-    assert got.problems == (f"{gone}: the forge answered 410.",)
+async def test_a_missing_attachment_is_reported(world: FakeGitHub, forge: GitHubForge) -> None:
+    missing, present = world.add_attachment("assets/1", status=410), world.add_attachment("assets/2", png())
+    attachments = await fetch_attachments(issue(f"{missing} {present}"), REPO, forge)
+    assert [file.name for file in attachments.files] == ["2-2.png"]
+    assert attachments.problems == (f"{missing}: the forge returned 410.",)
 
 
 @pytest.mark.parametrize(
@@ -209,5 +215,5 @@ async def test_a_file_that_is_gone_is_told_and_the_rest_goes_on(world: World, fo
         ("text/plain", b"text", False),
     ],
 )
-def test_a_picture_is_shown_only_when_a_provider_can_read_it(media: str, data: bytes, shown: bool) -> None:
-    assert (Attachment(name="x", media=media, data=data).picture is not None) == shown
+def test_only_valid_pictures_are_shown(media: str, data: bytes, shown: bool) -> None:
+    assert (Attachment(name="x", media_type=media, data=data).image is not None) == shown

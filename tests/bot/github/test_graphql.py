@@ -1,63 +1,66 @@
-"""What refusals in GraphQL's own way mean: they come with status 200."""
+"""GraphQL errors of GitHub, which come with status 200."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 from pydantic import SecretStr
 
-from bot.errors import Rejected, Unanswered
-from bot.github.answers import CommitId
-from bot.github.graphql import GraphQL
-from bot.github.rest import Pace, Rest, TokenAccess
-from demo.world import World
-from resolver.domain import Repo
-from resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, RateLimited
+from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
+from patchwright.bot.github.auth import RequestPolicy, TokenAuth
+from patchwright.bot.github.graphql import GraphQLClient
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.github.schemas import CommitId
+from patchwright.demo.github import FakeGitHub
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, RateLimited
 
 SAMPLE = Repo(owner="acme", name="sample")
 REQUEST = "query Q($id: ID!) { node(id: $id) { id } }"
 
 
 @pytest.fixture
-async def graphql(world: World) -> AsyncIterator[GraphQL]:
-    access = TokenAccess(SecretStr(world.token("patchwright")))
-    rest = Rest(access, world.api_url, None, Pace(between_writes=0, first_pause=0.01, timeout=5))
-    yield GraphQL(rest, world.graphql_url)
+async def graphql(world: FakeGitHub) -> AsyncIterator[GraphQLClient]:
+    access = TokenAuth(SecretStr(world.create_token("patchwright")))
+    rest = RestClient(
+        access, world.api_url, None, RequestPolicy(write_interval=0, initial_backoff=0.01, timeout=5)
+    )
+    yield GraphQLClient(rest, world.graphql_url)
     await rest.aclose()
 
 
 @pytest.mark.parametrize(
-    ("error", "meaning"),
+    ("error", "expected"),
     [
         ({"type": "RATE_LIMITED", "message": "API rate limit exceeded"}, RateLimited),
         ({"type": "NOT_FOUND", "message": "Could not resolve to a Repository"}, NotFound),
         ({"type": "STALE_DATA", "message": "Expected branch to point to"}, BranchMoved),
         ({"type": "FORBIDDEN", "message": "Resource not accessible by integration"}, Forbidden),
         ({"type": "BRANCH_PROTECTION_RULE_VIOLATION", "message": "Changes must be made"}, Forbidden),
-        ({"message": "Something went wrong while executing your query on 2026"}, Unanswered),
-        ({"type": "UNPROCESSABLE", "message": "A path was requested"}, Rejected),
+        ({"message": "Something went wrong while executing your query on 2026"}, ForgeUnavailable),
+        ({"type": "UNPROCESSABLE", "message": "A path was requested"}, UnprocessableRequest),
     ],
 )
-async def test_an_error_says_who_must_act(
-    world: World, graphql: GraphQL, error: dict[str, str], meaning: type[ForgeError]
+async def test_graphql_errors_are_mapped(
+    world: FakeGitHub, graphql: GraphQLClient, error: dict[str, str], expected: type[ForgeError]
 ) -> None:
-    world.refuse_next("POST", "/graphql", status=200, body={"data": None, "errors": [error]})
-    with pytest.raises(ForgeError, match=f"GitHub says: {error['message']}") as caught:
-        await graphql.ask(CommitId, SAMPLE, REQUEST, {"id": "x"}, again=False)
-    assert type(caught.value) is meaning
+    world.fail_next_request("POST", "/graphql", status=200, body={"data": None, "errors": [error]})
+    with pytest.raises(ForgeError, match=f"GitHub returned: {error['message']}") as caught:
+        await graphql.execute(CommitId, SAMPLE, REQUEST, {"id": "x"}, idempotent=False)
+    assert type(caught.value) is expected
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("body", "message"),
     [
-        ({"data": {"node": None}}, "answered nothing"),
-        ({"data": {}}, "answered nothing"),
-        ({"data": {"node": {"id": 7}}}, "not as GitHub's: oid: Field required"),
-        ({"data": [1]}, "is not answered as GitHub does"),
+        ({"data": {"node": None}}, "returned no data"),
+        ({"data": {}}, "returned no data"),
+        ({"data": {"node": {"id": 7}}}, "unexpected GraphQL response: oid: Field required"),
+        ({"data": [1]}, "unexpected response from GitHub"),
     ],
 )
-async def test_what_is_no_answer_is_an_error(
-    world: World, graphql: GraphQL, body: dict[str, object], why: str
+async def test_an_unexpected_graphql_response_is_an_error(
+    world: FakeGitHub, graphql: GraphQLClient, body: dict[str, object], message: str
 ) -> None:
-    world.refuse_next("POST", "/graphql", status=200, body=body)
-    with pytest.raises(ForgeError, match=why):
-        await graphql.ask(CommitId, SAMPLE, REQUEST, {"id": "x"})
+    world.fail_next_request("POST", "/graphql", status=200, body=body)
+    with pytest.raises(ForgeError, match=message):
+        await graphql.execute(CommitId, SAMPLE, REQUEST, {"id": "x"})

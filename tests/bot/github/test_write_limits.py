@@ -1,4 +1,4 @@
-"""What becomes of a write that GitHub limits, refuses or does not answer: it is there once, or its error says why."""
+"""Writes that GitHub rate limits, rejects or does not confirm: each is executed once, or raises an error."""
 
 import asyncio
 import time
@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from bot.embedded import embedded_redis
-from bot.errors import Rejected
-from bot.github.forge import GitHubForge
-from bot.github.rest import AppAccess, Pace
-from bot.pacing import Line
-from bot.redis.pacing import SharedLine
-from demo.world import Issue, Repository, World
-from resolver.domain import Repo
-from resolver.errors import Forbidden, ForgeError, RateLimited, Unauthorized
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.errors import UnprocessableRequest
+from patchwright.bot.github.auth import AppAuth, RequestPolicy
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
+from patchwright.bot.write_limiter import WriteLimiter
+from patchwright.demo.github import FakeGitHub, Issue, Repository
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import Forbidden, ForgeError, RateLimited, Unauthorized
 
 SAMPLE = Repo(owner="acme", name="sample")
-QUICK = Pace(between_writes=0.01, first_pause=0.01, longest_wait=5, timeout=10)
+QUICK = RequestPolicy(write_interval=0.01, initial_backoff=0.01, max_rate_limit_wait=5, timeout=10)
 SECONDARY = {
     "message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
 }
@@ -31,33 +31,33 @@ Open = Callable[..., GitHubForge]
 
 
 @pytest.fixture
-def repo(world: World) -> Repository:
-    return world.repository("acme/sample", {"a.txt": "a\n"})
+def repo(world: FakeGitHub) -> Repository:
+    return world.create_repository("acme/sample", {"a.txt": "a\n"})
 
 
 @pytest.fixture
-def issue(world: World, repo: Repository) -> Issue:
-    return world.issue(repo, title="T", body="B", by="reporter")
+def issue(world: FakeGitHub, repo: Repository) -> Issue:
+    return world.create_issue(repo, title="T", body="B", by="reporter")
 
 
 @pytest.fixture
-async def another(world: World, repo: Repository) -> AsyncIterator[Open]:
-    """One more process that acts as the App."""
-    app = world.app()
-    world.install(app, repo)
-    access = AppAccess(str(app.id), SecretStr(app.private_key_pem))
+async def open_forge(world: FakeGitHub, repo: Repository) -> AsyncIterator[Open]:
+    """Opens open_forge forge for the App, as in open_forge process."""
+    app = world.create_app()
+    world.install_app(app, repo)
+    access = AppAuth(str(app.id), SecretStr(app.private_key_pem))
     urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
     async with AsyncExitStack() as stack:
 
-        def open_one(line: Line | None = None, pace: Pace = QUICK) -> GitHubForge:
-            made = GitHubForge(access, **urls, pace=pace, line=line)
-            stack.push_async_callback(made.aclose)
-            return made
+        def create(limiter: WriteLimiter | None = None, policy: RequestPolicy = QUICK) -> GitHubForge:
+            forge = GitHubForge(access, **urls, policy=policy, write_limiter=limiter)
+            stack.push_async_callback(forge.aclose)
+            return forge
 
-        yield open_one
+        yield create
 
 
-def said(repo: Repository) -> list[str]:
+def comment_texts(repo: Repository) -> list[str]:
     return [comment.body.partition("\n")[2] for comment in repo.comments(1)]
 
 
@@ -71,94 +71,101 @@ def said(repo: Repository) -> list[str]:
     ],
     ids=["secondary, 403", "secondary, 429", "primary"],
 )  # fmt: skip
-async def test_a_limited_write_is_waited_for_and_made_once(
-    world: World, repo: Repository, issue: Issue, another: Open, method: str, status: int, headers: dict[str, str],
-    body: dict[str, object],
+async def test_a_rate_limited_write_is_executed_once(
+    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, method: str, status: int,
+    headers: dict[str, str], body: dict[str, object],
 ) -> None:  # fmt: skip
-    forge = another()
+    forge = open_forge()
     if method == "PATCH":
-        await forge.say(SAMPLE, 1, "tag", "first")
+        await forge.upsert_comment(SAMPLE, 1, "tag", "first")
     path = COMMENTS if method == "POST" else f"/issues/comments/{repo.comments(1)[0].id}"
     soon = str(int((datetime.now(UTC) + timedelta(seconds=2)).timestamp()))
-    told = {name: soon if value == "now" else value for name, value in headers.items()}
-    began = time.monotonic()
-    world.refuse_next(method, path, status=status, headers=told, body=body)
-    await forge.say(SAMPLE, 1, "tag", "last")
-    assert said(repo) == ["last"]
-    assert time.monotonic() - began >= 0.9, "the limit was not kept to"
+    response_headers = {name: soon if value == "now" else value for name, value in headers.items()}
+    started_at = time.monotonic()
+    world.fail_next_request(method, path, status=status, headers=response_headers, body=body)
+    await forge.upsert_comment(SAMPLE, 1, "tag", "last")
+    assert comment_texts(repo) == ["last"]
+    assert time.monotonic() - started_at >= 0.9, "the rate limit was ignored"
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(401, Unauthorized), (403, Forbidden), (422, Rejected)], ids=str
+    ("status", "error"), [(401, Unauthorized), (403, Forbidden), (422, UnprocessableRequest)], ids=str
 )
-async def test_a_refused_write_is_an_error_and_leaves_nothing(
-    world: World, repo: Repository, issue: Issue, another: Open, status: int, error: type[ForgeError]
+async def test_a_rejected_write_is_an_error(
+    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, status: int, error: type[ForgeError]
 ) -> None:
-    world.refuse_next("POST", COMMENTS, status=status, times=2)
+    world.fail_next_request("POST", COMMENTS, status=status, times=2)
     with pytest.raises(error) as caught:
-        await another().say(SAMPLE, 1, "tag", "said")
-    assert not caught.value.retryable and said(repo) == []
+        await open_forge().upsert_comment(SAMPLE, 1, "tag", "said")
+    assert not caught.value.retryable and comment_texts(repo) == []
 
 
-async def test_a_token_that_was_revoked_under_way_costs_no_write_and_doubles_none(
-    world: World, repo: Repository, issue: Issue, another: Open
+async def test_a_revoked_token_is_renewed_for_a_write(
+    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open
 ) -> None:
-    forge = another()
-    await forge.facts(SAMPLE)
-    world.refuse_next("POST", COMMENTS, status=401)
-    await forge.say(SAMPLE, 1, "tag", "said")
-    assert said(repo) == ["said"]
+    forge = open_forge()
+    await forge.get_repo_facts(SAMPLE)
+    world.fail_next_request("POST", COMMENTS, status=401)
+    await forge.upsert_comment(SAMPLE, 1, "tag", "said")
+    assert comment_texts(repo) == ["said"]
 
 
 @pytest.mark.parametrize("lost", ["request", "response"])
 @pytest.mark.parametrize("then", [403, 429])
-async def test_a_lost_answer_and_then_a_limit_is_still_one_comment(
-    world: World, repo: Repository, issue: Issue, another: Open, lost: str, then: int
+async def test_a_lost_response_and_a_rate_limit_create_one_comment(
+    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, lost: str, then: int
 ) -> None:
     lose = world.lose_next_request if lost == "request" else world.lose_next_response
     lose("POST", COMMENTS)
-    world.refuse_next("GET", COMMENTS, status=then, headers={"retry-after": "1"}, body=SECONDARY)
-    await another().say(SAMPLE, 1, "tag", "said")
-    assert said(repo) == ["said"]
+    world.fail_next_request("GET", COMMENTS, status=then, headers={"retry-after": "1"}, body=SECONDARY)
+    await open_forge().upsert_comment(SAMPLE, 1, "tag", "said")
+    assert comment_texts(repo) == ["said"]
 
 
 @pytest.mark.redis
-async def test_what_one_process_is_told_to_wait_for_all_wait_for(
-    world: World, repo: Repository, issue: Issue, another: Open, short_tmp: Path
+async def test_a_rate_limit_applies_to_all_processes(
+    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, short_tmp: Path
 ) -> None:
-    async with embedded_redis(short_tmp) as url:
-        lines = [SharedLine(url), SharedLine(url)]
-        one, other = (another(line) for line in lines)
-        await asyncio.gather(one.facts(SAMPLE), other.facts(SAMPLE))
-        world.refuse_next("POST", COMMENTS, status=429, headers={"retry-after": "600"}, body=SECONDARY)
+    async with run_embedded_redis(short_tmp) as url:
+        limiters = [SharedWriteLimiter(url), SharedWriteLimiter(url)]
+        one, other = (open_forge(limiter) for limiter in limiters)
+        await asyncio.gather(one.get_repo_facts(SAMPLE), other.get_repo_facts(SAMPLE))
+        world.fail_next_request("POST", COMMENTS, status=429, headers={"retry-after": "600"}, body=SECONDARY)
         with pytest.raises(RateLimited):
-            await one.say(SAMPLE, 1, "one", "said by one")
-        asked = len(world.writes)
-        for attempt in (other.say(SAMPLE, 1, "other", "said by the other"), other.facts(SAMPLE)):
+            await one.upsert_comment(SAMPLE, 1, "one", "said by one")
+        writes_before = len(world.writes)
+        for attempt in (
+            other.upsert_comment(SAMPLE, 1, "other", "said by the other"),
+            other.get_repo_facts(SAMPLE),
+        ):
             with pytest.raises(RateLimited) as caught:
                 await attempt
             left = caught.value.until - datetime.now(UTC)
             assert timedelta(seconds=500) < left <= timedelta(seconds=600)
-        assert len(world.writes) == asked and said(repo) == []
-        await another().say(SAMPLE, 1, "third", "by whom nothing was told")  # positive control
-        assert said(repo) == ["by whom nothing was told"]
-        for line in lines:
-            await line.close()
+        assert len(world.writes) == writes_before and comment_texts(repo) == []
+        await open_forge().upsert_comment(SAMPLE, 1, "third", "by another process")  # positive control
+        assert comment_texts(repo) == ["by another process"]
+        for limiter in limiters:
+            await limiter.close()
 
 
 @pytest.mark.redis
-async def test_two_processes_write_no_faster_than_one(
-    world: World, repo: Repository, issue: Issue, another: Open, short_tmp: Path
+async def test_two_processes_share_the_write_interval(
+    world: FakeGitHub, repo: Repository, issue: Issue, open_forge: Open, short_tmp: Path
 ) -> None:
-    async with embedded_redis(short_tmp) as url:
-        lines = [SharedLine(url), SharedLine(url)]
-        pace = Pace(between_writes=0.3, first_pause=0.01)
-        forges = [another(line, pace) for line in lines]
-        began = time.monotonic()
+    async with run_embedded_redis(short_tmp) as url:
+        limiters = [SharedWriteLimiter(url), SharedWriteLimiter(url)]
+        policy = RequestPolicy(write_interval=0.3, initial_backoff=0.01)
+        forges = [open_forge(limiter, policy) for limiter in limiters]
+        started_at = time.monotonic()
         await asyncio.gather(
-            *(forge.say(SAMPLE, 1, f"{n}-{m}", "x") for n, forge in enumerate(forges) for m in range(3))
+            *(
+                forge.upsert_comment(SAMPLE, 1, f"{n}-{m}", "x")
+                for n, forge in enumerate(forges)
+                for m in range(3)
+            )
         )
-        assert time.monotonic() - began >= 5 * 0.3 - 0.05
-        assert len(said(repo)) == 6
-        for line in lines:
-            await line.close()
+        assert time.monotonic() - started_at >= 5 * 0.3 - 0.05
+        assert len(comment_texts(repo)) == 6
+        for limiter in limiters:
+            await limiter.close()

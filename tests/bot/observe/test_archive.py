@@ -1,4 +1,4 @@
-"""What has ended is kept for good, on a disk or in an S3, before Redis forgets it; and is read from there again."""
+"""Ended runs are archived on a disk or in S3 before Redis drops them, and can be read from there."""
 
 import json
 import socket
@@ -12,23 +12,23 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bot.errors import ArchiveDown
-from bot.observe.archive import Archive, Archivist, Kept
-from bot.redis.client import redis_client
-from bot.redis.log import KEPT_SECONDS, UNARCHIVED, SharedLogs, stream_of
-from resolver.domain import RunId
-from resolver.errors import LogError, SettingsError
-from resolver.events import Told, Trajectory
-from resolver.log import FileLogs, trajectory_of
-from tests.bot.terminal.test_runs import patchwright
-from tests.resolver.seen_runs import started
+from patchwright.bot.errors import ArchiveDown
+from patchwright.bot.observe.archive import Archive, Archiver, StoredRuns
+from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.shared_run_log import RETENTION_SECONDS, UNARCHIVED_KEY, SharedLogStore, stream_key
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.errors import LogError, SettingsError
+from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.run_log import FileLogStore, parse_trajectory
+from tests.bot.terminal.test_inspect_commands import patchwright
+from tests.resolver.sample_runs import started
 
 RUN = RunId("acme-7")
 
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """A server of S3 over HTTP, with the bucket `runs`."""
+    """Runs an S3 server over HTTP with the bucket `runs`."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
@@ -43,7 +43,7 @@ def s3() -> Iterator[str]:
                 if httpx.put(f"{address}/runs", headers={"authorization": S3_USER}).status_code == 200:
                     break
             except httpx.HTTPError:
-                assert server.poll() is None, "the S3 has not begun"
+                assert server.poll() is None, "the S3 server has not started"
             time.sleep(0.1)
         yield address
     finally:
@@ -67,164 +67,164 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return Archive(f"s3://runs/{tmp_path.name}")
 
 
-def told(text: str) -> Told:
-    return Told(text=text, source="program")
+def message(text: str) -> Message:
+    return Message(text=text, source="program")
 
 
-async def worked(logs: SharedLogs, *words: str) -> None:
+async def write_run(logs: SharedLogStore, *words: str) -> None:
     async with logs.open(RUN) as log:
         for word in words:
-            await log.append(told(word))
+            await log.append(message(word))
 
 
-async def test_what_has_ended_is_archived_and_goes_on_from_there_when_redis_has_forgotten_it(
+async def test_an_ended_run_is_archived_and_can_continue_from_the_archive(
     archive: Archive, url: str, tmp_path: Path
 ) -> None:
-    here = FileLogs(tmp_path / "one")
-    logs, redis = SharedLogs(here, url, archive.read), redis_client(url)
-    archivist = Archivist(logs, here, archive, quiet=0)
+    local_logs = FileLogStore(tmp_path / "one")
+    logs, redis = SharedLogStore(local_logs, url, archive.read), redis_client(url)
+    archiver = Archiver(logs, local_logs, archive, idle_seconds=0)
     async with logs.open(RUN) as log:
-        await log.append(told("first"))
-        assert await archivist.sweep() == 0  # somebody works on it
-    assert await redis.ttl(stream_of(RUN)) == -1
-    assert await archivist.sweep() == 1
-    assert await redis.zcard(UNARCHIVED) == 0
-    assert 0 < await redis.ttl(stream_of(RUN)) <= KEPT_SECONDS
+        await log.append(message("first"))
+        assert await archiver.sweep() == 0  # the run still has a writer
+    assert await redis.ttl(stream_key(RUN)) == -1
+    assert await archiver.sweep() == 1
+    assert await redis.zcard(UNARCHIVED_KEY) == 0
+    assert 0 < await redis.ttl(stream_key(RUN)) <= RETENTION_SECONDS
 
-    await redis.delete(stream_of(RUN))  # as a day later
-    elsewhere = FileLogs(tmp_path / "other")
-    others = SharedLogs(elsewhere, url, archive.read)
-    assert list(others.read(RUN)) == [told("first")]
-    await worked(others, "second")
-    assert list(elsewhere.read(RUN)) == [told("first"), told("second")]
-    assert await Archivist(others, elsewhere, archive, quiet=0).sweep() == 1
+    await redis.delete(stream_key(RUN))  # as Redis does a day later
+    elsewhere = FileLogStore(tmp_path / "other")
+    others = SharedLogStore(elsewhere, url, archive.read)
+    assert list(others.read(RUN)) == [message("first")]
+    await write_run(others, "second")
+    assert list(elsewhere.read(RUN)) == [message("first"), message("second")]
+    assert await Archiver(others, elsewhere, archive, idle_seconds=0).sweep() == 1
     assert archive.read(RUN).entries == elsewhere.read(RUN).entries
     for store in (logs, others):
         await store.close()
     await redis.aclose()
 
 
-async def test_what_is_there_is_listed_and_what_is_not_is_said(archive: Archive) -> None:
-    assert list(archive.listed()) == []
+async def test_archived_runs_are_listed_and_missing_ones_raise_an_error(archive: Archive) -> None:
+    assert list(archive.list_runs()) == []
     with pytest.raises(LogError, match="There is no run `acme-7` in the archive"):
         archive.read(RUN)
-    archive.keep(RUN, b"")
-    archive.keep(RunId("acme-8"), b'{"seq": 0}\n')
-    assert sorted(run for run, _ in archive.listed()) == ["acme-7", "acme-8"]
+    archive.store(RUN, b"")
+    archive.store(RunId("acme-8"), b'{"seq": 0}\n')
+    assert sorted(run for run, _ in archive.list_runs()) == ["acme-7", "acme-8"]
     with pytest.raises(LogError, match="line 1 is not an event of this version"):
         archive.read(RunId("acme-8"))
 
 
-async def test_a_shorter_log_takes_the_name_of_a_longer_one_and_not_its_place(
+async def test_a_shorter_log_does_not_overwrite_a_longer_one(
     archive: Archive, url: str, tmp_path: Path
 ) -> None:
-    here = FileLogs(tmp_path / "one")
-    logs = SharedLogs(here, url)
-    await worked(logs, "first", "second")
-    await Archivist(logs, here, archive, quiet=0).sweep()
+    local_logs = FileLogStore(tmp_path / "one")
+    logs = SharedLogStore(local_logs, url)
+    await write_run(logs, "first", "second")
+    await Archiver(logs, local_logs, archive, idle_seconds=0).sweep()
     await logs.close()
     first = archive.read(RUN)
-    archive.keep(RUN, b"")
+    archive.store(RUN, b"")
     assert list(archive.read(RUN)) == []
-    assert [run for run, _ in archive.listed()] == [RUN]
+    assert [run for run, _ in archive.list_runs()] == [RUN]
     size = len((tmp_path / "one" / RUN / "events.jsonl").read_bytes())
-    kept = archive._files.cat_file(f"{archive._root}/{RUN}/longer-{size}.jsonl")
-    assert trajectory_of(kept, "kept").entries == first.entries
+    content = archive._filesystem.cat_file(f"{archive._root}/{RUN}/longer-{size}.jsonl")
+    assert parse_trajectory(content, "kept").entries == first.entries
 
 
-async def test_an_archive_that_hangs_holds_no_run_up_for_long(
+async def test_a_hanging_archive_does_not_delay_a_run_for_long(
     url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gone_on = threading.Event()
+    released = threading.Event()
 
     def hanging(run: RunId) -> Trajectory:
-        gone_on.wait(60)
+        released.wait(60)
         raise LogError("too late")
 
-    logs = SharedLogs(FileLogs(tmp_path), url, hanging, archive_wait=0.2)
+    logs = SharedLogStore(FileLogStore(tmp_path), url, hanging, archive_wait=0.2)
     try:
-        await worked(logs, "first")
+        await write_run(logs, "first")
     finally:
-        gone_on.set()
-    assert list(logs.read(RUN)) == [told("first")]
-    assert [one.message for one in caplog.records] == ["the archive does not answer, so a run begins anew"]
+        released.set()
+    assert list(logs.read(RUN)) == [message("first")]
+    assert [record.message for record in caplog.records] == ["archive unavailable, run starts over"]
     await logs.close()
 
 
 @pytest.mark.parametrize("name", ["../acme", "a/b", "", ".", "..", "a\nb", "a" * 300])
-async def test_a_name_that_leads_elsewhere_is_none(archive: Archive, name: str, tmp_path: Path) -> None:
+async def test_the_archive_rejects_run_names_that_are_paths(
+    archive: Archive, name: str, tmp_path: Path
+) -> None:
     with pytest.raises(LogError, match="is not a run's name"):
-        archive.keep(RunId(name), b"x")
+        archive.store(RunId(name), b"x")
     with pytest.raises(LogError, match="is not a run's name"):
         archive.read(RunId(name))
     with pytest.raises(LogError, match="is not a run's name"):
-        Kept(FileLogs(tmp_path), archive).read(RunId(name))
+        StoredRuns(FileLogStore(tmp_path), archive).read(RunId(name))
 
 
-async def test_what_the_archive_does_not_take_stays_in_redis_and_is_tried_again(
+async def test_a_run_that_could_not_be_archived_stays_in_redis_and_is_retried(
     url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "archive").write_text("a file where a directory should be")
-    here, archive = FileLogs(tmp_path / "one"), Archive(f"file://{tmp_path}/archive")
-    logs, redis = SharedLogs(here, url, archive.read), redis_client(url)
-    archivist = Archivist(logs, here, archive, quiet=0)
-    await worked(logs, "first")
-    assert await archivist.sweep() == 0
-    assert (await redis.ttl(stream_of(RUN)), await redis.zcard(UNARCHIVED)) == (-1, 1)
-    with pytest.raises(ArchiveDown, match="does not take acme-7"):
-        archive.keep(RUN, b"")
+    local_logs, archive = FileLogStore(tmp_path / "one"), Archive(f"file://{tmp_path}/archive")
+    logs, redis = SharedLogStore(local_logs, url, archive.read), redis_client(url)
+    archiver = Archiver(logs, local_logs, archive, idle_seconds=0)
+    await write_run(logs, "first")
+    assert await archiver.sweep() == 0
+    assert (await redis.ttl(stream_key(RUN)), await redis.zcard(UNARCHIVED_KEY)) == (-1, 1)
+    with pytest.raises(ArchiveDown, match="acme-7 could not be archived"):
+        archive.store(RUN, b"")
     (tmp_path / "archive").unlink()
-    assert await archivist.sweep() == 1
-    assert list(archive.read(RUN)) == [told("first")]
+    assert await archiver.sweep() == 1
+    assert list(archive.read(RUN)) == [message("first")]
     await logs.close()
     await redis.aclose()
 
 
-async def test_a_line_that_comes_while_a_run_is_archived_is_not_forgotten(url: str, tmp_path: Path) -> None:
-    logs, redis = SharedLogs(FileLogs(tmp_path), url), redis_client(url)
-    await worked(logs, "first")
-    count = len(await logs.lines(RUN))
-    await worked(logs, "second")
-    assert not await logs.let_go(RUN, count)
-    assert await logs.let_go(RUN, count + 1)
-    assert await redis.ttl(stream_of(RUN)) > 0
-    await worked(logs, "third")  # it goes on: its lines are nowhere else again
-    assert (await redis.ttl(stream_of(RUN)), await redis.zcard(UNARCHIVED)) == (-1, 1)
+async def test_a_line_appended_during_archiving_is_not_lost(url: str, tmp_path: Path) -> None:
+    logs, redis = SharedLogStore(FileLogStore(tmp_path), url), redis_client(url)
+    await write_run(logs, "first")
+    count = len(await logs.read_lines(RUN))
+    await write_run(logs, "second")
+    assert not await logs.expire_stream(RUN, count)
+    assert await logs.expire_stream(RUN, count + 1)
+    assert await redis.ttl(stream_key(RUN)) > 0
+    await write_run(logs, "third")  # the run continues, so it is not archived completely
+    assert (await redis.ttl(stream_key(RUN)), await redis.zcard(UNARCHIVED_KEY)) == (-1, 1)
     await logs.close()
     await redis.aclose()
 
 
-async def test_without_an_archive_the_disk_of_its_worker_keeps_a_run_or_another_when_that_is_gone(
-    url: str, tmp_path: Path
-) -> None:
-    one, other = FileLogs(tmp_path / "one"), FileLogs(tmp_path / "other")
-    mine, others, redis = SharedLogs(one, url), SharedLogs(other, url), redis_client(url)
-    await worked(mine, "first")
-    assert await Archivist(others, other, None, quiet=0).sweep() == 0  # its own worker will
-    assert await Archivist(mine, one, None, quiet=0).sweep() == 1
-    await worked(mine, "second")
-    await redis.zadd(UNARCHIVED, {RUN: 1})  # of long ago: its worker is gone
-    assert await Archivist(others, other, None, quiet=0).sweep() == 1
+async def test_without_an_archive_a_workers_disk_stores_the_run(url: str, tmp_path: Path) -> None:
+    one, other = FileLogStore(tmp_path / "one"), FileLogStore(tmp_path / "other")
+    mine, others, redis = SharedLogStore(one, url), SharedLogStore(other, url), redis_client(url)
+    await write_run(mine, "first")
+    assert await Archiver(others, other, None, idle_seconds=0).sweep() == 0  # left to the run's own worker
+    assert await Archiver(mine, one, None, idle_seconds=0).sweep() == 1
+    await write_run(mine, "second")
+    await redis.zadd(UNARCHIVED_KEY, {RUN: 1})  # long ago, so its worker counts as gone
+    assert await Archiver(others, other, None, idle_seconds=0).sweep() == 1
     assert other.read(RUN).entries == one.read(RUN).entries
     for store in (mine, others):
         await store.close()
     await redis.aclose()
 
 
-async def test_the_commands_read_what_only_the_archive_has(tmp_path: Path) -> None:
-    keeper, archive = FileLogs(tmp_path / "elsewhere"), Archive(f"file://{tmp_path}/archive")
-    async with keeper.open(RUN) as log:
+async def test_commands_read_runs_that_are_only_in_the_archive(tmp_path: Path) -> None:
+    other_logs, archive = FileLogStore(tmp_path / "elsewhere"), Archive(f"file://{tmp_path}/archive")
+    async with other_logs.open(RUN) as log:
         await log.append(started())
-    archive.keep(RUN, (tmp_path / "elsewhere" / RUN / "events.jsonl").read_bytes())
+    archive.store(RUN, (tmp_path / "elsewhere" / RUN / "events.jsonl").read_bytes())
     assert (tmp_path / "archive" / RUN).stat().st_mode & 0o077 == 0
     (tmp_path / "archive" / "no run").mkdir()
     (tmp_path / "patchwright.toml").write_text(f'archive = "file://{tmp_path}/archive"\n')
     config = ("--config", str(tmp_path / "patchwright.toml"))
 
     listed = json.loads(patchwright(tmp_path, "runs", "--json", *config).stdout)
-    assert [(one["run"], one["state"]) for one in listed["runs"]] == [(RUN, "stopped")]
+    assert [(run["run"], run["state"]) for run in listed["runs"]] == [(RUN, "stopped")]
     exported = patchwright(tmp_path, "export", RUN, *config)
-    assert json.loads(exported.stdout)["event"]["kind"] == "started"
+    assert json.loads(exported.stdout)["event"]["kind"] == "run_started"
     viewed = patchwright(tmp_path, "view", RUN, *config)
     assert Path(viewed.stdout.strip()).read_text().startswith("<!doctype html>")
     assert patchwright(tmp_path, "export", "another", *config).returncode != 0
@@ -234,12 +234,16 @@ async def test_the_commands_read_what_only_the_archive_has(tmp_path: Path) -> No
     ("url", "words"),
     [("nothing://x", "nothing cannot be used"), ("abfs://x/y", "abfs cannot be used")],
 )
-def test_an_archive_that_cannot_be_is_a_setting_to_correct(url: str, words: str) -> None:
+def test_an_unusable_archive_url_is_a_settings_error(url: str, words: str) -> None:
     with pytest.raises(SettingsError, match=f"PATCHWRIGHT_ARCHIVE: {words}"):
         Archive(url)
 
 
 def test_fsspec_is_imported_only_for_an_archive() -> None:
-    code = "import bot.observe.archive, bot.redis.log, bot.compose, sys; print('fsspec' in sys.modules)"
+    code = (
+        "import patchwright.bot.observe.archive, patchwright.bot.redis.shared_run_log\n"
+        "import patchwright.bot.composition_root, sys\n"
+        "print('fsspec' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -1,12 +1,12 @@
-"""Every error that a job can end with has one class."""
+"""Every error that can end a job has one fault."""
 
 import pytest
 
-import bot.errors
-import resolver.errors
-import runtime.errors
-from bot.observe.faults import FAULTS, Fault, fault_of
-from bot.worker import GaveUp
+import patchwright.bot.errors
+import patchwright.resolver.errors
+import patchwright.runtime.errors
+from patchwright.bot.job_runner import JobAbandoned
+from patchwright.bot.observe.faults import FAULTS, Fault, classify_error
 
 
 def errors_of(module: object) -> list[type[Exception]]:
@@ -24,31 +24,38 @@ def errors_of(module: object) -> list[type[Exception]]:
     [
         ("ModelBusy", "provider"),
         ("ContextOverflow", "provider"),
-        ("Unanswered", "forge"),
+        ("ForgeUnavailable", "forge"),
         ("BranchMoved", "forge"),
         ("ChangeTooLarge", "repository"),
         ("SettingsError", "settings"),
-        ("EngineFull", "engine"),
+        ("EngineDiskFull", "engine"),
         ("ImageUnavailable", "engine"),
         ("OutOfMemory", "sandbox"),
-        ("ProofUnavailable", "sandbox"),
+        ("VerificationUnavailable", "sandbox"),
         ("QueueDown", "store"),
         ("LogError", "store"),
     ],
 )
-def test_an_error_has_the_class_of_its_family(error: str, fault: Fault) -> None:
+def test_an_error_has_the_fault_of_its_base_class(error: str, fault: Fault) -> None:
     (kind,) = {
         getattr(module, error)
-        for module in (bot.errors, resolver.errors, runtime.errors)
+        for module in (patchwright.bot.errors, patchwright.resolver.errors, patchwright.runtime.errors)
         if hasattr(module, error)
     }
-    assert fault_of(kind.__new__(kind)) == fault
+    assert classify_error(kind.__new__(kind)) == fault
 
 
-def test_only_what_no_family_has_is_a_fault_of_our_own() -> None:
-    every = [*errors_of(bot.errors), *errors_of(resolver.errors), *errors_of(runtime.errors)]
-    assert len(every) > 30
-    ours = {kind.__name__ for kind in every if fault_of(kind.__new__(kind)) == "ours"}
-    assert ours == {"ResolverError", "Interrupted", "WorkerFailed", "Withheld"}
-    assert [fault_of(error) for error in (GaveUp("never ends"), ZeroDivisionError())] == ["ours", "ours"]
-    assert {fault_of(kind.__new__(kind)) for kind in every} == set(FAULTS)
+def test_unclassified_errors_are_internal_faults() -> None:
+    errors = [
+        *errors_of(patchwright.bot.errors),
+        *errors_of(patchwright.resolver.errors),
+        *errors_of(patchwright.runtime.errors),
+    ]
+    assert len(errors) > 30
+    internal = {kind.__name__ for kind in errors if classify_error(kind.__new__(kind)) == "internal"}
+    assert internal == {"ResolverError", "Interrupted", "WorkerFailed", "WriteBlocked"}
+    assert [classify_error(error) for error in (JobAbandoned("never ends"), ZeroDivisionError())] == [
+        "internal",
+        "internal",
+    ]
+    assert {classify_error(kind.__new__(kind)) for kind in errors} == set(FAULTS)

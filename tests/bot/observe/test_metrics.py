@@ -1,46 +1,49 @@
-"""What can be scraped of a server: by Prometheus' own parser, as Prometheus would read it."""
+"""The metrics of a server, read with Prometheus' own parser."""
 
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.jobs import Failed
-from bot.observe.account import account_of
-from bot.observe.faults import FAULTS
-from bot.observe.metrics import MOST_VALUES, Figures, exposition
-from bot.redis.ledger import Account, Ledger
-from bot.redis.presence import GONE_SECONDS, WORKERS, Presence
-from resolver.domain import Delivered, JobId, Repo, RunId, Spent, Verdict
-from resolver.errors import LogError
-from resolver.events import Decided, Delegated, Ended, Entry, Told, Trajectory, Usage
+from patchwright.bot.jobs import Failed
+from patchwright.bot.observe.faults import FAULTS
+from patchwright.bot.observe.metrics import MAX_LABEL_VALUES, MetricsSnapshot, render_metrics
+from patchwright.bot.observe.usage_report import UsageReport, build_usage_report
+from patchwright.bot.redis.counters import Counters
+from patchwright.bot.redis.heartbeats import HEARTBEAT_TIMEOUT_SECONDS, WORKERS_KEY, Heartbeats
+from patchwright.resolver.domain import JobId, Published, Repo, RunId, Usage, Verdict
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import AgentStopped, Entry, Message, ModelReply, ReplyUsage, Trajectory
+from patchwright.resolver.run_events import SubagentSpawned
 from tests.bot.jobs import DONE
 
 pytestmark = pytest.mark.redis
 
-SPENT = Spent(usd="0.25", prompt_tokens=1000, completion_tokens=50, steps=4, seconds=95.0)
-USED = {("prompt", "openai/a model"): 1000, ("completion", "openai/a model"): 50}
-NOTHING = Figures(deliveries={}, counts={}, inbox=0, jobs={}, oldest_seconds=0, workers=0)
+USAGE = Usage(usd="0.25", prompt_tokens=1000, completion_tokens=50, steps=4, seconds=95.0)
+TOKENS = {("prompt", "openai/a model"): 1000, ("completion", "openai/a model"): 50}
+EMPTY = MetricsSnapshot(deliveries={}, counts={}, inbox_size=0, jobs={}, oldest_job_seconds=0, workers=0)
 
 
-def scraped(figures: Figures) -> dict[tuple[str, ...], float]:
-    """Each sample by its name without our prefix, and its labels' values in the order of their names."""
+def samples_of(snapshot: MetricsSnapshot) -> dict[tuple[str, ...], float]:
+    """Returns each sample by its name without the prefix, and its label values in the order of the label
+    names.
+    """
     return {
         (sample.name.removeprefix("patchwright_"), *(value for _, value in sorted(sample.labels.items()))): (
             sample.value
         )
-        for family in text_string_to_metric_families(exposition(figures).decode())
+        for family in text_string_to_metric_families(render_metrics(snapshot).decode())
         for sample in family.samples
     }
 
 
-async def counted(ledger: Ledger, **but: Any) -> dict[tuple[str, ...], float]:
-    return scraped(NOTHING.model_copy(update={"counts": await ledger.counts(), **but}))
+async def scrape(counters: Counters, **changes: Any) -> dict[tuple[str, ...], float]:
+    return samples_of(EMPTY.model_copy(update={"counts": await counters.fetch_counts(), **changes}))
 
 
-async def test_what_a_job_came_to_is_counted_once_and_can_be_scraped(url: str) -> None:
-    ledger = Ledger(url)
-    fixed = Delivered(
+async def test_the_result_of_a_job_is_counted_once_and_exported(url: str) -> None:
+    counters = Counters(url)
+    fixed = Published(
         url="https://f/1",
         number=8,
         draft=False,
@@ -48,134 +51,139 @@ async def test_what_a_job_came_to_is_counted_once_and_can_be_scraped(url: str) -
         verdict=Verdict(kind="fixed", reason="It passes."),
     )
     for _ in range(2):
-        await ledger.end(JobId("one"), fixed, Account(spent=SPENT, tokens=USED, repairs=2))
-    await ledger.end(JobId("two"), Failed(error="the engine is gone", fault="engine"), Account())
-    seen = await counted(
-        ledger,
-        deliveries={("issues", "stored"): 3, ("other", "forged"): 1},
-        inbox=2,
+        await counters.record_result(JobId("one"), fixed, UsageReport(usage=USAGE, tokens=TOKENS, repairs=2))
+    await counters.record_result(
+        JobId("two"), Failed(error="the engine is gone", fault="engine"), UsageReport()
+    )
+    samples = await scrape(
+        counters,
+        deliveries={("issues", "stored"): 3, ("other", "invalid signature"): 1},
+        inbox_size=2,
         jobs={"queued": 1},
-        oldest_seconds=12.5,
+        oldest_job_seconds=12.5,
         workers=1,
     )
-    await ledger.close()
+    await counters.close()
     expected = {
-        ("deliveries_total", "stored", "issues"): 3,
-        ("deliveries_total", "forged", "other"): 1,
+        ("deliveries_total", "issues", "stored"): 3,
+        ("deliveries_total", "other", "invalid signature"): 1,
         ("inbox_deliveries",): 2,
         ("jobs", "queued"): 1,
         ("queue_oldest_seconds",): 12.5,
         ("workers",): 1,
-        ("job_endings_total", "default", "delivered"): 1,
-        ("job_endings_total", "default", "failed"): 1,
-        ("job_failures_total", "default", "engine"): 1,
+        ("completed_jobs_total", "default", "published"): 1,
+        ("completed_jobs_total", "default", "failed"): 1,
+        ("job_failures_total", "engine", "default"): 1,
         ("verdicts_total", "default", "fixed"): 1,
-        ("spent_dollars_total", "default"): 0.25,
-        ("tokens_total", "default", "prompt", "openai/a model"): 1000,
-        ("tokens_total", "default", "completion", "openai/a model"): 50,
+        ("cost_dollars_total", "default"): 0.25,
+        ("tokens_total", "prompt", "default", "openai/a model"): 1000,
+        ("tokens_total", "completion", "default", "openai/a model"): 50,
         ("steps_total", "default"): 4,
         ("repairs_total", "default"): 2,
-        ("run_seconds_bucket", "default", "60"): 0,
-        ("run_seconds_bucket", "default", "120"): 1,
-        ("run_seconds_bucket", "default", "+Inf"): 1,
+        ("run_seconds_bucket", "60", "default"): 0,
+        ("run_seconds_bucket", "120", "default"): 1,
+        ("run_seconds_bucket", "+Inf", "default"): 1,
         ("run_seconds_count", "default"): 1,
         ("run_seconds_sum", "default"): 95,
         ("infrastructure_success_ratio", "default"): 0.5,
-        ("failures_per_thousand_jobs", "default", "engine"): 500,
+        ("failures_per_thousand_jobs", "engine", "default"): 500,
     }
-    assert {key: seen.get(key) for key in expected} == expected
-    assert ("unpriced_runs_total", "default") not in seen
+    assert {key: samples.get(key) for key in expected} == expected
+    assert ("unpriced_runs_total", "default") not in samples
 
 
-async def test_runs_whose_dollars_are_not_all_are_counted_beside_them(url: str) -> None:
-    ledger = Ledger(url)
-    await ledger.end(JobId("known"), DONE, Account(spent=SPENT))
-    await ledger.end(JobId("partly"), DONE, Account(spent=SPENT.model_copy(update={"unpriced": True})))
-    seen = await counted(ledger)
-    await ledger.close()
-    assert (seen["spent_dollars_total", "default"], seen["unpriced_runs_total", "default"]) == (0.5, 1)
+async def test_runs_of_partly_unknown_cost_are_counted(url: str) -> None:
+    counters = Counters(url)
+    await counters.record_result(JobId("known"), DONE, UsageReport(usage=USAGE))
+    await counters.record_result(
+        JobId("partly"), DONE, UsageReport(usage=USAGE.model_copy(update={"unpriced": True}))
+    )
+    samples = await scrape(counters)
+    await counters.close()
+    assert (samples["cost_dollars_total", "default"], samples["unpriced_runs_total", "default"]) == (0.5, 1)
 
 
-async def test_every_class_of_failure_is_shown_and_a_providers_says_nothing_of_the_machine(url: str) -> None:
-    ledger = Ledger(url)
+async def test_every_fault_is_exported_and_provider_faults_do_not_lower_the_success_ratio(url: str) -> None:
+    counters = Counters(url)
     for fault in FAULTS:
-        await ledger.end(JobId(fault), Failed(error="x", fault=fault), Account())
-    await ledger.end(JobId("no reply"), DONE, Account(provider_failed=True))
-    await ledger.end(JobId("well"), DONE, Account())
-    seen = await counted(ledger)
-    await ledger.close()
-    assert {fault: seen["job_failures_total", "default", fault] for fault in FAULTS} == {
+        await counters.record_result(JobId(fault), Failed(error="x", fault=fault), UsageReport())
+    await counters.record_result(JobId("no reply"), DONE, UsageReport(provider_failed=True))
+    await counters.record_result(JobId("well"), DONE, UsageReport())
+    samples = await scrape(counters)
+    await counters.close()
+    assert {fault: samples["job_failures_total", fault, "default"] for fault in FAULTS} == {
         fault: 2 if fault == "provider" else 1 for fault in FAULTS
     }
-    assert seen["failures_per_thousand_jobs", "default", "provider"] == 200
-    assert seen["infrastructure_success_ratio", "default"] == pytest.approx(0.4)  # six of ten were of ours
+    assert samples["failures_per_thousand_jobs", "provider", "default"] == 200
+    # six of ten are neither provider nor settings faults
+    assert samples["infrastructure_success_ratio", "default"] == pytest.approx(0.4)
 
 
 async def test_held_ci_repairs_and_closed_pull_requests_are_counted(url: str) -> None:
-    ledger = Ledger(url)
+    counters = Counters(url)
     verdict = Verdict(kind="fixed", reason="It passes.")
     for number, ci in enumerate(("starts", "held", "held", "silent")):
-        done = Delivered(url="https://f/1", number=8, draft=False, branch="b", verdict=verdict, ci=ci)
-        await ledger.end(JobId(f"job-{number}"), done, Account(mends_checks=ci == "silent"))
+        done = Published(url="https://f/1", number=8, draft=False, branch="b", verdict=verdict, ci_state=ci)
+        await counters.record_result(JobId(f"job-{number}"), done, UsageReport(fixes_checks=ci == "silent"))
     repo = Repo(owner="acme", name="sample")
-    await ledger.outcome_of_pull(repo, 8, "closed")
-    await ledger.outcome_of_pull(repo, 8, "untouched")  # it was opened again
-    seen = await counted(ledger)
-    await ledger.close()
-    assert {key: value for key, value in seen.items() if key[0] in ("ci_total", "pulls")} == {
-        ("ci_total", "default", "held"): 2,
-        ("ci_total", "default", "repair"): 1,
-        ("pulls", "untouched", "default"): 1,
-        ("pulls", "closed", "default"): 0,
+    await counters.record_pull_outcome(repo, 8, "closed")
+    await counters.record_pull_outcome(repo, 8, "untouched")  # it was reopened
+    samples = await scrape(counters)
+    await counters.close()
+    assert {key: value for key, value in samples.items() if key[0] in ("ci_total", "pulls")} == {
+        ("ci_total", "hold", "default"): 2,
+        ("ci_total", "repair", "default"): 1,
+        ("pulls", "default", "untouched"): 1,
+        ("pulls", "default", "closed"): 0,
     }
 
 
-async def test_two_configurations_side_by_side_are_counted_apart(url: str) -> None:
-    usual, canary = Ledger(url), Ledger(url, "canary")
-    await usual.end(JobId("one"), DONE, Account())
-    await canary.end(JobId("two"), Failed(error="x", fault="sandbox"), Account())
-    seen = await counted(usual)
-    for ledger in (usual, canary):
-        await ledger.close()
-    assert seen["infrastructure_success_ratio", "default"] == 1
-    assert seen["infrastructure_success_ratio", "canary"] == 0
-    assert ("job_failures_total", "default", "sandbox") not in seen
-    assert seen["job_failures_total", "canary", "sandbox"] == 1
+async def test_two_metrics_labels_are_counted_separately(url: str) -> None:
+    default, canary = Counters(url), Counters(url, "canary")
+    await default.record_result(JobId("one"), DONE, UsageReport())
+    await canary.record_result(JobId("two"), Failed(error="x", fault="sandbox"), UsageReport())
+    samples = await scrape(default)
+    for counters in (default, canary):
+        await counters.close()
+    assert samples["infrastructure_success_ratio", "default"] == 1
+    assert samples["infrastructure_success_ratio", "canary"] == 0
+    assert ("job_failures_total", "sandbox", "default") not in samples
+    assert samples["job_failures_total", "sandbox", "canary"] == 1
 
 
-def test_a_thousand_models_are_no_thousand_time_series() -> None:
+def test_a_thousand_models_do_not_create_a_thousand_time_series() -> None:
     counts = {f"tokens prompt model-{number}": float(number) for number in range(1000)}
-    seen = scraped(NOTHING.model_copy(update={"counts": {"default": counts}}))
-    shown = {key: number for key, number in seen.items() if key[0] == "tokens_total"}
-    assert len(shown) == MOST_VALUES + 1
+    samples = samples_of(EMPTY.model_copy(update={"counts": {"default": counts}}))
+    shown = {key: number for key, number in samples.items() if key[0] == "tokens_total"}
+    assert len(shown) == MAX_LABEL_VALUES + 1
     assert sum(shown.values()) == sum(range(1000))
-    assert shown["tokens_total", "default", "prompt", "model-999"] == 999
+    assert shown["tokens_total", "prompt", "default", "model-999"] == 999
 
 
-def test_a_server_that_nobody_has_asked_shows_figures_that_can_be_read() -> None:
-    seen = scraped(NOTHING)
-    assert seen == {("inbox_deliveries",): 0, ("queue_oldest_seconds",): 0, ("workers",): 0}
+def test_a_new_server_exports_valid_metrics() -> None:
+    samples = samples_of(EMPTY)
+    assert samples == {("inbox_deliveries",): 0, ("queue_oldest_seconds",): 0, ("workers",): 0}
 
 
-def test_what_a_run_has_used_is_told_by_model_with_the_runs_that_it_asked_for() -> None:
-    def decided(model: str, prompt: int) -> Decided:
-        usage = Usage(model=model, prompt_tokens=prompt, cached_tokens=3, completion_tokens=2)
-        return Decided(thought="", calls=(), usage=usage)
+def test_a_usage_report_counts_tokens_by_model_including_subagents() -> None:
+    def model_reply(model: str, prompt: int) -> ModelReply:
+        usage = ReplyUsage(model=model, prompt_tokens=prompt, cached_tokens=3, completion_tokens=2)
+        return ModelReply(thought="", calls=(), usage=usage)
 
     def run(*events: Any) -> Trajectory:
         at = "2026-01-01T00:00:00Z"
-        return Trajectory(tuple(Entry(seq=n, at=at, event=event) for n, event in enumerate(events)))
+        return Trajectory(tuple(Entry(seq=n, timestamp=at, event=event) for n, event in enumerate(events)))
 
-    helper = RunId("run-b")
+    subagent = RunId("run-b")
     runs = {
         RunId("run"): run(
-            decided("big", 10),
-            Delegated(call="c", run=helper, task="look"),
-            Told(text="It fails.", source="proof"),
-            decided("big", 20),
-            Ended(reason="error", detail="No reply."),
+            model_reply("big", 10),
+            SubagentSpawned(call_id="c", run=subagent, task="look"),
+            Message(text="It fails.", source="verification"),
+            model_reply("big", 20),
+            AgentStopped(reason="error", detail="No reply."),
         ),
-        helper: run(decided("small", 5), Delegated(call="d", run=RunId("gone"), task="look")),
+        subagent: run(model_reply("small", 5), SubagentSpawned(call_id="d", run=RunId("gone"), task="look")),
     }
 
     def read(name: RunId) -> Trajectory:
@@ -183,8 +191,8 @@ def test_what_a_run_has_used_is_told_by_model_with_the_runs_that_it_asked_for() 
             raise LogError("There is none.")
         return runs[name]
 
-    account = account_of(RunId("run"), read)
-    assert account.tokens == {
+    report = build_usage_report(RunId("run"), read)
+    assert report.tokens == {
         ("prompt", "big"): 30,
         ("cached", "big"): 6,
         ("completion", "big"): 4,
@@ -192,17 +200,24 @@ def test_what_a_run_has_used_is_told_by_model_with_the_runs_that_it_asked_for() 
         ("cached", "small"): 3,
         ("completion", "small"): 2,
     }
-    assert (account.repairs, account.provider_failed, account.spent.steps) == (1, True, 2)
-    assert account_of(RunId("never begun"), read) == Account()
+    assert (report.repairs, report.provider_failed, report.usage.steps) == (1, True, 2)
+    assert build_usage_report(RunId("never begun"), read) == UsageReport()
 
 
-async def test_workers_are_counted_at_a_glance_and_a_dead_one_is_forgotten(url: str) -> None:
-    from bot.redis.client import redis_client
+async def test_live_workers_are_counted_and_dead_ones_removed(url: str) -> None:
+    from patchwright.bot.redis.connection import redis_client
 
-    presence, redis = Presence(url), redis_client(url)
+    heartbeats, redis = Heartbeats(url), redis_client(url)
     now, _ = await redis.time()
-    await redis.zadd(WORKERS, {"alive": now, "late": now - GONE_SECONDS + 3, "dead": now - GONE_SECONDS - 1})
-    assert await presence.workers() == 2
-    assert await redis.zrange(WORKERS, 0, -1) == [b"late", b"alive"]
-    await presence.close()
+    await redis.zadd(
+        WORKERS_KEY,
+        {
+            "alive": now,
+            "late": now - HEARTBEAT_TIMEOUT_SECONDS + 3,
+            "dead": now - HEARTBEAT_TIMEOUT_SECONDS - 1,
+        },
+    )
+    assert await heartbeats.count_workers() == 2
+    assert await redis.zrange(WORKERS_KEY, 0, -1) == [b"late", b"alive"]
+    await heartbeats.close()
     await redis.aclose()

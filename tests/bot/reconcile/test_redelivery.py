@@ -1,4 +1,4 @@
-"""Deliveries that reached nobody are asked for again, a bounded number of times, and arrive as they were."""
+"""Failed deliveries are requested again, a limited number of times, and arrive unchanged."""
 
 import asyncio
 import itertools
@@ -11,17 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from bot.embedded import embedded_redis
-from bot.github.rest import Rest
-from bot.http import Server, listening, url_of
-from bot.reconcile.apart import Apart
-from bot.reconcile.redelivery import MOST_ASKED, AppWebhook, Redelivery, RepositoryWebhook, Webhook, Webhooks
-from bot.redis.inbox import Inbox
-from bot.webhooks.intake import Intake
-from bot.webhooks.receiver import Receiver
-from demo.world import Delivery, World
-from resolver.domain import Job
-from tests.bot.reconcile.lookouts import PATIENT, SAMPLE, Place, a_place, with_token
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.http_server import HttpServer, listener_url, open_listener
+from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.bot.reconcile.redelivery import (
+    MAX_REDELIVERIES,
+    AppWebhook,
+    OwnWebhooks,
+    Redelivery,
+    RepositoryWebhook,
+    Webhook,
+)
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
+from patchwright.bot.webhooks.receiver import Receiver
+from patchwright.demo.github import Delivery, FakeGitHub
+from patchwright.resolver.domain import Job
+from tests.bot.reconcile.deployments import SAMPLE, WITH_GRACE, Deployment, open_deployment, token_client
 
 pytestmark = pytest.mark.redis
 
@@ -29,20 +36,20 @@ SECRET = "s3cret"
 
 
 @pytest.fixture
-async def place(short_tmp: Path) -> AsyncIterator[Place]:
-    async with a_place(short_tmp) as place:
-        yield place
+async def deployment(short_tmp: Path) -> AsyncIterator[Deployment]:
+    async with open_deployment(short_tmp) as deployment:
+        yield deployment
 
 
 @asynccontextmanager
-async def receiving(place: Place, port: int) -> AsyncIterator[Inbox]:
-    """The receiver at this port, and a worker that deals with what it stores."""
-    inbox = Inbox(place.url)
-    with listening("127.0.0.1", port) as socket:
-        server = Server(Receiver(inbox, SECRET))
+async def running_receiver(deployment: Deployment, port: int) -> AsyncIterator[DeliveryInbox]:
+    """Runs a receiver at this port and a processor of its inbox."""
+    inbox = DeliveryInbox(deployment.url)
+    with open_listener("127.0.0.1", port) as socket:
+        server = HttpServer(Receiver(inbox, SECRET))
         tasks = [
             asyncio.create_task(server.serve(sockets=[socket])),
-            asyncio.create_task(Intake(inbox, place.desk, "one").run()),
+            asyncio.create_task(DeliveryProcessor(inbox, deployment.handler, "one").run()),
         ]
         try:
             yield inbox
@@ -54,141 +61,149 @@ async def receiving(place: Place, port: int) -> AsyncIterator[Inbox]:
             await inbox.close()
 
 
-async def dealt_with(world: World, inbox: Inbox) -> None:
-    """Waits for what is being delivered, until it has become what it becomes."""
-    await world.all_sent()
+async def wait_until_processed(world: FakeGitHub, inbox: DeliveryInbox) -> None:
+    """Waits until all deliveries have arrived and are processed."""
+    await world.wait_for_deliveries()
     while await inbox.size():
         await asyncio.sleep(0.02)
 
 
 def free_port() -> int:
-    with listening("127.0.0.1", 0) as socket:
-        return int(url_of(socket).rpartition(":")[2])
+    with open_listener("127.0.0.1", 0) as socket:
+        return int(listener_url(socket).rpartition(":")[2])
 
 
-async def told(world: World, place: Place, count: int) -> list[Job]:
-    """Labels, mentions and things that ask for nothing."""
+async def send_events(world: FakeGitHub, deployment: Deployment, count: int) -> list[Job]:
+    """Sends labels, mentions and comments without a mention, and returns the jobs that they request."""
     jobs = []
     for number in range(count):
-        thread = world.issue(place.repo, title=f"{number}", body="B", by="stranger")
-        jobs.append(place.job_of(await world.label(thread, "fix-me", by="maintainer")))
-        jobs.append(place.job_of(await world.comment(thread, "@agent mend it", by="maintainer")))
-        await world.comment(thread, "Hello.", by="stranger")
+        thread = world.create_issue(deployment.repo, title=f"{number}", body="B", by="stranger")
+        jobs.append(deployment.job_of(await world.add_label(thread, "fix-me", by="maintainer")))
+        jobs.append(deployment.job_of(await world.add_comment(thread, "@agent fix it", by="maintainer")))
+        await world.add_comment(thread, "Hello.", by="stranger")
     return jobs
 
 
-async def arrived(place: Place, jobs: list[Job], seconds: float = 20) -> None:
+async def wait_for_jobs(deployment: Deployment, jobs: list[Job], seconds: float = 20) -> None:
     wanted = {job.id for job in jobs}
     async with asyncio.timeout(seconds):
-        while await place.open() != wanted:
+        while await deployment.open() != wanted:
             await asyncio.sleep(0.05)
 
 
-async def test_a_receiver_that_was_away_for_three_days_gets_everything(place: Place) -> None:
-    world, port = place.world, free_port()
-    hook = world.hook(f"http://127.0.0.1:{port}/webhook", SECRET)
+async def test_a_receiver_that_was_down_for_three_days_gets_every_delivery(deployment: Deployment) -> None:
+    world, port = deployment.world, free_port()
+    webhook = world.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
     jobs: list[Job] = []
     for _ in range(5):
-        jobs += await told(world, place, 4)
-        world.pass_time(hours=14)
-    world.pass_time(hours=1)  # 71 since the first
-    lost = {one.guid for one in world.deliveries if one.hook is hook}
-    async with receiving(place, port):
-        asking = Redelivery(place.rest, AppWebhook(), clock=world.now)
-        assert await asking.ask_again() == 50
-        await world.all_sent()
-        world.pass_time(minutes=1)
-        while await asking.ask_again():
-            await world.all_sent()
-            world.pass_time(minutes=1)
-        await arrived(place, jobs)
-        again = [one for one in world.deliveries if one.hook is hook and one.redelivery]
-        assert {one.status for one in again} == {202}
-        assert {one.guid for one in again} == lost
+        jobs += await send_events(world, deployment, 4)
+        world.advance_time(hours=14)
+    world.advance_time(hours=1)  # 71 hours since the first
+    lost = {delivery.guid for delivery in world.deliveries if delivery.hook is webhook}
+    async with running_receiver(deployment, port):
+        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
+        assert await redelivery.redeliver() == 50
+        await world.wait_for_deliveries()
+        world.advance_time(minutes=1)
+        while await redelivery.redeliver():
+            await world.wait_for_deliveries()
+            world.advance_time(minutes=1)
+        await wait_for_jobs(deployment, jobs)
+        redelivered = [
+            delivery for delivery in world.deliveries if delivery.hook is webhook and delivery.redelivery
+        ]
+        assert {delivery.status for delivery in redelivered} == {202}
+        assert {delivery.guid for delivery in redelivered} == lost
 
 
-async def test_what_is_older_is_left_to_looking(place: Place) -> None:
-    world = place.world
-    await told(world, place, 2)
-    world.pass_time(days=3, minutes=1)
-    asking = Redelivery(place.rest, AppWebhook(), clock=world.now)
-    assert await asking.ask_again() == 0
-    assert len(place.world.deliveries) == 6
+async def test_older_deliveries_are_left_to_polling(deployment: Deployment) -> None:
+    world = deployment.world
+    await send_events(world, deployment, 2)
+    world.advance_time(days=3, minutes=1)
+    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
+    assert await redelivery.redeliver() == 0
+    assert len(deployment.world.deliveries) == 6
 
 
-async def test_what_never_arrives_is_asked_for_a_bounded_number_of_times(place: Place) -> None:
-    world = place.world
-    await told(world, place, 1)
-    asking = Redelivery(place.rest, AppWebhook(), clock=world.now)
+async def test_redeliveries_of_one_delivery_are_limited(deployment: Deployment) -> None:
+    world = deployment.world
+    await send_events(world, deployment, 1)
+    redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
     times = [0.0]
     for minute in range(0, 400, 4):
-        if await asking.ask_again():
+        if await redelivery.redeliver():
             times.append(minute)
-            await world.all_sent()
-        world.pass_time(minutes=4)
+            await world.wait_for_deliveries()
+        world.advance_time(minutes=4)
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert len(pauses) == MOST_ASKED
+    assert len(pauses) == MAX_REDELIVERIES
     assert pauses == sorted(pauses)
     assert pauses[-1] >= 64
-    tries = Counter(one.guid for one in world.deliveries)
-    assert set(tries.values()) == {1 + MOST_ASKED}
-    fresh = Redelivery(place.rest, AppWebhook(), clock=world.now)  # GitHub remembers for a worker that is new
-    assert await fresh.ask_again() == 0
+    tries = Counter(delivery.guid for delivery in world.deliveries)
+    assert set(tries.values()) == {1 + MAX_REDELIVERIES}
+    another = Redelivery(
+        deployment.rest, AppWebhook(), clock=world.now
+    )  # a new worker reads the attempts from GitHub
+    assert await another.redeliver() == 0
 
 
-async def test_one_that_arrived_with_a_later_attempt_is_not_asked_for(place: Place) -> None:
-    world, port = place.world, free_port()
-    hook = world.hook(f"http://127.0.0.1:{port}/webhook", SECRET)
-    jobs = await told(world, place, 2)
-    async with receiving(place, port):
-        sent: list[Delivery] = [one for one in world.deliveries if one.hook is hook]
+async def test_a_delivery_that_arrived_later_is_not_requested_again(deployment: Deployment) -> None:
+    world, port = deployment.world, free_port()
+    webhook = world.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
+    jobs = await send_events(world, deployment, 2)
+    async with running_receiver(deployment, port):
+        sent: list[Delivery] = [delivery for delivery in world.deliveries if delivery.hook is webhook]
         random.Random(1).shuffle(sent)
-        for one in sent * 2:
-            await world.redeliver(one)
-        await arrived(place, jobs)
-        seen = len([one for one in world.deliveries if one.hook is hook])
-        asking = Redelivery(place.rest, AppWebhook(), clock=world.now)
-        await asking.ask_again()
-        await world.all_sent()
-        assert len([one for one in world.deliveries if one.hook is hook]) == seen
+        for delivery in sent * 2:
+            await world.redeliver(delivery)
+        await wait_for_jobs(deployment, jobs)
+        count = len([delivery for delivery in world.deliveries if delivery.hook is webhook])
+        redelivery = Redelivery(deployment.rest, AppWebhook(), clock=world.now)
+        await redelivery.redeliver()
+        await world.wait_for_deliveries()
+        assert len([delivery for delivery in world.deliveries if delivery.hook is webhook]) == count
 
 
-async def listed(rest: Rest, url: str | None) -> list[Webhook]:
-    return await Webhooks(rest, [SAMPLE], url, lambda one: Redelivery(rest, one)).listed(Apart())
+async def list_webhooks(rest: RestClient, url: str | None) -> list[Webhook]:
+    return await OwnWebhooks(rest, [SAMPLE], url, lambda webhook: Redelivery(rest, webhook)).list_webhooks(
+        ErrorIsolation()
+    )
 
 
-async def test_a_webhook_of_a_repository_is_asked_with_a_token(short_tmp: Path) -> None:
-    async with World() as world, embedded_redis(short_tmp):
-        repo = world.repository("acme/sample", {"x": "y"}, permissions={"maintainer": "admin", "w": "write"})
-        hook = world.hook("http://127.0.0.1:1/webhook", SECRET, repo)
-        world.hook("http://127.0.0.1:1/somebody-elses", SECRET, repo)
-        thread = world.issue(repo, title="T", body="B", by="stranger")
-        await world.label(thread, "fix-me", by="maintainer")
-        rest, weak = with_token(world, "maintainer"), with_token(world, "w")
-        found = await listed(rest, hook.url)
-        assert found == [RepositoryWebhook(SAMPLE, hook.id)]
-        assert await listed(rest, None) == []
-        assert await listed(weak, hook.url) == []  # said in the log; looking does without
-        world.pass_time(minutes=2)
-        assert await Redelivery(rest, found[0], clock=world.now).ask_again() == 1
-        await world.all_sent()
-        assert [one.hook for one in world.deliveries if one.redelivery] == [hook]
+async def test_a_repository_webhook_is_queried_with_a_token(short_tmp: Path) -> None:
+    async with FakeGitHub() as world, run_embedded_redis(short_tmp):
+        repo = world.create_repository(
+            "acme/sample", {"x": "y"}, permissions={"maintainer": "admin", "w": "write"}
+        )
+        webhook = world.add_webhook("http://127.0.0.1:1/webhook", SECRET, repo)
+        world.add_webhook("http://127.0.0.1:1/somebody-elses", SECRET, repo)
+        thread = world.create_issue(repo, title="T", body="B", by="stranger")
+        await world.add_label(thread, "fix-me", by="maintainer")
+        rest, unprivileged = token_client(world, "maintainer"), token_client(world, "w")
+        webhooks = await list_webhooks(rest, webhook.url)
+        assert webhooks == [RepositoryWebhook(SAMPLE, webhook.id)]
+        assert await list_webhooks(rest, None) == []
+        assert await list_webhooks(unprivileged, webhook.url) == []  # logged; polling needs no webhooks
+        world.advance_time(minutes=2)
+        assert await Redelivery(rest, webhooks[0], clock=world.now).redeliver() == 1
+        await world.wait_for_deliveries()
+        assert [delivery.hook for delivery in world.deliveries if delivery.redelivery] == [webhook]
         await rest.aclose()
-        await weak.aclose()
+        await unprivileged.aclose()
 
 
-async def test_looking_and_asking_together_bring_everything_within_ten_minutes(place: Place) -> None:
-    world, port = place.world, free_port()
-    world.hook(f"http://127.0.0.1:{port}/webhook", SECRET)
-    jobs = await told(world, place, 10)
-    world.pass_time(days=2, hours=23)
-    looker, begun = place.looker(PATIENT, redelivers=True), world.now()
-    async with receiving(place, port) as inbox:
-        while await place.open() != {job.id for job in jobs}:
-            await looker.look()
-            await dealt_with(world, inbox)
-            world.pass_time(minutes=1)
-            assert world.now() - begun < timedelta(minutes=10)
-        await looker.look()
-        await dealt_with(world, inbox)
-        assert await place.open() == {job.id for job in jobs}
+async def test_polling_and_redelivery_recover_everything_within_ten_minutes(deployment: Deployment) -> None:
+    world, port = deployment.world, free_port()
+    world.add_webhook(f"http://127.0.0.1:{port}/webhook", SECRET)
+    jobs = await send_events(world, deployment, 10)
+    world.advance_time(days=2, hours=23)
+    reconciler, started_at = deployment.build_reconciler(WITH_GRACE, has_webhook=True), world.now()
+    async with running_receiver(deployment, port) as inbox:
+        while await deployment.open() != {job.id for job in jobs}:
+            await reconciler.reconcile()
+            await wait_until_processed(world, inbox)
+            world.advance_time(minutes=1)
+            assert world.now() - started_at < timedelta(minutes=10)
+        await reconciler.reconcile()
+        await wait_until_processed(world, inbox)
+        assert await deployment.open() == {job.id for job in jobs}

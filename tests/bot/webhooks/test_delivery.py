@@ -1,4 +1,4 @@
-"""What is let in from the internet."""
+"""Webhook deliveries are verified and parsed."""
 
 import hashlib
 import hmac
@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from bot.webhooks.delivery import (
-    Branch,
-    Closed,
-    CommentMade,
+from patchwright.bot.webhooks.delivery import (
+    CommentCreated,
     Delivery,
-    Ignored,
-    Labelled,
+    HeadBranch,
+    IgnoredEvent,
+    InstallationChanged,
+    LabelAdded,
+    LabelRemoved,
     Ping,
-    Reach,
-    ReviewSaid,
+    ReviewSubmitted,
     Sender,
-    Unlabelled,
-    Unreadable,
-    Written,
-    read,
+    ThreadClosed,
+    ThreadContent,
+    UnreadableDelivery,
+    parse_delivery,
 )
-from bot.webhooks.signature import is_signed
-from resolver.domain import Repo
+from patchwright.bot.webhooks.signature import has_valid_signature
+from patchwright.resolver.domain import Repo
 from tests.bot.deliveries import (
     COMMENTED,
     INLINE,
@@ -41,58 +41,58 @@ from tests.bot.deliveries import (
 )
 
 
-def said(event: str, payload: object) -> Delivery:
-    return read(event, signed(event, payload)[1])
+def parse(event: str, payload: object) -> Delivery:
+    return parse_delivery(event, signed(event, payload)[1])
 
 
 def test_githubs_own_example_signature_is_accepted() -> None:
     """Source: docs.github.com, "Validating webhook deliveries", "Testing the webhook payload validation"."""
     claimed = b"sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
-    assert is_signed(b"Hello, World!", claimed, b"It's a Secret to Everybody")
+    assert has_valid_signature(b"Hello, World!", claimed, b"It's a Secret to Everybody")
 
 
-def test_github_says_hello() -> None:
-    assert said("ping", {"zen": "Keep it logically awesome."}) == Ping()
+def test_a_ping_is_parsed() -> None:
+    assert parse("ping", {"zen": "Keep it logically awesome."}) == Ping()
 
 
-def test_a_label_put_on_an_issue_is_read() -> None:
-    assert said("issues", LABELED) == Labelled(
+def test_a_label_added_to_an_issue_is_parsed() -> None:
+    assert parse("issues", LABELED) == LabelAdded(
         repo=Repo(owner="acme", name="sample"),
         repo_id=99,
         number=7,
         label="fix-me",
-        at="2026-11-20T06:00:00Z",
-        sender=Sender(id=5, login="maintainer", bot=False),
-        installation=31,
-        pinned=Written(title="add() subtracts", body="It should add."),
+        occurred_at="2026-11-20T06:00:00Z",
+        sender=Sender(id=5, login="maintainer", is_bot=False),
+        installation_id=31,
+        snapshot=ThreadContent(title="add() subtracts", body="It should add."),
     )
 
 
-def test_a_label_put_on_a_pull_request_is_read() -> None:
-    assert said("pull_request", PULL_LABELED) == Labelled(
+def test_a_label_added_to_a_pull_request_is_parsed() -> None:
+    assert parse("pull_request", PULL_LABELED) == LabelAdded(
         repo=Repo(owner="acme", name="sample"),
         repo_id=99,
         number=8,
         label="fix-me",
-        at="2026-11-20T07:00:00Z",
-        sender=Sender(id=5, login="maintainer", bot=False),
-        installation=31,
+        occurred_at="2026-11-20T07:00:00Z",
+        sender=Sender(id=5, login="maintainer", is_bot=False),
+        installation_id=31,
     )
 
 
-WHERE = Repo(owner="acme", name="sample")
+REPO = Repo(owner="acme", name="sample")
 
 
 @pytest.mark.parametrize(("event", "payload"), [("issues", LABELED), ("pull_request", PULL_LABELED)])
-def test_a_label_taken_away_is_read(event: str, payload: dict[str, Any]) -> None:
-    read_as = said(event, payload | {"action": "unlabeled"})
+def test_a_removed_label_is_parsed(event: str, payload: dict[str, Any]) -> None:
+    delivery = parse(event, payload | {"action": "unlabeled"})
     thread = payload.get("issue") or payload["pull_request"]
-    assert read_as == Unlabelled(
-        repo=WHERE,
+    assert delivery == LabelRemoved(
+        repo=REPO,
         number=thread["number"],
         label="fix-me",
-        at=thread["updated_at"],
-        sender=Sender(id=5, login="maintainer", bot=False),
+        occurred_at=thread["updated_at"],
+        sender=Sender(id=5, login="maintainer", is_bot=False),
     )
 
 
@@ -104,26 +104,30 @@ def test_a_label_taken_away_is_read(event: str, payload: dict[str, Any]) -> None
         ("transferred", "2026-11-20T06:00:00Z"),
     ],
 )
-def test_an_issue_that_goes_is_read_with_the_time_at_which_it_went(action: str, at: str) -> None:
+def test_a_closed_deleted_or_transferred_issue_is_parsed_with_its_time(action: str, at: str) -> None:
     payload = LABELED | {"action": action, "issue": ISSUE | {"closed_at": "2026-11-20T05:00:00Z"}}
-    assert said("issues", payload) == Closed(repo=WHERE, number=7, how=action, at=at, branch=None)
+    assert parse("issues", payload) == ThreadClosed(
+        repo=REPO, number=7, reason=action, occurred_at=at, head_branch=None
+    )
 
 
-@pytest.mark.parametrize(("merged", "how"), [(True, "merged"), (False, "closed")])
-def test_a_pull_request_that_is_closed_says_whether_it_was_merged(merged: bool, how: Any) -> None:
+@pytest.mark.parametrize(("merged", "reason"), [(True, "merged"), (False, "closed")])
+def test_a_closed_pull_request_is_parsed_as_merged_or_closed(merged: bool, reason: Any) -> None:
     pull = PULL_CLOSED["pull_request"]
-    read_as = said("pull_request", PULL_CLOSED | {"pull_request": pull | {"merged": merged}})
-    branch = Branch(name="patchwright/issue-7", same_repository=True, author=77)
-    assert read_as == Closed(repo=WHERE, number=8, how=how, at="2026-11-20T09:00:00Z", branch=branch)
+    delivery = parse("pull_request", PULL_CLOSED | {"pull_request": pull | {"merged": merged}})
+    branch = HeadBranch(name="patchwright/issue-7", is_same_repository=True, author_id=77)
+    assert delivery == ThreadClosed(
+        repo=REPO, number=8, reason=reason, occurred_at="2026-11-20T09:00:00Z", head_branch=branch
+    )
 
 
 @pytest.mark.parametrize("head", [{"ref": "x", "repo": None}, {"ref": "x", "repo": {"id": 100}}])
-def test_a_branch_of_a_fork_is_never_taken_for_ours(head: dict[str, Any]) -> None:
-    read_as = said(
+def test_a_fork_branch_is_not_in_the_same_repository(head: dict[str, Any]) -> None:
+    delivery = parse(
         "pull_request", PULL_CLOSED | {"pull_request": PULL_CLOSED["pull_request"] | {"head": head}}
     )
-    assert isinstance(read_as, Closed)
-    assert read_as.branch == Branch(name="x", same_repository=False, author=77)
+    assert isinstance(delivery, ThreadClosed)
+    assert delivery.head_branch == HeadBranch(name="x", is_same_repository=False, author_id=77)
 
 
 @pytest.mark.parametrize(
@@ -136,43 +140,46 @@ def test_a_branch_of_a_fork_is_never_taken_for_ours(head: dict[str, Any]) -> Non
         ("deleted", True),
     ],
 )
-def test_an_installation_says_what_an_app_may_do_now(action: str, lost: bool) -> None:
-    assert said("installation", INSTALLATION | {"action": action}) == Reach(
-        installation=31,
-        lost=lost,
+def test_an_installation_event_is_parsed_with_its_permissions(action: str, lost: bool) -> None:
+    assert parse("installation", INSTALLATION | {"action": action}) == InstallationChanged(
+        installation_id=31,
+        is_access_removed=lost,
         repositories=(),
         permissions={"issues": "write", "metadata": "read"},
-        page="https://github.com/organizations/acme/settings/installations/31",
+        settings_url="https://github.com/organizations/acme/settings/installations/31",
     )
 
 
 @pytest.mark.parametrize(("action", "name"), [("added", "new"), ("removed", "old")])
-def test_repositories_come_to_an_installation_and_go(action: str, name: str) -> None:
-    read_as = said("installation_repositories", REPOSITORIES | {"action": action})
-    assert isinstance(read_as, Reach)
-    assert (read_as.lost, read_as.repositories) == (action == "removed", (Repo(owner="acme", name=name),))
+def test_repositories_added_to_or_removed_from_an_installation_are_parsed(action: str, name: str) -> None:
+    delivery = parse("installation_repositories", REPOSITORIES | {"action": action})
+    assert isinstance(delivery, InstallationChanged)
+    assert (delivery.is_access_removed, delivery.repositories) == (
+        action == "removed",
+        (Repo(owner="acme", name=name),),
+    )
 
 
-def test_a_review_and_its_inline_comments_say_that_they_belong_together() -> None:
-    both = {
+def test_a_review_and_its_inline_comments_share_the_review_id() -> None:
+    shared = {
         "repo": Repo(owner="acme", name="sample"),
         "repo_id": 99,
         "number": 8,
-        "review": 61,
-        "sender": Sender(id=5, login="maintainer", bot=False),
+        "review_id": 61,
+        "sender": Sender(id=5, login="maintainer", is_bot=False),
     }
-    assert said("pull_request_review", REVIEWED) == ReviewSaid(
-        **both, inline=None, body="@agent mind these", installation=None
+    assert parse("pull_request_review", REVIEWED) == ReviewSubmitted(
+        **shared, review_comment_id=None, body="@agent mind these", installation_id=None
     )
-    assert said("pull_request_review_comment", INLINE) == ReviewSaid(
-        **both, inline=501, body="@agent why not a + b?", installation=31
+    assert parse("pull_request_review_comment", INLINE) == ReviewSubmitted(
+        **shared, review_comment_id=501, body="@agent why not a + b?", installation_id=31
     )
 
 
-def test_a_review_without_a_text_is_read() -> None:
+def test_a_review_without_text_is_parsed() -> None:
     payload = REVIEWED | {"review": REVIEWED["review"] | {"body": None}}
-    delivery = said("pull_request_review", payload)
-    assert isinstance(delivery, ReviewSaid) and delivery.body == ""
+    delivery = parse("pull_request_review", payload)
+    assert isinstance(delivery, ReviewSubmitted) and delivery.body == ""
 
 
 @pytest.mark.parametrize(
@@ -183,30 +190,30 @@ def test_a_review_without_a_text_is_read() -> None:
         ("pull_request_review_comment", INLINE, "edited"),
     ],
 )
-def test_what_was_edited_later_in_a_review_asks_for_nothing(event: str, payload: Any, action: str) -> None:
-    assert said(event, payload | {"action": action}) == Ignored(event=event, action=action)
+def test_an_edited_review_is_ignored(event: str, payload: Any, action: str) -> None:
+    assert parse(event, payload | {"action": action}) == IgnoredEvent(event=event, action=action)
 
 
 def test_a_managed_user_may_own_a_repository() -> None:
     owner = {"login": "mona-cat_octo", "id": 3}
-    delivery = said("issues", LABELED | {"repository": REPOSITORY | {"owner": owner}})
-    assert isinstance(delivery, Labelled)
+    delivery = parse("issues", LABELED | {"repository": REPOSITORY | {"owner": owner}})
+    assert isinstance(delivery, LabelAdded)
     assert delivery.repo == Repo(owner="mona-cat_octo", name="sample")
 
 
-def test_a_comment_is_read_with_the_app_that_wrote_it() -> None:
+def test_a_comment_is_parsed_with_the_app_that_wrote_it() -> None:
     app = {"id": 4711, "client_id": "Iv1.abc", "slug": "patchwright", "name": "Patchwright"}
     payload = COMMENTED | {"comment": COMMENTED["comment"] | {"performed_via_github_app": app}}
-    assert said("issue_comment", payload) == CommentMade(
+    assert parse("issue_comment", payload) == CommentCreated(
         repo=Repo(owner="acme", name="sample"),
         repo_id=99,
         number=7,
         comment_id=1234,
         body="@agent go",
-        sender=Sender(id=5, login="maintainer", bot=True),
-        through_app=frozenset({"4711", "Iv1.abc", "patchwright"}),
-        installation=None,
-        pinned=Written(title="add() subtracts", body="It should add."),
+        sender=Sender(id=5, login="maintainer", is_bot=True),
+        app_names=frozenset({"4711", "Iv1.abc", "patchwright"}),
+        installation_id=None,
+        snapshot=ThreadContent(title="add() subtracts", body="It should add."),
     )
 
 
@@ -223,8 +230,8 @@ def test_a_comment_is_read_with_the_app_that_wrote_it() -> None:
         ("", {}, ""),
     ],
 )
-def test_what_we_do_not_know_is_ignored_and_no_error(event: str, payload: object, action: str) -> None:
-    assert said(event, payload) == Ignored(event=event, action=action)
+def test_unknown_events_and_actions_are_ignored(event: str, payload: object, action: str) -> None:
+    assert parse(event, payload) == IgnoredEvent(event=event, action=action)
 
 
 HEADERS, BODY = signed("issues", LABELED)
@@ -261,16 +268,18 @@ HEADERS, BODY = signed("issues", LABELED)
         pytest.param(HEADERS | {"x-hub-signature-256": "sha256=" + "0" * 64}, b"{", SECRET, id="not parsed"),
     ],
 )
-def test_a_delivery_without_proof_is_forged(headers: dict[str, str], body: bytes, secret: str) -> None:
+def test_a_delivery_without_a_valid_signature_is_rejected(
+    headers: dict[str, str], body: bytes, secret: str
+) -> None:
     claimed = headers.get("x-hub-signature-256", "").encode(errors="replace")
-    assert not is_signed(body, claimed, secret.encode())
+    assert not has_valid_signature(body, claimed, secret.encode())
 
 
 @pytest.mark.parametrize(
     "payload",
     [
         pytest.param(b"", id="empty"),
-        pytest.param(b"{", id="cut"),
+        pytest.param(b"{", id="truncated"),
         pytest.param(b"\xff\xfe{}", id="not UTF-8"),
         pytest.param(b"[" * 100_000, id="deep"),
         pytest.param(
@@ -291,13 +300,13 @@ def test_a_delivery_without_proof_is_forged(headers: dict[str, str], body: bytes
         pytest.param(b'{"action":"labeled","issue":{"number":' + b"9" * 10_000 + b"}}", id="a huge number"),
     ],
 )
-def test_a_signed_delivery_that_makes_no_sense_is_unreadable(payload: object) -> None:
-    with pytest.raises(Unreadable):
-        said("issues", payload)
+def test_a_signed_but_malformed_delivery_is_unreadable(payload: object) -> None:
+    with pytest.raises(UnreadableDelivery):
+        parse("issues", payload)
 
 
-def test_a_complaint_never_repeats_foreign_text() -> None:
+def test_a_parse_error_never_repeats_untrusted_text() -> None:
     payload = LABELED | {"issue": {"number": "::set-output name=x::y", "updated_at": "x"}}
-    with pytest.raises(Unreadable) as caught:
-        said("issues", payload)
+    with pytest.raises(UnreadableDelivery) as caught:
+        parse("issues", payload)
     assert str(caught.value) == "issue.number: Input should be a valid integer"

@@ -1,4 +1,4 @@
-"""Whatever GitHub sends, and whatever it may send some day, is answered well, read, and ends no worker."""
+"""Every payload that GitHub sends is accepted and processed, and no other payload stops a worker."""
 
 import asyncio
 import json
@@ -13,16 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.desk import Desk, Mute
-from bot.http import Server, listening, url_of
-from bot.redis.inbox import Inbox
-from bot.redis.queue import ArqQueue
-from bot.webhooks.delivery import EVENTS, Unreadable, read
-from bot.webhooks.intake import Intake
-from bot.webhooks.receiver import Receiver
-from bot.webhooks.triggers import Triggers, names_of, wish_for
-from resolver.domain import Job, Repo, User
-from resolver.forge import Permission
+from patchwright.bot.http_server import HttpServer, listener_url, open_listener
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.thread_forge import NullForge
+from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.webhooks.delivery import HANDLED_EVENTS, UnreadableDelivery, parse_delivery
+from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
+from patchwright.bot.webhooks.receiver import Receiver
+from patchwright.bot.webhooks.triggers import Triggers, find_request, possible_job_ids
+from patchwright.resolver.domain import Job, Repo, User
+from patchwright.resolver.forge import Permission
 from tests.bot.deliveries import (
     COMMENTED,
     INLINE,
@@ -41,7 +42,7 @@ from tests.bot.inline_queue import InlineQueue
 from tests.runners.conftest import NPM, skip_without
 
 EXAMPLES = NPM / "@octokit" / "webhooks-examples"
-OURS = [
+HANDLED_PAYLOADS = [
     ("issues", LABELED),
     ("issues", LABELED | {"action": "unlabeled"}),
     ("issues", LABELED | {"action": "closed"}),
@@ -53,9 +54,9 @@ OURS = [
     ("installation", INSTALLATION),
     ("installation_repositories", REPOSITORIES),
 ]
-SOUND: dict[str, Any] = LABELED | {"issue": ISSUE | {"number": 4711}, "label": {"name": "bug"}}
-"""One that asks for something, on an issue of its own."""
-RULES = Triggers(label="bug", mention="@agent")
+VALID_PAYLOAD: dict[str, Any] = LABELED | {"issue": ISSUE | {"number": 4711}, "label": {"name": "bug"}}
+"""A delivery that requests a job, on an issue of its own."""
+TRIGGERS = Triggers(label="bug", mention="@agent")
 
 
 def examples() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -65,74 +66,76 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @asynccontextmanager
-async def a_reader(url: str, inbox: Inbox) -> AsyncIterator[None]:
-    """Somebody who deals with what is in the inbox; fails when that ended them."""
+async def processing_inbox(url: str, inbox: DeliveryInbox) -> AsyncIterator[None]:
+    """Processes the inbox until it is empty; fails if the processor stopped."""
     queue = ArqQueue(url)
-    desk = Desk(queue, RULES, Mute())
-    intake = asyncio.create_task(Intake(inbox, desk, "one").run())
+    handler = TriggerHandler(queue, TRIGGERS, NullForge())
+    processing = asyncio.create_task(DeliveryProcessor(inbox, handler, "one").run())
     try:
         yield
         async with asyncio.timeout(60):
             while await inbox.size():
                 await asyncio.sleep(0.05)
-        assert not intake.done()
+        assert not processing.done()
     finally:
-        intake.cancel()
-        await asyncio.gather(intake, return_exceptions=True)
-        await desk.close()
+        processing.cancel()
+        await asyncio.gather(processing, return_exceptions=True)
+        await handler.close()
         await queue.close()
 
 
-async def waiting(url: str) -> list[Job]:
+async def queued_jobs(url: str) -> list[Job]:
     queue = ArqQueue(url)
-    jobs = [one.job for one in await queue.everywhere()]
+    jobs = [record.job for record in await queue.all_active_jobs()]
     await queue.close()
     return jobs
 
 
 @pytest.mark.redis
-async def test_every_example_of_githubs_is_answered_well_and_dealt_with(url: str, inbox: Inbox) -> None:
+async def test_every_github_example_payload_is_accepted_and_processed(url: str, inbox: DeliveryInbox) -> None:
     skip_without("npm:@octokit/webhooks-examples")
-    everything = [*examples(), ("issues", SOUND)]
-    assert len(everything) == 329 + 1
-    with listening("127.0.0.1", 0) as socket:
-        server = Server(Receiver(inbox, SECRET))
+    payloads = [*examples(), ("issues", VALID_PAYLOAD)]
+    assert len(payloads) == 329 + 1
+    with open_listener("127.0.0.1", 0) as socket:
+        server = HttpServer(Receiver(inbox, SECRET))
         serving = asyncio.create_task(server.serve(sockets=[socket]))
-        async with a_reader(url, inbox), httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        async with processing_inbox(url, inbox), httpx.AsyncClient(trust_env=False, timeout=30) as http:
 
             async def post(number: int, event: str, payload: dict[str, Any]) -> tuple[str, int]:
                 headers, body = signed(event, payload)
                 guid = {"x-github-delivery": f"example-{number}"}
-                answer = await http.post(f"{url_of(socket)}/webhook", headers=headers | guid, content=body)
+                answer = await http.post(
+                    f"{listener_url(socket)}/webhook", headers=headers | guid, content=body
+                )
                 return event, answer.status_code
 
             answers = [
                 answer
-                for at in range(0, len(everything), 32)
+                for at in range(0, len(payloads), 32)
                 for answer in await asyncio.gather(
-                    *(post(at + n, *one) for n, one in enumerate(everything[at : at + 32]))
+                    *(post(at + n, *item) for n, item in enumerate(payloads[at : at + 32]))
                 )
             ]
-        assert [one for one in answers if not 200 <= one[1] < 300] == []
-        assert len(answers) == len(everything)
+        assert [item for item in answers if not 200 <= item[1] < 300] == []
+        assert len(answers) == len(payloads)
         server.should_exit = True
         await serving
-    assert [job.number for job in await waiting(url)] == [SOUND["issue"]["number"]]
+    assert [job.number for job in await queued_jobs(url)] == [VALID_PAYLOAD["issue"]["number"]]
 
 
 @pytest.mark.parametrize("host", ["api.github.com", "ghes-31", "ghes-32", "ghes-33", "ghes-34", "ghes-35"])
-def test_every_example_is_in_a_form_that_is_known_of_enterprise_servers_too(host: str) -> None:
+def test_every_example_payload_of_enterprise_servers_can_be_parsed(host: str) -> None:
     skip_without("npm:@octokit/webhooks-examples")
-    read_as = [
-        read(event["name"], json.dumps(payload).encode()).kind
+    kinds = [
+        parse_delivery(event["name"], json.dumps(payload).encode()).kind
         for event in json.loads((EXAMPLES / host / "index.json").read_text())
-        if event["name"] in EVENTS
+        if event["name"] in HANDLED_EVENTS
         for payload in event["examples"]
     ]
-    assert len(set(read_as)) > 3
+    assert len(set(kinds)) > 3
 
 
-# --- what nobody has sent yet -------------------------------------------------------------------------------
+# --- corrupted payloads -------------------------------------------------------------------------------------
 
 SCALARS = (
     st.none()
@@ -151,95 +154,99 @@ VALUES = st.recursive(
 )
 
 
-def ways(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """To everything that is in it."""
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inside:
-        yield (*way, key)
-        yield from ways(one, (*way, key))
+def value_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yields the paths of all values in a payload."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, child in children:
+        yield (*path, key)
+        yield from value_paths(child, (*path, key))
 
 
-def changed(payload: Any, way: tuple[Any, ...], value: Any, *, gone: bool) -> Any:
-    made = at = deepcopy(payload)
-    for part in way[:-1]:
-        at = at[part]
-    if gone:
-        del at[way[-1]]
+def altered(payload: Any, path: tuple[Any, ...], value: Any, *, deleted: bool) -> Any:
+    copy = target = deepcopy(payload)
+    for part in path[:-1]:
+        target = target[part]
+    if deleted:
+        del target[path[-1]]
     else:
-        at[way[-1]] = value
-    return made
+        target[path[-1]] = value
+    return copy
 
 
 @st.composite
-def spoiled(draw: st.DrawFn) -> tuple[str, Any]:
-    event, payload = draw(st.sampled_from(OURS))
+def corrupted_payloads(draw: st.DrawFn) -> tuple[str, Any]:
+    event, payload = draw(st.sampled_from(HANDLED_PAYLOADS))
     for _ in range(draw(st.integers(1, 3))):
-        if not (known := list(ways(payload))):
+        if not (paths := list(value_paths(payload))):
             break
-        way = draw(st.sampled_from(known))
-        payload = changed(payload, way, draw(VALUES), gone=draw(st.booleans()))
+        path = draw(st.sampled_from(paths))
+        payload = altered(payload, path, draw(VALUES), deleted=draw(st.booleans()))
     return event, payload
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(spoiled())
-async def test_a_payload_that_is_spoiled_anywhere_is_read_or_refused_and_never_more(
+@given(corrupted_payloads())
+async def test_a_corrupted_payload_is_parsed_or_rejected_and_nothing_else(
     given: tuple[str, Any],
 ) -> None:
     event, payload = given
     try:
-        told = read(event, json.dumps(payload).encode(errors="replace"))
-    except Unreadable:
+        delivery = parse_delivery(event, json.dumps(payload).encode(errors="replace"))
+    except UnreadableDelivery:
         return
-    if wish := wish_for(told, RULES):
-        assert wish.job.id and names_of(told, wish.job)[0] == wish.job.id
+    if request := find_request(delivery, TRIGGERS):
+        assert request.job.id and possible_job_ids(delivery, request.job)[0] == request.job.id
     queue = InlineQueue()
-    desk = Desk(queue, RULES, Mute())
-    await desk.take(told)
-    await desk.take(told)
-    assert len(await queue.everywhere()) <= 1
-    await desk.close()
+    handler = TriggerHandler(queue, TRIGGERS, NullForge())
+    await handler.handle(delivery)
+    await handler.handle(delivery)
+    assert len(await queue.all_active_jobs()) <= 1
+    await handler.close()
 
 
 @pytest.mark.redis
-async def test_hundreds_of_spoiled_payloads_end_no_reader_and_keep_nobody_waiting(
-    url: str, inbox: Inbox
+async def test_corrupted_payloads_neither_stop_nor_delay_the_processor(
+    url: str, inbox: DeliveryInbox
 ) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     junk: list[Any] = [None, -1, "", [], {}, 1e308, "x" * 10_000, True, [[[]]], {"login": 3}]
-    async with a_reader(url, inbox):
+    async with processing_inbox(url, inbox):
         for number in range(300):
-            event, payload = chance.choice(OURS)
-            way = chance.choice(list(ways(payload)))
-            body = changed(payload, way, chance.choice(junk), gone=chance.random() < 0.3)
+            event, payload = rng.choice(HANDLED_PAYLOADS)
+            path = rng.choice(list(value_paths(payload)))
+            body = altered(payload, path, rng.choice(junk), deleted=rng.random() < 0.3)
             await inbox.put(f"spoiled-{number}", event, json.dumps(body).encode())
-        await inbox.put("sound", "issues", json.dumps(SOUND).encode())
-    assert SOUND["issue"]["number"] in [job.number for job in await waiting(url)]
+        await inbox.put("sound", "issues", json.dumps(VALID_PAYLOAD).encode())
+    assert VALID_PAYLOAD["issue"]["number"] in [job.number for job in await queued_jobs(url)]
 
 
 @pytest.mark.redis
-async def test_a_delivery_that_we_have_a_fault_with_ends_no_reader_and_stays(
-    url: str, inbox: Inbox, caplog: pytest.LogCaptureFixture
+async def test_a_delivery_that_crashes_its_handler_stays_in_the_inbox(
+    url: str, inbox: DeliveryInbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Broken(Mute):
-        async def permission(self, repo: Repo, user: User) -> Permission:
+    class Broken(NullForge):
+        async def get_permission(self, repo: Repo, user: User) -> Permission:
             return "write"
 
-        async def say(self, repo: Repo, number: int, tag: str, body: str) -> str:
+        async def upsert_comment(
+            self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
+        ) -> str:
             raise ZeroDivisionError
 
     queue = ArqQueue(url)
-    desk = Desk(queue, RULES, Broken())
-    intake = asyncio.create_task(Intake(inbox, desk, "one").run())
+    handler = TriggerHandler(queue, TRIGGERS, Broken())
+    processing = asyncio.create_task(DeliveryProcessor(inbox, handler, "one").run())
     stop = COMMENTED | {"sender": SENDER, "comment": COMMENTED["comment"] | {"body": "@agent stop"}}
     await inbox.put("broken", "issue_comment", json.dumps(stop).encode())
-    await inbox.put("sound", "issues", json.dumps(SOUND).encode())
+    await inbox.put("sound", "issues", json.dumps(VALID_PAYLOAD).encode())
     async with asyncio.timeout(20):
-        while "delivery broke its reader" not in caplog.text or await inbox.size() > 1:
+        while "delivery processing crashed" not in caplog.text or await inbox.size() > 1:
             await asyncio.sleep(0.05)
-    assert not intake.done() and await inbox.size() == 1
-    assert [job.number for job in await waiting(url)] == [4711]
-    intake.cancel()
-    await asyncio.gather(intake, return_exceptions=True)
-    await desk.close()
+    assert not processing.done() and await inbox.size() == 1
+    assert [job.number for job in await queued_jobs(url)] == [4711]
+    processing.cancel()
+    await asyncio.gather(processing, return_exceptions=True)
+    await handler.close()
     await queue.close()

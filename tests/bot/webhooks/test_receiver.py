@@ -1,4 +1,4 @@
-"""What the receiver answers, and what it has stored when it answers."""
+"""The responses of the receiver, and what it stores before it responds."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,40 +8,40 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.embedded import embedded_redis
-from bot.redis.inbox import Inbox
-from bot.webhooks.receiver import MOST_BYTES, Receiver, Store
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.webhooks.receiver import MAX_BODY_BYTES, DeliveryStore, Receiver
 from tests.bot.deliveries import COMMENTED, LABELED, SECRET, signed
 
 
-class Kept:
-    """A store in memory."""
+class MemoryStore:
+    """A delivery store in memory."""
 
     def __init__(self) -> None:
-        self.letters: list[tuple[str, str, bytes]] = []
+        self.deliveries: list[tuple[str, str, bytes]] = []
 
     async def put(self, guid: str, event: str, body: bytes) -> None:
-        self.letters.append((guid, event, body))
+        self.deliveries.append((guid, event, body))
 
 
-def client(store: Store, *, body_seconds: float = 5) -> httpx.AsyncClient:
-    app = Receiver(store, SECRET, body_seconds=body_seconds)
+def client(store: DeliveryStore, *, body_timeout: float = 5) -> httpx.AsyncClient:
+    app = Receiver(store, SECRET, body_timeout=body_timeout)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")  # type: ignore[arg-type]
 
 
 async def post(
-    store: Store, headers: dict[str, str], body: bytes | AsyncIterator[bytes], **but: Any
+    store: DeliveryStore, headers: dict[str, str], body: bytes | AsyncIterator[bytes], **but: Any
 ) -> tuple[int, dict[str, str]]:
     async with client(store, **but) as http:
         answer = await http.post("/webhook", headers=headers, content=body)
         return answer.status_code, answer.json()
 
 
-async def test_a_delivery_is_stored_as_it_came_before_it_is_answered() -> None:
-    store = Kept()
+async def test_a_delivery_is_stored_unchanged_before_the_response() -> None:
+    store = MemoryStore()
     headers, body = signed("issues", LABELED)
     assert await post(store, headers, body) == (202, {"status": "stored"})
-    assert store.letters == [(headers["x-github-delivery"], "issues", body)]
+    assert store.deliveries == [(headers["x-github-delivery"], "issues", body)]
 
 
 @pytest.mark.parametrize(
@@ -52,19 +52,19 @@ async def test_a_delivery_is_stored_as_it_came_before_it_is_answered() -> None:
         ("push", {}, (202, {"status": "ignored"})),
     ],
 )
-async def test_what_can_ask_for_nothing_is_answered_well_and_not_stored(
+async def test_unhandled_events_are_accepted_but_not_stored(
     event: str, payload: object, answer: object
 ) -> None:
-    store = Kept()
+    store = MemoryStore()
     assert await post(store, *signed(event, payload)) == answer
-    assert store.letters == []
+    assert store.deliveries == []
 
 
-async def test_a_forged_delivery_is_refused_and_nothing_is_stored() -> None:
-    store = Kept()
+async def test_a_delivery_with_an_invalid_signature_is_rejected_and_not_stored() -> None:
+    store = MemoryStore()
     headers, body = signed("issues", LABELED, secret="another")
-    status, said = await post(store, headers, body)
-    assert (status, said["status"], store.letters) == (401, "forged", [])
+    status, answer = await post(store, headers, body)
+    assert (status, answer["status"], store.deliveries) == (401, "invalid signature", [])
     _, genuine = await post(store, *signed("issues", LABELED))
     assert genuine["status"] == "stored"
 
@@ -78,41 +78,43 @@ async def test_a_forged_delivery_is_refused_and_nothing_is_stored() -> None:
         {"x-hub-signature-256": "sha256=\u00e9"},
     ],
 )
-async def test_only_an_sha_256_signature_of_these_bytes_counts(mangled: dict[str, str]) -> None:
-    store = Kept()
+async def test_only_a_sha_256_signature_of_these_bytes_is_valid(mangled: dict[str, str]) -> None:
+    store = MemoryStore()
     headers, body = signed("issues", LABELED)
     raw = [(name.encode(), value.encode("latin-1")) for name, value in (headers | mangled).items()]
     async with client(store) as http:
         assert (await http.post("/webhook", headers=raw, content=body)).status_code == 401
         assert (await http.post("/webhook", headers=headers, content=body + b" ")).status_code == 401
         assert (await http.post("/webhook", headers=headers, content=body)).status_code == 202
-    assert len(store.letters) == 1
+    assert len(store.deliveries) == 1
 
 
-async def test_a_form_is_told_to_be_json() -> None:
+async def test_a_form_encoded_delivery_gets_a_hint_to_use_json() -> None:
     headers, body = signed("issues", b"payload=%7B%7D")
-    status, said = await post(Kept(), headers | {"content-type": "application/x-www-form-urlencoded"}, body)
-    assert (status, said["why"]) == (400, "Set the webhook's content type to application/json.")
+    status, answer = await post(
+        MemoryStore(), headers | {"content-type": "application/x-www-form-urlencoded"}, body
+    )
+    assert (status, answer["why"]) == (400, "Set the webhook's content type to application/json.")
 
 
-async def test_an_empty_secret_opens_nothing() -> None:
-    app = Receiver(Kept(), "")
+async def test_an_empty_secret_accepts_no_delivery() -> None:
+    app = Receiver(MemoryStore(), "")
     headers, body = signed("issues", LABELED, secret="")
     transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
         assert (await http.post("/webhook", headers=headers, content=body)).status_code == 401
 
 
-async def test_a_body_of_25_mib_is_taken_and_one_byte_more_is_not() -> None:
+async def test_a_body_of_25_mib_is_accepted_and_one_byte_more_is_not() -> None:
     largest = LABELED | {"padding": ""}
     _, body = signed("issues", largest)
-    headers, body = signed("issues", body.replace(b'""', b'"' + b"x" * (MOST_BYTES - len(body)) + b'"'))
-    assert len(body) == MOST_BYTES
-    assert (await post(Kept(), headers, body))[0] == 202
-    assert (await post(Kept(), *signed("issues", body + b" ")))[0] == 413
+    headers, body = signed("issues", body.replace(b'""', b'"' + b"x" * (MAX_BODY_BYTES - len(body)) + b'"'))
+    assert len(body) == MAX_BODY_BYTES
+    assert (await post(MemoryStore(), headers, body))[0] == 202
+    assert (await post(MemoryStore(), *signed("issues", body + b" ")))[0] == 413
 
 
-async def test_a_body_that_hides_its_size_is_cut_off_on_the_way() -> None:
+async def test_a_body_without_a_length_is_cut_off_at_the_limit() -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -121,19 +123,19 @@ async def test_a_body_that_hides_its_size_is_cut_off_on_the_way() -> None:
             sent += 1024 * 1024
             yield b"x" * 1024 * 1024
 
-    assert (await post(Kept(), {}, endless()))[0] == 413
-    assert sent == MOST_BYTES + 1024 * 1024
+    assert (await post(MemoryStore(), {}, endless()))[0] == 413
+    assert sent == MAX_BODY_BYTES + 1024 * 1024
 
 
-async def test_many_large_bodies_at_once_do_not_fill_the_memory() -> None:
+async def test_many_large_bodies_at_once_do_not_exhaust_memory() -> None:
     go = asyncio.Event()
 
-    async def held() -> AsyncIterator[bytes]:
-        yield b"x" * MOST_BYTES
+    async def paused_body() -> AsyncIterator[bytes]:
+        yield b"x" * MAX_BODY_BYTES
         await go.wait()
 
-    async with client(Kept()) as http:
-        early = [asyncio.create_task(http.post("/webhook", content=held())) for _ in range(8)]
+    async with client(MemoryStore()) as http:
+        early = [asyncio.create_task(http.post("/webhook", content=paused_body())) for _ in range(8)]
         await asyncio.sleep(0.5)
         late = await http.post("/webhook", content=b"x")
         go.set()
@@ -142,7 +144,7 @@ async def test_many_large_bodies_at_once_do_not_fill_the_memory() -> None:
         assert (await http.post("/webhook", content=b"x")).status_code == 401
 
 
-async def test_a_sender_that_dawdles_is_cut_off() -> None:
+async def test_a_slow_sender_is_cut_off() -> None:
     headers, body = signed("issues", LABELED)
 
     async def slow() -> AsyncIterator[bytes]:
@@ -150,20 +152,20 @@ async def test_a_sender_that_dawdles_is_cut_off() -> None:
         await asyncio.sleep(30)
         yield body[10:]
 
-    assert (await post(Kept(), headers, slow(), body_seconds=0.2))[0] == 408
+    assert (await post(MemoryStore(), headers, slow(), body_timeout=0.2))[0] == 408
 
 
-async def test_a_delivery_that_cannot_be_stored_is_no_success(short_tmp: Path) -> None:
-    inbox = Inbox(f"unix://{short_tmp}/nobody.sock")
-    status, said = await post(inbox, *signed("issues", LABELED))
-    assert (status, said["status"]) == (503, "not stored")
+async def test_a_delivery_that_cannot_be_stored_is_not_accepted(short_tmp: Path) -> None:
+    inbox = DeliveryInbox(f"unix://{short_tmp}/nobody.sock")
+    status, answer = await post(inbox, *signed("issues", LABELED))
+    assert (status, answer["status"]) == (503, "not stored")
     assert (await post(inbox, *signed("ping", {})))[0] == 200
 
 
 @pytest.mark.redis
-async def test_what_is_answered_survives_a_kill_of_redis(short_tmp: Path) -> None:
-    async with embedded_redis(short_tmp) as url:
-        inbox = Inbox(url)
+async def test_accepted_deliveries_survive_a_crash_of_redis(short_tmp: Path) -> None:
+    async with run_embedded_redis(short_tmp) as url:
+        inbox = DeliveryInbox(url)
         async with client(inbox) as http:
             answers = await asyncio.gather(
                 *(
@@ -172,13 +174,13 @@ async def test_what_is_answered_survives_a_kill_of_redis(short_tmp: Path) -> Non
                 )
             )
         assert {answer.status_code for answer in answers} == {202}
-        pid = int((await inbox.information())["process_id"])
+        pid = int((await inbox.fetch_redis_info())["process_id"])
         import os
         import signal
 
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(20):
-            while not await inbox.healthy():
+            while not await inbox.is_healthy():
                 await asyncio.sleep(0.1)
         assert await inbox.size() == 100
         await inbox.close()
@@ -188,6 +190,6 @@ async def test_what_is_answered_survives_a_kill_of_redis(short_tmp: Path) -> Non
     ("method", "path", "status"),
     [("GET", "/webhook", 405), ("GET", "/docs", 404), ("GET", "/openapi.json", 404), ("GET", "/", 404)],
 )
-async def test_there_is_nothing_else(method: str, path: str, status: int) -> None:
-    async with client(Kept()) as http:
+async def test_other_paths_and_methods_are_rejected(method: str, path: str, status: int) -> None:
+    async with client(MemoryStore()) as http:
         assert (await http.request(method, path)).status_code == status

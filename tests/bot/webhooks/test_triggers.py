@@ -5,159 +5,174 @@ from typing import Any
 
 import pytest
 
-from bot.webhooks.delivery import CommentMade, Delivery, Ignored, Labelled, Ping, ReviewSaid, Sender
-from bot.webhooks.triggers import Triggers, job_for
-from resolver.domain import Job, Repo, User
+from patchwright.bot.webhooks.delivery import (
+    CommentCreated,
+    Delivery,
+    IgnoredEvent,
+    LabelAdded,
+    Ping,
+    ReviewSubmitted,
+    Sender,
+)
+from patchwright.bot.webhooks.triggers import Triggers, find_job
+from patchwright.resolver.domain import Job, Repo, User
 
-RULES = Triggers(label="fix-me", mention="@agent", app_id="4711")
-MAINTAINER = Sender(id=5, login="maintainer", bot=False)
-BOT = Sender(id=6, login="dependabot[bot]", bot=True)
+TRIGGERS = Triggers(label="fix-me", mention="@agent", app_id="4711")
+MAINTAINER = Sender(id=5, login="maintainer", is_bot=False)
+BOT = Sender(id=6, login="dependabot[bot]", is_bot=True)
 
 
-def labelled(**but: Any) -> Labelled:
-    said = {
+def labeled(**changes: Any) -> LabelAdded:
+    fields = {
         "repo": Repo(owner="Acme", name="sample.py"),
         "repo_id": 99,
         "number": 7,
         "label": "fix-me",
-        "at": "2026-11-20T06:00:00Z",
+        "occurred_at": "2026-11-20T06:00:00Z",
         "sender": MAINTAINER,
-        "installation": 31,
+        "installation_id": 31,
     }
-    return Labelled(**said | but)
+    return LabelAdded(**fields | changes)
 
 
-def comment(body: str, **but: Any) -> CommentMade:
-    said = {
+def comment(body: str, **changes: Any) -> CommentCreated:
+    fields = {
         "repo": Repo(owner="Acme", name="sample.py"),
         "repo_id": 99,
         "number": 7,
         "comment_id": 1234,
         "body": body,
         "sender": MAINTAINER,
-        "through_app": frozenset(),
-        "installation": None,
+        "app_names": frozenset(),
+        "installation_id": None,
     }
-    return CommentMade(**said | but)
+    return CommentCreated(**fields | changes)
 
 
-def review(body: str, **but: Any) -> ReviewSaid:
-    said = {
+def review(body: str, **changes: Any) -> ReviewSubmitted:
+    fields = {
         "repo": Repo(owner="Acme", name="sample.py"),
         "repo_id": 99,
         "number": 8,
-        "review": 61,
-        "inline": None,
+        "review_id": 61,
+        "review_comment_id": None,
         "body": body,
         "sender": MAINTAINER,
-        "installation": None,
+        "installation_id": None,
     }
-    return ReviewSaid(**said | but)
+    return ReviewSubmitted(**fields | changes)
 
 
-def wanted(delivery: Delivery) -> Job:
-    job = job_for(delivery, RULES)
+def requested_job(delivery: Delivery) -> Job:
+    job = find_job(delivery, TRIGGERS)
     assert job is not None
     return job
 
 
-def test_a_label_whose_name_is_written_in_another_case_is_the_same() -> None:
-    assert wanted(labelled(label="Fix-Me")) == wanted(labelled())
+def test_label_names_ignore_case() -> None:
+    assert requested_job(labeled(label="Fix-Me")) == requested_job(labeled())
 
 
-def test_the_label_asks_for_the_issue() -> None:
-    job = wanted(labelled())
+def test_the_label_requests_a_job_for_the_issue() -> None:
+    job = requested_job(labeled())
     assert job == Job(
         id=job.id,
         repo=Repo(owner="Acme", name="sample.py"),
         number=7,
         requester=User(id=5, login="maintainer"),
         command="",
-        installation=31,
+        installation_id=31,
         label="fix-me",
     )
     assert re.fullmatch(r"acme-sample-py-7-[0-9a-f]{12}", job.id)
 
 
-def test_a_mention_asks_for_what_follows_it() -> None:
-    assert wanted(comment("@agent only touch add()")).command == "only touch add()"
+def test_a_mention_requests_the_text_after_it() -> None:
+    assert requested_job(comment("@agent only touch add()")).command == "only touch add()"
 
 
 @pytest.mark.parametrize(
     "delivery",
     [
         Ping(),
-        Ignored(event="push"),
-        labelled(label="fix-me-not"),
-        labelled(sender=BOT),
+        IgnoredEvent(event="push"),
+        labeled(label="fix-me-not"),
+        labeled(sender=BOT),
         comment("thank you"),
         comment("@agent again", sender=BOT),
-        comment("@agent again", through_app=frozenset({"4711", "patchwright"})),
+        comment("@agent again", app_names=frozenset({"4711", "patchwright"})),
         comment("<!-- patchwright:status -->\nSay `@agent stop`, or @agent stop"),
         comment("Say @agent stop\r\n  <!-- patchwright:status -->"),
         review(""),
         review("looks good"),
         review("@agent go", sender=BOT),
-        review("<!-- patchwright:a-run -->\nAs @agent said", inline=7),
+        review("<!-- patchwright:a-run -->\nAs @agent said", review_comment_id=7),
     ],
 )
-def test_these_ask_for_nothing(delivery: Delivery) -> None:
-    assert job_for(delivery, RULES) is None
+def test_these_deliveries_request_nothing(delivery: Delivery) -> None:
+    assert find_job(delivery, TRIGGERS) is None
 
 
-def test_a_review_and_all_its_comments_are_one_job_whichever_of_them_mentions_us() -> None:
+def test_a_review_and_all_its_comments_are_one_job() -> None:
     jobs = [
-        wanted(review("@agent mind these")),
-        wanted(review("@agent why not a + b?", inline=501, installation=31)),
-        wanted(review("This too, @agent", inline=502)),
+        requested_job(review("@agent see these")),
+        requested_job(review("@agent why not a + b?", review_comment_id=501, installation_id=31)),
+        requested_job(review("This too, @agent", review_comment_id=502)),
     ]
     assert len({job.id for job in jobs}) == 1
-    assert {(job.number, job.review, job.inline) for job in jobs} == {(8, 61, None)}
+    assert {(job.number, job.review_id, job.review_comment_id) for job in jobs} == {(8, 61, None)}
 
 
 def test_an_inline_comment_without_a_review_is_a_job_of_its_own() -> None:
-    one, other = (wanted(review("@agent fix", review=None, inline=number)) for number in (501, 502))
+    one, other = (
+        requested_job(review("@agent fix", review_id=None, review_comment_id=number)) for number in (501, 502)
+    )
     assert one.id != other.id
-    assert (one.review, one.inline, one.command) == (None, 501, "fix")
+    assert (one.review_id, one.review_comment_id, one.command) == (None, 501, "fix")
 
 
-def test_a_review_and_a_comment_of_the_same_number_are_two_jobs() -> None:
+def test_a_review_and_a_comment_with_the_same_id_are_two_jobs() -> None:
     ids = {
-        wanted(review("@agent go", review=61)).id,
-        wanted(review("@agent go", review=None, inline=61)).id,
-        wanted(comment("@agent go", comment_id=61, number=8)).id,
-        wanted(review("@agent go", review=62)).id,
+        requested_job(review("@agent go", review_id=61)).id,
+        requested_job(review("@agent go", review_id=None, review_comment_id=61)).id,
+        requested_job(comment("@agent go", comment_id=61, number=8)).id,
+        requested_job(review("@agent go", review_id=62)).id,
     }
     assert len(ids) == 4
 
 
-def test_a_person_who_writes_through_somebody_elses_app_is_heard() -> None:
-    assert wanted(comment("@agent go", through_app=frozenset({"12", "chat"}))).command == "go"
+def test_a_comment_written_through_another_app_counts() -> None:
+    assert requested_job(comment("@agent go", app_names=frozenset({"12", "chat"}))).command == "go"
 
 
-def test_a_person_who_quotes_us_is_heard() -> None:
-    assert wanted(comment("> <!-- patchwright:status -->\n> done\n\n@agent once more")).command == "once more"
+def test_a_comment_that_quotes_the_bot_counts() -> None:
+    assert (
+        requested_job(comment("> <!-- patchwright:status -->\n> done\n\n@agent once more")).command
+        == "once more"
+    )
 
 
 def test_the_same_trigger_is_the_same_job() -> None:
-    assert wanted(labelled()) == wanted(labelled())
-    assert wanted(comment("@agent go")).id == wanted(comment("@agent go", installation=31)).id
+    assert requested_job(labeled()) == requested_job(labeled())
+    assert (
+        requested_job(comment("@agent go")).id == requested_job(comment("@agent go", installation_id=31)).id
+    )
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        labelled(at="2026-11-20T06:00:09Z"),  # taken off and put on again
-        labelled(number=8),
-        labelled(repo_id=100),
+        labeled(occurred_at="2026-11-20T06:00:09Z"),  # removed and added again
+        labeled(number=8),
+        labeled(repo_id=100),
         comment("@agent go"),
         comment("@agent go", comment_id=1235),
     ],
 )
 def test_another_trigger_is_another_job(other: Delivery) -> None:
-    assert wanted(other).id != wanted(labelled()).id
+    assert requested_job(other).id != requested_job(labeled()).id
 
 
-def test_a_jobs_name_is_short_and_safe_whatever_the_repository_is_called() -> None:
-    job = wanted(labelled(repo=Repo(owner="a" * 39, name="..-_" * 25)))
+def test_a_job_id_is_short_and_safe_for_any_repository_name() -> None:
+    job = requested_job(labeled(repo=Repo(owner="a" * 39, name="..-_" * 25)))
     assert re.fullmatch(r"[a-z0-9][a-z0-9-]{0,99}", job.id)

@@ -1,4 +1,4 @@
-"""Pages that stand in the way: told from what a real Chromium shows of them, and what becomes of the task."""
+"""Challenge pages are detected in snapshots of a real Chromium, and the agent stops at them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from resolver.actions import Reported
-from resolver.browsing.challenges import blocked, challenge
-from resolver.browsing.prompt import MAX_ANSWER
-from resolver.render import result
-from runtime.actions import UseBrowser
-from runtime.browser.calls import DEFAULT
-from runtime.observations import Page
-from runtime.sandbox import Sandbox
-from tests.contracts.acts import printed, shell
+from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.browsing.challenges import detect_challenge, find_blocking_challenge
+from patchwright.resolver.browsing.prompt import MAX_ANSWER_LENGTH
+from patchwright.resolver.messages import render_observation
+from patchwright.runtime.actions import UseBrowser
+from patchwright.runtime.browser.action_space import DEFAULT_CALLS
+from patchwright.runtime.observations import PageSnapshot
+from patchwright.runtime.sandbox import Sandbox
 from tests.contracts.conftest import opened
-from tests.resolver.pages import BLANK, Paper, browsed, does, page
+from tests.contracts.sandbox_actions import printed, shell
+from tests.resolver.fake_browser import BLANK, FakeBrowserSandbox, code_reply, page, run_browse_task
 
-HUMAN, CONSENT = "a test for humans", "a wall of consent without a way on"
+HUMAN, CONSENT = "a CAPTCHA", "a consent wall"
 
 WIDGET = "<!doctype html><input type=checkbox aria-label='{}'>"
 PAGES = {
@@ -92,7 +92,7 @@ async def sandbox(short_tmp: Path) -> AsyncIterator[Sandbox]:
 
 
 @pytest.mark.browser
-async def test_what_stands_in_the_way_is_told_from_what_only_speaks_of_it(sandbox: Sandbox) -> None:
+async def test_challenge_pages_are_distinguished_from_pages_about_challenges(sandbox: Sandbox) -> None:
     tree = Path(sandbox.root)
     for name, (_, text) in PAGES.items():
         await asyncio.to_thread((tree / f"{name}.html").write_text, text)
@@ -101,9 +101,11 @@ async def test_what_stands_in_the_way_is_told_from_what_only_speaks_of_it(sandbo
     address = f"http://127.0.0.1:{(await printed(sandbox, 'cat port')).strip()}"
     found: dict[str, str | None] = {}
     for name in PAGES:
-        seen = await sandbox.act(UseBrowser(code=f"goto('{address}/{name}.html')", allowed=DEFAULT))
-        assert isinstance(seen, Page) and seen.error is None, seen
-        found[name] = challenge(seen)
+        seen = await sandbox.act(
+            UseBrowser(code=f"goto('{address}/{name}.html')", allowed_calls=DEFAULT_CALLS)
+        )
+        assert isinstance(seen, PageSnapshot) and seen.error is None, seen
+        found[name] = detect_challenge(seen)
     assert found == {name: kind for name, (kind, _) in PAGES.items()}
 
 
@@ -113,42 +115,46 @@ WALL = page(
     title="Just a moment...",
 )
 SHOP = page("RootWebArea 'Shop', focused\n\tStaticText 'The red mug: $279.49'", url="http://shop.test/mug")
-GOES = does("goto('http://shop.test/mug')")
+GOES = code_reply("goto('http://shop.test/mug')")
 
 
-async def test_the_agent_is_told_and_can_say_that_it_cannot_be_done(tmp_path: Path) -> None:
-    over = WALL.model_copy(update={"infeasible": "shop.test wants a human."})
-    answer, model = await browsed(tmp_path, Paper(BLANK, WALL, over), GOES, does("report_infeasible('...')"))
-    assert isinstance(answer, Reported)
-    assert (answer.status, answer.text, answer.spent.steps) == ("infeasible", "shop.test wants a human.", 2)
-    assert "- this page is a test for humans" in model.asked[2][-1].text
-    assert "a test for humans" not in model.asked[1][-1].text
+async def test_the_agent_is_told_of_a_challenge_and_can_report_infeasible(tmp_path: Path) -> None:
+    over = WALL.model_copy(update={"infeasible_reason": "shop.test wants a human."})
+    answer, model = await run_browse_task(
+        tmp_path, FakeBrowserSandbox(BLANK, WALL, over), GOES, code_reply("report_infeasible('...')")
+    )
+    assert isinstance(answer, SubagentResult)
+    assert (answer.status, answer.text, answer.usage.steps) == ("infeasible", "shop.test wants a human.", 2)
+    assert "- this page is a CAPTCHA" in model.asked[2][-1].text
+    assert "a CAPTCHA" not in model.asked[1][-1].text
 
 
-async def test_an_agent_that_does_not_let_go_is_stopped_after_two_steps(tmp_path: Path) -> None:
-    clicks = [does("click('2')", f"I try once more, {n}.") for n in range(20)]
-    answer, _ = await browsed(tmp_path, Paper(BLANK, *[WALL] * 20), GOES, *clicks)
-    assert isinstance(answer, Reported) and (answer.status, answer.spent.steps) == ("infeasible", 2)
-    assert "http://shop.test/mug shows a test for humans" in answer.text and len(answer.text) < MAX_ANSWER
-    assert "cannot be done" in result(answer).splitlines()[0]
+async def test_an_agent_at_a_challenge_is_stopped_after_two_steps(tmp_path: Path) -> None:
+    clicks = [code_reply("click('2')", f"I try once more, {n}.") for n in range(20)]
+    answer, _ = await run_browse_task(tmp_path, FakeBrowserSandbox(BLANK, *[WALL] * 20), GOES, *clicks)
+    assert isinstance(answer, SubagentResult) and (answer.status, answer.usage.steps) == ("infeasible", 2)
+    assert "http://shop.test/mug shows a CAPTCHA" in answer.text and len(answer.text) < MAX_ANSWER_LENGTH
+    assert "cannot be done" in render_observation(answer).splitlines()[0]
 
 
-async def test_a_test_that_passes_by_itself_or_another_source_is_no_end(tmp_path: Path) -> None:
-    answered = SHOP.model_copy(update={"answer": "$279.49"})
-    script = [GOES, does("noop(5000)"), does("send_msg_to_user('$279.49')")]
-    answer, _ = await browsed(tmp_path, Paper(BLANK, WALL, SHOP, answered), *script)
-    assert isinstance(answer, Reported) and (answer.status, answer.text) == ("answered", "$279.49")
+async def test_a_challenge_that_clears_does_not_stop_the_agent(tmp_path: Path) -> None:
+    answered = SHOP.model_copy(update={"user_message": "$279.49"})
+    script = [GOES, code_reply("noop(5000)"), code_reply("send_msg_to_user('$279.49')")]
+    answer, _ = await run_browse_task(tmp_path, FakeBrowserSandbox(BLANK, WALL, SHOP, answered), *script)
+    assert isinstance(answer, SubagentResult) and (answer.status, answer.text) == ("answered", "$279.49")
 
 
-async def test_a_page_that_an_earlier_task_left_does_not_count(tmp_path: Path) -> None:
-    answered = SHOP.model_copy(update={"answer": "$279.49"})
-    box = Paper(WALL, WALL, answered)
-    answer, _ = await browsed(tmp_path, box, does("noop(5000)"), does("send_msg_to_user('$279.49')"))
-    assert isinstance(answer, Reported) and answer.status == "answered"
+async def test_a_challenge_of_an_earlier_task_does_not_count(tmp_path: Path) -> None:
+    answered = SHOP.model_copy(update={"user_message": "$279.49"})
+    box = FakeBrowserSandbox(WALL, WALL, answered)
+    answer, _ = await run_browse_task(
+        tmp_path, box, code_reply("noop(5000)"), code_reply("send_msg_to_user('$279.49')")
+    )
+    assert isinstance(answer, SubagentResult) and answer.status == "answered"
 
 
-def test_a_long_hostile_page_is_judged_in_no_time() -> None:
+def test_a_long_hostile_page_is_classified_fast() -> None:
     long = page("RootWebArea 'x'\n" + "\t[1] Iframe 'captcha' " * 5_000, title="captcha " * 10_000)
-    assert blocked([long, long]) is None
+    assert find_blocking_challenge([long, long]) is None
     most = page("[1] Iframe '" + "a" * 5_900, title="just a moment" + "." * 100_000 + "x")
-    assert challenge(most) is None
+    assert detect_challenge(most) is None

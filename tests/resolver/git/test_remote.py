@@ -1,4 +1,4 @@
-"""Clone and push over HTTP, against the stand-in: who is let in, what is overwritten, and where the token is."""
+"""Clone and push over HTTP against the fake GitHub: access, concurrent pushes, and protection of the token."""
 
 import asyncio
 import os
@@ -8,65 +8,67 @@ from pathlib import Path
 
 import pytest
 
-from demo.world import Repository, World
-from resolver.domain import Credentials
-from resolver.errors import Forbidden, NotFound, ResolverError, Unauthorized, WorkspaceError
-from resolver.git.plumbing import run_git
-from resolver.workspace import Workspaces, push
-from tests.resolver.repositories import changed
+from patchwright.demo.github import FakeGitHub, Repository
+from patchwright.resolver.domain import Credentials
+from patchwright.resolver.errors import Forbidden, NotFound, ResolverError, Unauthorized, WorkspaceError
+from patchwright.resolver.git.git_process import run_git
+from patchwright.resolver.workspaces import WorkspaceFactory, push
+from tests.resolver.git_repository import make_patch
 
 AUTHOR = ("Ada", "ada@example.org")
 
 
 @pytest.fixture
-def repo(world: World) -> Repository:
+def repo(world: FakeGitHub) -> Repository:
     permissions = {"maintainer": "write", "reader": "read"}
-    return world.repository("acme/sample", {"a.py": "x = 1\n"}, private=True, permissions=permissions)
+    return world.create_repository("acme/sample", {"a.py": "x = 1\n"}, private=True, permissions=permissions)
 
 
-def url_of(world: World, name: str = "acme/sample") -> str:
+def repository_url(world: FakeGitHub, name: str = "acme/sample") -> str:
     return f"{world.server_url}/{name}.git"
 
 
-def token_of(world: World, login: str = "maintainer") -> Credentials:
-    return Credentials(token=world.token(login))
+def create_credentials(world: FakeGitHub, login: str = "maintainer") -> Credentials:
+    return Credentials(token=world.create_token(login))
 
 
-async def commit_on(git_dir: Path, base: str, name: str) -> str:
-    """A commit with the tree of `base`, told apart by its message."""
-    who = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-    made = await run_git(
-        "commit-tree", f"{base}^{{tree}}", "-p", base, "-m", name, git_dir=git_dir, environment=who
+async def create_commit(git_dir: Path, base: str, name: str) -> str:
+    """Creates a commit with the tree of `base` and its own message."""
+    identity = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    commit = await run_git(
+        "commit-tree", f"{base}^{{tree}}", "-p", base, "-m", name, git_dir=git_dir, environment=identity
     )
-    return made.decode().strip()
+    return commit.decode().strip()
 
 
-async def test_a_clone_is_the_branch_as_it_is_now(world, repo, workspaces: Workspaces) -> None:
-    for content in ("x = 1\n", "x = 2\n"):  # the second time through the mirror that is there
+async def test_a_clone_has_the_current_branch(world, repo, workspaces: WorkspaceFactory) -> None:
+    for content in ("x = 1\n", "x = 2\n"):  # the second clone uses the existing mirror
         head = repo.commit("main", {"a.py": content})
-        async with workspaces.clone(url_of(world), "main", token_of(world)) as workspace:
+        async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
             assert (workspace.base, workspace.base_branch) == (head, "main")
             assert await workspace.read("a.py") == content
-    async with workspaces.clone(url_of(world), "HEAD", token_of(world)) as workspace:
+    async with workspaces.clone(repository_url(world), "HEAD", create_credentials(world)) as workspace:
         assert (workspace.base, workspace.base_branch) == (head, "main")
 
 
-async def test_a_branch_that_was_force_pushed_and_the_commit_that_it_lost(world, repo, workspaces) -> None:
+async def test_a_force_pushed_branch_and_its_lost_commit_can_be_cloned(world, repo, workspaces) -> None:
     old = repo.commit("topic", {"a.py": "old\n"})
-    async with workspaces.clone(url_of(world), "topic", token_of(world)) as workspace:
-        other = await commit_on(workspace.git_dir, f"{old}~1", "other")
-        await push(workspace.git_dir, url_of(world), other, "topic", token_of(world), expected=old)
-    async with workspaces.clone(url_of(world), "topic", token_of(world)) as workspace:
+    async with workspaces.clone(repository_url(world), "topic", create_credentials(world)) as workspace:
+        other = await create_commit(workspace.git_dir, f"{old}~1", "other")
+        await push(
+            workspace.git_dir, repository_url(world), other, "topic", create_credentials(world), expected=old
+        )
+    async with workspaces.clone(repository_url(world), "topic", create_credentials(world)) as workspace:
         assert workspace.base == other
-    async with workspaces.clone(url_of(world), old, token_of(world)) as workspace:
+    async with workspaces.clone(repository_url(world), old, create_credentials(world)) as workspace:
         assert (workspace.base, workspace.base_branch) == (old, None)
         assert await workspace.read("a.py") == "old\n"
 
 
-async def test_many_runs_clone_the_same_repository_at_once(world, repo, tmp_path) -> None:
+async def test_many_runs_can_clone_the_same_repository_at_once(world, repo, tmp_path) -> None:
     async def clone(number: int) -> str | None:
-        own = Workspaces(tmp_path / "cache")
-        async with own.clone(url_of(world), "main", token_of(world)) as workspace:
+        factory = WorkspaceFactory(tmp_path / "cache")
+        async with factory.clone(repository_url(world), "main", create_credentials(world)) as workspace:
             return await workspace.read("a.py")
 
     assert await asyncio.gather(*map(clone, range(6))) == ["x = 1\n"] * 6
@@ -80,11 +82,11 @@ async def test_many_runs_clone_the_same_repository_at_once(world, repo, tmp_path
             "main",
             "maintainer",
             NotFound,
-            "There is no repository {url}, or none that our token may see.",
+            "The repository {url} does not exist, or the token has no access to it.",
         ),
-        ("acme/sample", "main", "stranger", NotFound, "There is no repository {url}, or none"),
-        ("acme/sample", "main", None, Unauthorized, "{url} asks for a token: none is set."),
-        ("acme/sample", "main", "!", Unauthorized, "{url} does not know our token, or it has expired."),
+        ("acme/sample", "main", "stranger", NotFound, "The repository {url} does not exist, or"),
+        ("acme/sample", "main", None, Unauthorized, "{url} requires a token, and none is set."),
+        ("acme/sample", "main", "!", Unauthorized, "{url} rejected the token: it is invalid or expired."),
         (
             "acme/empty",
             "main",
@@ -110,33 +112,35 @@ async def test_many_runs_clone_the_same_repository_at_once(world, repo, tmp_path
         ),
     ],
 )
-async def test_what_cannot_be_cloned_says_why(
-    world, repo, workspaces, name, ref, login, error, sentence
-) -> None:
-    empty = world.repository("acme/empty", {}, permissions={"maintainer": "write"})
+async def test_a_failed_clone_says_why(world, repo, workspaces, name, ref, login, error, sentence) -> None:
+    empty = world.create_repository("acme/empty", {}, permissions={"maintainer": "write"})
     await run_git("update-ref", "-d", "refs/heads/main", git_dir=empty.bare.path)
     known = (
-        None if login is None else Credentials(token="ghp_wrong") if login == "!" else token_of(world, login)
+        None
+        if login is None
+        else Credentials(token="ghp_wrong")
+        if login == "!"
+        else create_credentials(world, login)
     )
-    with pytest.raises(ResolverError) as caught:
-        async with workspaces.clone(url_of(world, name), ref, known):
+    with pytest.raises(ResolverError) as raised:
+        async with workspaces.clone(repository_url(world, name), ref, known):
             pass
-    assert (type(caught.value) is error or error is WorkspaceError) and isinstance(caught.value, error), (
-        caught.value
+    assert (type(raised.value) is error or error is WorkspaceError) and isinstance(raised.value, error), (
+        raised.value
     )
-    assert str(caught.value).startswith(sentence.format(url=url_of(world, name)))
+    assert str(raised.value).startswith(sentence.format(url=repository_url(world, name)))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/a/b.git", "http://no-such-host.invalid/a/b.git"])
-async def test_a_server_that_cannot_be_reached_is_one_sentence(workspaces, url: str) -> None:
-    with pytest.raises(WorkspaceError) as caught:
+async def test_an_unreachable_server_is_reported_in_one_sentence(workspaces, url: str) -> None:
+    with pytest.raises(WorkspaceError) as raised:
         async with workspaces.clone(url, "main", None):
             pass
-    assert str(caught.value) == f"{url} cannot be reached from here: check the network and its proxy."
+    assert str(raised.value) == f"{url} cannot be reached. Check the network and the proxy."
 
 
 @pytest.mark.parametrize("url", ["ext::sh -c touch% /tmp/pw-ext", "file:///etc", "/etc", "ssh://x/y"])
-async def test_only_http_is_spoken_to_a_forge(workspaces, url: str) -> None:
+async def test_only_http_is_used_for_a_forge(workspaces, url: str) -> None:
     with pytest.raises(WorkspaceError):
         async with workspaces.clone(url, "main", None):
             pass
@@ -146,46 +150,69 @@ async def test_only_http_is_spoken_to_a_forge(workspaces, url: str) -> None:
 # --- push ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_push_makes_a_branch_and_is_nothing_the_second_time(
-    world, repo, workspaces, sandboxes
-) -> None:
-    async with workspaces.clone(url_of(world), "main", token_of(world)) as workspace:
-        patch = await changed(workspace, sandboxes, {"a.py": "x = 2\n"})
+async def test_a_push_creates_a_branch_and_is_idempotent(world, repo, workspaces, sandboxes) -> None:
+    async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+        patch = await make_patch(workspace, sandboxes, {"a.py": "x = 2\n"})
         commit = await workspace.commit(patch, "Fix", author=AUTHOR)
-        for _ in range(2):  # as after an answer that was lost
-            await push(workspace.git_dir, url_of(world), commit, "fix", token_of(world), expected=None)
+        for _ in range(2):  # as after a lost response
+            await push(
+                workspace.git_dir,
+                repository_url(world),
+                commit,
+                "fix",
+                create_credentials(world),
+                expected=None,
+            )
     assert repo.read("fix", "a.py") == "x = 2\n"
     assert repo.read("main", "a.py") == "x = 1\n"
 
 
-async def test_a_branch_that_somebody_else_moved_is_left_alone(world, repo, workspaces) -> None:
-    async with workspaces.clone(url_of(world), "main", token_of(world)) as workspace:
-        ours = await commit_on(workspace.git_dir, workspace.base, "ours")
+async def test_a_branch_that_someone_else_moved_is_not_changed(world, repo, workspaces) -> None:
+    async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+        commit = await create_commit(workspace.git_dir, workspace.base, "ours")
         repo.commit("fix", {"a.py": "theirs\n"})
         for expected in (None, workspace.base):
             with pytest.raises(
-                Forbidden, match=r"fix of http.* was moved by somebody else; it is left alone\."
+                Forbidden, match=r"Someone else moved the branch fix of http.*, so it was not changed\."
             ):
-                await push(workspace.git_dir, url_of(world), ours, "fix", token_of(world), expected)
+                await push(
+                    workspace.git_dir,
+                    repository_url(world),
+                    commit,
+                    "fix",
+                    create_credentials(world),
+                    expected,
+                )
         assert repo.read("fix", "a.py") == "theirs\n"
 
 
-async def test_a_branch_that_is_where_we_left_it_goes_on(world, repo, workspaces) -> None:
-    async with workspaces.clone(url_of(world), "main", token_of(world)) as workspace:
-        first = await commit_on(workspace.git_dir, workspace.base, "first")
-        second = await commit_on(workspace.git_dir, workspace.base, "second")
-        await push(workspace.git_dir, url_of(world), first, "fix", token_of(world), expected=None)
-        await push(workspace.git_dir, url_of(world), second, "fix", token_of(world), expected=first)
-        async with workspaces.clone(url_of(world), "fix", token_of(world)) as seen:
-            assert seen.base == second
+async def test_an_unmoved_branch_is_updated(world, repo, workspaces) -> None:
+    async with workspaces.clone(repository_url(world), "main", create_credentials(world)) as workspace:
+        first = await create_commit(workspace.git_dir, workspace.base, "first")
+        second = await create_commit(workspace.git_dir, workspace.base, "second")
+        await push(
+            workspace.git_dir, repository_url(world), first, "fix", create_credentials(world), expected=None
+        )
+        await push(
+            workspace.git_dir, repository_url(world), second, "fix", create_credentials(world), expected=first
+        )
+        async with workspaces.clone(repository_url(world), "fix", create_credentials(world)) as clone:
+            assert clone.base == second
 
 
-async def test_who_may_only_read_does_not_push(world, repo, workspaces) -> None:
-    async with workspaces.clone(url_of(world), "main", token_of(world, "reader")) as workspace:
-        commit = await commit_on(workspace.git_dir, workspace.base, "ours")
+async def test_read_access_is_not_enough_to_push(world, repo, workspaces) -> None:
+    async with workspaces.clone(
+        repository_url(world), "main", create_credentials(world, "reader")
+    ) as workspace:
+        commit = await create_commit(workspace.git_dir, workspace.base, "ours")
         with pytest.raises((Forbidden, NotFound, Unauthorized)):
             await push(
-                workspace.git_dir, url_of(world), commit, "fix", token_of(world, "reader"), expected=None
+                workspace.git_dir,
+                repository_url(world),
+                commit,
+                "fix",
+                create_credentials(world, "reader"),
+                expected=None,
             )
     assert repo.branches == ("main",)
 
@@ -193,18 +220,18 @@ async def test_who_may_only_read_does_not_push(world, repo, workspaces) -> None:
 # --- the token ----------------------------------------------------------------------------------------------
 
 
-def hunt(token: str, *places: Path) -> list[str]:
-    """Files below the places that hold the token, raw or as git sends it."""
+def find_token(token: str, *directories: Path) -> list[str]:
+    """Returns the files in the directories that contain the token, raw or as git sends it."""
     import base64
 
     forms = [token.encode(), base64.b64encode(f"x-access-token:{token}".encode())]
-    files = (file for place in places for file in place.rglob("*") if file.is_file())
+    files = (file for directory in directories for file in directory.rglob("*") if file.is_file())
     return [str(file) for file in files if any(form in file.read_bytes() for form in forms)]
 
 
 @pytest.fixture
 def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that gets the arguments of every git that starts from now on."""
+    """A file that records the arguments of every git process."""
     log = tmp_path / "arguments/log"
     wrapper = log.parent / "bin/git"
     wrapper.parent.mkdir(parents=True)
@@ -217,32 +244,34 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_the_token_is_in_no_argument_and_in_no_file(
     world, repo, workspaces, sandboxes, tmp_path, arguments, caplog
 ) -> None:
-    token = world.token("maintainer")
-    async with workspaces.clone(url_of(world), "main", Credentials(token=token)) as workspace:
-        patch = await changed(
+    token = world.create_token("maintainer")
+    async with workspaces.clone(repository_url(world), "main", Credentials(token=token)) as workspace:
+        patch = await make_patch(
             workspace, sandboxes, {"a.py": "x = 2\n"}, "env >e; cp -r .git g 2>/dev/null; true"
         )
         commit = await workspace.commit(patch, "Fix", author=AUTHOR)
-        await push(workspace.git_dir, url_of(world), commit, "fix", Credentials(token=token), expected=None)
+        await push(
+            workspace.git_dir, repository_url(world), commit, "fix", Credentials(token=token), expected=None
+        )
         assert "ls-remote" in arguments.read_text() and "push" in arguments.read_text()
         assert token not in patch.diff.decode()
-        assert hunt(token, tmp_path) == []
-    assert hunt(token, tmp_path) == []
+        assert find_token(token, tmp_path) == []
+    assert find_token(token, tmp_path) == []
     assert token not in caplog.text and token not in repr(Credentials(token=token))
 
 
-async def test_a_token_in_a_url_would_be_found_by_that_hunt(world, repo, tmp_path, arguments) -> None:
-    token = world.token("maintainer")
-    url = url_of(world).replace("http://", f"http://x-access-token:{token}@")
+async def test_the_search_finds_a_token_in_a_url(world, repo, tmp_path, arguments) -> None:
+    token = world.create_token("maintainer")
+    url = repository_url(world).replace("http://", f"http://x-access-token:{token}@")
     await run_git("clone", "--quiet", "--bare", url, str(tmp_path / "careless"), protocols="http")
-    assert hunt(token, tmp_path) == [str(tmp_path / "arguments/log"), str(tmp_path / "careless/config")]
+    assert find_token(token, tmp_path) == [str(tmp_path / "arguments/log"), str(tmp_path / "careless/config")]
 
 
 async def test_the_token_is_in_no_error(world, repo, workspaces) -> None:
-    with pytest.raises(ResolverError) as caught:
-        async with workspaces.clone(url_of(world), "main", Credentials(token="ghp_wrong_canary")):
+    with pytest.raises(ResolverError) as raised:
+        async with workspaces.clone(repository_url(world), "main", Credentials(token="ghp_wrong_canary")):
             pass
-    chain: BaseException | None = caught.value
+    chain: BaseException | None = raised.value
     while chain is not None:
         assert "canary" not in f"{chain!r} {vars(chain)}"
         chain = chain.__cause__ or chain.__context__

@@ -1,57 +1,71 @@
-"""Whether a model can drive the agent, found out over HTTP with one tiny call."""
+"""The model probe over HTTP."""
 
 import json
 
 import pytest
 
-from demo.model import Endpoint, Fault, Turn, WrittenCall, server_error
-from resolver.llm.probe import NUMBER, Fitness, probe
+from patchwright.demo.recorded_model import (
+    ModelFault,
+    RecordedCall,
+    RecordedModel,
+    RecordedTurn,
+    server_error,
+)
+from patchwright.resolver.llm.probe import PROBE_NUMBER, ProbeResult, probe_model
 from tests.resolver.llm.test_reasoning import model
 
 
-def calling(name: str, **arguments: object) -> Turn:
-    return Turn("", calls=(WrittenCall(name=name, arguments=arguments),))
+def turn_with_call(name: str, **arguments: object) -> RecordedTurn:
+    return RecordedTurn("", calls=(RecordedCall(name=name, arguments=arguments),))
 
 
-IN_TEXT = Turn(f'<call name="report_number">\n<number>\n{NUMBER}\n</number>\n</call>')
-NO_TOOLS = Fault(
+IN_TEXT = RecordedTurn(f'<call name="report_number">\n<number>\n{PROBE_NUMBER}\n</number>\n</call>')
+NO_TOOLS = ModelFault(
     status=400, body=json.dumps({"error": {"message": "this model does not support tools", "code": "x"}})
 )
 
 
-async def tried(*turns: Turn, faults: tuple[Fault, ...] = (), sees: bool | None = None) -> Fitness:
-    async with Endpoint(turns) as endpoint:
-        endpoint.fail(*faults)
-        return await probe(model(endpoint, "openai/recorded", sees=sees))
+async def probe(
+    *turns: RecordedTurn, faults: tuple[ModelFault, ...] = (), sees: bool | None = None
+) -> ProbeResult:
+    async with RecordedModel(turns) as endpoint:
+        endpoint.add_faults(*faults)
+        return await probe_model(model(endpoint, "openai/recorded", supports_vision=sees))
 
 
-async def test_a_model_that_calls_functions_is_found_fit_with_one_request() -> None:
-    fit = await tried(calling("report_number", number=NUMBER), sees=True)
-    assert (fit.tools, fit.why, fit.sees) == ("native", "it called the tool as it was asked", True)
+async def test_a_model_with_function_calling_passes_with_one_request() -> None:
+    fit = await probe(turn_with_call("report_number", number=PROBE_NUMBER), sees=True)
+    assert (fit.tool_calling, fit.reason, fit.supports_vision) == (
+        "native",
+        "it called the tool as instructed",
+        True,
+    )
     assert fit.usage is not None and 0 < fit.usage.prompt_tokens < 300
 
 
 @pytest.mark.parametrize("refusal", [(), (NO_TOOLS,)], ids=["says it in text", "refuses tools"])
-async def test_a_model_that_only_writes_is_fit_with_tools_as_text(refusal: tuple[Fault, ...]) -> None:
-    assert (await tried(IN_TEXT, faults=refusal)).tools == "text"
+async def test_a_model_without_function_calling_passes_with_text_tools(
+    refusal: tuple[ModelFault, ...],
+) -> None:
+    assert (await probe(IN_TEXT, faults=refusal)).tool_calling == "text"
 
 
 @pytest.mark.parametrize(
     ("turn", "why"),
     [
-        (Turn("417."), "it answered without calling the tool: 417."),
-        (Turn(""), "it answered without calling the tool: (nothing)"),
-        (calling("report_number", number=7), 'it called report_number with {"number": 7} instead'),
+        (RecordedTurn("417."), "it answered without calling the tool: 417."),
+        (RecordedTurn(""), "it answered without calling the tool: (nothing)"),
+        (turn_with_call("report_number", number=7), 'it called report_number with {"number": 7} instead'),
     ],
 )
-async def test_a_model_that_does_neither_is_not_fit_and_what_it_did_is_said(turn: Turn, why: str) -> None:
-    fit = await tried(turn)
-    assert (fit.tools, fit.why) == ("none", why)
+async def test_a_model_that_does_neither_fails_with_the_reason(turn: RecordedTurn, why: str) -> None:
+    fit = await probe(turn)
+    assert (fit.tool_calling, fit.reason) == ("none", why)
 
 
-async def test_a_model_that_is_down_or_refuses_the_key_is_asked_once() -> None:
-    async with Endpoint([Turn("-")], key="other") as endpoint:
-        fit = await probe(model(endpoint, "openai/recorded"))
-    assert (fit.tools, fit.usage, endpoint.requests) == ("none", None, [])
-    assert "refuses the key (401)" in fit.why
-    assert "(500)" in (await tried(Turn("-"), faults=(server_error(),))).why
+async def test_an_unavailable_model_is_probed_once() -> None:
+    async with RecordedModel([RecordedTurn("-")], key="other") as endpoint:
+        fit = await probe_model(model(endpoint, "openai/recorded"))
+    assert (fit.tool_calling, fit.usage, endpoint.requests) == ("none", None, [])
+    assert "rejects the API key (401)" in fit.reason
+    assert "(500)" in (await probe(RecordedTurn("-"), faults=(server_error(),))).reason

@@ -1,4 +1,4 @@
-"""What is known of the tests at base: run once, remembered, and never believed when it is damaged."""
+"""Baseline runs: executed once, cached, and ignored when damaged."""
 
 import asyncio
 import multiprocessing
@@ -7,119 +7,119 @@ from pathlib import Path
 
 import pytest
 
-from resolver.domain import SuiteRun
-from resolver.proof.baseline import KEPT, Baselines, Bases
-from resolver.suites.suite import Suite
-from runtime.local import LocalSandboxes
-from tests.resolver.proofs import BUG, FAILING, PYTEST
-from tests.resolver.repositories import HOST
+from patchwright.resolver.domain import TestRun
+from patchwright.resolver.proof.baseline import MAX_ENTRIES, BaselineCache, BaselineRuns
+from patchwright.resolver.suites.suite import Suite
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from tests.resolver.git_repository import HOST_ENVIRONMENT
+from tests.resolver.patch_verifier import BUG, FAILING, PYTEST
 
 KEY = "0" * 64
-RUN = SuiteRun(command="c", results={"t.py::a": "passed"}, exit_code=0, seconds=1.0, output="1 passed")
+RUN = TestRun(command="c", results={"t.py::a": "passed"}, exit_code=0, seconds=1.0, output="1 passed")
 
 
-class Named(LocalSandboxes):
-    """Sandboxes whose contents have a name, as those of an image have."""
+class NamedSandboxes(LocalSandboxes):
+    """Sandboxes with a content digest, as those of an image have."""
 
     name: str | None = "image-1"
 
-    async def contents(self) -> str | None:
+    async def content_digest(self) -> str | None:
         return self.name
 
 
 @pytest.fixture
-def sandboxes(tmp_path: Path) -> Named:
-    return Named(tmp_path / "sandboxes", HOST)
+def sandboxes(tmp_path: Path) -> NamedSandboxes:
+    return NamedSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT)
 
 
 @pytest.fixture
-def baselines(tmp_path: Path) -> Baselines:
-    return Baselines(tmp_path / "baselines")
+def baselines(tmp_path: Path) -> BaselineCache:
+    return BaselineCache(tmp_path / "baselines")
 
 
-async def test_a_suite_is_run_once_and_remembered_for_the_next_run(
-    proven, sandboxes, baselines, tmp_path
+async def test_a_baseline_runs_once_and_is_cached_for_the_next_run(
+    open_verifier, sandboxes, baselines, tmp_path
 ) -> None:
     ran = tmp_path / "ran"
     counting = f"open({str(ran)!r}, 'a').write('x')\n"
-    async with proven({"calc.py": BUG, "tests/test_calc.py": FAILING, "conftest.py": counting}) as proof:
+    async with open_verifier(
+        {"calc.py": BUG, "tests/test_calc.py": FAILING, "conftest.py": counting}
+    ) as verifier:
 
-        async def base(suite: Suite = PYTEST, seconds: int = 60) -> SuiteRun:
-            async with Bases(proof.workspace, sandboxes, "run", seconds, baselines) as bases:
-                first = await bases.begin(suite)
-                assert bases.is_known(suite) and await bases.begin(suite) == first
+        async def base(suite: Suite = PYTEST, seconds: int = 60) -> TestRun:
+            async with BaselineRuns(verifier.workspace, sandboxes, "run", seconds, baselines) as bases:
+                first = await bases.start(suite)
+                assert bases.is_done(suite) and await bases.start(suite) == first
                 return first
 
         first = await base()
-        assert (first.passed, first.failed, ran.read_text()) == (1, 1, "x")
+        assert (first.passed_count, first.failed_count, ran.read_text()) == (1, 1, "x")
         assert (await base(), ran.read_text()) == (first, "x")
         await base(PYTEST.model_copy(update={"command": "python3 -m pytest -q"}))
         assert ran.read_text() == "xx"  # another command
         await base(seconds=59)
         sandboxes.name = "image-2"
         await base()
-        assert ran.read_text() == "xxxx"  # other settings, another set-up
+        assert ran.read_text() == "xxxx"  # another timeout, another setup
         sandboxes.name = None
         await base()
         await base()
-        assert ran.read_text() == "xxxxxx"  # nobody can tell what this machine has now
+        assert ran.read_text() == "xxxxxx"  # the contents of this machine are unknown
 
 
-async def test_what_was_no_test_run_is_not_remembered(proven, sandboxes, baselines, tmp_path) -> None:
+async def test_an_invalid_test_run_is_not_cached(open_verifier, sandboxes, baselines, tmp_path) -> None:
     async with (
-        proven({"calc.py": BUG}) as proof,
-        Bases(proof.workspace, sandboxes, "run", 60, baselines) as bases,
+        open_verifier({"calc.py": BUG}) as verifier,
+        BaselineRuns(verifier.workspace, sandboxes, "run", 60, baselines) as bases,
     ):
-        assert (await bases.begin(PYTEST)).problem
+        assert (await bases.start(PYTEST)).problem
     assert not (tmp_path / "baselines").exists()
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\xff" * 9, b'{"key": "x", "run": {}}', b"null"])
-async def test_a_damaged_entry_is_as_good_as_none_and_is_written_anew(
-    baselines, tmp_path, damage: bytes
-) -> None:
-    await baselines.keep(KEY, RUN)
-    assert await baselines.recall(KEY) == RUN
+async def test_a_damaged_cache_entry_is_ignored_and_replaced(baselines, tmp_path, damage: bytes) -> None:
+    await baselines.put(KEY, RUN)
+    assert await baselines.get(KEY) == RUN
     (tmp_path / "baselines" / f"{KEY}.json").write_bytes(damage)
-    assert await baselines.recall(KEY) is None
-    await baselines.keep(KEY, RUN)
-    assert await baselines.recall(KEY) == RUN
+    assert await baselines.get(KEY) is None
+    await baselines.put(KEY, RUN)
+    assert await baselines.get(KEY) == RUN
 
 
-async def test_an_entry_under_another_name_is_not_taken(baselines, tmp_path) -> None:
-    await baselines.keep(KEY, RUN)
+async def test_a_cache_entry_with_another_key_is_ignored(baselines, tmp_path) -> None:
+    await baselines.put(KEY, RUN)
     (tmp_path / "baselines" / f"{KEY}.json").rename(tmp_path / "baselines" / f"{'1' * 64}.json")
-    assert await baselines.recall("1" * 64) is None
+    assert await baselines.get("1" * 64) is None
 
 
-async def test_the_entries_that_were_used_last_are_kept(baselines, tmp_path) -> None:
-    for number in range(KEPT + 5):
-        await baselines.keep(f"{number:064}", RUN)
-        if number == KEPT - 1:
-            assert await baselines.recall(f"{0:064}") == RUN  # used again
-    assert len(list((tmp_path / "baselines").iterdir())) == KEPT
-    assert await baselines.recall(f"{0:064}") == RUN
-    assert await baselines.recall(f"{1:064}") is None
+async def test_the_most_recently_used_entries_are_kept(baselines, tmp_path) -> None:
+    for number in range(MAX_ENTRIES + 5):
+        await baselines.put(f"{number:064}", RUN)
+        if number == MAX_ENTRIES - 1:
+            assert await baselines.get(f"{0:064}") == RUN  # used again
+    assert len(list((tmp_path / "baselines").iterdir())) == MAX_ENTRIES
+    assert await baselines.get(f"{0:064}") == RUN
+    assert await baselines.get(f"{1:064}") is None
 
 
-async def test_a_disk_that_takes_nothing_costs_nothing_but_the_memory(tmp_path) -> None:
+async def test_a_full_disk_only_disables_the_cache(tmp_path) -> None:
     (tmp_path / "file").write_text("")
-    baselines = Baselines(tmp_path / "file" / "baselines")
-    await baselines.keep(KEY, RUN)
-    assert await baselines.recall(KEY) is None
+    baselines = BaselineCache(tmp_path / "file" / "baselines")
+    await baselines.put(KEY, RUN)
+    assert await baselines.get(KEY) is None
 
 
 def write_often(directory: str) -> None:
     async def work() -> None:
-        baselines = Baselines(Path(directory))
+        baselines = BaselineCache(Path(directory))
         for number in range(40):
-            await baselines.keep(KEY, RUN)
-            assert await baselines.recall(KEY) == RUN, number
+            await baselines.put(KEY, RUN)
+            assert await baselines.get(KEY) == RUN, number
 
     asyncio.run(work())
 
 
-def test_processes_share_them(tmp_path) -> None:
+def test_processes_share_the_baseline_cache(tmp_path) -> None:
     several = multiprocessing.get_context("spawn")
     workers = [several.Process(target=write_often, args=(str(tmp_path / "shared"),)) for _ in range(3)]
     for worker in workers:
@@ -130,37 +130,40 @@ def test_processes_share_them(tmp_path) -> None:
     assert [path.name for path in (tmp_path / "shared").iterdir()] == [f"{KEY}.json"]
 
 
-async def test_tests_that_waver_at_base_are_known_where_they_cannot_be_run_alone(
-    proven, sandboxes, tmp_path
+async def test_flaky_baseline_tests_are_marked_if_they_cannot_be_selected(
+    open_verifier, sandboxes, tmp_path
 ) -> None:
     moody = (
         f"import os\n\n\ndef test_moody():\n    mark = {str(tmp_path / 'mark')!r}\n"
         "    there = os.path.exists(mark)\n    open(mark, 'w')\n    assert there\n"
     )
     suite = Suite(
-        command="(python3 -m pytest)", report="pytest", why=""
-    )  # parentheses: nothing can be appended
+        command="(python3 -m pytest)", runner="pytest", command_reason=""
+    )  # parentheses, so that nothing can be appended
     files = {"calc.py": BUG, "test_calc.py": FAILING, "test_moody.py": moody}
-    async with proven(files) as proof, Bases(proof.workspace, sandboxes, "run", 60) as bases:
-        run = await bases.begin(suite)
+    async with (
+        open_verifier(files) as verifier,
+        BaselineRuns(verifier.workspace, sandboxes, "run", 60) as bases,
+    ):
+        run = await bases.start(suite)
     assert run.flaky == ("test_moody.py::test_moody",)
     assert run.results["test_calc.py::test_add"] == "failed"
 
 
 @pytest.mark.docker
-async def test_an_image_s_contents_have_a_name_and_what_ran_in_it_is_remembered(
-    proven, docker_sandboxes, baselines, tmp_path
+async def test_a_baseline_in_an_image_is_cached_by_its_content_digest(
+    open_verifier, docker_sandboxes, baselines, tmp_path
 ) -> None:
-    suite = Suite(command="date +%s.%N", report="none", why="")
+    suite = Suite(command="date +%s.%N", runner="none", command_reason="")
     name = f"baseline-{os.getpid()}"
     contents, runs, rounds = None, [], 0
-    async with proven({"a": ""}) as proof:
-        # Another process may build it once more.
-        while contents != (contents := await docker_sandboxes.contents()):
+    async with open_verifier({"a": ""}) as verifier:
+        # Another process may rebuild the image.
+        while contents != (contents := await docker_sandboxes.content_digest()):
             runs, rounds = [], rounds + 1
             for _ in range(2):
-                async with Bases(proof.workspace, docker_sandboxes, name, 60, baselines) as bases:
-                    runs.append(await bases.begin(suite))
+                async with BaselineRuns(verifier.workspace, docker_sandboxes, name, 60, baselines) as bases:
+                    runs.append(await bases.start(suite))
     assert contents is not None
     assert runs[0] == runs[1] and runs[0].exit_code == 0
     kept = [path.suffix for path in (tmp_path / "baselines").iterdir()]

@@ -1,15 +1,22 @@
-"""How risky a command is, and what is refused."""
+"""The risk rating of commands, and the threshold for refusals."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolver.actions import Finish
-from resolver.security.risk import ORDER, Rating, RefuseFrom, Risk, Rules, highest
-from resolver.security.shell_words import MAX_COMMAND, programs
-from runtime.actions import CreateFile, RunPython, RunShell, ViewFile
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.security.risk import (
+    RISK_LEVELS,
+    Risk,
+    RiskRating,
+    RuleAnalyzer,
+    ThresholdPolicy,
+    get_highest_rating,
+)
+from patchwright.resolver.security.shell_parser import MAX_COMMAND_LENGTH, parse_programs
+from patchwright.runtime.actions import CreateFile, RunPython, RunShell, ViewFile
 
-RULES = Rules("/workspace", "/tmp")
+RULES = RuleAnalyzer("/workspace", "/tmp")
 
 TABLE: dict[Risk, tuple[str, ...]] = {
     "low": (
@@ -91,45 +98,49 @@ def test_a_command_is_as_risky_as_its_riskiest_part(risk: Risk, command: str) ->
     assert RULES.rate(RunShell(command=command)).risk == risk
 
 
-def test_the_boundary_is_refused_itself_and_what_cannot_be_read_is_not() -> None:
-    policy = RefuseFrom(threshold="high")
-    assert [risk for risk in ORDER if policy.allows(Rating(risk=risk))] == ["low", "unknown", "medium"]
-    assert RefuseFrom(threshold=None).allows(Rating(risk="high"))
-    assert not RefuseFrom(threshold="unknown").allows(RULES.rate(RunShell(command="$X")))
+def test_the_threshold_itself_is_refused_and_unknown_risk_is_not() -> None:
+    policy = ThresholdPolicy(threshold="high")
+    assert [risk for risk in RISK_LEVELS if policy.allows(RiskRating(risk=risk))] == [
+        "low",
+        "unknown",
+        "medium",
+    ]
+    assert ThresholdPolicy(threshold=None).allows(RiskRating(risk="high"))
+    assert not ThresholdPolicy(threshold="unknown").allows(RULES.rate(RunShell(command="$X")))
 
 
-def test_a_second_opinion_can_only_raise_a_rating() -> None:
-    own, other = Rating(risk="medium", why="a"), Rating(risk="low", why="b")
-    assert highest(own, other) == own
-    assert highest(own, Rating(risk="high", why="b")).risk == "high"
+def test_another_rating_can_only_raise_the_risk() -> None:
+    own, other = RiskRating(risk="medium", reason="a"), RiskRating(risk="low", reason="b")
+    assert get_highest_rating(own, other) == own
+    assert get_highest_rating(own, RiskRating(risk="high", reason="b")).risk == "high"
 
 
-def test_what_only_looks_or_talks_is_low_and_code_is_medium() -> None:
+def test_reading_is_low_risk_and_running_code_is_medium() -> None:
     assert RULES.rate(ViewFile(path="a.py")).risk == "low"
-    assert RULES.rate(Finish(cause="a", change="b", checked="c")).risk == "low"
+    assert RULES.rate(Finish(cause="a", change="b", testing="c")).risk == "low"
     assert RULES.rate(RunPython(code="1")).risk == "medium"
     assert RULES.rate(CreateFile(path="src/a.py", content="")).risk == "low"
     assert RULES.rate(CreateFile(path=".git/hooks/post-commit", content="")).risk == "high"
 
 
-def test_a_command_is_read_as_the_programs_that_it_starts() -> None:
-    found = programs("A=1 sudo -u x timeout -k 5 10 ./bin/run --fast 'a b' > out.txt")
+def test_a_command_is_parsed_into_its_programs() -> None:
+    found = parse_programs("A=1 sudo -u x timeout -k 5 10 ./bin/run --fast 'a b' > out.txt")
     assert found is not None
     (program,) = found
     assert (program.name, program.arguments) == ("run", ("--fast", "a b"))
-    assert (program.through, program.writes) == (("sudo", "timeout"), ("out.txt",))
+    assert (program.launchers, program.output_files) == (("sudo", "timeout"), ("out.txt",))
 
 
-def test_a_command_too_long_to_be_read_is_unknown() -> None:
-    assert programs("a" * (MAX_COMMAND + 1)) is None
-    assert RULES.rate(RunShell(command="a" * (MAX_COMMAND + 1))).risk == "unknown"
+def test_a_command_that_is_too_long_is_unknown_risk() -> None:
+    assert parse_programs("a" * (MAX_COMMAND_LENGTH + 1)) is None
+    assert RULES.rate(RunShell(command="a" * (MAX_COMMAND_LENGTH + 1))).risk == "unknown"
 
 
 @given(st.text(alphabet=st.sampled_from("ab;|&(){}$'\"\\`<>\n -./~:=sudo"), min_size=1, max_size=60))
-def test_no_text_makes_it_raise(text: str) -> None:
-    assert RULES.command(text).risk in ORDER
+def test_no_command_makes_the_analyzer_raise(text: str) -> None:
+    assert RULES.rate_command(text).risk in RISK_LEVELS
 
 
-def test_deep_nesting_is_read_in_time() -> None:
-    assert RULES.command("(" * 5000 + "git push" + ")" * 5000).risk in ("unknown", "high")
-    assert RULES.command("echo " + "$(" * 5000 + "git push" + ")" * 5000).risk in ("unknown", "high")
+def test_deep_nesting_is_parsed_fast() -> None:
+    assert RULES.rate_command("(" * 5000 + "git push" + ")" * 5000).risk in ("unknown", "high")
+    assert RULES.rate_command("echo " + "$(" * 5000 + "git push" + ")" * 5000).risk in ("unknown", "high")

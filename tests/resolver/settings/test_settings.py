@@ -1,15 +1,15 @@
-"""Configuration is strict: what is wrong is named, with the mend, before any work."""
+"""Settings are validated strictly: an error names the setting and how to fix it."""
 
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from bot.compose import read_settings
-from resolver.errors import SettingsError
+from patchwright.bot.composition_root import read_settings
+from patchwright.resolver.errors import SettingsError
 
 
-def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path) -> None:
     (tmp_path / "patchwright.toml").write_text('max_steps = 1\nmax_usd = 1.5\nlabel = "mend"\n')
     environ = {"PATCHWRIGHT_MAX_STEPS": "2", "PATCHWRIGHT_MAX_USD": "2.5", "HOME": str(tmp_path)}
     settings = read_settings({"max_steps": 3, "model": None}, environ, None, tmp_path)
@@ -26,14 +26,14 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(t
         ),
         ({"PATCHWRIGHT_MAX_STEPS": "many"}, "max_steps (PATCHWRIGHT_MAX_STEPS)"),
         ({"PATCHWRIGHT_SANDBOX": "chroot"}, "sandbox (PATCHWRIGHT_SANDBOX)"),
-        ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "in the settings: there is no file /nowhere.pem. Correct"),
-        ({"PATCHWRIGHT_MODEL_BASE_URL": "localhost:8000/v1"}, "it has to begin with https:// or http://"),
+        ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "in the settings: the file /nowhere.pem does not exist. Correct"),
+        ({"PATCHWRIGHT_MODEL_BASE_URL": "localhost:8000/v1"}, "it must start with https:// or http://"),
         ({"GITHUB_API_URL": "github.example.com"}, "github_api_url (GITHUB_API_URL)"),
         ({"PATCHWRIGHT_PUBLIC_URL": "javascript:alert(1)"}, "is not a plain URL such as https://"),
         ({"PATCHWRIGHT_PUBLIC_URL": "https://me:pass@host"}, "is not a plain URL such as https://"),
     ],
 )  # fmt: skip
-def test_a_wrong_variable_is_named(environ: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_an_invalid_variable_is_named(environ: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         read_settings({}, environ, None, tmp_path)
     assert message in str(refused.value)
@@ -47,7 +47,7 @@ def test_a_wrong_variable_is_named(environ: dict[str, str], message: str, tmp_pa
         ('max_steps = "x"', "max_steps (PATCHWRIGHT_MAX_STEPS)"),
     ],
 )
-def test_a_wrong_line_of_the_file_is_named(toml: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_line_of_the_file_is_named(toml: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "patchwright.toml"
     path.write_text(toml)
     with pytest.raises(SettingsError) as refused:
@@ -55,37 +55,37 @@ def test_a_wrong_line_of_the_file_is_named(toml: str, message: str, tmp_path: Pa
     assert message.format(path=path) in str(refused.value)
 
 
-def test_a_file_in_somebodys_repository_does_not_decide_where_credentials_go(tmp_path: Path) -> None:
+def test_a_file_in_a_repository_cannot_set_where_credentials_are_sent(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     path = tmp_path / "patchwright.toml"
     path.write_text('github_api_url = "https://evil.test"')
-    with pytest.raises(SettingsError, match="decides where credentials are sent"):
+    with pytest.raises(SettingsError, match="controls where credentials are sent"):
         read_settings({}, {}, None, tmp_path)
-    named = read_settings({}, {}, path, tmp_path)  # the operator named it, so it is theirs
+    named = read_settings({}, {}, path, tmp_path)  # allowed, because the operator named the file
     assert named.github_api_url == "https://evil.test"
 
 
-def test_nor_which_templates_are_run_here(tmp_path: Path) -> None:
+def test_a_file_in_a_repository_cannot_set_the_templates(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "patchwright.toml").write_text('templates = "evil"')
     with pytest.raises(SettingsError, match="templates"):
         read_settings({}, {}, None, tmp_path)
 
 
-def test_an_empty_variable_counts_as_absent(tmp_path: Path) -> None:
+def test_an_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     assert read_settings({}, {"PATCHWRIGHT_MODEL": ""}, None, tmp_path).model is None
 
 
-def test_a_run_has_a_page_where_the_operator_says_or_its_workflow_is(tmp_path: Path) -> None:
+def test_a_run_links_to_the_dashboard_or_its_workflow_run(tmp_path: Path) -> None:
     public = {"PATCHWRIGHT_PUBLIC_URL": "https://bot.test/patchwright/"}
     settings = read_settings({}, public, None, tmp_path)
-    assert settings.page_of("label/7 x") == "https://bot.test/patchwright/runs/label%2F7%20x"
+    assert settings.run_url("label/7 x") == "https://bot.test/patchwright/runs/label%2F7%20x"
     in_workflow = public | {"PATCHWRIGHT_WORKFLOW_URL": "https://forge.test/runs/1"}
-    assert read_settings({}, in_workflow, None, tmp_path).page_of("a") == "https://forge.test/runs/1"
-    assert read_settings({}, {}, None, tmp_path).page_of("a") is None
+    assert read_settings({}, in_workflow, None, tmp_path).run_url("a") == "https://forge.test/runs/1"
+    assert read_settings({}, {}, None, tmp_path).run_url("a") is None
 
 
-def test_settings_never_show_a_secret(tmp_path: Path) -> None:
+def test_settings_never_reveal_a_secret(tmp_path: Path) -> None:
     environ = {"GITHUB_TOKEN": "ghs_canary", "PATCHWRIGHT_MODEL_API_KEY": "sk-canary"}
     settings = read_settings({}, environ, None, tmp_path)
     assert "canary" not in repr(settings) + settings.model_dump_json()

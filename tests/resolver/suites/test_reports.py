@@ -1,24 +1,27 @@
-"""Reports of runners other than pytest, honest and not. Those of real runs are read in tests/runners."""
+"""Reports of runners other than pytest, valid and not. Reports of real runs are parsed in tests/runners."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from resolver.suites.reports import in_json, in_text
-from resolver.suites.reports.collected import Unfit
-from resolver.suites.reports.junit_files import BETWEEN, junit_files
-from resolver.suites.testreport import Report
+from patchwright.resolver.suites.reports import json_reports, text_reports
+from patchwright.resolver.suites.reports.junit_reports import FILE_SEPARATOR, parse_junit_files
+from patchwright.resolver.suites.reports.report_builder import InvalidReport
+from patchwright.resolver.suites.runner_report import RunnerReport
 
-# --- gradle: recorded, for it is too large to be installed for each run of these tests ---------------------------
+# --- gradle: recorded, because it is too large to install for each test run
+# ---------------------------------------
 
 GRADLE = (Path(__file__).parents[2] / "runners/recorded/gradle-4.4.1.xml").read_text()
-"""What Debian's gradle 4.4.1 wrote on 2026-11-20 about a class like that of `maven` in tests/runners; cut: stack."""
+"""Report of Debian's gradle 4.4.1 from 2026-11-20 on a class like that of `maven` in tests/runners; the stack
+is cut.
+"""
 
 
-def test_the_reports_of_gradle_s_classes_are_read_together() -> None:
+def test_gradles_reports_are_merged() -> None:
     other = GRADLE.replace("CalcTest", "MoreTest").encode()
-    report = junit_files(GRADLE.encode() + BETWEEN + other + BETWEEN, "/tree")
+    report = parse_junit_files(GRADLE.encode() + FILE_SEPARATOR + other + FILE_SEPARATOR, "/tree")
     assert report.problem is None and len(report.results) == 6
     assert {test: result for test, result in report.results.items() if "Calc" in test} == {
         "org.example.CalcTest::one": "passed",
@@ -28,10 +31,10 @@ def test_the_reports_of_gradle_s_classes_are_read_together() -> None:
     assert "expected:<3> but was:<-1>" in report.messages["org.example.CalcTest::adds"]
 
 
-def test_one_class_whose_report_is_cut_makes_all_of_them_no_report() -> None:
-    report = junit_files(GRADLE.encode() + BETWEEN + GRADLE[:400].encode(), "/tree")
-    assert report.results == {} and report.problem is not None and "not XML" in report.problem
-    assert junit_files(b"", "/tree").problem == "the command left no test report"
+def test_one_truncated_report_invalidates_all() -> None:
+    report = parse_junit_files(GRADLE.encode() + FILE_SEPARATOR + GRADLE[:400].encode(), "/tree")
+    assert report.results == {} and report.problem is not None and "not valid XML" in report.problem
+    assert parse_junit_files(b"", "/tree").problem == "the command wrote no test report"
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------
@@ -42,7 +45,7 @@ def jest(*statuses: str, **totals: int) -> bytes:
     return json.dumps({"testResults": [{"name": "/w/a.js", "assertionResults": tests}], **totals}).encode()
 
 
-def test_a_file_that_jest_could_not_load_is_an_error_by_its_path() -> None:
+def test_a_file_that_jest_could_not_load_is_an_error() -> None:
     files = [
         {"name": "/w/a.test.js", "status": "failed", "message": "Cannot find module", "assertionResults": []},
         {
@@ -51,8 +54,8 @@ def test_a_file_that_jest_could_not_load_is_an_error_by_its_path() -> None:
             "assertionResults": [{"fullName": "t", "status": "passed"}],
         },
     ]
-    report = in_json.jest(json.dumps({"numTotalTests": 1, "testResults": files}).encode(), "/w")
-    assert report == Report(
+    report = json_reports.parse_jest(json.dumps({"numTotalTests": 1, "testResults": files}).encode(), "/w")
+    assert report == RunnerReport(
         results={"b.test.js::t": "passed", "a.test.js": "error"},
         messages={"a.test.js": "Cannot find module\n"},
     )
@@ -67,44 +70,52 @@ def test_a_file_that_jest_could_not_load_is_an_error_by_its_path() -> None:
         (jest("splendid"), "has the outcome 'splendid', which is none"),
     ],
 )
-def test_totals_of_jest_that_are_not_its_tests_are_not_believed(content: bytes, problem: str) -> None:
-    with pytest.raises(Unfit, match=problem):
-        in_json.jest(content, "/w")
+def test_wrong_totals_of_jest_are_rejected(content: bytes, problem: str) -> None:
+    with pytest.raises(InvalidReport, match=problem):
+        json_reports.parse_jest(content, "/w")
 
 
-def test_totals_of_mocha_and_rspec_that_are_not_their_tests_are_not_believed() -> None:
+def test_wrong_totals_of_mocha_and_rspec_are_rejected() -> None:
     one = {"fullTitle": "t", "file": "/w/test/a.js", "err": {}}
     mocha = {"stats": {"failures": 0}, "tests": [one], "passes": [], "failures": [one], "pending": []}
-    with pytest.raises(Unfit, match="claims 0 failures and shows 1"):
-        in_json.mocha(json.dumps(mocha).encode(), "/w")
+    with pytest.raises(InvalidReport, match="claims 0 failures and shows 1"):
+        json_reports.parse_mocha(json.dumps(mocha).encode(), "/w")
     rspec = {"examples": [{"full_description": "t", "status": "passed"}], "summary": {"example_count": 0}}
-    with pytest.raises(Unfit, match="claims 0 tests and shows 1"):
-        in_json.rspec(json.dumps(rspec).encode(), "/w")
+    with pytest.raises(InvalidReport, match="claims 0 tests and shows 1"):
+        json_reports.parse_rspec(json.dumps(rspec).encode(), "/w")
 
 
-def test_a_spec_that_could_not_be_loaded_is_an_error_by_its_path() -> None:
+def test_a_spec_that_could_not_be_loaded_is_an_error() -> None:
     said = "\nAn error occurred while loading ./spec/a_spec.rb.\nFailure/Error: require 'no'\n"
     report = {"examples": [], "summary": {"errors_outside_of_examples_count": 1}, "messages": [said]}
-    assert in_json.rspec(json.dumps(report).encode(), "/w").results == {"spec/a_spec.rb": "error"}
+    assert json_reports.parse_rspec(json.dumps(report).encode(), "/w").results == {"spec/a_spec.rb": "error"}
 
 
-@pytest.mark.parametrize("read", [in_json.jest, in_json.mocha, in_json.rspec, in_json.lines])
+@pytest.mark.parametrize(
+    "read",
+    [
+        json_reports.parse_jest,
+        json_reports.parse_mocha,
+        json_reports.parse_rspec,
+        json_reports.parse_json_lines,
+    ],
+)
 @pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"null", b"{}", b"\xff\xfe", b"[" * 1_000_000, b'{"testResults": 3}', b'{"tests":1e999}'],
 )
-def test_what_is_no_report_raises_what_its_reader_expects(read, content: bytes) -> None:
-    with pytest.raises((Unfit, ValueError)):
+def test_an_invalid_report_raises_an_expected_error(read, content: bytes) -> None:
+    with pytest.raises((InvalidReport, ValueError)):
         read(content, "/w")
 
 
-def test_our_own_reporters_say_how_many_tests_there_were() -> None:
+def test_our_own_reporters_write_the_number_of_tests() -> None:
     line = b'{"file": "/w/a.rb", "name": "A#t", "result": "failed", "message": "no"}\n'
-    assert in_json.lines(line + b'{"tests":1}\n', "/w").results == {"a.rb::A#t": "failed"}
-    with pytest.raises(Unfit, match="ends before the tests did"):
-        in_json.lines(line, "/w")
-    with pytest.raises(Unfit, match="claims 2 tests and shows 1"):
-        in_json.lines(line + b'{"tests":2}\n', "/w")
+    assert json_reports.parse_json_lines(line + b'{"tests":1}\n', "/w").results == {"a.rb::A#t": "failed"}
+    with pytest.raises(InvalidReport, match="ends before the tests did"):
+        json_reports.parse_json_lines(line, "/w")
+    with pytest.raises(InvalidReport, match="claims 2 tests and shows 1"):
+        json_reports.parse_json_lines(line + b'{"tests":2}\n', "/w")
 
 
 # --- go ---------------------------------------------------------------------------------------------------------
@@ -117,32 +128,32 @@ def go(*events: tuple[str, str, str]) -> bytes:
     return "\n".join(lines).encode()
 
 
-def test_a_test_of_go_that_never_ended_has_failed() -> None:
+def test_an_unfinished_go_test_has_failed() -> None:
     events = [("run", "p", "TestA"), ("pass", "p", "TestA"), ("run", "p", "TestB"), ("fail", "p", "")]
-    assert in_json.go(go(*events), "/w").results == {"p::TestA": "passed", "p::TestB": "failed"}
+    assert json_reports.parse_go(go(*events), "/w").results == {"p::TestA": "passed", "p::TestB": "failed"}
 
 
-def test_a_package_of_go_that_fails_by_itself_is_an_error_by_its_name() -> None:
-    assert in_json.go(go(("pass", "p", "TestA"), ("fail", "p", "")), "/w").results == {
+def test_a_go_package_that_fails_on_its_own_is_an_error() -> None:
+    assert json_reports.parse_go(go(("pass", "p", "TestA"), ("fail", "p", "")), "/w").results == {
         "p::TestA": "passed",
         "p": "error",
     }
     text = b"# x/b [x/b.test]\nb/b_test.go:3: undefined: testing\nFAIL\tx/b [build failed]\n"
-    report = in_json.go(text + go(("pass", "x", "TestA")), "/w")
+    report = json_reports.parse_go(text + go(("pass", "x", "TestA")), "/w")
     assert report.results == {"x/b": "error", "x::TestA": "passed"}
     assert report.output is not None and "undefined: testing" in report.output
 
 
-def test_parts_of_a_test_of_go_stand_for_it_unless_it_alone_fails() -> None:
+def test_go_subtests_represent_their_test_unless_it_alone_fails() -> None:
     events = [("pass", "p", "T/a"), ("fail", "p", "T/b"), ("fail", "p", "T")]
-    assert in_json.go(go(*events), "/w").results == {"p::T/a": "passed", "p::T/b": "failed"}
+    assert json_reports.parse_go(go(*events), "/w").results == {"p::T/a": "passed", "p::T/b": "failed"}
     events = [("pass", "p", "T/a"), ("fail", "p", "T")]
-    assert in_json.go(go(*events), "/w").results == {"p::T/a": "passed", "p::T": "failed"}
+    assert json_reports.parse_go(go(*events), "/w").results == {"p::T/a": "passed", "p::T": "failed"}
 
 
-def test_what_a_test_of_go_prints_is_no_event() -> None:
+def test_output_of_a_go_test_is_not_an_event() -> None:
     printed = b'{"Action": 3}\n{"x"\n{"Action":"output","Package":"p","Test":"T","Output":"--- PASS: U\\n"}\n'
-    assert in_json.go(printed + go(("fail", "p", "T")), "/w").results == {"p::T": "failed"}
+    assert json_reports.parse_go(printed + go(("fail", "p", "T")), "/w").results == {"p::T": "failed"}
 
 
 # --- TAP --------------------------------------------------------------------------------------------------------
@@ -168,8 +179,8 @@ def test_what_a_test_of_go_prints_is_no_event() -> None:
         ("hello\nokay\nnot okay\nok 1 - a\n  ---\n  not ok 9 - b\n  ...\n", {"a": "passed"}),
     ],
 )
-def test_tap_counts_by_its_smallest_parts(text: str, results: dict[str, str]) -> None:
-    assert in_text.tap(text.encode(), "/w").results == results
+def test_tap_counts_subtests(text: str, results: dict[str, str]) -> None:
+    assert text_reports.parse_tap(text.encode(), "/w").results == results
 
 
 @pytest.mark.parametrize(
@@ -180,12 +191,12 @@ def test_tap_counts_by_its_smallest_parts(text: str, results: dict[str, str]) ->
         ("ok 1 - a\n    ok 1 - b\n", "ends before the tests did"),
         ("ok 1\nBail out! no database\n", "bailed out .Bail out! no database"),
         ("                ok 1 - deep\n", "ends before the tests did"),
-        (f"{' ' * 4000}ok 1 - deep\n", "nested in a way"),
+        (f"{' ' * 4000}ok 1 - deep\n", "invalid nesting"),
     ],
 )
-def test_tap_that_contradicts_itself_is_not_believed(text: str, problem: str) -> None:
-    with pytest.raises(Unfit, match=problem):
-        in_text.tap(text.encode(), "/w")
+def test_contradictory_tap_is_rejected(text: str, problem: str) -> None:
+    with pytest.raises(InvalidReport, match=problem):
+        text_reports.parse_tap(text.encode(), "/w")
 
 
 # --- cargo --------------------------------------------------------------------------------------------------------
@@ -233,8 +244,8 @@ ok 4 should be strictly equal # SKIP not yet
 """
 
 
-def test_a_test_of_tape_is_its_heading_with_all_that_is_asserted_below_it() -> None:
-    assert in_text.tape(TAPE.encode(), "/w").results == {
+def test_a_tape_test_is_a_heading_with_its_assertions() -> None:
+    assert text_reports.parse_tape(TAPE.encode(), "/w").results == {
         "adds": "failed",
         "subtracts": "passed",
         "later": "skipped",
@@ -244,13 +255,13 @@ def test_a_test_of_tape_is_its_heading_with_all_that_is_asserted_below_it() -> N
 @pytest.mark.parametrize(
     "text", [TAPE.replace("1..4", "1..5"), TAPE.replace("1..4", ""), TAPE + "1..4\n", TAPE + "ok 5 late\n"]
 )
-def test_tape_that_contradicts_itself_is_not_believed(text: str) -> None:
-    with pytest.raises(Unfit):
-        in_text.tape(text.encode(), "/w")
+def test_contradictory_tape_output_is_rejected(text: str) -> None:
+    with pytest.raises(InvalidReport):
+        text_reports.parse_tape(text.encode(), "/w")
 
 
-def test_cargo_is_believed_as_far_as_it_said_how_many() -> None:
-    assert in_text.cargo(CARGO.encode(), "/w").results == {
+def test_only_the_announced_cargo_results_count() -> None:
+    assert text_reports.parse_cargo(CARGO.encode(), "/w").results == {
         "src/lib.rs::tests::a": "passed",
         "src/lib.rs::tests::b": "failed",
         "src/lib.rs::tests::c": "skipped",
@@ -262,22 +273,23 @@ def test_cargo_is_believed_as_far_as_it_said_how_many() -> None:
     ("text", "problem"),
     [
         (CARGO.replace("1 failed", "0 failed"), "claims 0 failures and shows 1"),
-        (CARGO.replace("running 1", "running 2") + CARGO, "1 of the tests that had begun did not end"),
+        (CARGO.replace("running 1", "running 2") + CARGO, "1 of the started tests did not finish"),
         (CARGO[:200], "ends before the tests did"),
     ],
 )
-def test_cargo_that_contradicts_itself_is_not_believed(text: str, problem: str) -> None:
-    with pytest.raises(Unfit, match=problem):
-        in_text.cargo(text.encode(), "/w")
+def test_contradictory_cargo_output_is_rejected(text: str, problem: str) -> None:
+    with pytest.raises(InvalidReport, match=problem):
+        text_reports.parse_cargo(text.encode(), "/w")
 
 
-# --- bounds -------------------------------------------------------------------------------------------------------
+# --- limits
+# -------------------------------------------------------------------------------------------------------
 
 
-def test_no_reader_keeps_more_than_its_bounds() -> None:
-    with pytest.raises(Unfit, match="more than 200000 tests"):
-        in_text.tap(b"ok\n" * 200_001, "/w")
-    (name,) = in_json.jest(jest("passed").replace(b"t0", b"x" * 100_000), "/w").results
+def test_every_report_parser_has_limits() -> None:
+    with pytest.raises(InvalidReport, match="more than 200000 tests"):
+        text_reports.parse_tap(b"ok\n" * 200_001, "/w")
+    (name,) = json_reports.parse_jest(jest("passed").replace(b"t0", b"x" * 100_000), "/w").results
     assert len(name) == 2_000
     long = json.dumps({"file": "a", "name": "t", "result": "failed", "message": "y" * 1_000_000}).encode()
-    assert len(in_json.lines(long + b'\n{"tests":1}', "/w").messages["a::t"]) <= 8_000
+    assert len(json_reports.parse_json_lines(long + b'\n{"tests":1}', "/w").messages["a::t"]) <= 8_000

@@ -1,4 +1,4 @@
-"""MCP servers as tools: a real one as a program in a sandbox, and by HTTP."""
+"""MCP servers as tools, with a real server as a program in a sandbox and over HTTP."""
 
 import os
 import sys
@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from resolver.actions import Called, Malformed
-from resolver.llm.model import ToolCall
-from resolver.settings.mcp_server import McpServer
-from resolver.tools.mcp import mcp_tools
-from resolver.tools.mcp_way import Outside
-from resolver.tools.tool import Tools
-from runtime.actions import RunShell
-from runtime.local import LocalSandboxes
-from runtime.observations import Failed, Ran
-from runtime.sandbox import Sandbox
-from tests.resolver.served_mcp import SERVER, by_http, call
+from patchwright.resolver.actions import ExternalToolResult, MalformedCall
+from patchwright.resolver.llm.model import RawToolCall
+from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.tools.mcp import connect_mcp_tools
+from patchwright.resolver.tools.mcp_transport import McpConnector
+from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.observations import ActionFailure, ShellResult
+from patchwright.runtime.sandbox import Sandbox
+from tests.resolver.mcp_http_server import SERVER, call_tool, serve_mcp_over_http
 
 BY_COMMAND = McpServer(command=(sys.executable, SERVER), env={"ADDED": "something"})
 
@@ -31,59 +31,63 @@ async def sandbox(short_tmp: Path) -> AsyncIterator[Sandbox]:
 
 
 @pytest.mark.parametrize("way", ["command", "http"])
-async def test_a_servers_tools_are_listed_checked_and_called_like_our_own(sandbox: Sandbox, way: str) -> None:
+async def test_a_servers_tools_are_listed_validated_and_called(sandbox: Sandbox, way: str) -> None:
     async with (
-        by_http() as http,
-        mcp_tools({"numbers": BY_COMMAND if way == "command" else http}, sandbox, print, Outside()) as found,
+        serve_mcp_over_http() as http,
+        connect_mcp_tools(
+            {"numbers": BY_COMMAND if way == "command" else http}, sandbox, print, McpConnector()
+        ) as found,
     ):
-        tools = Tools(found)
+        tools = ToolRegistry(found)
         names = [spec.name for spec in tools.specs]
         assert names[:2] == ["numbers_add", "numbers_where"]
         assert tools.specs[0].description.startswith("Add two numbers.")
-        assert await call(tools, "numbers_add", a=2, b=3) == Called(text="5")
-        wrong = tools.parse(ToolCall(id="1", name="numbers_add", arguments='{"a": "x", "b": 1}'))
-        assert isinstance(wrong, Malformed) and "`a`: 'x' is not of type 'integer'" in wrong.problem
-        failed = await call(tools, "numbers_fail")
-        assert isinstance(failed, Called) and not failed.ok and "no such number" in failed.text
-        drawn = await call(tools, "numbers_draw")
-        assert isinstance(drawn, Called) and [each.media for each in drawn.pictures] == ["image/png"]
-        much = await call(tools, "numbers_flood", size=1_000_000)
-        assert isinstance(much, Called) and len(much.text) < 40_000
+        assert await call_tool(tools, "numbers_add", a=2, b=3) == ExternalToolResult(text="5")
+        wrong = tools.parse(RawToolCall(id="1", name="numbers_add", arguments='{"a": "x", "b": 1}'))
+        assert isinstance(wrong, MalformedCall) and "`a`: 'x' is not of type 'integer'" in wrong.problem
+        failed = await call_tool(tools, "numbers_fail")
+        assert isinstance(failed, ExternalToolResult) and not failed.ok and "no such number" in failed.text
+        drawn = await call_tool(tools, "numbers_draw")
+        assert isinstance(drawn, ExternalToolResult) and [each.media_type for each in drawn.images] == [
+            "image/png"
+        ]
+        much = await call_tool(tools, "numbers_flood", size=1_000_000)
+        assert isinstance(much, ExternalToolResult) and len(much.text) < 40_000
 
 
 async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(sandbox: Sandbox) -> None:
-    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
-        told = await call(Tools(found), "numbers_where")
-        assert told == Called(text=f"{sandbox.root} something False")
+    async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
+        told = await call_tool(ToolRegistry(found), "numbers_where")
+        assert told == ExternalToolResult(text=f"{sandbox.root} something False")
         ran = await sandbox.act(RunShell(command="echo the shell is free"))
-        assert isinstance(ran, Ran) and ran.output == "the shell is free\n"
+        assert isinstance(ran, ShellResult) and ran.output == "the shell is free\n"
 
 
-async def test_a_server_that_dies_is_told_and_started_again_for_the_next_call(sandbox: Sandbox) -> None:
-    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
-        tools = Tools(found)
-        seen = await call(tools, "numbers_die")
-        assert isinstance(seen, Failed)
-        assert seen.message.startswith("numbers_die gave no answer: its program ended (exit code 3)")
-        assert await call(tools, "numbers_add", a=1, b=1) == Called(text="2")
+async def test_a_server_that_dies_is_restarted_for_the_next_call(sandbox: Sandbox) -> None:
+    async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
+        tools = ToolRegistry(found)
+        seen = await call_tool(tools, "numbers_die")
+        assert isinstance(seen, ActionFailure)
+        assert seen.message.startswith("numbers_die failed: its program ended (exit code 3)")
+        assert await call_tool(tools, "numbers_add", a=1, b=1) == ExternalToolResult(text="2")
 
 
-async def test_a_wrong_call_of_a_tool_that_requires_nothing_is_told_its_shape(sandbox: Sandbox) -> None:
-    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
-        tools = Tools(found)
-        wrong = tools.parse(ToolCall(id="1", name="numbers_count", arguments='{"to": "x"}'))
-        assert isinstance(wrong, Malformed) and "- `to`: integer, 2 if left out." in wrong.problem
-        assert await call(tools, "numbers_count") == Called(text="1 2")
+async def test_a_wrong_call_gets_the_schema_even_without_required_fields(sandbox: Sandbox) -> None:
+    async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
+        tools = ToolRegistry(found)
+        wrong = tools.parse(RawToolCall(id="1", name="numbers_count", arguments='{"to": "x"}'))
+        assert isinstance(wrong, MalformedCall) and "- `to`: integer, 2 if left out." in wrong.problem
+        assert await call_tool(tools, "numbers_count") == ExternalToolResult(text="1 2")
 
 
-async def test_what_a_server_prints_among_its_answers_is_passed_over(sandbox: Sandbox) -> None:
-    async with mcp_tools({"numbers": BY_COMMAND}, sandbox, print, Outside()) as found:
-        assert await call(Tools(found), "numbers_chatter") == Called(text="said")
+async def test_log_lines_on_a_servers_stdout_are_ignored(sandbox: Sandbox) -> None:
+    async with connect_mcp_tools({"numbers": BY_COMMAND}, sandbox, print, McpConnector()) as found:
+        assert await call_tool(ToolRegistry(found), "numbers_chatter") == ExternalToolResult(text="said")
 
 
-async def test_only_the_tools_that_the_operator_named_are_offered(sandbox: Sandbox) -> None:
+async def test_only_the_configured_tools_are_offered(sandbox: Sandbox) -> None:
     server = BY_COMMAND.model_copy(update={"tools": ("add", "absent")})
-    async with mcp_tools({"numbers": server}, sandbox, print, Outside()) as found:
+    async with connect_mcp_tools({"numbers": server}, sandbox, print, McpConnector()) as found:
         assert [tool.spec.name for tool in found] == ["numbers_add"]
 
 
@@ -98,14 +102,16 @@ async def test_only_the_tools_that_the_operator_named_are_offered(sandbox: Sandb
         (McpServer(url="http://127.0.0.1:9/mcp"), ""),
     ],
 )
-async def test_a_server_that_does_not_come_up_is_told_and_the_run_goes_on(
+async def test_a_server_that_fails_to_start_is_skipped_with_a_warning(
     sandbox: Sandbox, server: McpServer, told: str
 ) -> None:
     said: list[str] = []
-    async with mcp_tools({"broken": server, "numbers": BY_COMMAND}, sandbox, said.append, Outside()) as found:
+    async with connect_mcp_tools(
+        {"broken": server, "numbers": BY_COMMAND}, sandbox, said.append, McpConnector()
+    ) as found:
         assert "numbers_add" in [tool.spec.name for tool in found]
     (line,) = said
-    assert line.startswith("the MCP server broken is left out: ") and told in line
+    assert line.startswith("the MCP server broken is skipped: ") and told in line
 
 
 @pytest.mark.parametrize("wrong", [{}, {"command": ["x"], "url": "http://x"}, {"url": "file:///etc/passwd"}])

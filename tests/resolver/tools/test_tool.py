@@ -1,4 +1,4 @@
-"""Tools: what a model is shown, and what becomes of whatever it writes."""
+"""Tools: their schemas, and the parsing of any call that a model writes."""
 
 import json
 
@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolver.actions import Finish, Malformed, Think
-from resolver.llm.model import ToolCall
-from resolver.tools.sandboxed import sandbox_tools
-from resolver.tools.talk import talk_tools
-from resolver.tools.tool import Tools
-from runtime.actions import ReplaceText, RunShell, SandboxAction, ViewFile
-from runtime.observations import Failed, Noted, Observation, Viewed
+from patchwright.resolver.actions import Finish, MalformedCall, Think
+from patchwright.resolver.llm.model import RawToolCall
+from patchwright.resolver.tools.control_tools import build_control_tools
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.runtime.actions import ReplaceText, RunShell, SandboxAction, ViewFile
+from patchwright.runtime.observations import Acknowledgment, ActionFailure, Observation, TextResult
 
 
-class Recording:
-    """A sandbox that answers every action alike and remembers them."""
+class RecordingSandbox:
+    """A sandbox that answers every action alike and records them."""
 
     root = "/workspace"
     scratch = "/tmp/scratch"
@@ -26,20 +26,20 @@ class Recording:
 
     async def act(self, action: SandboxAction) -> Observation:
         self.acted.append(action)
-        return Viewed(text="seen")
+        return TextResult(text="seen")
 
 
-def all_tools(sandbox: Recording | None = None) -> Tools:
-    return Tools((*sandbox_tools(sandbox or Recording()), *talk_tools()))
+def all_tools(sandbox: RecordingSandbox | None = None) -> ToolRegistry:
+    return ToolRegistry((*build_sandbox_tools(sandbox or RecordingSandbox()), *build_control_tools()))
 
 
-def call(name: str, arguments: object) -> ToolCall:
-    return ToolCall(
+def call(name: str, arguments: object) -> RawToolCall:
+    return RawToolCall(
         id="c1", name=name, arguments=arguments if isinstance(arguments, str) else json.dumps(arguments)
     )
 
 
-def test_every_action_that_a_model_may_call_is_a_tool_with_a_plain_schema() -> None:
+def test_every_action_has_a_tool_with_a_simple_schema() -> None:
     specs = {spec.name: spec for spec in all_tools().specs}
     assert list(specs) == [
         "run_shell",
@@ -111,28 +111,28 @@ def test_arguments_become_an_action() -> None:
         ("replace_text", {"path": "a"}, "- `old`: string, required."),
         ("run_shell", '{"command": "\\ud800"}', "not valid JSON"),
         ("run_shell", "[" * 100_000, "not valid JSON"),
-        ("think", '{"thought": "' + "x" * 1_000_000 + '"}', "1,000,000 are the limit"),
+        ("think", '{"thought": "' + "x" * 1_000_000 + '"}', "the limit is 1,000,000"),
         ("runshell", {}, "there is no tool `runshell`. Did you mean `run_shell`?"),
         ("execute", {"argv": ["sh"]}, "there is no tool `execute`."),
         ("", {}, "there is no tool ``. The tools are run_shell, send_input, search_code"),
     ],
 )
-async def test_nonsense_becomes_an_observation_that_says_what_would_be_right(
+async def test_malformed_calls_are_answered_with_the_correct_form(
     name: str, arguments: object, says: str
 ) -> None:
     tools = all_tools()
     action = tools.parse(call(name, arguments))
-    assert isinstance(action, Malformed)
+    assert isinstance(action, MalformedCall)
     assert len(action.arguments) <= 2_000
-    answer = await tools.answer(action)
-    assert isinstance(answer, Failed) and answer.reason == "malformed"
+    answer = await tools.execute(action)
+    assert isinstance(answer, ActionFailure) and answer.reason == "malformed"
     assert says in answer.message
     assert answer.message.startswith("This call was not run")
 
 
 @given(name=st.sampled_from(["run_shell", "think", "nothing"]), arguments=st.text())
 def test_no_text_makes_parsing_raise(name: str, arguments: str) -> None:
-    assert TOOLS.parse(ToolCall(id="c", name=name, arguments=arguments)).kind
+    assert TOOLS.parse(RawToolCall(id="c", name=name, arguments=arguments)).kind
 
 
 @given(
@@ -144,17 +144,17 @@ def test_no_text_makes_parsing_raise(name: str, arguments: str) -> None:
     )
 )
 def test_no_json_object_makes_parsing_raise(arguments: dict[str, object]) -> None:
-    assert TOOLS.parse(call("run_shell", arguments)).kind in ("run_shell", "malformed")
+    assert TOOLS.parse(call("run_shell", arguments)).kind in ("run_shell", "malformed_call")
 
 
 TOOLS = all_tools()
 
 
-async def test_sandbox_actions_go_to_the_sandbox_and_the_rest_does_not() -> None:
-    sandbox = Recording()
+async def test_only_sandbox_actions_go_to_the_sandbox() -> None:
+    sandbox = RecordingSandbox()
     tools = all_tools(sandbox)
     edit = ReplaceText(path="a", old="b", new="c")
-    assert await tools.answer(edit) == Viewed(text="seen")
-    assert isinstance(await tools.answer(Think(thought="hm")), Noted)
-    assert isinstance(await tools.answer(Finish(cause="a", change="b", checked="c")), Noted)
+    assert await tools.execute(edit) == TextResult(text="seen")
+    assert isinstance(await tools.execute(Think(thought="hm")), Acknowledgment)
+    assert isinstance(await tools.execute(Finish(cause="a", change="b", testing="c")), Acknowledgment)
     assert sandbox.acted == [edit]

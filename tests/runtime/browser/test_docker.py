@@ -1,4 +1,4 @@
-"""Chromium in a container: the certificates of the operator's network, and pages that eat the sandbox's memory."""
+"""Chromium in a container: certificates of the operator's network, and pages that use up the memory."""
 
 import asyncio
 import os
@@ -13,19 +13,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from runtime.actions import RunShell, UseBrowser, WriteBytes
-from runtime.docker.docker import DockerSandboxes
-from runtime.docker.image import PYTHON
-from runtime.docker.machine import container_name
-from runtime.egress.egress import policy
-from runtime.egress.proxy import Egress
-from runtime.observations import Page, Ran
-from runtime.sandbox import Sandbox
+from patchwright.runtime.actions import RunShell, UseBrowser, WriteBytes
+from patchwright.runtime.docker.build_context import PYTHON
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.sandbox_container import container_name
+from patchwright.runtime.egress.policy import build_policy
+from patchwright.runtime.egress.proxy import EgressConfig
+from patchwright.runtime.observations import PageSnapshot, ShellResult
+from patchwright.runtime.sandbox import Sandbox
 
 pytestmark = pytest.mark.docker
 
 Make = Callable[..., DockerSandboxes]
-RECIPE = Path(__file__).parents[3] / "runtime/recipes/install_layer.py"
+RECIPE = Path(__file__).parents[3] / "runtime/image_build/install_layer.py"
 MAIN = '\n\nif __name__ == "__main__":\n    main()\n'
 SERVE = """
 from http.server import HTTPServer, SimpleHTTPRequestHandler
@@ -47,7 +47,7 @@ PAGE = b"<!doctype html><title>Ours</title><button>Press me</button>"
 
 async def run(sandbox: Sandbox, command: str) -> str:
     ran = await sandbox.act(RunShell(command=command, timeout=60))
-    assert isinstance(ran, Ran) and ran.exit_code == 0, ran
+    assert isinstance(ran, ShellResult) and ran.exit_code == 0, ran
     return ran.output
 
 
@@ -62,14 +62,14 @@ async def serve(sandbox: Sandbox, certificate: bytes) -> None:
     await run(sandbox, f"python3 serve.py >/dev/null 2>&1 &\n{ANSWERS.format(port=8443)}")
 
 
-async def browse(sandbox: Sandbox, code: str) -> Page:
-    page = await sandbox.act(UseBrowser(code=code, allowed=("goto", "click")))
-    assert isinstance(page, Page), page
+async def browse(sandbox: Sandbox, code: str) -> PageSnapshot:
+    page = await sandbox.act(UseBrowser(code=code, allowed_calls=("goto", "click")))
+    assert isinstance(page, PageSnapshot), page
     return page
 
 
 def authority() -> tuple[bytes, bytes]:
-    """The certificate of an operator's network, and one for localhost that it signed, with its key; as PEM."""
+    """Return the certificate of an operator's CA, and one for localhost that it signed with its key, as PEM."""
     root, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 
     def signed(
@@ -95,7 +95,7 @@ def authority() -> tuple[bytes, bytes]:
 
 
 async def trust(name: str, certificate: bytes) -> None:
-    """What a layer's build does with the operator's `ca_bundle`; a build of its own would take a minute."""
+    """Install the operator's `ca_bundle` as a layer's build does, which would take a minute."""
     recipe = RECIPE.read_text()
     assert recipe.endswith(MAIN)
     as_root = ["docker", "exec", "-i", "-u", "0", container_name(name), PYTHON, "-I", "-"]
@@ -123,7 +123,7 @@ async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that
         page = await browse(sandbox, "goto('https://localhost:8443/')")
         assert page.error is None and "button 'Press me'" in page.tree
 
-        # A page that takes all memory costs its tab, and nobody else: the shell's server goes on.
+        # A page that uses up the memory loses its tab, and nothing else: the shell's server continues.
         page = await browse(sandbox, "goto('https://localhost:8443/hungry.html')\nclick('2')")
         assert any("crashed (out of memory, perhaps)" in note for note in page.notes), page
         assert any("the memory limit was reached: the kernel killed" in note for note in page.notes), page
@@ -133,17 +133,17 @@ async def test_the_browser_trusts_the_operators_network_and_survives_a_page_that
 
 
 @pytest.mark.slow
-async def test_the_browser_asks_nobody_for_what_no_page_wants(docker_sandboxes: Make) -> None:
-    """What it asks its maker on its own would be named to the agent, and to the operator, as refused."""
-    allowed = policy("allow-list")
+async def test_the_browser_makes_no_background_requests(docker_sandboxes: Make) -> None:
+    """Background requests to Google would be reported to agent and operator as denied."""
+    allowed = build_policy("allowlist")
     assert allowed is not None
-    sandboxes = docker_sandboxes(memory_mb=1024, plugins=("browser",), egress=Egress(allowed))
+    sandboxes = docker_sandboxes(memory_mb=1024, plugins=("browser",), egress=EgressConfig(allowed))
     name = f"quiet-{os.getpid()}"
     async with sandboxes.open(name, online=True) as sandbox:
         await sandbox.act(WriteBytes(path="form.html", content=FORM))
         await run(sandbox, f"python3 -m http.server 8000 >/dev/null 2>&1 &\n{ANSWERS.format(port=8000)}")
         page = await browse(sandbox, "goto('http://localhost:8000/form.html')")
         assert page.title == "Sign in"
-        await asyncio.sleep(5)  # it asked about the form within one
-        assert sandboxes.visits(name) == ()
+        await asyncio.sleep(5)  # it asked about the form within one second
+        assert sandboxes.take_connections(name) == ()
     await sandboxes.close()

@@ -1,4 +1,4 @@
-"""What a build of an image comes to, at an engine that is told what to answer."""
+"""Image builds on a fake engine with prepared responses."""
 
 import json
 from collections.abc import Iterator
@@ -9,16 +9,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from runtime.docker.engine import Engine
-from runtime.errors import EngineUnavailable, ImageUnavailable
+from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable
 
 NOWHERE = [{"stream": "pip: Temporary failure in name resolution"}, {"error": "returned a non-zero code: 1"}]
-REFUSED = {"message": "the gate refuses: a build has no network, or the engine's own bridge"}
+REFUSED = {
+    "message": "the Docker proxy rejected this request: a build must use the network mode none or default"
+}
 
 
 @contextmanager
 def engine(answers: dict[str, tuple[int, list[dict[str, str]]]]) -> Iterator[str]:
-    """The URL of one that answers a build in each mode of network so."""
+    """Yield the URL of an engine that answers builds by network mode."""
 
     class Door(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -32,9 +34,7 @@ def engine(answers: dict[str, tuple[int, list[dict[str, str]]]]) -> Iterator[str
 
         def _answer(self, status: int, said: list[dict[str, str]]) -> None:
             body = "\n".join(map(json.dumps, said)).encode()
-            piecemeal = (
-                self.command == "POST" and status == 200
-            )  # as engines tell of a build, and nothing else
+            piecemeal = self.command == "POST" and status == 200  # an engine's build output, and nothing else
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             if piecemeal:
@@ -65,7 +65,7 @@ async def build(url: str) -> None:
         await made.close()
 
 
-async def test_a_gate_that_lets_no_build_into_the_hosts_network_does_not_hide_why_it_failed_without() -> None:
+async def test_a_proxy_that_forbids_host_network_builds_does_not_hide_the_reason() -> None:
     answers = {"default": (200, NOWHERE), "host": (403, [REFUSED])}
     with (
         engine(answers) as url,
@@ -74,7 +74,7 @@ async def test_a_gate_that_lets_no_build_into_the_hosts_network_does_not_hide_wh
         await build(url)
 
 
-async def test_an_engine_that_takes_no_build_at_all_says_so() -> None:
+async def test_an_engine_that_rejects_all_builds_is_reported() -> None:
     refusing = {"default": (403, [REFUSED])}
-    with engine(refusing) as url, pytest.raises(EngineUnavailable, match="the gate refuses"):
+    with engine(refusing) as url, pytest.raises(EngineUnavailable, match="the Docker proxy rejected"):
         await build(url)

@@ -1,4 +1,4 @@
-"""What the kernel lets a sandbox do, and the same in a container that was weakened on purpose."""
+"""Kernel limits of a sandbox, with controls in deliberately weakened containers."""
 
 import asyncio
 import json
@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator, Callable
 import docker
 import pytest
 
-from runtime.actions import Execute, RunShell
-from runtime.docker import confinement, machine
-from runtime.docker.docker import DockerSandboxes
-from runtime.docker.engine import Engine
-from runtime.docker.machine import Recipe
-from runtime.docker.seccomp import ALLOWED, profile
-from runtime.errors import EngineUnavailable
-from runtime.observations import Executed, Ran
-from runtime.sandbox import Sandbox, SandboxSpec
+from patchwright.runtime.actions import Execute, RunShell
+from patchwright.runtime.docker import hardening, sandbox_container
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.sandbox_container import ContainerSpec
+from patchwright.runtime.docker.seccomp import ALLOWED_CALLS, build_profile
+from patchwright.runtime.errors import EngineUnavailable
+from patchwright.runtime.observations import ExecuteResult, ShellResult
+from patchwright.runtime.sandbox import Sandbox, SandboxSpec
 
 NAME = f"isolation-{os.getpid()}"
 Make = Callable[..., DockerSandboxes]
@@ -58,15 +58,15 @@ async def sandbox(docker_sandboxes: Make) -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-async def sh(sandbox: Sandbox, command: str, timeout: int = 60) -> Ran:
+async def sh(sandbox: Sandbox, command: str, timeout: int = 60) -> ShellResult:
     ran = await sandbox.act(RunShell(command=command, timeout=timeout))
-    assert isinstance(ran, Ran)
+    assert isinstance(ran, ShellResult)
     return ran
 
 
 async def python(sandbox: Sandbox, code: str) -> str:
     seen = await sandbox.act(Execute(argv=("python3", "-c", code)))
-    assert isinstance(seen, Executed) and seen.exit_code == 0, seen
+    assert isinstance(seen, ExecuteResult) and seen.exit_code == 0, seen
     return seen.stdout.decode()
 
 
@@ -74,14 +74,14 @@ async def python(sandbox: Sandbox, code: str) -> str:
 
 
 @pytest.mark.docker
-async def test_calls_that_attackers_want_are_refused(sandbox: Sandbox) -> None:
+async def test_dangerous_system_calls_are_denied(sandbox: Sandbox) -> None:
     said = json.loads(await python(sandbox, PROBE))
     assert set(said.values()) == {"EPERM"}, said
 
 
 @pytest.mark.docker
 async def test_the_kernel_would_answer_them_without_the_profile() -> None:
-    """The control of the case above: the same user and capabilities, only the profile is missing."""
+    """Control of the case above: the same user and capabilities, without the profile."""
     said = json.loads(await unconfined("python3", "-c", PROBE))
     reached = {name for name, answer in said.items() if answer != "EPERM"}
     expected = {"keyctl", "userfaultfd", "ptrace", "process_vm_readv", "pidfd_getfd"}
@@ -89,7 +89,7 @@ async def test_the_kernel_would_answer_them_without_the_profile() -> None:
 
 
 async def unconfined(*argv: str) -> str:
-    """What a program prints in a container of the base image without our seccomp profile."""
+    """Return the output of a program in a container of the base image without our seccomp profile."""
     run = ["docker", "run", "--rm", "--label", "io.patchwright.test=isolation", "--network", "none"]
     flags = ["--cap-drop", "ALL", "--security-opt", "seccomp=unconfined", "--user", "10001"]
     ended = await asyncio.to_thread(
@@ -100,7 +100,7 @@ async def unconfined(*argv: str) -> str:
 
 
 @pytest.mark.docker
-async def test_a_new_namespace_is_refused_however_it_is_asked_for(sandbox: Sandbox) -> None:
+async def test_new_namespaces_are_denied_with_any_system_call(sandbox: Sandbox) -> None:
     clone = (
         "import ctypes, errno, os, platform\nlibc = ctypes.CDLL(None, use_errno=True)\n"
         "done = libc.syscall(56 if platform.machine() == 'x86_64' else 220, 0x10000000 | 17, 0, 0, 0, 0)\n"
@@ -110,10 +110,10 @@ async def test_a_new_namespace_is_refused_however_it_is_asked_for(sandbox: Sandb
     assert await unconfined("python3", "-c", clone) in (
         "ok\n",
         "ENOSPC\n",
-    )  # the latter: the host forbids it too
+    )  # the latter: the host forbids it, too
 
 
-# getpid as a 32-bit program asks for it: mov eax, 20; int 0x80; ret
+# getpid as a 32-bit program calls it: mov eax, 20; int 0x80; ret
 OLD_WAY = (
     "import ctypes, mmap\ncode = mmap.mmap(-1, 4096, prot=7)\ncode.write(bytes.fromhex('b814000000cd80c3'))\n"
     "print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))() > 0)"
@@ -122,9 +122,9 @@ OLD_WAY = (
 
 @pytest.mark.docker
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only there can a program call in two ways")
-async def test_the_32_bit_way_around_the_profile_is_shut(sandbox: Sandbox) -> None:
+async def test_32_bit_calls_cannot_bypass_the_profile(sandbox: Sandbox) -> None:
     seen = await sandbox.act(Execute(argv=("python3", "-c", OLD_WAY)))
-    assert isinstance(seen, Executed) and seen.exit_code == 128 + signal.SIGSYS
+    assert isinstance(seen, ExecuteResult) and seen.exit_code == 128 + signal.SIGSYS
     assert await unconfined("python3", "-c", OLD_WAY) == "True\n"
 
 
@@ -163,9 +163,9 @@ print("worked")
     ).exit_code == 0
 
 
-def test_the_profile_lets_nothing_dangerous_through() -> None:
-    named = {name for rule in json.loads(profile())["syscalls"] for name in rule["names"]}
-    assert named >= ALLOWED
+def test_the_profile_allows_nothing_dangerous() -> None:
+    named = {name for rule in json.loads(build_profile())["syscalls"] for name in rule["names"]}
+    assert named >= ALLOWED_CALLS
     assert not named & {
         *(
             "bpf",
@@ -193,13 +193,13 @@ def test_the_profile_lets_nothing_dangerous_through() -> None:
 
 # --- limits -----------------------------------------------------------------------------------------------------
 
-LIMITS = {"core": 0, "nofile": confinement.OPEN_FILES}
+LIMITS = {"core": 0, "nofile": hardening.MAX_OPEN_FILES}
 
 
 @pytest.mark.docker
 async def test_limits_hold_for_every_command(sandbox: Sandbox) -> None:
     ran = await sh(sandbox, "ulimit -c; ulimit -n; df -m --output=size /dev/shm | tail -n 1")
-    assert ran.output.split() == ["0", str(confinement.OPEN_FILES), "128"]
+    assert ran.output.split() == ["0", str(hardening.MAX_OPEN_FILES), "128"]
 
 
 @pytest.mark.docker
@@ -209,9 +209,9 @@ async def test_one_file_is_never_larger_than_the_disk_limit(docker_sandboxes: Ma
         assert ran.output.split()[-1] == str(20 << 20)
 
 
-def test_a_limit_that_the_engine_forgot_is_named() -> None:
+def test_a_limit_that_the_engine_dropped_is_named() -> None:
     spec = SandboxSpec(memory_mb=512)
-    asked = confinement.host_config(spec, None)
+    asked = hardening.host_config(spec, None)
     host = {
         "Memory": asked["mem_limit"],
         "MemorySwap": asked["memswap_limit"],
@@ -226,7 +226,7 @@ def test_a_limit_that_the_engine_forgot_is_named() -> None:
         "Ulimits": asked["ulimits"],
     }
     found = {"HostConfig": host, "Mounts": [], "Config": {"User": "10001:10001"}}
-    assert confinement.dropped(found, spec) == []
+    assert hardening.find_dropped_limits(found, spec) == []
     weak = {
         "memory": {"Memory": 0},
         "memory and swap": {"MemorySwap": -1},
@@ -240,12 +240,12 @@ def test_a_limit_that_the_engine_forgot_is_named() -> None:
         "open files, core dumps and file size": {"Ulimits": None},
     }
     for limit, change in weak.items():
-        assert confinement.dropped({**found, "HostConfig": {**host, **change}}, spec) == [limit]
-    writable = {"Type": "bind", "Destination": confinement.DOOR, "RW": True}
-    assert confinement.dropped({**found, "Mounts": [writable]}, spec) == ["mounts"]
+        assert hardening.find_dropped_limits({**found, "HostConfig": {**host, **change}}, spec) == [limit]
+    writable = {"Type": "bind", "Destination": hardening.SOCKET_MOUNT, "RW": True}
+    assert hardening.find_dropped_limits({**found, "Mounts": [writable]}, spec) == ["mounts"]
 
 
-def test_a_limit_that_the_kernel_does_not_hold_is_named() -> None:
+def test_a_limit_that_the_kernel_does_not_enforce_is_named() -> None:
     spec = SandboxSpec(disk_mb=1024)
     status = (
         "Uid:\t10001\t10001\t10001\t10001\nCapInh:\t0\nCapPrm:\t0\nCapEff:\t0\nCapBnd:\t0\nNoNewPrivs:\t1\nSeccomp:\t2\n"
@@ -253,7 +253,7 @@ def test_a_limit_that_the_kernel_does_not_hold_is_named() -> None:
         "Max core file size        0                    0                    bytes\n"
         "Max open files            16384                16384                files\n"
     )
-    assert confinement.ineffective(status, spec) == []
+    assert hardening.find_ineffective_limits(status, spec) == []
     for limit, told, instead in (
         ("capabilities", "CapEff:\t0", "CapEff:\t20"),
         ("new privileges", "NoNewPrivs:\t1", "NoNewPrivs:\t0"),
@@ -261,13 +261,14 @@ def test_a_limit_that_the_kernel_does_not_hold_is_named() -> None:
         ("user", "10001\t10001\t10001\t10001", "0\t0\t0\t0"),
         ("file size", str(1 << 30), "unlimited"),
     ):
-        assert confinement.ineffective(status.replace(told, instead), spec) == [limit]
-    assert len(confinement.ineffective("", spec)) == 7  # a server that says nothing is no proof
+        assert hardening.find_ineffective_limits(status.replace(told, instead), spec) == [limit]
+    # a server that reports nothing is no proof
+    assert len(hardening.find_ineffective_limits("", spec)) == 7
 
 
 @pytest.mark.docker
-async def test_a_container_that_the_engine_confines_in_nothing_is_refused_with_what_is_missing() -> None:
-    """The control of every sandbox that starts: what is read back of a real container without our walls."""
+async def test_a_container_without_isolation_is_rejected_with_the_missing_limits() -> None:
+    """Control of every sandbox that starts: the checks on a real container without our isolation."""
     client = docker.from_env()
     container = client.containers.create(
         "debian:bookworm-slim", ["true"], labels={"io.patchwright.test": "walls"}
@@ -275,7 +276,9 @@ async def test_a_container_that_the_engine_confines_in_nothing_is_refused_with_w
     engine = await Engine.connect()
     try:
         with pytest.raises(EngineUnavailable) as told:
-            await machine._check(engine, Recipe(SandboxSpec(), "", None, "socket"), str(container.id))
+            await sandbox_container._check_engine_limits(
+                engine, ContainerSpec(SandboxSpec(), "", None, "socket"), str(container.id)
+            )
     finally:
         await engine.close()
         container.remove(force=True)
@@ -285,4 +288,4 @@ async def test_a_container_that_the_engine_confines_in_nothing_is_refused_with_w
         "the Docker engine does not enforce: memory, memory and swap, processes, cpu, shared memory, network, "
         "capabilities, new privileges, system calls, open files, core dumps and file size, user"
     )
-    assert advice == "a rootless one needs cgroup v2, with the controllers delegated to it"
+    assert advice == "a rootless engine needs cgroup v2 with delegated controllers"

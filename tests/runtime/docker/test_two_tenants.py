@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.actions import CreateFile, RunShell
-from runtime.docker.docker import DockerSandboxes
-from runtime.observations import Ran
-from runtime.sandbox import Sandbox
+from patchwright.runtime.actions import CreateFile, RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.sandbox import Sandbox
 
 pytestmark = pytest.mark.docker
 CANARY = "canary-of-the-neighbour-8c1f"
-PATTERN = "neighbour-8c1[f]"  # is not what it looks for, or a hunt would find itself
+PATTERN = "neighbour-8c1[f]"  # does not match itself, so that a search does not find its own process
 HUNT = (
     f"(grep -rl '{PATTERN}' . /tmp /var/tmp /dev/shm $HOME 2>/dev/null;"
     f" cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep '{PATTERN}') | wc -l"
@@ -22,7 +22,7 @@ HUNT = (
 
 async def sh(sandbox: Sandbox, command: str) -> str:
     ran = await sandbox.act(RunShell(command=command, timeout=60))
-    assert isinstance(ran, Ran)
+    assert isinstance(ran, ShellResult)
     return ran.output.strip()
 
 

@@ -1,4 +1,4 @@
-"""Documents as text: in the view of a file, and by the skills; and what a hostile file comes to."""
+"""Documents as Markdown, in view_file and in skills, including hostile files."""
 
 import json
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-import runtime.skills as skills
-from runtime.actions import ViewFile
-from runtime.documents.documents import Documents
-from runtime.documents.media import Medium, medium
-from runtime.editor import Editor
-from runtime.plugins import Plugins
-from runtime.skills import host
-from runtime.tree import Tree, Unfit
-from tests.runtime import papers
-from tests.runtime.papers import A, P, W
+import patchwright.runtime.skills as skills
+from patchwright.runtime.actions import ViewFile
+from patchwright.runtime.documents.document_reader import DocumentReader
+from patchwright.runtime.documents.media_type import MediaFile, detect_media
+from patchwright.runtime.editor import Editor
+from patchwright.runtime.features import SandboxFeatures
+from patchwright.runtime.path_guard import PathGuard, ToolInputError
+from patchwright.runtime.skills import host
+from tests.runtime import sample_documents
+from tests.runtime.sample_documents import A, P, W
 
 
 @pytest.fixture
@@ -27,23 +27,23 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tree").mkdir()
     (tmp_path / "scratch").mkdir()
     monkeypatch.chdir(tmp_path / "tree")
-    host.connect(documents=Plugins().documents_command(), scratch=str(tmp_path / "scratch"))
+    host.connect(documents_command=SandboxFeatures().documents_command(), scratch=str(tmp_path / "scratch"))
     return tmp_path / "tree"
 
 
 @pytest.fixture
 def editor(root: Path) -> Editor:
-    return Editor(Tree(root, root.parent / "scratch"))
+    return Editor(PathGuard(root, root.parent / "scratch"))
 
 
 def view(editor: Editor, path: str, start: int = 1) -> str:
-    """What is shown, without the numbers of its lines."""
+    """Return the view without line numbers."""
     text = editor.view(ViewFile(path=path, start=start)).text
     return "\n".join(line.partition("\t")[2] if "\t" in line else line for line in text.splitlines())
 
 
 def refused(editor: Editor, path: str) -> str:
-    with pytest.raises(Unfit) as unfit:
+    with pytest.raises(ToolInputError) as unfit:
         editor.view(ViewFile(path=path))
     return str(unfit.value)
 
@@ -76,7 +76,7 @@ The pump stops at forty bars[^2]
 
 
 def test_a_pdf_is_viewed_page_by_page(root: Path, editor: Editor) -> None:
-    papers.pdf(root / "spec.pdf", "The pump stops at forty bars.", "Valves follow.")
+    sample_documents.pdf(root / "spec.pdf", "The pump stops at forty bars.", "Valves follow.")
     assert view(editor, "spec.pdf") == (
         "[spec.pdf as Markdown, converted from pdf]\n\n## Page 1 of 2\n\nThe pump stops at forty bars.\n\n"
         "## Page 2 of 2\n\nValves follow.\n[lines 1-9 of 9: the end of the file]"
@@ -84,12 +84,12 @@ def test_a_pdf_is_viewed_page_by_page(root: Path, editor: Editor) -> None:
 
 
 def test_a_word_document_keeps_headings_lists_links_tables_and_notes(root: Path, editor: Editor) -> None:
-    papers.docx(root / "a.docx", WORD)
+    sample_documents.docx(root / "a.docx", WORD)
     assert view(editor, "a.docx").startswith(f"[a.docx as Markdown, converted from docx]\n\n{WORD_AS_TEXT}")
 
 
 def test_slides_come_in_the_order_in_which_they_are_shown(root: Path, editor: Editor) -> None:
-    papers.pptx(root / "a.pptx", "First", "Second")
+    sample_documents.pptx(root / "a.pptx", "First", "Second")
     assert view(editor, "a.pptx").startswith(
         "[a.pptx as Markdown, converted from pptx]\n\n## Slide 1\n\n### First\n\nAbout First\n\n"
         "Notes: Speak slowly.\n\n"
@@ -107,7 +107,7 @@ def test_sheets_are_tables_of_values(root: Path, editor: Editor) -> None:
     book.save(root / "a.xlsx")
     assert view(editor, "a.xlsx").startswith(
         "[a.xlsx as Markdown, converted from xlsx]\n\n## Sheet Bars\n\n| pump | bar |  |\n| --- | --- | --- |\n"
-        "| north | 40 |  |\n| south |  | True |\n\n## Sheet Empty\n\n[nothing in it]\n"
+        "| north | 40 |  |\n| south |  | True |\n\n## Sheet Empty\n\n[empty]\n"
     )
 
 
@@ -119,78 +119,82 @@ def test_a_notebook_shows_its_cells_and_says_how_to_see_the_json(root: Path, edi
     ]
     (root / "a.ipynb").write_text(json.dumps({"cells": cells}))
     text = view(editor, "a.ipynb")
-    assert "it is JSON: see it as it is with cat" in text
+    assert "for the JSON use cat" in text
     assert (
         "# Bars\n\n[cell 2]\n```\nplot()\n```\n\n[output]\n```\n<Figure>\n```\n\n[output: image/png]" in text
     )
 
 
 def test_a_long_document_is_paged_as_a_file_is(root: Path, editor: Editor) -> None:
-    papers.pdf(root / "long.pdf", *(f"Sentence {n}" for n in range(200)))
+    sample_documents.pdf(root / "long.pdf", *(f"Sentence {n}" for n in range(200)))
     text = view(editor, "long.pdf")
     assert text.endswith("[lines 1-400 of 801; the next are 401-800]")
     assert "Sentence 199" in view(editor, "long.pdf", start=790)
 
 
-def test_a_picture_a_recording_and_a_video_are_named_for_what_they_are(root: Path, editor: Editor) -> None:
-    papers.png(root / "shot.png", 640, 480)
-    papers.wav(root / "said.wav")
-    papers.video(root / "clip.mp4", 2)
+def test_images_audio_and_videos_are_described(root: Path, editor: Editor) -> None:
+    sample_documents.png(root / "shot.png", 640, 480)
+    sample_documents.wav(root / "said.wav")
+    sample_documents.video(root / "clip.mp4", 2)
     assert "shot.png: image/png, 640 x 480 pixels, " in view(editor, "shot.png")
-    assert "parse_audio('said.wav') has a model" in view(editor, "said.wav")
-    assert "parse_video('clip.mp4') has a model" in view(editor, "clip.mp4")
+    assert "parse_audio('said.wav') asks a model" in view(editor, "said.wav")
+    assert "parse_video('clip.mp4') asks a model" in view(editor, "clip.mp4")
 
 
-def test_a_kind_that_is_not_read_says_so(root: Path, editor: Editor) -> None:
+def test_an_unsupported_kind_of_file_is_reported(root: Path, editor: Editor) -> None:
     (root / "old.doc").write_bytes(b"\xd0\xcf\x11\xe0\0\0")
     assert "old.doc is a binary file" in refused(editor, "old.doc")
     assert "view_file shows text, PDF, Word" in refused(editor, "old.doc")
 
 
-def test_without_the_plugin_the_operators_way_to_it_is_told(root: Path, tmp_path: Path) -> None:
-    editor = Editor(Tree(root, tmp_path / "scratch"), Documents(Plugins(home=tmp_path / "nothing")))
-    papers.pdf(root / "spec.pdf", "x")
+def test_without_the_feature_the_setting_is_named(root: Path, tmp_path: Path) -> None:
+    editor = Editor(
+        PathGuard(root, tmp_path / "scratch"), DocumentReader(SandboxFeatures(directory=tmp_path / "nothing"))
+    )
+    sample_documents.pdf(root / "spec.pdf", "x")
     assert "this sandbox has no `documents`" in refused(editor, "spec.pdf")
     (root / "a.ipynb").write_text("{}")
     assert view(editor, "a.ipynb").startswith("{}")
-    papers.png(root / "shot.png")
+    sample_documents.png(root / "shot.png")
     assert view(editor, "shot.png").startswith("[shot.png: image/png, 3 x 2 pixels, 71 bytes]")
 
 
 @pytest.mark.parametrize(
     ("head", "found"),
     [
-        (b"GIF89a\x05\x00\x07\x00", Medium("image", "image/gif", (5, 7))),
+        (b"GIF89a\x05\x00\x07\x00", MediaFile("image", "image/gif", (5, 7))),
         (
             b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc0\x00\x11\x08\x00\x07\x00\x05",
-            Medium("image", "image/jpeg", (5, 7)),
+            MediaFile("image", "image/jpeg", (5, 7)),
         ),
-        (b"\xff\xd8\xff\xe0\x00\x00", Medium("image", "image/jpeg")),
-        (b"\x89PNG\r\n\x1a\n", Medium("image", "image/png")),
-        (b"RIFF\0\0\0\0WEBPVP8 ", Medium("image", "image/webp")),
-        (b"ID3\x04", Medium("audio", "audio/mpeg")),
-        (b"\0\0\0\x20ftypM4A ", Medium("audio", "audio/mp4")),
-        (b"\x1a\x45\xdf\xa3", Medium("video", "video/webm")),
+        (b"\xff\xd8\xff\xe0\x00\x00", MediaFile("image", "image/jpeg")),
+        (b"\x89PNG\r\n\x1a\n", MediaFile("image", "image/png")),
+        (b"RIFF\0\0\0\0WEBPVP8 ", MediaFile("image", "image/webp")),
+        (b"ID3\x04", MediaFile("audio", "audio/mpeg")),
+        (b"\0\0\0\x20ftypM4A ", MediaFile("audio", "audio/mp4")),
+        (b"\x1a\x45\xdf\xa3", MediaFile("video", "video/webm")),
         (b"RIFF\0\0\0\0AVI ", None),
         (b"", None),
     ],
 )
-def test_media_are_told_by_their_first_bytes(head: bytes, found: Medium | None) -> None:
-    assert medium(head) == found
+def test_media_types_are_detected_by_the_first_bytes(head: bytes, found: MediaFile | None) -> None:
+    assert detect_media(head) == found
 
 
 # --- the skills ---------------------------------------------------------------------------------------------
 
 
 def test_the_skills_print_documents(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    skills.parse_pdf(str(papers.pdf(root / "spec.pdf", "The pump stops at forty bars.", "Valves follow.")))
+    skills.parse_pdf(
+        str(sample_documents.pdf(root / "spec.pdf", "The pump stops at forty bars.", "Valves follow."))
+    )
     assert capsys.readouterr().out == (
         "## Page 1 of 2\n\nThe pump stops at forty bars.\n\n## Page 2 of 2\n\nValves follow.\n\n"
     )
-    papers.docx(root / "a.docx", WORD)
+    sample_documents.docx(root / "a.docx", WORD)
     skills.parse_docx("a.docx")
     assert capsys.readouterr().out == WORD_AS_TEXT + "\n"
-    skills.parse_pptx(str(papers.pptx(root / "a.pptx", "First", "Second")))
+    skills.parse_pptx(str(sample_documents.pptx(root / "a.pptx", "First", "Second")))
     text = capsys.readouterr().out
     assert text.index("First") < text.index("Speak slowly.") < text.index("Second")
 
@@ -207,8 +211,8 @@ def test_latex_is_printed_without_its_markup(root: Path, capsys: pytest.CaptureF
     assert all(markup not in text for markup in ("\\", "itemize", "article", "not said", "root:"))
 
 
-def test_of_a_long_document_all_is_in_a_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    papers.pdf(root / "long.pdf", *(f"Sentence {n}" for n in range(1_500)))
+def test_a_long_document_is_saved_to_a_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample_documents.pdf(root / "long.pdf", *(f"Sentence {n}" for n in range(1_500)))
     skills.parse_pdf("long.pdf")
     text = capsys.readouterr().out
     assert len(text) < 21_000
@@ -217,7 +221,7 @@ def test_of_a_long_document_all_is_in_a_file(root: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("skill", [skills.parse_pdf, skills.parse_docx, skills.parse_pptx])
-def test_a_file_that_is_not_what_it_should_be_is_a_message(
+def test_an_unsuitable_file_yields_a_message(
     skill: object, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert callable(skill)
@@ -231,8 +235,8 @@ def test_a_file_that_is_not_what_it_should_be_is_a_message(
 
 
 def test_without_the_program_a_skill_says_why(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    host.connect(missing="there are no documents here")
-    papers.pdf(root / "spec.pdf", "x")
+    host.connect(missing_message="there are no documents here")
+    sample_documents.pdf(root / "spec.pdf", "x")
     skills.parse_pdf("spec.pdf")
     assert capsys.readouterr().out == "[parse_pdf: there are no documents here]\n"
 
@@ -252,33 +256,35 @@ def test_a_zip_bomb_is_refused(root: Path, editor: Editor) -> None:
     )
 
 
-def test_xml_that_names_files_or_multiplies_is_refused(root: Path, editor: Editor) -> None:
+def test_xml_with_entities_is_rejected(root: Path, editor: Editor) -> None:
     for name, entity in (("file", 'SYSTEM "file:///etc/passwd"'), ("many", '"ha"')):
         body = "<w:body><w:p><w:t>&e;</w:t></w:p></w:body>"
         text = f'<!DOCTYPE d [<!ENTITY e {entity}>]><w:document xmlns:w="{W}">{body}</w:document>'
-        papers.archive(root / f"{name}.docx", {"word/document.xml": text})
+        sample_documents.archive(root / f"{name}.docx", {"word/document.xml": text})
         assert "cannot be read: EntitiesForbidden" in refused(editor, f"{name}.docx")
 
 
-def test_a_presentation_that_refers_to_itself_or_to_nothing_ends(root: Path, editor: Editor) -> None:
+def test_a_presentation_with_circular_or_missing_references_is_read(root: Path, editor: Editor) -> None:
     parts = {
         "ppt/presentation.xml": f'<p:presentation xmlns:p="{P}" xmlns:a="{A}"><p:sldId/></p:presentation>',
-        "ppt/_rels/presentation.xml.rels": papers.relations(("r0", "slide", "../../../../etc/passwd")),
+        "ppt/_rels/presentation.xml.rels": sample_documents.relations(
+            ("r0", "slide", "../../../../etc/passwd")
+        ),
     }
-    papers.archive(root / "a.pptx", parts)
+    sample_documents.archive(root / "a.pptx", parts)
     assert "it has no part" in refused(editor, "a.pptx")
 
 
 def limited(code: str) -> tuple[int, str]:
-    """How the program ends whose reader of PDF is this code."""
+    """Run the converter with this code as its PDF converter; return exit status and output."""
     setup = f"""
 import sys
 sys.path.insert(0, {str(Path.cwd())!r})
-import runtime.documents.converter as converter
-converter.SECONDS, converter.MEMORY = 2, 500 << 20
+import patchwright.runtime.documents.converter as converter
+converter.CONVERT_TIMEOUT, converter.MEMORY_BYTES = 2, 500 << 20
 def hostile(path):
 {code}
-converter.KINDS["pdf"] = hostile
+converter.CONVERTERS["pdf"] = hostile
 sys.argv = ["", "text", "pdf", "/dev/null"]
 converter.main()
 """
@@ -288,16 +294,16 @@ converter.main()
 
 def test_the_program_ends_at_its_limits() -> None:
     assert limited("    while True: pass\n    yield")[0] == -14  # SIGALRM
-    assert limited("    yield 'x' * (600 << 20)") == (1, "it cannot be read: it takes too much memory\n")
+    assert limited("    yield 'x' * (600 << 20)") == (1, "it cannot be read: it needs too much memory\n")
     code, length = limited("    while True: yield 'x' * 100_000")
-    assert (code, int(length)) == (0, 2_000_000 + len("\n[it goes on after 2,000,000 characters]\n"))
+    assert (code, int(length)) == (0, 2_000_000 + len("\n[cut off after 2,000,000 characters]\n"))
 
 
 def test_the_program_is_started_without_the_environment(root: Path) -> None:
-    """A work tree with modules of the same names cannot get into it."""
+    """Modules of the work tree with the same names are not imported."""
     (root / "json.py").write_text("raise SystemExit('shadowed')")
-    papers.pdf(root / "spec.pdf", "Not shadowed.")
-    command = Plugins().documents_command()
+    sample_documents.pdf(root / "spec.pdf", "Not shadowed.")
+    command = SandboxFeatures().documents_command()
     assert command is not None
     env = {"PATH": os.defpath, "PYTHONPATH": str(root), "PYTHONSTARTUP": str(root / "json.py")}
     ran = subprocess.run(

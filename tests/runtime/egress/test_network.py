@@ -1,4 +1,4 @@
-"""What a container reaches: nothing, or what its proxy lets through. Each attack also where there is no such wall."""
+"""Network access of a container, with and without the proxy. Each attack has a control without isolation."""
 
 import asyncio
 import itertools
@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actions import Execute, RunShell
-from runtime.docker.docker import DockerSandboxes
-from runtime.egress.egress import Visit
-from runtime.egress.proxy import Egress
-from runtime.forward import PORT
-from runtime.observations import Executed, Ran
-from runtime.sandbox import Sandbox
+from patchwright.runtime.actions import Execute, RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.egress.policy import ConnectionSummary
+from patchwright.runtime.egress.proxy import EgressConfig
+from patchwright.runtime.egress_forwarder import PROXY_PORT
+from patchwright.runtime.observations import ExecuteResult, ShellResult
+from patchwright.runtime.sandbox import Sandbox
 from tests.runtime.conftest import CA_BUNDLE
-from tests.runtime.hosts import ALLOWED, PUBLIC, Internet, Naive, internet
+from tests.runtime.fake_internet import ALLOWED, PUBLIC, Internet, UncheckedPolicy, internet
 
 pytestmark = pytest.mark.docker
 NAME = f"network-{os.getpid()}"
@@ -46,9 +46,9 @@ async def online(docker_sandboxes: Make, net: Internet) -> AsyncIterator[Sandbox
         yield sandbox
 
 
-async def sh(sandbox: Sandbox, command: str, timeout: int = 30) -> Ran:
+async def sh(sandbox: Sandbox, command: str, timeout: int = 30) -> ShellResult:
     ran = await sandbox.act(RunShell(command=command, timeout=timeout))
-    assert isinstance(ran, Ran)
+    assert isinstance(ran, ShellResult)
     return ran
 
 
@@ -73,23 +73,23 @@ def script(attack: str, host: str, port: int) -> str:
 async def test_nothing_leaves_directly(offline: Sandbox) -> None:
     for attack, host in itertools.product(ATTACKS, PLACES.values()):
         seen = await offline.act(Execute(argv=("python3", "-c", script(attack, host, 80))))
-        assert isinstance(seen, Executed)
+        assert isinstance(seen, ExecuteResult)
         assert seen.exit_code != 0 and b"sent" not in seen.stdout
         assert any(
             sign in seen.stderr for sign in (b"unreachable", b"Cannot assign", b"Permission denied")
         ), seen
 
 
-async def test_a_sandbox_that_is_online_has_no_other_way_out_either(online: Sandbox) -> None:
+async def test_an_online_sandbox_has_only_the_proxy(online: Sandbox) -> None:
     for attack in ATTACKS:
         seen = await online.act(Execute(argv=("python3", "-c", script(attack, "1.1.1.1", 443))))
-        assert isinstance(seen, Executed) and b"sent" not in seen.stdout
+        assert isinstance(seen, ExecuteResult) and b"sent" not in seen.stdout
     seen = await online.act(Execute(argv=("getent", "hosts", "pypi.org")))
-    assert isinstance(seen, Executed) and seen.exit_code != 0
+    assert isinstance(seen, ExecuteResult) and seen.exit_code != 0
 
 
 async def test_the_same_reaches_the_host_where_the_engine_gives_a_network() -> None:
-    """The control of the cases above, against listeners on the bridge's own address."""
+    """Control of the cases above, with listeners on the bridge's own address."""
     heard: set[str] = set()
 
     class Heard(asyncio.DatagramProtocol):
@@ -117,25 +117,25 @@ async def test_the_same_reaches_the_host_where_the_engine_gives_a_network() -> N
 
 
 async def test_a_ping_is_answered_and_packets_leave_for_anywhere_on_the_engines_network() -> None:
-    """The control of the same cases for ICMP, and for places where nobody listens for us."""
+    """Control of the same cases for ICMP, and for addresses without a listener of ours."""
     attacks = [script("icmp", await bridge(), 0), *(script("udp", host, 80) for host in PLACES.values())]
     said = await weakened("--network", "bridge", "debian:bookworm-slim", "python3", "-c", "\n".join(attacks))
     assert said.splitlines() == ["sent"] * 4
 
 
 async def test_the_host_is_reached_by_ipv6_where_a_container_has_it() -> None:
-    """The control of the same cases for IPv6, over the link that the engine's network is."""
+    """Control of the same cases for IPv6, over the link of the engine's network."""
     name = f"pw-link-{os.getpid()}"
     await weakened("-d", "--name", name, "--network", "bridge", "debian:bookworm-slim", "sleep", "60")
     try:
-        here = await own_ipv6("docker0")  # which the link has while a container is on it
+        here = await own_ipv6("docker0")  # the link has it only while a container is on it
         await reached_by_ipv6(here)
     finally:
         await run("docker", "rm", "-f", name)
 
 
 async def own_ipv6(link: str) -> int:
-    """This host's address on a link, in the scope of the link."""
+    """Return this host's address on a link, in the scope of the link."""
     if Path(f"/proc/sys/net/ipv6/conf/{link}/disable_ipv6").read_text().strip() != "0":
         pytest.skip("this host has no IPv6 on the engine's network, so no container reaches it that way")
     async with asyncio.timeout(15):
@@ -154,14 +154,15 @@ async def reached_by_ipv6(here: int) -> None:
         heard.settimeout(5)
         there = f"{IPv6Address(here)}%eth0", heard.getsockname()[1]
         send = ATTACKS["ipv6"].replace("('2a04:4e42::223', 53)", str(there))
-        late = f"import time\nfor _ in range(80):\n  try: {send}; print('sent'); break\n"  # until it has an address
+        # until it has an address
+        late = f"import time\nfor _ in range(80):\n  try: {send}; print('sent'); break\n"
         attack = f"{late}  except OSError: time.sleep(0.1)"
         flags = ("--sysctl", "net.ipv6.conf.all.disable_ipv6=0", "--network", "bridge")
         said = await weakened(*flags, "debian:bookworm-slim", "python3", "-c", attack)
         assert said == "sent\n" and heard.recv(9) == b"out"
 
 
-async def test_a_neighbour_is_out_of_reach(docker_sandboxes: Make) -> None:
+async def test_another_container_is_unreachable(docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes()
     serve = "python3 -m http.server 8000 --bind 0.0.0.0 >/dev/null 2>&1 & sleep 0.5"
     async with sandboxes.open(f"{NAME}-a") as one, sandboxes.open(f"{NAME}-b") as other:
@@ -172,8 +173,8 @@ async def test_a_neighbour_is_out_of_reach(docker_sandboxes: Make) -> None:
             assert (await sh(other, fetch.format(address))).exit_code == 1
 
 
-async def test_the_same_neighbour_is_reached_on_the_engines_network() -> None:
-    """The control of the case above."""
+async def test_the_same_container_is_reached_on_the_engines_network() -> None:
+    """Control of the case above."""
     name = f"pw-neighbour-{os.getpid()}"
     serve = ["python3", "-m", "http.server", "8000"]
     await weakened("-d", "--name", name, "--network", "bridge", "debian:bookworm-slim", *serve)
@@ -192,14 +193,14 @@ async def test_the_same_neighbour_is_reached_on_the_engines_network() -> None:
 
 
 async def weakened(*arguments: str) -> str:
-    """A container of the base image as this user, without our walls."""
+    """Run a command in a container of the base image as this user, without our isolation."""
     return await run(
         "docker", "run", "--rm", "--label", "io.patchwright.test=network", "--user", "10001", *arguments
     )
 
 
 async def bridge() -> str:
-    """The host's address on the engine's own network, as a container of it sees it."""
+    """Return the host's address on the engine's own network, as a container sees it."""
     routes = await weakened("--network", "bridge", "debian:bookworm-slim", "cat", "/proc/net/route")
     default = next(line.split() for line in routes.splitlines() if line.split()[1] == "00000000")
     return str(ip_address(bytes.fromhex(default[2])[::-1]))
@@ -221,28 +222,26 @@ async def test_a_listed_host_is_read_and_another_is_named_to_the_agent(
 ) -> None:
     net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n"
     sandboxes = docker_sandboxes(egress=net.egress())
-    assert sandboxes.network == "allow-list"
+    assert sandboxes.network == "allowlist"
     async with sandboxes.open(NAME, online=True) as sandbox:
         ran = await sh(sandbox, FETCH.format(f"http://{ALLOWED}/x"))
         assert (ran.output, ran.note) == ("b'hello\\n'\n", None)
         ran = await sh(sandbox, FETCH.format("https://github.com/x"))
-        assert "403 github.com: it is not on the allow-list (setting `allow_hosts`)" in ran.output
+        assert "403 github.com: it is not on the allowlist (setting `allowed_hosts`)" in ran.output
         assert ran.note == (
-            "the sandbox refused a connection to github.com: it is not on the allow-list (setting `allow_hosts`); "
-            "work without it, or say in your account that it is needed"
+            "the sandbox refused a connection to github.com: it is not on the allowlist (setting `allowed_hosts`); "
+            "work without it, or say in your summary that it is needed"
         )
         assert (await sh(sandbox, "true")).note is None
-        read, refused = sandboxes.visits(NAME)
-        assert (read.host, read.port, read.received) == (ALLOWED, 80, len(net.answer))
-        assert refused == Visit(host="github.com", port=443, refused="unlisted", times=1)
-        assert sandboxes.visits(NAME) == ()
-    assert net.dialled == [(PUBLIC, 80)]
+        read, refused = sandboxes.take_connections(NAME)
+        assert (read.host, read.port, read.bytes_received) == (ALLOWED, 80, len(net.answer))
+        assert refused == ConnectionSummary(host="github.com", port=443, denied="unlisted", count=1)
+        assert sandboxes.take_connections(NAME) == ()
+    assert net.dialed == [(PUBLIC, 80)]
 
 
 @pytest.mark.slow
-async def test_the_same_way_leads_out_where_no_socket_can_be_shared(
-    docker_sandboxes: Make, net: Internet
-) -> None:
+async def test_the_network_works_over_exec(docker_sandboxes: Make, net: Internet) -> None:
     net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n"
     sandboxes = docker_sandboxes(egress=net.egress(), transport="exec")
     async with sandboxes.open(NAME, online=True) as sandbox:
@@ -251,13 +250,17 @@ async def test_the_same_way_leads_out_where_no_socket_can_be_shared(
         assert ran.output.count("b'hello\\n'\n") == 5
         ran = await sh(sandbox, FETCH.format("https://github.com/x"))
         assert "refused a connection to github.com" in (ran.note or "")
-        assert {visit.host: visit.times for visit in sandboxes.visits(NAME)} == {ALLOWED: 5, "github.com": 1}
+        assert {visit.host: visit.count for visit in sandboxes.take_connections(NAME)} == {
+            ALLOWED: 5,
+            "github.com": 1,
+        }
         for attack in ATTACKS:
             seen = await sandbox.act(Execute(argv=("python3", "-c", script(attack, "1.1.1.1", 443))))
-            assert isinstance(seen, Executed) and b"sent" not in seen.stdout
+            assert isinstance(seen, ExecuteResult) and b"sent" not in seen.stdout
         name = "import socket; s = socket.socket(1); s.connect('\\0patchwright-egress'); print(s.recv(1))"
-        seen = await sandbox.act(Execute(argv=("python3", "-c", name)))  # not a host: it is turned away
-        assert isinstance(seen, Executed) and seen.stdout == b"b''\n"
+        # an unauthenticated connection: it is rejected
+        seen = await sandbox.act(Execute(argv=("python3", "-c", name)))
+        assert isinstance(seen, ExecuteResult) and seen.stdout == b"b''\n"
     async with sandboxes.open(NAME) as sandbox:
         assert (await sh(sandbox, "env | grep -ic proxy")).output == "0\n"
 
@@ -266,17 +269,19 @@ OWNER = """
 import asyncio, sys
 sys.path.insert(0, {checkout!r})
 from pathlib import Path
-from runtime.docker.docker import DockerSandboxes
-from runtime.egress.egress import policy
-from runtime.egress.proxy import Egress
-from runtime.sandbox import SandboxSpec
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.egress.policy import build_policy
+from patchwright.runtime.egress.proxy import EgressConfig
+from patchwright.runtime.sandbox import SandboxSpec
 
 async def main():
     bundle = Path({bundle!r})
     sandboxes = DockerSandboxes(
-        SandboxSpec(memory_mb=512), ca_bundle=bundle if bundle.exists() else None, egress=Egress(policy("allow-list"))
+        SandboxSpec(memory_mb=512),
+        ca_bundle=bundle if bundle.exists() else None,
+        egress=EgressConfig(build_policy("allowlist")),
     )
-    async with sandboxes.open({name!r}, online=True, kept=True):
+    async with sandboxes.open({name!r}, online=True, adoptable=True):
         print("ready", flush=True)
         await asyncio.sleep(300)
 
@@ -284,7 +289,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_sandbox_that_is_adopted_has_its_way_out_again(docker_sandboxes: Make, net: Internet) -> None:
+async def test_an_adopted_sandbox_has_its_network_again(docker_sandboxes: Make, net: Internet) -> None:
     net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n"
     sandboxes = docker_sandboxes(egress=net.egress())
     await sandboxes.prepare()
@@ -299,12 +304,10 @@ async def test_a_sandbox_that_is_adopted_has_its_way_out_again(docker_sandboxes:
         assert (ran.output, ran.note) == ("b'hello\\n'\n", None)
         ran = await sh(sandbox, FETCH.format("https://github.com/x"))
         assert "refused a connection to github.com" in (ran.note or "")
-        assert [visit.host for visit in sandboxes.visits(NAME)] == [ALLOWED, "github.com"]
+        assert [visit.host for visit in sandboxes.take_connections(NAME)] == [ALLOWED, "github.com"]
 
 
-async def test_git_pip_and_a_browsers_like_find_the_proxy_by_themselves(
-    online: Sandbox, net: Internet
-) -> None:
+async def test_git_pip_and_http_clients_use_the_proxy(online: Sandbox, net: Internet) -> None:
     for command, host in (
         ("git ls-remote https://git.test/x.git", "git.test"),
         ("pip download --no-deps --retries 0 --index-url https://index.test/simple x", "index.test"),
@@ -313,7 +316,7 @@ async def test_git_pip_and_a_browsers_like_find_the_proxy_by_themselves(
         ran = await sh(online, f"{command} >/dev/null 2>&1")
         assert ran.exit_code != 0
         assert f"refused a connection to {host}" in (ran.note or ""), command
-    assert net.dialled == []
+    assert net.dialed == []
 
 
 async def test_a_server_of_the_tests_own_is_reached_without_the_proxy(online: Sandbox) -> None:
@@ -334,54 +337,52 @@ AROUND = {
 }
 
 
-async def test_the_proxy_is_no_way_around(docker_sandboxes: Make, net: Internet) -> None:
+async def test_the_proxy_cannot_be_bypassed(docker_sandboxes: Make, net: Internet) -> None:
     everywhere(net)
-    sandboxes = docker_sandboxes(egress=net.egress(hosts=frozenset({ALLOWED, "inside.test"})))
+    sandboxes = docker_sandboxes(egress=net.egress(allowed_hosts=frozenset({ALLOWED, "inside.test"})))
     async with sandboxes.open(NAME, online=True) as sandbox:
         for target, why in AROUND.items():
             assert await connect(sandbox, target) == "403"
-            assert [visit.refused for visit in sandboxes.visits(NAME)] == [why]
-    assert net.dialled == []
+            assert [visit.denied for visit in sandboxes.take_connections(NAME)] == [why]
+    assert net.dialed == []
 
 
-async def test_the_same_questions_are_answered_by_a_proxy_without_a_policy(
+async def test_a_proxy_without_a_policy_allows_the_same_requests(
     docker_sandboxes: Make, net: Internet
 ) -> None:
-    """The control of the case above."""
+    """Control of the case above."""
     everywhere(net)
-    naive = Egress(Naive(), resolve=net.resolve, dial=net.dial)
+    naive = EgressConfig(UncheckedPolicy(), resolve=net.resolve, dial=net.dial)
     async with docker_sandboxes(egress=naive).open(NAME, online=True) as sandbox:
         assert {await connect(sandbox, target) for target in AROUND} == {"200"}
-    assert len(net.dialled) == len(AROUND)
+    assert len(net.dialed) == len(AROUND)
 
 
 def everywhere(net: Internet) -> None:
-    """Every name leads somewhere, as with a resolver that is asked by anybody."""
+    """Resolve every name, as an open resolver does."""
     net.names |= {"inside.test": ["10.0.0.1"], "169.254.169.254": ["169.254.169.254"], "::1": ["::1"]}
     net.names |= {"2130706433": ["127.0.0.1"], "metadata": ["169.254.169.254"], "out.test": [PUBLIC]}
 
 
 async def connect(sandbox: Sandbox, target: str) -> str:
-    """The status of the proxy's answer."""
+    """Return the status of the proxy's response."""
     ask = (
-        f"import socket; s = socket.create_connection(('127.0.0.1', {PORT}), 9); "
+        f"import socket; s = socket.create_connection(('127.0.0.1', {PROXY_PORT}), 9); "
         f"s.send(b'CONNECT {target} HTTP/1.1\\r\\n\\r\\n'); print(s.recv(99).split()[1].decode())"
     )
     seen = await sandbox.act(Execute(argv=("python3", "-c", ask)))
-    assert isinstance(seen, Executed)
+    assert isinstance(seen, ExecuteResult)
     return seen.stdout.decode().strip()
 
 
-async def test_a_sandbox_that_is_not_opened_online_has_no_proxy(
-    docker_sandboxes: Make, net: Internet
-) -> None:
-    """Those in which tests judge a patch."""
+async def test_an_offline_sandbox_has_no_proxy(docker_sandboxes: Make, net: Internet) -> None:
+    """Tests of a patch run in offline sandboxes."""
     sandboxes = docker_sandboxes(egress=net.egress())
     async with sandboxes.open(NAME) as sandbox:
         assert (await sh(sandbox, "env | grep -ic proxy")).output == "0\n"
-        assert (await sh(sandbox, f"echo > /dev/tcp/127.0.0.1/{PORT}")).exit_code == 1
+        assert (await sh(sandbox, f"echo > /dev/tcp/127.0.0.1/{PROXY_PORT}")).exit_code == 1
         assert (await sh(sandbox, "ls /run/patchwright")).output == "s\n"
-        assert sandboxes.visits(NAME) == ()
+        assert sandboxes.take_connections(NAME) == ()
 
 
 async def test_the_sandbox_can_change_nothing_about_the_proxys_socket(online: Sandbox) -> None:

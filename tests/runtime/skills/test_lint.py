@@ -1,20 +1,20 @@
-"""Whether an edit brought a syntax error into a file: JavaScript; Python is in the editors' own tests."""
+"""Syntax errors that an edit adds to JavaScript; the editors' own tests cover Python."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from runtime.actions import CreateFile, ReplaceText
-from runtime.editor import Editor
-from runtime.skills.lint import new_syntax_error, syntax_error
-from runtime.tree import Tree
+from patchwright.runtime.actions import CreateFile, ReplaceText
+from patchwright.runtime.editor import Editor
+from patchwright.runtime.path_guard import PathGuard
+from patchwright.runtime.skills.lint import find_new_syntax_error, find_syntax_error
 
 node = pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
 
 
 def error(name: str, source: str, before: str | None = None) -> str | None:
-    return new_syntax_error(Path(name), before.encode() if before else None, source.encode())
+    return find_new_syntax_error(Path(name), before.encode() if before else None, source.encode())
 
 
 @node
@@ -27,7 +27,7 @@ def error(name: str, source: str, before: str | None = None) -> str | None:
         ("a.cjs", "exports.x = 1;\nconsole.log(x;\n"),
     ],
 )
-def test_broken_javascript_is_told_with_its_line(name: str, source: str) -> None:
+def test_broken_javascript_is_reported_with_its_line(name: str, source: str) -> None:
     assert error(name, source) == "SyntaxError: missing ) after argument list, line 2: console.log(x;"
 
 
@@ -43,25 +43,25 @@ def test_broken_javascript_is_told_with_its_line(name: str, source: str) -> None
         ("a.jsx", "const x = <p>;\n"),
     ],
 )
-def test_what_is_well_or_not_for_node_to_judge_is_left_alone(name: str, source: str) -> None:
+def test_valid_or_unsupported_scripts_yield_no_error(name: str, source: str) -> None:
     assert error(name, source) is None
 
 
 @node
-def test_a_script_that_node_never_understood_is_not_judged() -> None:
+def test_a_script_that_node_could_not_parse_is_not_checked() -> None:
     flow = "// @flow\nfunction f(x: number) { return x; }\n"
-    assert syntax_error(Path("a.js"), flow.encode()) is not None
+    assert find_syntax_error(Path("a.js"), flow.encode()) is not None
     assert error("a.js", flow.replace("return x", "return x + 1"), before=flow) is None
 
 
-def test_without_node_javascript_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_node_javascript_is_not_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert error("a.js", "console.log(x;") is None
 
 
 @node
 def test_the_file_tools_warn_of_broken_javascript(tmp_path: Path) -> None:
-    editor = Editor(Tree(tmp_path, tmp_path))
+    editor = Editor(PathGuard(tmp_path, tmp_path))
     assert editor.create(CreateFile(path="a.js", content="f(1);\n")).warning is None
     edited = editor.replace(ReplaceText(path="a.js", old="f(1)", new="f(1"))
     assert edited.warning == "SyntaxError: missing ) after argument list, line 1: f(1;"

@@ -1,4 +1,4 @@
-"""The skills of the editor and the search, called as a cell calls them: what they print, and what is on disk."""
+"""The skills of editor and search, called as in a cell: their output, and the files on disk."""
 
 import ast
 import inspect
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import runtime.skills as skills
-from runtime.skills.editor import _opened
+import patchwright.runtime.skills as skills
+from patchwright.runtime.skills.window_editor import _state
 
 PACKAGE = Path(skills.__file__).parent
 
@@ -37,9 +37,9 @@ SIGNATURES = {
 
 @pytest.fixture(autouse=True)
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory, and a session in which no file is open."""
+    """A working directory, and a session without an open file."""
     monkeypatch.chdir(tmp_path)
-    _opened.path = None
+    _state.path = None
     (tmp_path / "long.py").write_text("".join(f"x{n} = {n}\n" for n in range(1, 251)))
     return tmp_path
 
@@ -58,13 +58,13 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
 
 
 def window(text: str) -> tuple[int, int]:
-    """The first and last line number that were printed."""
+    """Return the first and last printed line number."""
     numbers = [int(line.partition("|")[0]) for line in text.splitlines() if "|" in line]
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
     return numbers[0], numbers[-1]
 
 
-def test_there_are_sixteen_skills_with_the_arguments_that_were_promised() -> None:
+def test_there_are_sixteen_skills_with_their_documented_arguments() -> None:
     assert {name: str(inspect.signature(getattr(skills, name))) for name in skills.__all__} == SIGNATURES
 
 
@@ -84,7 +84,7 @@ def test_the_skills_need_nothing_but_an_old_python() -> None:
 
 
 def test_the_skills_load_by_the_name_of_the_session(tree: Path) -> None:
-    """As a module `agentskills` from that directory alone, on the oldest Python that is at hand."""
+    """Loads the module `agentskills` from that directory alone, with the oldest available Python."""
     pythons = (shutil.which(f"python3.{minor}") for minor in (9, 10))
     for python in (*filter(None, pythons), sys.executable):
         if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
@@ -104,12 +104,12 @@ parse_image("long.py")
     assert ran.stderr == ""
     assert window(ran.stdout) == (150, 249)
     assert ran.stdout.endswith(
-        "[goto_line: long.py has no line 0: it has the lines 1 to 250]\n"
-        "[parse_image: no model can be asked from here]\n"
+        "[goto_line: long.py has no line 0: it has lines 1 to 250]\n"
+        "[parse_image: no model is available in this session]\n"
     )
 
 
-def test_a_file_opens_at_its_beginning_with_what_lies_below(printed: Printed) -> None:
+def test_a_file_opens_at_its_beginning(printed: Printed) -> None:
     skills.open_file("long.py")
     text = printed()
     assert window(text) == (1, 100)
@@ -117,7 +117,7 @@ def test_a_file_opens_at_its_beginning_with_what_lies_below(printed: Printed) ->
     assert text.endswith("100|x100 = 100\n[150 lines below]\n")
 
 
-def test_a_file_opens_around_a_line_with_what_lies_above(printed: Printed) -> None:
+def test_a_file_opens_around_a_line(printed: Printed) -> None:
     skills.open_file("long.py", 250)
     text = printed()
     assert window(text) == (151, 250)
@@ -130,8 +130,8 @@ def test_a_file_opens_around_a_line_with_what_lies_above(printed: Printed) -> No
     [
         ("nothing.py", None, "[open_file: nothing.py does not exist (looked in "),
         (".", None, "[open_file: . is a directory: name a file in it]"),
-        ("long.py", 251, "[open_file: long.py has no line 251: it has the lines 1 to 250]"),
-        ("long.py", "12", "[open_file: line_number must be a whole number, not '12']"),
+        ("long.py", 251, "[open_file: long.py has no line 251: it has lines 1 to 250]"),
+        ("long.py", "12", "[open_file: line_number must be an integer, not '12']"),
         ("", None, "[open_file: path must be the path of a file, not '']"),
         ("a\0b", None, "[open_file: path must be the path of a file, not 'a\\x00b']"),
         (7, None, "[open_file: path must be the path of a file, not 7]"),
@@ -140,7 +140,7 @@ def test_a_file_opens_around_a_line_with_what_lies_above(printed: Printed) -> No
         ("shot.png", None, "[open_file: shot.png is not a text file: parse_image("),
     ],
 )
-def test_what_cannot_be_opened_is_told_and_opens_nothing(
+def test_a_page_that_cannot_be_opened_is_reported(
     path: str, line: int | None, said: str, tree: Path, printed: Printed
 ) -> None:
     (tree / "data.bin").write_bytes(b"\0\1")
@@ -151,17 +151,17 @@ def test_what_cannot_be_opened_is_told_and_opens_nothing(
     assert printed() == "[scroll_down: no file is open: call open_file(path) first]\n"
 
 
-def test_a_line_is_gone_to_and_a_wrong_one_is_refused(printed: Printed) -> None:
+def test_goto_line_moves_the_window_and_rejects_invalid_lines(printed: Printed) -> None:
     skills.open_file("long.py")
     printed()
     skills.goto_line(130)
     assert window(printed()) == (80, 179)
     for wrong in (0, -3, 251):
         skills.goto_line(wrong)
-        assert printed() == f"[goto_line: long.py has no line {wrong}: it has the lines 1 to 250]\n"
+        assert printed() == f"[goto_line: long.py has no line {wrong}: it has lines 1 to 250]\n"
 
 
-def test_the_window_goes_by_a_hundred_lines_and_stays_inside_the_file(printed: Printed) -> None:
+def test_the_window_scrolls_by_a_hundred_lines_within_the_file(printed: Printed) -> None:
     skills.open_file("long.py")
     seen = [window(printed())]
     for move in (
@@ -177,13 +177,13 @@ def test_the_window_goes_by_a_hundred_lines_and_stays_inside_the_file(printed: P
 
 
 @pytest.mark.parametrize("move", [skills.scroll_down, skills.scroll_up, lambda: skills.goto_line(1)])
-def test_without_an_open_file_nothing_moves(move: object, printed: Printed) -> None:
+def test_without_an_open_file_scrolling_is_an_error(move: object, printed: Printed) -> None:
     assert callable(move)
     move()
     assert printed().endswith(": no file is open: call open_file(path) first]\n")
 
 
-def test_a_file_that_went_away_is_told(tree: Path, printed: Printed) -> None:
+def test_a_removed_file_is_reported(tree: Path, printed: Printed) -> None:
     skills.open_file("long.py")
     (tree / "long.py").unlink()
     printed()
@@ -191,14 +191,14 @@ def test_a_file_that_went_away_is_told(tree: Path, printed: Printed) -> None:
     assert "does not exist" in printed()
 
 
-def test_a_new_file_is_made_and_open(tree: Path, printed: Printed) -> None:
+def test_a_new_file_is_created_and_open(tree: Path, printed: Printed) -> None:
     skills.create_file("pkg/new.py")
     assert printed() == "[pkg/new.py, 1 line]\n[the beginning of the file]\n1|\n[the end of the file]\n"
     skills.edit_file(1, 1, "a = 1\nb = 2\n")
     assert (tree / "pkg/new.py").read_text() == "a = 1\nb = 2\n"
 
 
-def test_a_file_that_exists_is_not_made_again(tree: Path, printed: Printed) -> None:
+def test_an_existing_file_is_not_overwritten(tree: Path, printed: Printed) -> None:
     before = (tree / "long.py").read_text()
     skills.create_file("long.py")
     assert printed().startswith("[create_file: long.py exists: open_file('long.py') and edit_file change it]")
@@ -227,7 +227,7 @@ def test_an_edit_outside_of_the_file_changes_nothing(
     printed()
     skills.edit_file(start, end, "y = 0")
     assert printed() == (
-        f"[edit_file: there are no lines {start} to {end} in long.py: it must be 1 <= start <= end <= 250. "
+        f"[edit_file: there are no lines {start} to {end} in long.py: use 1 <= start <= end <= 250. "
         "Nothing was changed]\n"
     )
     assert (tree / "long.py").read_bytes() == before
@@ -241,28 +241,28 @@ def test_an_edit_without_an_open_file_or_with_no_text_is_refused(printed: Printe
     skills.edit_file(1, 1, ["x"])
     assert printed() == "[edit_file: content must be text, not ['x']]\n"
     skills.edit_file("1", 1, "x")
-    assert printed() == "[edit_file: start must be a whole number, not '1']\n"
+    assert printed() == "[edit_file: start must be an integer, not '1']\n"
 
 
-def test_an_edit_that_breaks_python_is_not_made_and_its_line_is_told(tree: Path, printed: Printed) -> None:
+def test_an_edit_that_breaks_python_is_rejected_with_its_line(tree: Path, printed: Printed) -> None:
     before = (tree / "long.py").read_bytes()
     skills.open_file("long.py")
     printed()
     skills.edit_file(10, 10, "def broken(:\n    pass")
     text = printed()
     assert text.startswith(
-        "[the edit was not made, it would bring a syntax error into long.py: invalid syntax, line 10: def broken(:]"
+        "[the edit was rejected, it would add a syntax error to long.py: invalid syntax, line 10: def broken(:]"
     )
     assert "10|def broken(:\n11|    pass\n" in text
     assert (tree / "long.py").read_bytes() == before
 
 
-def test_a_file_that_was_broken_before_can_be_mended_in_steps(tree: Path, printed: Printed) -> None:
+def test_a_file_with_a_syntax_error_can_be_fixed_in_steps(tree: Path, printed: Printed) -> None:
     (tree / "broken.py").write_text("def f(:\n    return (1\n")
     skills.open_file("broken.py")
     skills.edit_file(1, 1, "def f():")
     assert (
-        "[it had a syntax error before, and has one now: '(' was never closed, line 2: return (1]"
+        "[the file had a syntax error before, and has one now: '(' was never closed, line 2: return (1]"
         in printed()
     )
     skills.edit_file(2, 2, "    return 1")
@@ -270,7 +270,7 @@ def test_a_file_that_was_broken_before_can_be_mended_in_steps(tree: Path, printe
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
-def test_an_edit_that_breaks_javascript_is_not_made(tree: Path, printed: Printed) -> None:
+def test_an_edit_that_breaks_javascript_is_rejected(tree: Path, printed: Printed) -> None:
     (tree / "app.js").write_text("import x from './x.js';\nconsole.log(x);\n")
     skills.open_file("app.js")
     printed()
@@ -291,15 +291,13 @@ def test_line_ends_a_missing_last_one_and_odd_bytes_are_kept(tree: Path, printed
     assert (tree / "dos.txt").read_bytes() == b"1\r\n1b\r\ntwo\xff\r\n3"
 
 
-def test_a_line_without_end_is_shown_in_part(tree: Path, printed: Printed) -> None:
+def test_an_endless_line_is_shown_in_part(tree: Path, printed: Printed) -> None:
     (tree / "min.js").write_text("x" * 5_000)
     skills.open_file("min.js")
     assert "x [... 4,000 more characters]\n" in printed()
 
 
-def test_a_search_names_files_and_lines_and_leaves_out_what_nobody_reads(
-    tree: Path, printed: Printed
-) -> None:
+def test_a_search_names_files_and_lines_and_skips_irrelevant_files(tree: Path, printed: Printed) -> None:
     for name in (".git/config", "node_modules/a.js", "src/a.py", "src/deep/b.py"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text("first\n  needle here\n")
@@ -312,7 +310,7 @@ def test_a_search_names_files_and_lines_and_leaves_out_what_nobody_reads(
     assert printed().endswith("['needle' in src/deep: 1 hit in 1 file]\n")
 
 
-def test_a_search_that_finds_too_much_is_cut_and_says_how_to_go_on(printed: Printed) -> None:
+def test_too_many_hits_are_cut_with_a_hint(printed: Printed) -> None:
     skills.search_dir("x")
     text = printed()
     assert text.count("long.py:") == 100
@@ -321,19 +319,19 @@ def test_a_search_that_finds_too_much_is_cut_and_says_how_to_go_on(printed: Prin
     assert "the first 100 of 250 hits; narrow your search" in printed()
 
 
-def test_a_search_ends_when_nobody_would_read_on(tree: Path, printed: Printed) -> None:
+def test_a_search_stops_after_the_maximum_of_hits(tree: Path, printed: Printed) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         (tree / name).write_text("needle\n" * 6_000)
     skills.search_dir("needle")
     assert "the first 100 of 12,000 hits in 2 files, and there may be more; narrow your search" in printed()
 
 
-def test_text_that_is_none_is_told(tree: Path, printed: Printed) -> None:
+def test_text_that_cannot_be_encoded_is_reported(tree: Path, printed: Printed) -> None:
     before = (tree / "long.py").read_bytes()
     skills.open_file("long.py")
     printed()
     skills.edit_file(1, 1, "x = '\ud800'")
-    assert printed().startswith("[edit_file: that is no text that can be written as UTF-8: ")
+    assert printed().startswith("[edit_file: the text cannot be encoded as UTF-8: ")
     assert (tree / "long.py").read_bytes() == before
     skills.search_dir("\ud800")
     skills.open_file("\ud800")
@@ -344,7 +342,7 @@ def test_a_search_without_a_hit_a_term_or_a_directory_says_so(printed: Printed) 
     skills.search_dir("nowhere to be found")
     assert printed() == "[nothing found: 'nowhere to be found' in .]\n"
     skills.search_dir("")
-    assert printed() == "[search_dir: search_term must be text that is not empty, not '']\n"
+    assert printed() == "[search_dir: search_term must be non-empty text, not '']\n"
     skills.search_dir("x", "absent")
     assert printed().startswith("[search_dir: absent is not a directory (looked in ")
 
@@ -375,7 +373,7 @@ def test_files_are_found_by_name_however_deep(tree: Path, printed: Printed) -> N
     assert printed() == "a/b/conf.py\n[files named 'conf*' in a/b: 1 hit]\n"
     skills.find_file("config.py", "a")
     assert printed() == (
-        "[names like it: conf.py, confer.py]\n[nothing found: files named 'config.py' in a]\n"
+        "[similar names: conf.py, confer.py]\n[nothing found: files named 'config.py' in a]\n"
     )
     skills.find_file("conf.py", "absent")
     assert printed().startswith("[find_file: absent is not a directory")

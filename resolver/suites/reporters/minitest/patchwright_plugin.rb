@@ -1,5 +1,5 @@
-# A plugin of minitest: one line of JSON for each test to $PATCHWRIGHT_REPORT, and at the end how many there were.
-# Runs in the sandbox, under whatever Ruby the repository has.
+# A minitest plugin: writes one JSON line per test to $PATCHWRIGHT_REPORT, and a final line with their number.
+# It runs in the sandbox with the repository's own Ruby.
 require "json"
 
 module Minitest

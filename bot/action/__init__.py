@@ -1,1 +1,0 @@
-"""A run as a step of a GitHub Actions workflow."""

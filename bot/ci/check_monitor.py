@@ -1,0 +1,140 @@
+"""Finds Patchwright's pull requests with failing checks, from deliveries or by polling.
+
+A delivery only makes the monitor query the commit's checks. So repeated, reordered or lost events still lead
+to one job per commit. The job starts when all checks of the commit have ended.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from patchwright.bot.jobs import JobQueue
+from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.bot.webhooks.delivery import ChecksCompleted
+from patchwright.bot.webhooks.triggers import make_job_id
+from patchwright.resolver.ci.checks import Check
+from patchwright.resolver.domain import Job, JobId, PullRequest, Repo
+from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized
+
+log = logging.getLogger(__name__)
+
+MAX_CHECK_WAIT = timedelta(minutes=30)  # how long to wait for running checks after the last failure
+MIN_BACKOFF = timedelta(minutes=1)  # between two queries of a commit without failures; doubled each time
+MAX_BACKOFF = timedelta(hours=1)
+
+
+class PullChecks(Protocol):
+    """Reads pull requests and their checks. Every method may raise ForgeError."""
+
+    async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None: ...
+
+    async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
+        """Returns the newest of Patchwright's open pull requests from branches with this prefix."""
+
+    async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]: ...
+
+
+@dataclass(frozen=True)
+class _Backoff:
+    """When to query a commit again that had no failed checks at the last query."""
+
+    retry_at: datetime
+    delay: timedelta
+
+
+class CheckMonitor:
+    """Queues a job if the head commit of one of Patchwright's pull requests has failed checks."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        pull_checks: PullChecks,
+        branch_prefix: str,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """`branch_prefix` is the prefix of Patchwright's branches."""
+        self._queue = queue
+        self._pull_checks = pull_checks
+        self._branch_prefix = branch_prefix
+        self._clock = clock
+        self._backoffs: dict[Repo, dict[str, _Backoff]] = {}
+
+    async def handle(self, delivery: ChecksCompleted) -> JobId | None:
+        """Queries the commit that a delivery names, and returns the id of the job if a new one is queued.
+
+        Raises QueueDown and ForgeError; the delivery must then be processed again.
+        """
+        if not delivery.branch.startswith(self._branch_prefix):
+            return None
+        pull = await self._pull_checks.find_pull_request(delivery.repo, delivery.branch)
+        if pull is None or not pull.trusted or pull.head_sha != delivery.commit:
+            return None  # no pull request, another author's, or not its latest commit
+        return await self._queue_if_failed(delivery.repo, delivery.repo_id, delivery.installation_id, pull)
+
+    async def scan_repository(self, repo: Repo, repo_id: int, installation_id: int | None) -> bool:
+        """Queries all open pull requests of a repository. Returns True if some were skipped that may work
+        soon.
+
+        Raises QueueDown and ForgeError.
+        """
+        known, now = self._backoffs.get(repo, {}), self._clock()
+        pulls = await self._pull_checks.list_own_pull_requests(repo, self._branch_prefix)
+        self._backoffs[repo] = {
+            pull.head_sha: known[pull.head_sha] for pull in pulls if pull.head_sha in known
+        }
+        isolation = ErrorIsolation(Unauthorized)
+        for pull in pulls:
+            backoff = self._backoffs[repo].get(pull.head_sha)
+            if backoff is None or backoff.retry_at <= now:
+                with isolation.isolate(f"{repo}#{pull.number}"):
+                    await self._queue_if_failed(repo, repo_id, installation_id, pull)
+        return isolation.should_retry
+
+    async def _queue_if_failed(
+        self, repo: Repo, repo_id: int, installation_id: int | None, pull: PullRequest
+    ) -> JobId | None:
+        job = Job(
+            id=make_job_id(repo, repo_id, pull.number, "checks", pull.head_sha),
+            repo=repo,
+            number=pull.number,
+            requester=None,
+            installation_id=installation_id,
+            failed_checks_commit=pull.head_sha,
+        )
+        if await self._queue.get_record(job.id) is not None:
+            self._back_off(repo, pull.head_sha)
+            return None
+        try:
+            checks = await self._pull_checks.list_checks(repo, pull.head_sha)
+        except (Forbidden, NotFound) as exc:
+            log.info("checks not readable", extra={"repo": str(repo), "reason": str(exc)})
+            checks = ()
+        if self._should_wait(checks):
+            return None
+        if not any(check.state in ("failed", "broken") for check in checks):
+            self._back_off(repo, pull.head_sha)
+            return None
+        if await self._queue.put(job, urgent=False):
+            log.info("checks failed", extra={"job": job.id, "commit": pull.head_sha})
+            return job.id
+        return None
+
+    def _should_wait(self, checks: tuple[Check, ...]) -> bool:
+        """Returns True if running checks should complete before a repair starts."""
+        if not any(check.state == "running" for check in checks):
+            return False
+        failed = [
+            check.completed_at
+            for check in checks
+            if check.state in ("failed", "broken") and check.completed_at
+        ]
+        return not failed or self._clock() - max(failed) < MAX_CHECK_WAIT
+
+    def _back_off(self, repo: Repo, commit: str) -> None:
+        """Delays the next query of a commit, each time for longer."""
+        previous = self._backoffs.setdefault(repo, {}).get(commit)
+        delay = min(previous.delay * 2, MAX_BACKOFF) if previous else MIN_BACKOFF
+        self._backoffs[repo][commit] = _Backoff(self._clock() + delay, delay)

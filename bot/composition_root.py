@@ -1,0 +1,395 @@
+"""The composition root: the only module that reads the environment and chooses implementations."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from patchwright.bot.credentials import collect_secrets, read_private_key
+from patchwright.bot.setup.credential_store import load as load_credentials
+from patchwright.bot.setup.credential_store import to_setting_values
+from patchwright.resolver.errors import ForgeError, SettingsError, Unauthorized
+from patchwright.resolver.settings.settings import (
+    FALLBACK_VARIABLES,
+    SENSITIVE_SETTINGS,
+    Settings,
+    build_settings,
+    parse_environment,
+    read_fallback_variables,
+    read_toml,
+)
+
+if TYPE_CHECKING:  # These imports are slow, and an invalid setting can be reported without them.
+    from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+    from patchwright.bot.github.forge import GitHubForge
+    from patchwright.bot.write_limiter import WriteLimiter
+    from patchwright.resolver.dependencies import RunDependencies
+    from patchwright.resolver.run_log import Listener
+
+CONFIG_FILE = "patchwright.toml"
+IMAGE_VARIABLES = (
+    "PATCHWRIGHT_IMAGE",
+    "PATCHWRIGHT_CA_BUNDLE",
+    "PATCHWRIGHT_PACKAGE_INDEX",
+    *FALLBACK_VARIABLES,
+)
+
+
+def select_variables(environ: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
+    """Returns the variables with these names."""
+    return {name: environ[name] for name in names if name in environ}
+
+
+def read_environment() -> Mapping[str, str]:
+    """Returns a copy of the process environment."""
+    return dict(os.environ)
+
+
+def read_settings(
+    overrides: Mapping[str, Any], environ: Mapping[str, str], config: Path | None, directory: Path | None
+) -> Settings:
+    """Loads the settings from saved setup data, settings file, environment and overrides; later sources win.
+
+    `config` is the settings file; if it is None, `patchwright.toml` in `directory` is read. If `directory` is
+    None, neither that file nor saved setup data is read, because a workflow's checkout is not trusted. Raises
+    SettingsError if a value is invalid.
+    """
+    values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
+    if config:
+        values |= read_toml(config)
+    elif directory:
+        values |= _read_config_file(directory)
+    values |= parse_environment(environ)
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    if directory:
+        values = {**to_setting_values(load_credentials(Path(str(values["data"]))), values), **values}
+    return build_settings(values, "the settings")
+
+
+def _read_config_file(directory: Path) -> dict[str, Any]:
+    path = directory / CONFIG_FILE
+    if not path.is_file():
+        return {}
+    values = read_toml(path)
+    inside_repository = any((parent / ".git").exists() for parent in (directory, *directory.parents))
+    if inside_repository and (sensitive := sorted(SENSITIVE_SETTINGS & values.keys())):
+        raise SettingsError(
+            f"{path} is in a git repository and sets {sensitive[0]}, which controls where credentials are sent "
+            f"or what leaves the sandbox. If you trust the file, pass --config {CONFIG_FILE}"
+        )
+    return values
+
+
+def default_data_directory(environ: Mapping[str, str]) -> Path:
+    """Returns the default directory for runs and caches.
+
+    Source: specifications.freedesktop.org/basedir-spec
+    """
+    base = environ.get("XDG_DATA_HOME") or str(
+        Path(environ.get("HOME") or "~").expanduser() / ".local" / "share"
+    )
+    return Path(base) / "patchwright"
+
+
+def check_data_directory(data: Path, setting_name: str = "PATCHWRIGHT_DATA") -> None:
+    """Creates the data directory and tests that it is writable. Raises SettingsError if it is not."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=data):
+            pass
+    except OSError as exc:
+        raise SettingsError(
+            f"Cannot write to {data}, where runs are stored ({exc.strerror}). "
+            f"Make it writable for this user, or set {setting_name} to another directory."
+        ) from exc
+
+
+# --- run dependencies ---------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def build_run_dependencies(
+    settings: Settings,
+    *,
+    trusted: bool,
+    notify: Callable[[str], object],
+    listeners: tuple["Listener", ...] = (),
+    prepare_sandboxes: bool = True,
+) -> AsyncIterator["RunDependencies"]:
+    """Yields the RunDependencies object with everything that a run needs, and closes the sandboxes at the
+    end.
+
+    Sandboxes are ready to use unless `prepare_sandboxes` is False; then the caller prepares them later.
+    `trusted`: issue and code belong to the operator, so the local sandbox may replace Docker. `notify`
+    receives messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable or
+    ImageUnavailable before any work is done.
+    """
+    if settings.model is None:
+        raise SettingsError(
+            "PATCHWRIGHT_MODEL is not set. Set it or pass --model, for example anthropic/claude-sonnet-4-5."
+        )
+    check_data_directory(settings.data)
+    from patchwright.bot.model_factory import build_models, build_transcriber
+    from patchwright.bot.sandbox_factory import build_ready_sandboxes, build_sandboxes
+    from patchwright.resolver.dependencies import RunDependencies
+    from patchwright.resolver.run_log import FileLogStore
+    from patchwright.resolver.sandbox.secret_injection import load_secret_sources
+    from patchwright.resolver.secrets import MaskingFilter
+    from patchwright.resolver.text.jinja_templates import set_template_directory
+    from patchwright.resolver.workspaces import WorkspaceFactory
+
+    set_template_directory(settings.templates)
+    secrets = collect_secrets(settings, read_environment())
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(MaskingFilter(secrets))
+    sandboxes = (
+        await build_ready_sandboxes(settings, read_environment(), trusted=trusted, notify=notify)
+        if prepare_sandboxes
+        else build_sandboxes(settings, read_environment(), notify)
+    )
+    models = build_models(settings)
+    try:
+        yield RunDependencies(
+            settings=settings,
+            model=models.act,
+            purpose_models=models,
+            choose_models=lambda name: build_models(settings, name),
+            transcription=build_transcriber(settings),
+            get_repo_secrets=lambda repo: load_secret_sources(
+                settings.secrets_file, repo, read_environment()
+            ),
+            sandboxes=sandboxes,
+            workspaces=WorkspaceFactory(settings.data / "cache", settings.ca_bundle),
+            logs=FileLogStore(settings.data / "runs"),
+            secrets=secrets,
+            listeners=listeners,
+        )
+    finally:
+        await sandboxes.close()
+
+
+# --- GitHub -------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def open_forge(
+    settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None
+) -> AsyncIterator["GitHubForge"]:
+    """Opens the GitHub client with App or token credentials. Raises SettingsError if there are none."""
+    from patchwright.bot.github.auth import RequestPolicy
+    from patchwright.bot.github.forge import GitHubForge
+
+    async with GitHubForge(
+        _github_access(settings),
+        api_url=settings.github_api_url,
+        graphql_url=settings.github_graphql_url,
+        server_url=settings.github_server_url,
+        ca_bundle=settings.ca_bundle,
+        policy=pace or RequestPolicy(write_interval=settings.github_write_interval),
+        write_limiter=write_limiter,
+    ) as forge:
+        yield forge
+
+
+def _github_access(settings: Settings) -> "AppAuth | TokenAuth":
+    from patchwright.bot.github.auth import AppAuth, TokenAuth
+    from patchwright.resolver.security.patch_policy import allows_workflows
+
+    key = read_private_key(settings)
+    if settings.app_id and key:
+        return AppAuth(settings.app_id, key, allows_workflows(settings.allowed_paths))
+    if settings.app_id:
+        raise SettingsError(
+            "PATCHWRIGHT_APP_ID is set, but neither PATCHWRIGHT_PRIVATE_KEY nor PATCHWRIGHT_PRIVATE_KEY_FILE. "
+            "Set one of them to the App's private key (PEM)."
+        )
+    if settings.github_token:
+        return TokenAuth(settings.github_token)
+    raise SettingsError(
+        "GITHUB_TOKEN is not set. Set it to a token that can write contents, issues and pull requests of the "
+        "repository, or set PATCHWRIGHT_APP_ID and PATCHWRIGHT_PRIVATE_KEY_FILE. "
+        "`patchwright serve` can create the App for you."
+    )
+
+
+# --- server and worker --------------------------------------------------------------------------------------
+
+
+async def start_server(
+    settings: Settings,
+    reload_settings: Callable[[], Settings],
+    worker_command: Sequence[str],
+    probe_command: Sequence[str],
+    prepare_command: Sequence[str],
+    host: str,
+    port: int,
+) -> bool:
+    """Runs the receiver and a worker process until a stop signal. Returns True if the signal was Ctrl-C.
+
+    If no GitHub identity is configured, the setup page runs first; `reload_settings` then reads the result.
+    The three commands start a worker, test a model and build images. Raises WorkerFailed if the first worker
+    does not start.
+    """
+    from patchwright.bot.http_server import open_listener
+    from patchwright.bot.server import require_webhook_secret, run_server
+    from patchwright.bot.setup.bootstrap import is_setup_needed, run_setup, welcome_routes
+    from patchwright.bot.setup.image_preparation import prepare_images
+
+    welcome_apps = None
+    if not is_setup_needed(settings):
+        require_webhook_secret(settings)  # A missing setting is reported even if the port is taken.
+        check_data_directory(settings.data)
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(open_listener(host, port))
+        if is_setup_needed(settings):
+            images = await stack.enter_async_context(prepare_images(prepare_command, read_environment()))
+            setup_result = await run_setup(settings, listener, probe_command, read_environment(), images)
+            if isinstance(setup_result, signal.Signals):
+                return setup_result == signal.SIGINT
+            settings = reload_settings()
+            welcome_apps = welcome_routes(settings, setup_result, images)
+        worker_environment = {**read_environment(), "PATCHWRIGHT_POLL": "true" if settings.poll else "false"}
+        secrets = collect_secrets(settings, read_environment())
+        stop_signal = await run_server(
+            settings,
+            worker_command,
+            worker_environment,
+            host=host,
+            port=port,
+            secrets=secrets,
+            listener=listener,
+            extra_apps=welcome_apps,
+        )
+    return stop_signal == signal.SIGINT
+
+
+async def start_worker(settings: Settings, notify: Callable[[str], object], *, exclusive: bool) -> bool:
+    """Processes jobs from the Redis of the settings until a stop signal. Returns True if the signal was
+    Ctrl-C.
+    """
+    from patchwright.bot.daily_limits import with_daily_limits
+    from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
+    from patchwright.bot.jobs import JobResult
+    from patchwright.bot.observe.archive import Archiver, open_archive
+    from patchwright.bot.observe.tracing import build_tracer
+    from patchwright.bot.observe.usage_report import build_usage_report
+    from patchwright.bot.pull_request_outcomes import OwnPullRequests
+    from patchwright.bot.reconcile.reconciler_factory import open_reconciler
+    from patchwright.bot.redis.arq_queue import ArqQueue
+    from patchwright.bot.redis.counters import Counters
+    from patchwright.bot.redis.engine_health import EngineHealth, report_after_sweep
+    from patchwright.bot.redis.leader_lease import LeaderLease
+    from patchwright.bot.redis.quotas import Quotas
+    from patchwright.bot.redis.shared_run_index import SharedRunIndex
+    from patchwright.bot.redis.shared_run_log import SharedLogStore, raise_no_archive
+    from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
+    from patchwright.bot.run_index import index_result, keep_index_complete, with_run_index
+    from patchwright.bot.run_messages import RunMessages
+    from patchwright.bot.sandbox_factory import prepare_sandboxes
+    from patchwright.bot.status_comment import comment_reporter, report_failure
+    from patchwright.bot.worker_process import require_redis_url, run_worker
+    from patchwright.bot.write_limiter import PriorityForge
+    from patchwright.resolver.domain import JobId, Usage
+    from patchwright.resolver.errors import LogError
+    from patchwright.resolver.forge import MaskingForge
+    from patchwright.resolver.llm.litellm import preload_litellm
+    from patchwright.resolver.resolve import resolve_job
+    from patchwright.resolver.run_log import FileLogStore
+    from patchwright.runtime.docker.reaper import sweep_periodically
+
+    require_redis_url(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        # Credentials are checked first, so that a missing one is reported before images are built.
+        write_limiter = SharedWriteLimiter(settings.redis_url or "")
+        stack.push_async_callback(write_limiter.close)
+        github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
+        await check_github_identity(github, notify)
+        reconciler = await stack.enter_async_context(
+            open_reconciler(settings, _github_access(settings), write_limiter=write_limiter)
+        )
+        local_logs, archive = FileLogStore(settings.data / "runs"), open_archive(settings)
+        logs = SharedLogStore(
+            local_logs, settings.redis_url or "", archive.read if archive else raise_no_archive
+        )
+        counters = Counters(settings.redis_url or "", settings.metrics_label)
+        quotas = Quotas(settings.redis_url or "")
+        queue = ArqQueue(settings.redis_url or "")
+        leader_lease, runs = LeaderLease(settings.redis_url or ""), SharedRunIndex(settings.redis_url or "")
+        engines = EngineHealth(settings.redis_url or "")
+        stack.push_async_callback(engines.close)
+        for store in (logs, counters, quotas, queue, leader_lease, runs):
+            stack.push_async_callback(store.close)
+        deps = await stack.enter_async_context(
+            build_run_dependencies(settings, trusted=False, notify=notify, prepare_sandboxes=False)
+        )
+        masked = MaskingForge(github, deps.secrets.mask)
+        deps = replace(deps, logs=logs, get_new_messages=RunMessages(queue, masked).fetch_new)
+        reporter, access = (
+            with_run_index(comment_reporter(masked, settings), runs),
+            AppPermissions(github.rest, leader_lease),
+        )
+        tracer = build_tracer(read_environment(), logs.read, settings.metrics_label)
+        stack.push_async_callback(tracer.close)
+        # Importing LiteLLM takes 2 s. Preloading it saves the first issue this wait.
+        preloading = asyncio.create_task(preload_litellm())
+        sweeping = asyncio.create_task(sweep_periodically(report_after_sweep(deps.sandboxes.sweep, engines)))
+        archiving = asyncio.create_task(Archiver(logs, local_logs, archive).run())
+        indexing = asyncio.create_task(keep_index_complete(runs, settings.data / "runs", archive))
+
+        async def prepare() -> None:
+            await prepare_sandboxes(deps.sandboxes, settings)
+            await engines.report()
+
+        def read_usage(job: JobId) -> Usage:
+            try:
+                return logs.read(job).usage()
+            except LogError:  # The job has no log yet.
+                return Usage()
+
+        async def on_result(job: JobId, result: JobResult) -> Usage:
+            tracer.send_trace(job, result)
+            report = await asyncio.to_thread(build_usage_report, job, logs.read)
+            await counters.record_result(job, result, report)
+            await index_result(job, result, runs, queue)
+            return report.usage
+
+        stop_signal = await run_worker(
+            settings,
+            with_daily_limits(
+                require_permissions(
+                    tracer.track_start(lambda job: resolve_job(job, deps, masked, reporter)), access, masked
+                ),
+                *(quotas, masked, settings, read_usage),
+            ),
+            lambda job, error: report_failure(masked, job, error, deps),
+            prepare=prepare,
+            on_result=on_result,
+            watcher=reconciler,
+            pull_requests=OwnPullRequests(github.rest, github, counters, settings.branch_prefix),
+            access=access,
+            forge=PriorityForge(github),
+            checks_forge=github,
+            exclusive=exclusive,
+        )
+        sweeping.cancel()
+        archiving.cancel()
+        indexing.cancel()
+        await preloading
+        await asyncio.gather(sweeping, archiving, indexing, return_exceptions=True)
+    return stop_signal == signal.SIGINT
+
+
+async def check_github_identity(github: "GitHubForge", notify: Callable[[str], object]) -> None:
+    """Checks the GitHub credentials at startup. Raises Unauthorized if they are invalid."""
+    try:
+        await github.verify_credentials()
+    except Unauthorized:
+        raise
+    except ForgeError as exc:  # GitHub may be back before the first delivery.
+        notify(f"NOTICE: The GitHub credentials could not be checked: {exc}")

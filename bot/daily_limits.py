@@ -1,0 +1,93 @@
+"""Enforces daily limits per user, per repository and on total cost."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
+
+from patchwright.bot.comment_texts import over_limit_text, repository_not_allowed_text
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.job_runner import JobResolver
+from patchwright.bot.redis.quotas import DailyUsage, Quotas
+from patchwright.bot.write_limiter import Priority, write_priority
+from patchwright.resolver import reply_texts
+from patchwright.resolver.domain import Job, JobId, Outcome, Rejected, Usage
+from patchwright.resolver.forge import Forge, can_trigger
+from patchwright.resolver.publish import post_comment
+from patchwright.resolver.settings.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def with_daily_limits(
+    resolve: JobResolver,
+    quotas: Quotas,
+    forge: Forge,
+    settings: Settings,
+    read_usage: Callable[[JobId], Usage],
+) -> JobResolver:
+    """Wraps `resolve` so that jobs above the daily limits are rejected with an explanation.
+
+    `read_usage` returns the usage of a job from its log; it may block.
+    """
+
+    async def usage_of(job: Job) -> Usage:
+        return await asyncio.to_thread(read_usage, job.id)
+
+    async def resolve_within_limits(job: Job) -> Outcome:
+        daily_usage = await quotas.count_start(job)
+        if job.requester is None:  # A CI failure starts this job, so it counts for no user.
+            daily_usage = daily_usage.model_copy(update={"user_jobs": 0})
+        has_started = (await usage_of(job)).steps > 0
+        explanation = (
+            None
+            if has_started
+            else repository_not_allowed(job, settings) or exceeded_limit(daily_usage, settings)
+        )
+        # Strangers are not told about limits: `resolve` rejects them for missing permission before any work.
+        if explanation is not None and await can_trigger(job, forge):
+            with write_priority(Priority.ACKNOWLEDGMENT):
+                await post_comment(job, forge, reply_texts.render_rejection(explanation))
+            outcome: Outcome = Rejected(explanation=explanation)
+        else:
+            try:
+                outcome = await resolve(job)
+            finally:
+                usage = await usage_of(job)
+                await _ignore_queue_down(lambda: quotas.record_cost(job.id, usage))
+        if isinstance(outcome, Rejected) and not (await usage_of(job)).steps:
+            # Not counted, because comments of strangers would otherwise use up the repository's daily limit.
+            await _ignore_queue_down(lambda: quotas.forget_start(job))
+        return outcome
+
+    return resolve_within_limits
+
+
+def repository_not_allowed(job: Job, settings: Settings) -> str | None:
+    """Returns the reason if the operator has not allowed the job's repository, otherwise None."""
+    name, listed = str(job.repo).lower(), settings.allowed_repositories
+    if not listed or any(fnmatchcase(name, pattern.lower()) for pattern in listed):
+        return None
+    return repository_not_allowed_text(job.repo)
+
+
+def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
+    """Returns a sentence that names the first daily limit that the job exceeds, or None."""
+    if usage.user_jobs > settings.user_runs_per_day:
+        return over_limit_text("user_runs_per_day", settings.user_runs_per_day)
+    if usage.repository_jobs > settings.repository_runs_per_day:
+        return over_limit_text("repository_runs_per_day", settings.repository_runs_per_day)
+    if usage.usd >= settings.usd_per_day:
+        return over_limit_text("usd_per_day", settings.usd_per_day)
+    return None
+
+
+async def _ignore_queue_down(operation: Callable[[], Awaitable[None]]) -> None:
+    """Runs the operation and only logs a Redis failure.
+
+    A cost that was not recorded is recorded by the next try of the job, or lost.
+    """
+    try:
+        await operation()
+    except QueueDown as exc:
+        log.warning("cost not recorded", extra={"reason": str(exc)})

@@ -1,0 +1,79 @@
+"""Health checks of the server's components, for the dashboard."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from patchwright.bot.dashboard.dependencies import ComponentHealth, DashboardDependencies
+from patchwright.bot.redis.engine_health import EngineStatus
+from patchwright.bot.redis.leader_lease import PollFailure
+from patchwright.resolver.text import filters
+
+STALLED_QUEUE_SECONDS = 300.0  # age of the oldest queued job at which the queue counts as stalled
+
+
+async def check_components(deps: DashboardDependencies) -> tuple[ComponentHealth, ...]:
+    """Returns the health of each component, the receiver first. Raises QueueDown."""
+    (
+        inbox_size,
+        is_redis_healthy,
+        workers,
+        (jobs, oldest_seconds),
+        engines,
+        poll_failure,
+    ) = await asyncio.gather(
+        deps.inbox.size(),
+        deps.inbox.is_healthy(),
+        deps.heartbeats.count_workers(),
+        deps.queue.measure_backlog(),
+        deps.engine_health.fetch_statuses(),
+        deps.leader_lease.fetch_failure(),
+    )
+    inbox = f"unprocessed deliveries: {inbox_size}" if is_redis_healthy else "writes fail"
+    backlog = f"{jobs.get('running', 0)} running, {jobs.get('queued', 0)} queued"
+    age = f", the oldest for {filters.format_duration(oldest_seconds)}" if oldest_seconds >= 1 else ""
+    return (
+        _receiver_health(deps.delivery_counts),
+        ComponentHealth(name="Redis", is_healthy=is_redis_healthy, details=inbox),
+        ComponentHealth(name="Workers", is_healthy=workers > 0, details=f"{workers} running"),
+        ComponentHealth(
+            name="Queue", is_healthy=oldest_seconds < STALLED_QUEUE_SECONDS, details=backlog + age
+        ),
+        *_engine_health(engines),
+        _github_health(poll_failure),
+    )
+
+
+def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> ComponentHealth:
+    """Returns the health of the webhook receiver.
+
+    The receiver is unhealthy if no delivery of a known event had a valid signature. Deliveries without an
+    event name come from port scanners and do not count.
+    """
+    figures = f"deliveries since the server started: {sum(delivery_counts.values()):,}"
+    results = {result for event, result in delivery_counts if event != "other"}
+    is_healthy = results != {"invalid signature"}
+    return ComponentHealth(
+        name="Receiver",
+        is_healthy=is_healthy,
+        details=figures if is_healthy else f"{figures}, none with a valid signature",
+    )
+
+
+def _github_health(failure: PollFailure | None) -> ComponentHealth:
+    """Reports the last failure of the poller, which is the only component that always queries GitHub."""
+    if failure is None:
+        return ComponentHealth(name="GitHub", is_healthy=True, details="no request fails")
+    duration = filters.format_duration((datetime.now(UTC) - failure.since).total_seconds())
+    return ComponentHealth(
+        name="GitHub", is_healthy=False, details=f"all polls have failed for {duration}: {failure.reason}"
+    )
+
+
+def _engine_health(statuses: Mapping[str, EngineStatus]) -> tuple[ComponentHealth, ...]:
+    """Summarizes the last reports of the workers' machines; empty if no machine has reported."""
+    if not statuses:
+        return ()
+    faults = [f"{machine}: {one.problem}" for machine, one in sorted(statuses.items()) if one.problem]
+    figures = "; ".join((f"{len(statuses) - len(faults)} of {len(statuses)} machines respond", *faults))
+    return (ComponentHealth(name="Engine", is_healthy=not faults, details=figures),)

@@ -1,0 +1,226 @@
+"""Reads run logs for the dashboard from Redis, disk or the archive, with size limits and secrets masked."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from patchwright.bot.redis.log_streams import FIRST_ID, LogStreams
+from patchwright.resolver.domain import RunId
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import ENTRY_ADAPTER, Entry, RunStarted, Trajectory
+from patchwright.resolver.run_events import SubagentSpawned
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.security.masking import mask_model
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ImageData
+from patchwright.runtime.output_text import clip
+
+MAX_LOG_BYTES = 48 << 20  # bytes of one log; the rest is not shown
+MAX_ENTRY_BYTES = 8 << 20  # bytes of one entry; the log is shown only up to a longer one
+MAX_SUBAGENTS = 50  # subagent logs shown with a run
+START_SEARCH_ENTRIES = 10  # the start event is among these first entries
+MAX_TEXT = 8_000  # characters; longer texts are clipped
+MAX_DIFF_BYTES = 120_000  # bytes of a diff
+MAX_PICTURE_BYTES = 400_000  # bytes of a picture
+
+Value = TypeVar("Value", bound=FrozenModel)
+
+ReadArchive = Callable[[RunId], Trajectory]
+"""Reads the trajectory of a run; may raise LogError. Blocks."""
+
+
+@dataclass(frozen=True)
+class LoadedLog:
+    """The part of a log that the dashboard shows."""
+
+    trajectory: Trajectory
+    stream_position: bytes
+    """ID of the last Redis stream entry read."""
+    subagents: dict[RunId, Trajectory]
+    """The logs of the run's subagents, including nested ones."""
+    remaining_bytes: int
+    """Bytes of the log that may still be shown; -1 if the log is longer than the part that is shown."""
+
+
+class LogReader:
+    """Reads logs from Redis, from this machine's disk, or from the archive."""
+
+    def __init__(
+        self,
+        streams: LogStreams,
+        files: FileLogStore,
+        secrets: Secrets,
+        read_archive: ReadArchive | None = None,
+    ) -> None:
+        """`read_archive` reads logs that are neither in Redis nor on this disk; None if there is no archive."""
+        self.streams = streams
+        self._archive = read_archive
+        self._files = files
+        self._secrets = secrets
+
+    async def size(self, run: RunId) -> int:
+        """Returns a number that changes when the log grows; 0 if there is no log. Raises QueueDown."""
+        if length := await self.streams.count_lines(run):
+            return length
+        path = self._path(run)
+        if path is None:
+            return 0
+        return path.stat().st_size if path.is_file() else int(self._archive is not None)
+
+    async def read(self, run: RunId) -> LoadedLog:
+        """Reads a log with its subagents' logs; empty if there is no log. Raises QueueDown."""
+        trajectory, position, remaining = await self._read_log(run)
+        subagents: dict[RunId, Trajectory] = {}
+        await self.load_subagents(trajectory, subagents)
+        return LoadedLog(trajectory, position, subagents, remaining)
+
+    async def read_start(self, run: RunId) -> RunStarted | None:
+        """Returns the start event, which is one of the first entries. Raises QueueDown."""
+        found = Trajectory()
+        async for _, line in self._iter_lines(run):
+            found = self._parse_lines(found, [line])
+            if found.run_started is not None or not 0 < len(found) < START_SEARCH_ENTRIES:
+                break
+        if not found.entries:
+            found, _, _ = await self._read_log(run)
+        return found.run_started
+
+    async def load_subagents(self, trajectory: Trajectory, subagents: dict[RunId, Trajectory]) -> None:
+        """Adds the logs of the subagents in this trajectory to `subagents`, including nested ones. Raises
+        QueueDown.
+        """
+        for event in trajectory:
+            if (
+                isinstance(event, SubagentSpawned)
+                and event.run not in subagents
+                and len(subagents) < MAX_SUBAGENTS
+            ):
+                found, _, _ = await self._read_log(event.run)
+                if found.entries:
+                    subagents[event.run] = found
+                    await self.load_subagents(found, subagents)
+
+    async def append_lines(self, trajectory: Trajectory, lines: list[bytes]) -> Trajectory:
+        """Returns the trajectory extended by these lines; entries that it already has are skipped."""
+        return await asyncio.to_thread(self._parse_lines, trajectory, lines)
+
+    async def _read_log(self, run: RunId) -> tuple[Trajectory, bytes, int]:
+        trajectory, last, remaining = Trajectory(), FIRST_ID, MAX_LOG_BYTES
+        batch: list[bytes] = []
+        async for position, line in self._iter_lines(run):
+            last, remaining = position, remaining_after(remaining, line)
+            if remaining < 0:
+                break
+            batch.append(line)
+            if len(batch) >= 50:
+                trajectory, batch = await self.append_lines(trajectory, batch), []
+        trajectory = await self.append_lines(trajectory, batch)
+        if not trajectory.entries and self._archive is not None and self._path(run) is not None:
+            trajectory = await asyncio.to_thread(self._read_archived, run, self._archive)
+        return trajectory, last, remaining
+
+    def _read_archived(self, run: RunId, read_archive: ReadArchive) -> Trajectory:
+        try:
+            return Trajectory(tuple(self._sanitize(entry) for entry in read_archive(run).entries))
+        except LogError:
+            return Trajectory()
+
+    async def _iter_lines(self, run: RunId) -> AsyncIterator[tuple[bytes, bytes]]:
+        in_redis = False
+        async for position, line in self.streams.read_lines(run):
+            in_redis = True
+            yield position, line
+        path = self._path(run)
+        if not in_redis and path is not None and path.is_file():
+            for line in await asyncio.to_thread(lambda: list(_read_bounded_lines(path))):
+                yield FIRST_ID, line
+
+    def _path(self, run: RunId) -> Path | None:
+        try:
+            return self._files.run_directory(run) / "events.jsonl"
+        except LogError:
+            return None
+
+    def _parse_lines(self, trajectory: Trajectory, lines: list[bytes]) -> Trajectory:
+        for line in lines:
+            try:
+                entry = ENTRY_ADAPTER.validate_json(line)
+            except ValidationError:  # written by another version, or the incomplete last line of a file
+                break
+            if entry.seq == len(trajectory):
+                trajectory = trajectory.with_entry(self._sanitize(entry))
+        return trajectory
+
+    def _sanitize(self, entry: Entry) -> Entry:
+        return shorten(mask_model(entry, self._secrets))
+
+
+def remaining_after(remaining: int, line: bytes) -> int:
+    """Returns how many bytes may be shown after this line; -1 if this line and all later ones are hidden."""
+    return -1 if len(line) > MAX_ENTRY_BYTES else max(-1, remaining - len(line))
+
+
+def _read_bounded_lines(path: Path) -> Iterator[bytes]:
+    """Yields the complete lines of a file up to MAX_LOG_BYTES, and the first line that exceeds
+    MAX_ENTRY_BYTES.
+    """
+    remaining = MAX_LOG_BYTES
+    with path.open("rb") as file:
+        while remaining >= 0 and (
+            (line := file.readline(MAX_ENTRY_BYTES + 1)).endswith(b"\n") or len(line) > MAX_ENTRY_BYTES
+        ):
+            remaining -= len(line)
+            yield line
+
+
+def shorten(value: Value) -> Value:
+    """Returns the value with long texts clipped and large pictures left out."""
+    return _map_fields(value, _shorten_value)
+
+
+def _shorten_value(value: Any) -> Any:
+    match value:
+        case str() if len(value) > MAX_TEXT:
+            return clip(value, MAX_TEXT)
+        case bytes() if len(value) > MAX_DIFF_BYTES:
+            return value[:MAX_DIFF_BYTES]
+        case ImageData():
+            return value if len(value.data) <= MAX_PICTURE_BYTES else value.model_copy(update={"data": b""})
+        case _:
+            return None
+
+
+def _map_fields(value: Value, transform: Callable[[Any], Any]) -> Value:
+    """Returns the value with `transform` applied to its fields. Most entries are small, so the value is
+    copied only if a field changes.
+    """
+    changed = {
+        name: new
+        for name in type(value).model_fields
+        if (new := _map_value(old := getattr(value, name), transform)) is not old
+    }
+    return value.model_copy(update=changed) if changed else value
+
+
+def _map_value(value: Any, transform: Callable[[Any], Any]) -> Any:
+    if (new := transform(value)) is not None:
+        return new
+    match value:
+        case FrozenModel():
+            return _map_fields(value, transform)
+        case tuple() | list():
+            return _keep_if_same(value, type(value)(_map_value(each, transform) for each in value))
+        case dict():
+            new = {key: _map_value(each, transform) for key, each in value.items()}
+            return new if any(new[key] is not each for key, each in value.items()) else value
+        case _:
+            return value
+
+
+def _keep_if_same(old: Sequence[Any], new: Sequence[Any]) -> Sequence[Any]:
+    return new if any(one is not other for one, other in zip(old, new, strict=True)) else old

@@ -1,0 +1,208 @@
+"""Sign-in with GitHub or the operator token, and sign-out."""
+
+import asyncio
+import hmac
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from patchwright.bot.dashboard import views
+from patchwright.bot.dashboard.dependencies import DashboardDependencies
+from patchwright.bot.dashboard.github_oauth import GitHubOAuth
+from patchwright.bot.dashboard.views import LoginProblem
+from patchwright.bot.dashboard.web_requests import (
+    VisitorRejected,
+    cookie_name,
+    delete_cookie,
+    get_deps,
+    is_public_host,
+    page_context,
+    read_csrf_form,
+    read_form,
+    redirect,
+    require_session,
+    safe_redirect_path,
+    set_cookie,
+)
+from patchwright.bot.redis.sessions import COOKIE_SECONDS, LOGIN_SECONDS, DashboardUser, Session
+from patchwright.resolver.errors import ForgeError, Unauthorized
+
+WRONG_TOKEN_DELAY_SECONDS = 1.0  # delay of the response to a wrong token
+MAX_PENDING_WRONG_TOKENS = 10  # wrong tokens whose responses are delayed at the same time
+CALLBACK = "/login/callback"
+# Query parameter that marks a redirect to `public_url`. It prevents a loop behind a proxy that changes the
+# Host header.
+REDIRECTED = "redirected"
+# Sign-out waits this long for GitHub; a token that is not revoked expires by itself after eight hours.
+REVOKE_TIMEOUT_SECONDS = 2.0
+# Anybody can start a GitHub sign-in, and each takes space in Redis.
+LOGINS_PER_SECOND, MAX_LOGIN_BURST = 5.0, 50
+MAX_LOGGED_ERROR = 60  # characters of GitHub's error code in the log; known ones are shorter
+
+LOGIN_STATUS: Mapping[LoginProblem, HTTPStatus] = {
+    "canceled": HTTPStatus.BAD_REQUEST,
+    "session_expired": HTTPStatus.OK,  # an expired session redirects here, so this is not an error response
+    "state_mismatch": HTTPStatus.BAD_REQUEST,
+    "rejected": HTTPStatus.BAD_REQUEST,
+    "wrong_token": HTTPStatus.UNAUTHORIZED,
+}
+
+log = logging.getLogger(__name__)
+
+
+async def show_login(request: Request) -> Response:
+    """Shows the sign-in page."""
+    problem: LoginProblem | None = (
+        "session_expired" if request.query_params.get("reason") == "session_expired" else None
+    )
+    return _render_login(request, safe_redirect_path(request.query_params.get("back_to", "/")), problem)
+
+
+def _render_login(request: Request, back_to: str, problem: LoginProblem | None) -> Response:
+    deps = get_deps(request)
+    methods = {"github": deps.oauth is not None, "operator": bool(deps.operator_token)}
+    page = views.render_login(page_context(request), back_to, **methods, problem=problem)
+    return HTMLResponse(page, LOGIN_STATUS[problem] if problem else 200)
+
+
+class TokenLogin:
+    """Signs the operator in by token. Wrong tokens are answered slowly; the right one always at once."""
+
+    def __init__(self) -> None:
+        self._pending_wrong = 0
+
+    async def handle(self, request: Request) -> Response:
+        deps, form = get_deps(request), await read_form(request)
+        back_to = safe_redirect_path(form.get("back_to", "/"))
+        token = form.get("token", "").strip().encode()
+        if not deps.operator_token or not hmac.compare_digest(token, deps.operator_token.encode()):
+            if self._pending_wrong >= MAX_PENDING_WRONG_TOKENS:
+                raise VisitorRejected("too_many_logins")
+            self._pending_wrong += 1
+            try:
+                await asyncio.sleep(WRONG_TOKEN_DELAY_SECONDS)
+            finally:
+                self._pending_wrong -= 1
+            return _render_login(request, back_to, "wrong_token")
+        return await _start_session(request, deps, DashboardUser(login="operator", id=None), "", back_to)
+
+
+class GitHubLogin:
+    """Starts the OAuth flow. The sign-in cookie is set on `public_url`, where GitHub sends browsers back to."""
+
+    def __init__(self) -> None:
+        self._tokens, self._refilled_at = float(MAX_LOGIN_BURST), time.monotonic()
+
+    async def redirect_to_github(self, request: Request) -> Response:
+        deps = get_deps(request)
+        if deps.oauth is None:
+            raise VisitorRejected("not_found")
+        back_to = safe_redirect_path(request.query_params.get("back_to", "/"))
+        if REDIRECTED not in request.query_params and not is_public_host(request, deps):
+            return RedirectResponse(
+                f"{deps.public_url}/login/github?{urlencode({'back_to': back_to, REDIRECTED: 1})}", 303
+            )
+        if not self._has_capacity():
+            raise VisitorRejected("too_many_logins")
+        browser = secrets.token_urlsafe(32)
+        state = await deps.sessions.start_login(browser, back_to)
+        response = RedirectResponse(
+            deps.oauth.authorization_url(state, browser, f"{deps.public_url}{CALLBACK}"), 303
+        )
+        set_cookie(response, "login", browser, LOGIN_SECONDS, request, deps)
+        return response
+
+    def _has_capacity(self) -> bool:
+        now = time.monotonic()
+        self._tokens = min(MAX_LOGIN_BURST, self._tokens + (now - self._refilled_at) * LOGINS_PER_SECOND)
+        self._refilled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+async def handle_callback(request: Request) -> Response:
+    """Handles GitHub's redirect back, which carries a one-time code or an error.
+
+    Source:
+    docs.github.com/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-authorization-request-errors
+    """
+    deps = get_deps(request)
+    if deps.oauth is None:
+        raise VisitorRejected("not_found")
+    browser = request.cookies.get(cookie_name("login", request, deps), "")
+    back_to = await deps.sessions.finish_login(browser, request.query_params.get("state", ""))
+    if back_to is None or not browser:
+        return _render_login(request, "/", "state_mismatch")
+    if error := request.query_params.get("error"):
+        return _render_login(request, back_to, _login_problem(error))
+    try:
+        token = await deps.oauth.exchange_code(
+            request.query_params.get("code", ""), browser, f"{deps.public_url}{CALLBACK}"
+        )
+        person = await deps.oauth.get_person(token)
+    except Unauthorized:
+        return _render_login(request, back_to, "state_mismatch")
+    response = await _start_session(request, deps, person, token, back_to)
+    delete_cookie(response, "login", request, deps)
+    return response
+
+
+def _login_problem(error: str) -> LoginProblem:
+    if error == "access_denied":
+        return "canceled"
+    log.warning("GitHub sign-in failed", extra={"error": error[:MAX_LOGGED_ERROR]})
+    return "rejected"
+
+
+async def _start_session(
+    request: Request, deps: DashboardDependencies, person: DashboardUser, token: str, back_to: str
+) -> Response:
+    """Starts a session for a person who signed in. It is always a new one, which prevents session fixation."""
+    if old_cookie := request.cookies.get(cookie_name("session", request, deps)):
+        await deps.sessions.delete(old_cookie)
+    response = redirect(deps, back_to)
+    log.info("signed in", extra={"login": person.login, "user": person.id})
+    set_cookie(response, "session", await deps.sessions.create(person, token), COOKIE_SECONDS, request, deps)
+    return response
+
+
+@require_session
+async def log_out(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+    """Ends the session and revokes its GitHub token."""
+    await read_csrf_form(request, session)
+    await deps.sessions.delete(request.cookies[cookie_name("session", request, deps)])
+    if deps.oauth is not None and session.token:
+        await _revoke_token(deps.oauth, session)
+    response = redirect(deps, "/login")
+    delete_cookie(response, "session", request, deps)
+    return response
+
+
+async def _revoke_token(oauth: GitHubOAuth, session: Session) -> None:
+    """Revokes the GitHub token. The person does not have to wait if GitHub does not respond."""
+    try:
+        async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
+            await oauth.revoke_token(session.token)
+    except (TimeoutError, ForgeError) as exc:
+        error = str(exc) or "timed out"
+        log.warning("token not revoked", extra={"login": session.user.login, "error": error})
+
+
+def routes() -> list[Route]:
+    """Returns the routes of sign-in and sign-out."""
+    return [
+        Route("/login", show_login, methods=["GET"]),
+        Route("/login", TokenLogin().handle, methods=["POST"]),
+        Route("/login/github", GitHubLogin().redirect_to_github, methods=["GET"]),
+        Route(CALLBACK, handle_callback, methods=["GET"]),
+        Route("/logout", log_out, methods=["POST"]),
+    ]

@@ -1,0 +1,174 @@
+"""The list of runs: filters, access control, pagination and statistics."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from pydantic import ValidationError
+
+from patchwright.bot.dashboard.access_control import AccessControl
+from patchwright.bot.observe.faults import EXTERNAL_FAULTS
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.counters import pull_key
+from patchwright.bot.redis.sessions import Session
+from patchwright.bot.redis.shared_run_index import SharedRunIndex
+from patchwright.bot.run_summary import RunState, RunSummary, summarize_record
+from patchwright.resolver.domain import VerdictKind
+from patchwright.runtime.frozen_model import FrozenModel
+
+PAGE_SIZE = 50  # runs on one page
+MAX_QUERY_FIELDS = 20  # fields of a query; the form has five
+MAX_FIELD_LENGTH = 200  # characters
+
+STATES: tuple[str, ...] = get_args(RunState)
+VERDICTS: tuple[str, ...] = get_args(VerdictKind)
+FINISHED_STATES = frozenset({"published", "reported", "input_required", "rejected", "failed", "canceled"})
+
+
+class InvalidQuery(Exception):
+    """Raised if a filter has invalid or too many fields."""
+
+
+class RunFilter(FrozenModel):
+    """A filter for the list of runs; "" in a field matches anything."""
+
+    state: RunState | Literal[""] = ""
+    repository: str = ""
+    verdict: VerdictKind | Literal[""] = ""
+    text: str = ""
+    page: int = 1
+
+    def matches(self, run: RunSummary) -> bool:
+        return (
+            (not self.state or run.state == self.state)
+            and (not self.verdict or run.verdict == self.verdict)
+            and (not self.repository or run.repository.lower() == self.repository.lower())
+            and (not self.text or _matches_text(run, self.text.lower()))
+        )
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Returns the filter as query parameters, without the page number."""
+        named = {name: getattr(self, name) for name in ("state", "repository", "verdict", "text")}
+        return {name: value for name, value in named.items() if value}
+
+
+def parse_filter(query: Iterable[tuple[str, str]]) -> RunFilter:
+    """Parses query parameters and ignores unknown ones. Raises InvalidQuery."""
+    given = list(query)
+    if len(given) > MAX_QUERY_FIELDS or any(len(value) > MAX_FIELD_LENGTH for _, value in given):
+        raise InvalidQuery
+    known = {name: value.strip() for name, value in given if name in RunFilter.model_fields}
+    page = known.pop("page", "") or "1"
+    if not (page.isascii() and page.isdecimal() and 1 <= int(page) <= 10_000):
+        raise InvalidQuery
+    try:
+        return RunFilter.model_validate({**known, "page": int(page)})
+    except ValidationError as exc:
+        raise InvalidQuery from exc
+
+
+def _matches_text(run: RunSummary, text: str) -> bool:
+    return any(
+        text in value.lower()
+        for value in (run.title, f"{run.repository}#{run.number}", run.requester, run.run)
+    )
+
+
+@dataclass
+class RunStatistics:
+    """Totals over a list of runs."""
+
+    runs: int = 0
+    finished: int = 0
+    failed: int = 0
+    """Failures of the server, the sandbox or GitHub, not those caused by a model or a setting."""
+    pulls: set[str] = field(default_factory=set)
+    """Keys of pull requests. Each is counted once, even if several runs worked on it."""
+    merged: int = 0
+    closed: int = 0
+    zero_touch: int = 0
+    """Pull requests merged without commits by anyone else."""
+    usd: float = 0.0
+    unpriced: int = 0
+    """Runs with an unknown price."""
+
+    def add(self, run: RunSummary) -> None:
+        self.runs += 1
+        self.finished += run.state in FINISHED_STATES
+        self.failed += run.state == "failed" and run.fault not in EXTERNAL_FAULTS
+        self.usd += run.cost_usd
+        self.unpriced += not run.is_cost_known
+        if run.pull_request and (name := pull_key(run.repository, run.pull_request)) not in self.pulls:
+            self.pulls.add(name)
+            self.merged += run.pull_outcome in ("merged", "untouched")
+            self.closed += run.pull_outcome == "closed"
+            self.zero_touch += run.pull_outcome == "untouched"
+
+    @property
+    def usd_per_merged(self) -> float | None:
+        """Total cost divided by merged pull requests; None if none is merged yet."""
+        return self.usd / self.merged if self.merged else None
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of finished runs without an infrastructure failure; None if none has finished."""
+        return 1 - self.failed / self.finished if self.finished else None
+
+
+@dataclass(frozen=True)
+class RunListPage:
+    """One page of the list of runs."""
+
+    run_filter: RunFilter
+    runs: tuple[RunSummary, ...]
+    statistics: RunStatistics
+    repositories: tuple[str, ...]
+    """Repositories to choose from in the filter."""
+    page_count: int
+    unchecked_repositories: int
+    """Number of repositories whose access level is not known yet; the next page view checks them."""
+
+
+async def list_runs(runs: SharedRunIndex, queue: ArqQueue) -> list[RunSummary]:
+    """Returns all runs, queued jobs first. Raises QueueDown."""
+    listed = await runs.list_newest()
+    listed_ids = {run.run for run in listed}
+    waiting = [summarize_record(one) for one in await queue.all_active_jobs() if one.job.id not in listed_ids]
+    return [*sorted(waiting, key=lambda run: -run.started_at), *listed]
+
+
+async def load_run_list(
+    runs: SharedRunIndex,
+    queue: ArqQueue,
+    access_control: AccessControl,
+    session: Session,
+    run_filter: RunFilter,
+) -> RunListPage:
+    """Returns the runs that this person may see. Raises QueueDown, Unauthorized and ForgeError."""
+    all_runs = await list_runs(runs, queue)
+    repositories = dict.fromkeys(run.repository for run in all_runs)
+    readable = await access_control.filter_readable(session, repositories)
+    return await asyncio.to_thread(
+        _build_page, all_runs, readable, access_control.count_unchecked(session, repositories), run_filter
+    )
+
+
+def _build_page(
+    runs: Sequence[RunSummary], readable: Collection[str], unchecked: int, run_filter: RunFilter
+) -> RunListPage:
+    statistics, found = RunStatistics(), list[RunSummary]()
+    for run in runs:
+        if run.repository in readable and run_filter.matches(run):
+            statistics.add(run)
+            found.append(run)
+    first = (run_filter.page - 1) * PAGE_SIZE
+    return RunListPage(
+        run_filter,
+        tuple(found[first : first + PAGE_SIZE]),
+        statistics,
+        tuple(sorted({run.repository for run in runs} & set(readable), key=str.lower)),
+        max(1, -(-len(found) // PAGE_SIZE)),
+        unchecked,
+    )

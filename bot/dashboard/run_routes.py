@@ -1,0 +1,184 @@
+"""Routes for the list of runs, a single run, its live events, and the stop and retry buttons."""
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Literal, get_args
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from patchwright.bot.dashboard import health, views
+from patchwright.bot.dashboard.dependencies import DashboardDependencies
+from patchwright.bot.dashboard.github_oauth import AccessLevel
+from patchwright.bot.dashboard.run_list import InvalidQuery, load_run_list, parse_filter
+from patchwright.bot.dashboard.views import CommandVerb
+from patchwright.bot.dashboard.web_requests import (
+    VisitorRejected,
+    page_context,
+    read_csrf_form,
+    redirect,
+    require_session,
+)
+from patchwright.bot.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
+from patchwright.bot.redis.sessions import Session
+from patchwright.bot.run_summary import RunSummary, summarize_job, summarize_record
+from patchwright.resolver.domain import JobId, Repo, RunId, User
+from patchwright.resolver.errors import ForgeError
+
+log = logging.getLogger(__name__)
+
+EVENT_STREAM_TYPE = "text/event-stream"
+MAX_WATCHERS = 500  # open event streams
+RECONNECT_MS = 2_000  # how long browsers wait before they reconnect
+ACCESS_CHECK_SECONDS = 60.0  # how often an open stream checks that the watcher may still see the run
+_NONCE = re.compile("[0-9a-f]{12}")  # of a page: pressing its button twice sends the same command
+
+
+@require_session
+async def show_run_list(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+    """Shows the list of runs."""
+    try:
+        run_filter = parse_filter(request.query_params.multi_items())
+    except InvalidQuery as exc:
+        raise VisitorRejected("invalid_request") from exc
+    page = await load_run_list(deps.runs, deps.queue, deps.access_control, session, run_filter)
+    return HTMLResponse(
+        views.render_run_list(page_context(request), page, await health.check_components(deps))
+    )
+
+
+@require_session
+async def show_run(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+    """Shows one run."""
+    summary, level = await _load_run(request, deps, session)
+    view = await deps.live_runs.get_view(summary.run)
+    requested = request.query_params.get("requested")
+    page = views.render_run(
+        page_context(request),
+        summary,
+        view,
+        may_stop=level == "write" and not view.is_over,
+        may_retry=level == "write" and view.is_over,
+        requested="stop" if requested == "stop" else "retry" if requested == "retry" else None,
+        nonce=secrets.token_hex(6),
+        shown_at=datetime.now(UTC),
+    )
+    return HTMLResponse(page)
+
+
+async def _load_run(
+    request: Request, deps: DashboardDependencies, session: Session, *, bypass_cache: bool = False
+) -> tuple[RunSummary, AccessLevel]:
+    """Returns the run and the person's access level. Raises VisitorRejected if they may not see it or it does
+    not exist.
+    """
+    run = RunId(request.path_params["run"])
+    summary = await deps.runs.get(run) or await _find_unlisted(deps, run)
+    level = (
+        await deps.access_control.get_level(session, summary.repository, bypass_cache=bypass_cache)
+        if summary
+        else "none"
+    )
+    if summary is None or level == "none":
+        raise VisitorRejected("not_found")
+    return summary, level
+
+
+async def _find_unlisted(deps: DashboardDependencies, run: RunId) -> RunSummary | None:
+    """Returns a run that is not in the index: a queued one, or one whose index entry is lost."""
+    if (record := await deps.queue.get_record(run)) is not None:
+        return summarize_record(record)
+    started = await deps.live_runs.read_start(run)
+    return summarize_job(started.job, datetime.now(UTC), "stopped") if started else None
+
+
+@require_session
+async def stream_events(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+    """Streams the events of a run."""
+    summary, _ = await _load_run(request, deps, session)
+    last = request.headers.get("last-event-id") or request.query_params.get("after", "-1")
+    if not (last == "-1" or (last.isascii() and last.isdecimal() and len(last) < 10)):
+        raise VisitorRejected("invalid_request")
+    watchers: set[object] = request.app.state.watchers
+    if len(watchers) >= MAX_WATCHERS:
+        raise VisitorRejected("too_many_viewers")
+    if not deps.live_runs.has_capacity(summary.run):
+        raise VisitorRejected("too_many_runs")
+    if request.method == "HEAD":
+        return Response(media_type=EVENT_STREAM_TYPE)
+    events = _event_stream(deps, session, summary, int(last), watchers)
+    return StreamingResponse(events, media_type=EVENT_STREAM_TYPE, headers={"x-accel-buffering": "no"})
+
+
+async def _event_stream(
+    deps: DashboardDependencies, session: Session, summary: RunSummary, after: int, watchers: set[object]
+) -> AsyncIterator[bytes]:
+    watcher, checked_at = object(), time.monotonic()
+    watchers.add(watcher)
+    try:
+        yield f"retry: {RECONNECT_MS}\n\n".encode()
+        async for event in deps.live_runs.watch(summary.run, after):
+            yield event
+            if time.monotonic() - checked_at > ACCESS_CHECK_SECONDS:
+                checked_at = time.monotonic()
+                if session.expires_at < time.time() or not await _can_still_read(deps, session, summary):
+                    return  # the browser reconnects and is rejected
+    finally:
+        watchers.discard(watcher)
+
+
+async def _can_still_read(deps: DashboardDependencies, session: Session, summary: RunSummary) -> bool:
+    try:
+        return await deps.access_control.get_level(session, summary.repository) != "none"
+    except ForgeError:  # includes Unauthorized
+        return False
+
+
+@require_session
+async def post_command(request: Request, deps: DashboardDependencies, session: Session) -> Response:
+    """Queues a dashboard command; the worker checks permissions again, as it does for commands in comments."""
+    verb = request.path_params["verb"]
+    if verb not in get_args(CommandVerb):
+        raise VisitorRejected("not_found")
+    form = await read_csrf_form(request, session)
+    summary, level = await _load_run(request, deps, session, bypass_cache=True)
+    if level != "write":
+        raise VisitorRejected("write_access_required")
+    if not _NONCE.fullmatch(nonce := form.get("nonce", "")):
+        raise VisitorRejected("invalid_request")
+    command = _build_command(verb, summary, session, nonce)
+    log.info("dashboard command", extra={"job": summary.run, "verb": verb, "login": session.user.login})
+    await deps.inbox.put(f"dashboard-{command.id}", DASHBOARD_EVENT, command.model_dump_json().encode())
+    return redirect(deps, f"/runs/{quote(summary.run, safe='')}?requested={verb}")
+
+
+def _build_command(
+    verb: Literal["stop", "retry"], summary: RunSummary, session: Session, nonce: str
+) -> DashboardCommand:
+    owner, _, name = summary.repository.partition("/")
+    person = session.user
+    return DashboardCommand(
+        id=JobId(f"{summary.run[:120]}-{verb}-{nonce}"),
+        run=summary.run,
+        verb=verb,
+        repo=Repo(owner=owner, name=name),
+        number=summary.number,
+        requester=User(id=person.id, login=person.login) if person.id is not None else None,
+        requested_at=datetime.now(UTC),
+    )
+
+
+def routes() -> list[Route]:
+    """Returns the routes of runs."""
+    return [
+        Route("/", show_run_list, methods=["GET"]),
+        Route("/runs/{run}", show_run, methods=["GET"]),
+        Route("/runs/{run}/events", stream_events, methods=["GET"]),
+        Route("/runs/{run}/{verb}", post_command, methods=["POST"]),
+    ]

@@ -1,0 +1,188 @@
+"""Renders the dashboard's pages; there is one typed function per template."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from typing import Literal
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+
+from patchwright.bot.dashboard.dependencies import ComponentHealth
+from patchwright.bot.dashboard.live_runs import RunPageView
+from patchwright.bot.dashboard.run_list import STATES, VERDICTS, RunListPage, RunStatistics
+from patchwright.bot.redis.sessions import Session
+from patchwright.bot.run_summary import RunSummary
+from patchwright.resolver.text import filters, jinja_templates
+from patchwright.resolver.viewer.blocks import escape_invisible
+
+RejectionReason = Literal[
+    "cross_site", "github_unavailable", "invalid_request", "login_required", "method_not_allowed", "not_found",
+    "redis_unavailable", "too_large", "too_many_logins", "too_many_runs", "too_many_viewers",
+    "write_access_required",
+]  # fmt: skip
+LoginProblem = Literal["canceled", "session_expired", "state_mismatch", "rejected", "wrong_token"]
+"""Reason why the sign-in page is shown again."""
+CommandVerb = Literal["stop", "retry"]
+
+STATIC_FILES = {
+    "style.css": ("text/css; charset=utf-8", ("viewer/style.css.j2", "dashboard/style.css.j2")),
+    "viewer.js": ("text/javascript; charset=utf-8", ("viewer/script.js.j2",)),
+    "welcome.js": ("text/javascript; charset=utf-8", ("dashboard/welcome.js.j2",)),
+    "dashboard.js": ("text/javascript; charset=utf-8", ("dashboard/dashboard.js.j2",)),
+}
+
+
+@dataclass(frozen=True)
+class PageContext:
+    """Values that every page uses."""
+
+    base: str
+    """Path prefix of the dashboard, without a trailing slash."""
+    session: Session | None
+
+
+@cache
+def load_static_file(name: str) -> tuple[str, bytes]:
+    """Returns the content type and the content of a static file. Raises KeyError if there is none."""
+    kind, template_names = STATIC_FILES[name]
+    environment = jinja_templates.get_environment()
+    return kind, "\n".join(environment.get_template(one).render() for one in template_names).encode()
+
+
+@cache
+def _static_url(name: str) -> str:
+    """Returns a URL with a content hash, so that browsers can cache the file forever."""
+    return f"/static/{name}?v={hashlib.sha256(load_static_file(name)[1]).hexdigest()[:16]}"
+
+
+def render_run_list(
+    context: PageContext, run_list: RunListPage, components: tuple[ComponentHealth, ...]
+) -> str:
+    return render_page(
+        "run_list",
+        context,
+        run_list=run_list,
+        statistics_rows=_statistics_rows(run_list.statistics),
+        components=components,
+        states=STATES,
+        verdicts=VERDICTS,
+        page_links=_page_links(run_list),
+        format_dollars=_format_dollars,
+    )
+
+
+def render_run(
+    context: PageContext,
+    summary: RunSummary,
+    view: RunPageView,
+    *,
+    may_stop: bool,
+    may_retry: bool,
+    requested: CommandVerb | None,
+    nonce: str,
+    shown_at: datetime,
+) -> str:
+    """Renders the page of one run.
+
+    `nonce` identifies this page's commands, so that pressing a button twice sends one command.
+    """
+    return render_page(
+        "run",
+        context,
+        run=summary,
+        path=f"/runs/{quote(summary.run, safe='')}",
+        view=view,
+        title=view.content.title,
+        header=Markup(view.content.header),
+        sidebar=Markup(view.content.sidebar),
+        main=Markup(view.content.main),
+        may_stop=may_stop,
+        may_retry=may_retry,
+        requested=requested,
+        nonce=nonce,
+        shown_at=shown_at,
+    )
+
+
+def render_login(
+    context: PageContext, back_to: str, *, github: bool, operator: bool, problem: LoginProblem | None
+) -> str:
+    return render_page(
+        "login", context, back_to=back_to, has_github=github, has_operator=operator, problem=problem
+    )
+
+
+def render_rejection(context: PageContext, reason: RejectionReason) -> str:
+    return render_page("rejection", context, reason=reason)
+
+
+def _statistics_rows(statistics: RunStatistics) -> list[tuple[str, str, str]]:
+    """Returns rows of name, figure and explanation."""
+    success_rate, usd_per_merged = statistics.success_rate, statistics.usd_per_merged
+    is_cost_known = not statistics.unpriced
+    unpriced = f"; {statistics.unpriced:,} at an unknown price, which dollar limits do not count"
+    return [
+        ("Runs", f"{statistics.runs:,}", "that match the filter"),
+        ("Pull requests", f"{len(statistics.pulls):,}", "opened or updated"),
+        ("Merged", f"{statistics.merged:,}", f"{statistics.closed:,} closed without a merge"),
+        ("Zero-touch", f"{statistics.zero_touch:,}", "merged without a commit by anyone else"),
+        (
+            "Cost",
+            _format_dollars(statistics.usd, is_cost_known),
+            "of these runs" + ("" if is_cost_known else unpriced),
+        ),
+        (
+            "Per merge",
+            "–" if usd_per_merged is None else _format_dollars(usd_per_merged, is_cost_known),
+            "total cost divided by merged pull requests",
+        ),
+        (
+            "Infrastructure",
+            "–" if success_rate is None else f"{100 * success_rate:.1f} %",
+            "of finished runs without a server, sandbox or GitHub failure",
+        ),
+    ]
+
+
+def _format_dollars(usd: float, is_cost_known: bool) -> str:
+    """Formats a cost; if `is_cost_known` is False, the amount is a lower bound."""
+    known = f"${usd:,.2f}" if usd < 1000 else f"${usd:,.0f}"
+    if is_cost_known:
+        return known
+    return f"≥ {known}" if usd else "unknown"
+
+
+def _page_links(run_list: RunListPage) -> dict[str, str]:
+    """Returns the URLs of the neighboring pages by their label."""
+    page, query = run_list.run_filter.page, run_list.run_filter.query
+    neighbors = {"Newer": page - 1, "Older": page + 1}
+    existing = {name: number for name, number in neighbors.items() if 1 <= number <= run_list.page_count}
+    return {name: f"/?{urlencode({**query, 'page': str(number)})}" for name, number in existing.items()}
+
+
+def render_page(template: str, context: PageContext, **values: object) -> str:
+    """Renders a template of the dashboard; invisible and control characters are made visible."""
+    page = jinja_templates.get_environment().get_template(f"dashboard/{template}.html.j2").render(
+        base=context.base,
+        session=context.session,
+        stylesheet=_static_url("style.css"),
+        viewer_script=_static_url("viewer.js"),
+        dashboard_script=_static_url("dashboard.js"),
+        welcome_script=_static_url("welcome.js"),
+        format_age=_format_age,
+        format_time=_format_time,
+        format_duration=filters.format_duration,
+        quote_url=lambda value: quote(value, safe=""),
+        **values,
+    )  # fmt: skip
+    return escape_invisible(page)
+
+
+def _format_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _format_age(seconds: float) -> str:
+    return filters.format_duration(max(0.0, datetime.now(UTC).timestamp() - seconds))

@@ -1,0 +1,44 @@
+"""Converts buttons pressed in the dashboard into trigger requests.
+
+The requests are like those of comment commands, but apply to one run only.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from patchwright.bot.webhooks.triggers import TriggerRequest
+from patchwright.resolver.domain import Job, JobId, Repo, RunId, User
+from patchwright.resolver.request.command_parser import parse_request
+from patchwright.runtime.frozen_model import FrozenModel
+
+DASHBOARD_EVENT = "patchwright_button"
+"""Event name that marks a dashboard command in the inbox. GitHub cannot send it: the receiver accepts known
+events only.
+"""
+
+
+class DashboardCommand(FrozenModel):
+    """A button that somebody pressed on a run's page in the dashboard."""
+
+    id: JobId
+    """Unique per page load, so that a double click counts once."""
+    run: RunId
+    """The run on whose page the button is."""
+    verb: Literal["stop", "retry"]
+    repo: Repo
+    number: int
+    requester: User | None
+    """None for the operator, who has every permission."""
+    requested_at: datetime
+
+    def to_trigger_request(self) -> TriggerRequest:
+        """Returns the trigger request that a comment with this command would make."""
+        job = Job(
+            id=self.id,
+            repo=self.repo,
+            number=self.number,
+            requester=self.requester,
+            command=self.verb,
+            retry_of=self.run if self.verb == "retry" else None,
+        )
+        return TriggerRequest(job, parse_request(self.verb), self.requested_at, ())

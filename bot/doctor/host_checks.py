@@ -1,0 +1,92 @@
+"""Checks of the machine: data directory, file modes, free disk space and memory."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
+from patchwright.bot.setup import credential_store
+from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.docker import capacity
+
+COMFORTABLE_DISK_MB = 10_240  # an image layer takes one GiB; a run's work tree and its tests may take several
+_GIB = 1024
+
+
+def build_checks(settings: Settings) -> list[DoctorCheck]:
+    return [
+        DoctorCheck(
+            "data directory", _in_thread(lambda: check_data_directory(settings.data)), "Set PATCHWRIGHT_DATA."
+        ),
+        DoctorCheck("disk", _in_thread(lambda: check_disk(settings)), "Free disk space."),
+        DoctorCheck("memory", _in_thread(lambda: check_memory(settings)), "Add memory."),
+    ]
+
+
+def _in_thread(check: Callable[[], Sequence[CheckResult]]) -> Callable[[], Awaitable[Sequence[CheckResult]]]:
+    return lambda: asyncio.to_thread(check)
+
+
+def check_data_directory(data: Path) -> list[CheckResult]:
+    """Checks that the directory is writable and that saved credentials are private."""
+    name, directory = "data directory", _nearest_existing(data)
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".doctor-"):
+            pass
+    except OSError as exc:
+        detail = f"{directory} is not writable: {exc.strerror}"
+        return [failed(name, detail, f"Make {data} writable for this user, or set PATCHWRIGHT_DATA.")]
+    found = [ok(name, f"{data} is writable" if directory == data else f"{data} can be created")]
+    if exposed := credential_store.find_readable_by_others(data):
+        path = credential_store.store_path(data)
+        fix = f"chmod 700 {path.parent} && chmod 600 {path}; if other people use this machine, generate a new key."
+        found.append(warning("saved key", f"other users can read it: {', '.join(exposed)}", fix))
+    return found
+
+
+def check_disk(settings: Settings) -> list[CheckResult]:
+    """Checks the free space in the data directory."""
+    directory = _nearest_existing(settings.data)
+    free_mb = capacity.available_disk_mb(directory)
+    if free_mb is None:
+        return [warning("disk", f"cannot measure the free space at {directory}", "Check it with df.")]
+    detail = f"{_format_size(free_mb)} free at {directory}"
+    if free_mb < settings.min_free_disk_mb:
+        return [failed("disk", detail, "Free disk space: run logs and clones are written there.")]
+    if free_mb < COMFORTABLE_DISK_MB:
+        return [
+            warning(
+                "disk",
+                detail,
+                f"Provide {_format_size(COMFORTABLE_DISK_MB)} for several runs and their images.",
+            )
+        ]
+    return [ok("disk", detail)]
+
+
+def check_memory(settings: Settings) -> list[CheckResult]:
+    """Checks that the memory suffices for the maximum number of sandboxes."""
+    free_mb = capacity.available_memory_mb()
+    if free_mb is None:
+        return [warning("memory", "cannot measure the free memory", "Check it with free.")]
+    needed_mb = settings.max_concurrent_jobs * settings.memory_mb
+    detail = f"{_format_size(free_mb)} free; {settings.max_concurrent_jobs} sandboxes can use {_format_size(needed_mb)}"
+    if free_mb < settings.min_free_memory_mb:
+        return [
+            failed(
+                "memory", detail, "Free memory: sandboxes start only with at least min_free_memory_mb free."
+            )
+        ]
+    if free_mb < needed_mb + settings.min_free_memory_mb:
+        return [warning("memory", detail, "Lower max_concurrent_jobs or memory_mb, or add memory.")]
+    return [ok("memory", detail)]
+
+
+def _nearest_existing(path: Path) -> Path:
+    """Returns the path, or its nearest existing parent."""
+    return next(each for each in (path, *path.absolute().parents) if each.is_dir())
+
+
+def _format_size(mib: int) -> str:
+    return f"{mib / _GIB:.1f} GiB"

@@ -1,0 +1,47 @@
+"""Checks of the model and its fallbacks, with one small tool call each."""
+
+from collections.abc import Callable, Coroutine
+from decimal import Decimal
+from typing import Any
+
+from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
+from patchwright.bot.terminal.probe_command import fitness_line
+from patchwright.resolver.settings.settings import Settings
+
+NAME = "model"
+
+
+def build_checks(settings: Settings) -> list[DoctorCheck]:
+    if settings.model is None:
+        return [DoctorCheck(NAME, _report_no_model, "")]
+    fix = "Check that this machine can reach the provider (PATCHWRIGHT_MODEL_BASE_URL, HTTPS_PROXY)."
+    names = (settings.model, *settings.model_fallbacks)
+    return [DoctorCheck(NAME, _probe_check(name, settings), fix, timeout_seconds=90) for name in names]
+
+
+async def _report_no_model() -> list[CheckResult]:
+    return [
+        failed(NAME, "no model is configured", "Set PATCHWRIGHT_MODEL, such as anthropic/claude-sonnet-4-5.")
+    ]
+
+
+def _probe_check(name: str, settings: Settings) -> Callable[[], Coroutine[Any, Any, list[CheckResult]]]:
+    async def run_probe() -> list[CheckResult]:
+        from patchwright.bot.model_factory import build_retrying_model
+        from patchwright.resolver.llm.litellm import preload_litellm
+        from patchwright.resolver.llm.probe import probe_model
+
+        await (
+            preload_litellm()
+        )  # takes seconds, so it runs in a thread: the timeouts of other checks keep running
+        fitness = await probe_model(build_retrying_model(name, settings))
+        detail = fitness_line(fitness).rstrip(".")
+        if fitness.tool_calling == "none":
+            return [failed(NAME, detail, "Check the model name and the API key, or choose another model.")]
+        if fitness.tool_calling != settings.tool_calling and fitness.tool_calling == "text":
+            return [failed(NAME, detail, "Set PATCHWRIGHT_TOOL_CALLING=text.")]
+        if fitness.usage is not None and not isinstance(fitness.usage.usd, Decimal):
+            return [warning(NAME, detail, "Dollar limits do not apply to it; limits on steps and tokens do.")]
+        return [ok(NAME, detail)]
+
+    return run_probe

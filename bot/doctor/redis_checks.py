@@ -1,0 +1,92 @@
+"""Checks of Redis: reachability, version, persistence, eviction policy, and active workers."""
+
+import asyncio
+from pathlib import Path
+
+from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, ok, warning
+from patchwright.bot.embedded_redis import find_redis_server, running_redis_url
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.heartbeats import Heartbeats
+from patchwright.resolver.settings.settings import Settings
+
+MIN_VERSION = (6, 0)
+
+
+def build_checks(settings: Settings) -> list[DoctorCheck]:
+    fix = (
+        "Start Redis, or correct REDIS_URL."
+        if settings.redis_url
+        else "Install redis-server, or set REDIS_URL."
+    )
+    return [DoctorCheck("redis", lambda: check_redis(settings), fix)]
+
+
+async def check_redis(settings: Settings) -> list[CheckResult]:
+    """Checks the configured Redis, or the embedded one of a running server."""
+    url = settings.redis_url or await asyncio.to_thread(running_redis_url, settings.data)
+    if url is None:
+        return [
+            ok("redis", f"no server runs; it will start an embedded one ({Path(find_redis_server()).name})")
+        ]
+    inbox, heartbeats = DeliveryInbox(url), Heartbeats(url)
+    try:
+        info, workers = await inbox.fetch_redis_info(), await heartbeats.count_workers()
+    except QueueDown as exc:
+        if settings.redis_url:
+            raise
+        detail = f"the embedded Redis does not respond ({exc}): it was killed or is just starting"
+        return [
+            warning(
+                "redis", detail, "Start patchwright serve, or read redis/redis.log in the data directory."
+            )
+        ]
+    finally:
+        await inbox.close()
+        await heartbeats.close()
+    return [_check_version(info), _check_persistence(info), _check_memory(info), _check_workers(workers)]
+
+
+def _check_version(info: dict[str, object]) -> CheckResult:
+    version = str(info.get("redis_version", "0"))
+    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    if parts < MIN_VERSION:
+        return failed("redis", f"version {version}", "Upgrade to version 6 or newer.")
+    return ok("redis", f"version {version} responds")
+
+
+def _check_persistence(info: dict[str, object]) -> CheckResult:
+    name = "redis persistence"
+    if info.get("loading"):
+        return warning(name, "Redis is still loading its data", "Wait, and check again.")
+    if info.get("aof_enabled"):
+        write_failed = info.get("aof_last_write_status", "ok") != "ok"
+        if write_failed:
+            return failed(
+                name, "the last write to the append-only file failed", "Free space on Redis's disk."
+            )
+        return ok(name, "the append-only file is enabled")
+    return warning(
+        name,
+        "no append-only file: queued jobs are lost when Redis restarts",
+        "Set appendonly yes in the Redis configuration.",
+    )
+
+
+def _check_memory(info: dict[str, object]) -> CheckResult:
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if info.get("maxmemory") and policy != "noeviction":
+        return failed(
+            "redis memory",
+            f"maxmemory-policy {policy} can delete queued jobs",
+            "Set maxmemory-policy noeviction.",
+        )
+    return ok("redis memory", f"{info.get('used_memory_human', 'some')} in use, no eviction")
+
+
+def _check_workers(count: int) -> CheckResult:
+    if count:
+        return ok("workers", f"{count} running")
+    return warning(
+        "workers", "no worker is running", "Start patchwright serve, or patchwright work on any machine."
+    )

@@ -1,0 +1,47 @@
+"""Maps GitHub's error responses to the resolver's errors."""
+
+from datetime import UTC, datetime, timedelta
+
+import httpx
+
+from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted, UnprocessableRequest
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, RateLimited, Unauthorized
+
+# The wait that GitHub recommends if a rate limit response states no time.
+DEFAULT_RETRY_AFTER = timedelta(minutes=1)
+
+
+def error_from_response(response: httpx.Response, operation: str) -> ForgeError:
+    """Returns the error for an unsuccessful response; `operation` describes the request."""
+    message = _error_message(response)
+    error = f"{operation}: GitHub returned {response.status_code}: {message}"
+    match response.status_code:
+        case 429:
+            return RateLimited(error, datetime.now(UTC) + DEFAULT_RETRY_AFTER)
+        case 403 if "rate limit" in message.lower():
+            return RateLimited(error, datetime.now(UTC) + DEFAULT_RETRY_AFTER)
+        case 401:
+            return Unauthorized(error)
+        case 403 if "resource not accessible by" in message.lower():
+            needs = response.headers.get("x-accepted-github-permissions", "")
+            return PermissionNotGranted(f"{error} (required permission: {needs[:200]})" if needs else error)
+        case 422 if "not granted to this installation" in message.lower():
+            return PermissionNotGranted(error)
+        case 403 | 451:
+            return Forbidden(error)
+        case 404 | 410:
+            return NotFound(error)
+        case status if status >= 500:
+            return ForgeUnavailable(error)
+        case _:
+            return UnprocessableRequest(error)
+
+
+def _error_message(response: httpx.Response) -> str:
+    """Returns GitHub's error message, shortened because a proxy may respond with a whole web page."""
+    try:
+        body = response.json()
+        parts = [body["message"], *(str(one.get("message", one)) for one in body.get("errors") or ())]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        parts = [response.text]
+    return "; ".join(map(str, parts))[:500]

@@ -1,0 +1,165 @@
+"""Checks which permissions the App lacks in a repository, and posts them there once."""
+
+import logging
+from typing import Protocol
+
+from patchwright.bot.comment_texts import missing_permissions_text
+from patchwright.bot.errors import PermissionNotGranted
+from patchwright.bot.github.rest import REQUIRED_PERMISSIONS, RestClient, is_granted, repo_path
+from patchwright.bot.github.schemas import InstallationResponse
+from patchwright.bot.job_runner import JobResolver
+from patchwright.bot.webhooks.delivery import InstallationChanged
+from patchwright.bot.write_limiter import Priority, write_priority
+from patchwright.resolver import reply_texts
+from patchwright.resolver.domain import Job, Outcome, Rejected, Repo
+from patchwright.resolver.errors import BranchMoved, Forbidden, NotFound
+from patchwright.resolver.forge import Forge
+from patchwright.runtime.frozen_model import FrozenModel
+
+log = logging.getLogger(__name__)
+
+
+class MissingPermissions(FrozenModel):
+    """Permissions that the App needs but does not have."""
+
+    installation: int
+    permissions: tuple[str, ...]
+    """Names and levels as on GitHub's pages: `contents: write`."""
+    settings_url: str
+    """The page on which the owner grants them."""
+
+
+class PermissionNotice(FrozenModel):
+    """A comment that lists missing permissions."""
+
+    job_id: str
+    """The job that the comment answers."""
+    permissions: tuple[str, ...]
+    url: str
+    """URL of the comment; empty if none could be posted."""
+
+
+class NoticeStore(Protocol):
+    """Stores notices across restarts. Every method may raise QueueDown."""
+
+    async def load(self, name: str) -> bytes | None: ...
+
+    async def save(self, name: str, value: str) -> None: ...
+
+
+class AppPermissions:
+    """Checks permissions before a run begins: a push rejected at its end would waste the whole run."""
+
+    def __init__(self, rest: RestClient, notices: NoticeStore) -> None:
+        self._rest = rest
+        self._notices = notices
+
+    async def has_access(self, repo: Repo) -> bool:
+        """Returns whether the App is installed in the repository and not suspended. Raises ForgeError."""
+        if not self._rest.is_app:
+            return True
+        try:
+            return (await self._get_installation(repo)).suspended_at is None
+        except NotFound:
+            return False
+
+    async def reset_notices(self, change: InstallationChanged) -> None:
+        """Logs the permissions that are missing after an installation changed."""
+        if not change.is_access_removed and (missing := missing_permissions(change.permissions)):
+            _log_missing(
+                MissingPermissions(
+                    installation=change.installation_id, permissions=missing, settings_url=change.settings_url
+                ),
+                "",
+            )
+
+    async def find_missing(self, repo: Repo) -> MissingPermissions | None:
+        """Returns the missing permissions. Raises ForgeError.
+
+        Returns None if no permission is missing, or if the bot uses a token instead of an App.
+        """
+        if not self._rest.is_app:
+            return None
+        try:
+            installation = await self._get_installation(repo)
+        except NotFound:
+            return None  # the App is not installed; the request for a token reports that
+        if missing := missing_permissions(installation.permissions):
+            return MissingPermissions(
+                installation=installation.id, permissions=missing, settings_url=installation.html_url
+            )
+        self._rest.discard_outdated_token(repo)
+        return None
+
+    async def _get_installation(self, repo: Repo) -> InstallationResponse:
+        return await self._rest.get_as_app(InstallationResponse, *repo_path(repo), "installation")
+
+    async def find_notice(self, missing: MissingPermissions, repo: Repo) -> PermissionNotice | None:
+        """Returns the notice for exactly these permissions; None if there is none or it has expired. Raises
+        QueueDown.
+        """
+        stored = await self._notices.load(_notice_key(missing, repo))
+        notice = PermissionNotice.model_validate_json(stored) if stored else None
+        return notice if notice and notice.permissions == missing.permissions else None
+
+    async def post_notice(self, missing: MissingPermissions, job: Job, forge: Forge) -> str:
+        """Replies to a job with the missing permissions, and returns the explanation.
+
+        While the same permissions are missing, replies to later jobs of the repository link to the first
+        reply. Raises ForgeError and QueueDown.
+        """
+        notice = await self.find_notice(missing, job.repo)
+        previous_url = notice.url if notice and notice.job_id != job.id else ""
+        explanation = missing_permissions_text(missing.permissions, missing.settings_url, previous_url)
+        try:
+            with write_priority(Priority.ACKNOWLEDGMENT):
+                url = await forge.upsert_comment(
+                    job.repo, job.number, job.id, reply_texts.render_rejection(explanation)
+                )
+        except (Forbidden, NotFound):  # the App lacks the permission to comment, too
+            url = ""
+        if notice is None:
+            _log_missing(missing, str(job.repo))
+            new_notice = PermissionNotice(job_id=job.id, permissions=missing.permissions, url=url)
+            await self._notices.save(_notice_key(missing, job.repo), new_notice.model_dump_json())
+        return explanation
+
+
+def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: Forge) -> JobResolver:
+    """Wraps `resolve`: rejects jobs in repositories where the App lacks permissions, and says which ones to
+    grant.
+    """
+
+    async def resolve_if_permitted(job: Job) -> Outcome:
+        if (missing := await grants.find_missing(job.repo)) is not None:
+            return Rejected(explanation=await grants.post_notice(missing, job, forge))
+        try:
+            return await resolve(job)
+        except BranchMoved:
+            raise
+        except Forbidden as exc:  # a permission may have been revoked meanwhile
+            if (missing := await grants.find_missing(job.repo)) is None:
+                raise
+            _log_missing(missing, str(job.repo))
+            raise PermissionNotGranted(
+                missing_permissions_text(missing.permissions, missing.settings_url, "")
+            ) from exc
+
+    return resolve_if_permitted
+
+
+def missing_permissions(permissions: dict[str, str]) -> tuple[str, ...]:
+    """Returns the required permissions that `permissions` lacks, as GitHub's pages name them: `contents:
+    write`.
+    """
+    needed = REQUIRED_PERMISSIONS.items()
+    return tuple(f"{name}: {level}" for name, level in needed if not is_granted(permissions, name, level))
+
+
+def _log_missing(missing: MissingPermissions, repo: str) -> None:
+    extra = {"repo": repo, "missing": ", ".join(missing.permissions), "settings_url": missing.settings_url}
+    log.warning("permissions missing", extra=extra | {"installation": missing.installation})
+
+
+def _notice_key(missing: MissingPermissions, repo: Repo) -> str:
+    return f"missing-permissions:{missing.installation}:{repo}".lower()

@@ -1,0 +1,186 @@
+"""Schemas of GitHub's responses, with only the fields that we read."""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from patchwright.resolver.domain import Repo, User
+
+
+class GitHubResponse(BaseModel):
+    """Base of all schemas; unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Account(GitHubResponse):
+    id: int
+    login: str
+    type: str = "User"
+
+    def as_user(self) -> User:
+        return User(id=self.id, login=self.login)
+
+
+class Viewer(GitHubResponse):
+    """The account that sends a GraphQL request."""
+
+    login: str
+
+
+# The account that GitHub's pages show for deleted accounts, for which its API returns null.
+GHOST = Account(id=10137, login="ghost")
+
+
+class RepositoryResponse(GitHubResponse):
+    id: int
+    full_name: str
+    default_branch: str
+    private: bool
+    archived: bool = False
+
+    def as_repo(self) -> Repo:
+        owner, _, name = self.full_name.partition("/")
+        return Repo(owner=owner, name=name)
+
+
+class BranchResponse(GitHubResponse):
+    name: str
+
+
+class CommitPointer(GitHubResponse):
+    sha: str
+
+
+class RefResponse(GitHubResponse):
+    ref: str
+    object: CommitPointer
+
+
+class CommentResponse(GitHubResponse):
+    id: int
+    html_url: str
+    body: str | None = None
+    user: Account | None
+    created_at: datetime
+    updated_at: datetime | None = None
+
+
+class IssueResponse(GitHubResponse):
+    number: int
+    title: str
+    body: str | None = None
+    user: Account | None
+    state: str
+    html_url: str
+    locked: bool = False
+    pull_request: dict[str, object] | None = None
+    """None for issues."""
+
+
+class PullRequestBranch(GitHubResponse):
+    ref: str
+    sha: str
+    repo: RepositoryResponse | None
+    """None if the fork was deleted."""
+
+
+class PullRequestResponse(GitHubResponse):
+    number: int
+    node_id: str
+    title: str
+    body: str | None = None
+    user: Account | None
+    state: str
+    draft: bool = False
+    html_url: str
+    maintainer_can_modify: bool = False
+    """Present in single pull requests, not in lists."""
+    head: PullRequestBranch
+    base: PullRequestBranch
+
+    @property
+    def is_same_repository(self) -> bool:
+        """Returns whether the branch is in the same repository, not in a fork."""
+        return self.head.repo is not None and self.head.repo == self.base.repo
+
+
+class ClosedPullRequestResponse(PullRequestResponse):
+    merged_at: datetime | None = None
+    closed_at: datetime | None = None
+
+
+class PermissionResponse(GitHubResponse):
+    permission: str
+    """The legacy level: admin, write, read or none."""
+    role_name: str = ""
+    """The role; organizations can define their own."""
+    user: Account | None = None
+
+
+class AppResponse(GitHubResponse):
+    slug: str
+
+
+class InstallationResponse(GitHubResponse):
+    id: int
+    permissions: dict[str, str] = {}
+    html_url: str = ""
+    """The page on which the owner of the installation changes it."""
+    suspended_at: str | None = None
+
+
+class InstallationTokenResponse(GitHubResponse):
+    token: str
+    expires_at: datetime
+    permissions: dict[str, str] = {}
+
+
+class CommitResponse(GitHubResponse):
+    """The response of `git/commits/{sha}`."""
+
+    sha: str
+    message: str
+    tree: CommitPointer
+    parents: tuple[CommitPointer, ...]
+    verification: "Verification"
+
+
+class Verification(GitHubResponse):
+    verified: bool
+    reason: str
+
+
+class ComparisonResponse(GitHubResponse):
+    status: str
+    """Position of the second commit relative to the first: identical, ahead, behind or diverged."""
+
+
+class GraphQLError(GitHubResponse):
+    message: str
+    type: str = ""
+
+
+class GraphQLResponse(GitHubResponse):
+    data: dict[str, JsonValue] | None = None
+    errors: tuple[GraphQLError, ...] = ()
+
+
+class CreateCommitResponse(GitHubResponse):
+    """The response of `createCommitOnBranch`."""
+
+    commit: "CommitId"
+
+
+class CommitId(GitHubResponse):
+    oid: str
+
+
+class DraftMutationResponse(GitHubResponse):
+    """The response of the mutations that convert a pull request to a draft or mark it as ready."""
+
+    pull_request: "DraftState" = Field(alias="pullRequest")
+
+
+class DraftState(GitHubResponse):
+    is_draft: bool = Field(alias="isDraft")

@@ -1,0 +1,51 @@
+"""Replies to commands that a workflow does not execute, and to invalid ones."""
+
+from collections.abc import Awaitable, Callable
+
+from patchwright.bot.comment_texts import cannot_stop_workflow_text, help_text
+from patchwright.bot.thread_forge import CommentForge
+from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.resolver import reply_texts
+from patchwright.resolver.domain import Job
+from patchwright.resolver.forge import TRIGGER_PERMISSIONS
+from patchwright.resolver.request import plan_texts
+
+CommandHandler = Callable[[Job], Awaitable[bool]]
+"""Function that replies to commands. Returns True if it replied, so that no run is needed. May raise
+ForgeError.
+"""
+
+
+def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: str) -> CommandHandler:
+    """Returns a handler that replies to `help`, `stop` and invalid commands.
+
+    The reply to `stop` is only an explanation, because a workflow run cannot cancel another one.
+    """
+
+    async def reply(job: Job) -> bool:
+        request = job.request
+        if request.verb == "help":
+            await forge.upsert_comment(
+                job.repo, job.number, job.id, help_text(triggers.mention, triggers.label)
+            )
+            return True
+        if request.error:
+            text = reply_texts.render_rejection(plan_texts.render_invalid_command(request.error))
+        elif request.verb == "stop":
+            text = cannot_stop_workflow_text(f"{server_url}/{job.repo}/actions")
+        else:
+            return False
+        if (
+            job.requester is None
+            or await forge.get_permission(job.repo, job.requester) not in TRIGGER_PERMISSIONS
+        ):
+            text = reply_texts.render_rejection(reply_texts.render_rejection_reason("permission", job))
+        await forge.upsert_comment(job.repo, job.number, job.id, text)
+        return True
+
+    return reply
+
+
+async def handle_no_command(job: Job) -> bool:
+    """Replies to nothing, so that every command starts a run."""
+    return False

@@ -1,0 +1,64 @@
+"""A model and sandboxes for jobs that must use neither."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, NoReturn
+
+from patchwright.resolver.llm.model import ChatMessage, Reply, ToolSpec
+from patchwright.runtime.egress.policy import ConnectionSummary, NetworkMode
+from patchwright.runtime.errors import SandboxesDisabled
+from patchwright.runtime.features import SandboxFeature
+from patchwright.runtime.sandbox import Sandbox, Sandboxes
+
+
+class NullModel:
+    """A model that must not be called."""
+
+    name = "none"
+    supports_vision = False
+    context_window = None
+
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
+        raise _no_sandboxes_error()
+
+
+class NullSandboxes:
+    """Sandboxes that must not be opened."""
+
+    kind: Literal["docker", "local"] = "docker"
+    network: NetworkMode = "none"
+    features: tuple[SandboxFeature, ...] = ()
+
+    def open(self, name: str, *, online: bool = False, adoptable: bool = False) -> NoReturn:
+        raise _no_sandboxes_error()
+
+    def adopt(self, name: str) -> NoReturn:
+        raise _no_sandboxes_error()
+
+    async def with_layer(
+        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
+    ) -> Sandboxes:
+        raise _no_sandboxes_error()
+
+    async def with_image(self, image: str) -> Sandboxes:
+        raise _no_sandboxes_error()
+
+    async def prepare(self) -> None:
+        raise _no_sandboxes_error()
+
+    async def content_digest(self) -> str | None:
+        raise _no_sandboxes_error()
+
+    def take_connections(self, name: str) -> tuple[ConnectionSummary, ...]:
+        return ()
+
+    async def sweep(self) -> None:
+        """Does nothing: there are no sandboxes."""
+
+    async def close(self) -> None:
+        """Does nothing: there are no resources."""
+
+
+def _no_sandboxes_error() -> SandboxesDisabled:
+    return SandboxesDisabled(
+        "The publish job cannot run code, and the resolve job has not finished its work."
+    )

@@ -1,0 +1,38 @@
+"""Finds the work of a scheduled workflow: requests in its repository that have no reply."""
+
+from datetime import UTC, datetime, timedelta
+
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.reconcile.poller import Poller
+from patchwright.bot.webhooks.delivery import Delivery, IgnoredEvent
+from patchwright.bot.webhooks.triggers import Triggers, find_job, possible_job_ids
+from patchwright.resolver.domain import Repo
+
+SCHEDULED_EVENTS = frozenset({"schedule", "workflow_dispatch"})
+# GitHub keeps deliveries for this long. A longer period would cost more requests than it finds.
+LOOKBACK = timedelta(days=3)
+
+
+async def find_missed_delivery(
+    github: GitHubForge, repo: Repo, triggers: Triggers, min_age: timedelta
+) -> Delivery:
+    """Returns the oldest missed request that has no reply of the bot; IgnoredEvent if there is none.
+
+    A request younger than `min_age` is skipped, because its workflow may still be running. Raises ForgeError.
+    """
+    now = datetime.now(UTC)
+    poller = Poller(github.rest, github.get_bot_user, (repo,))
+    for repository in await poller.repositories.list_current():
+        if str(repository.repo).lower() != str(repo).lower():
+            continue
+        result = await poller.poll(repository, now - LOOKBACK, "", triggers.label)
+        for event in sorted(result.events, key=lambda event: event.occurred_at) if result else ():
+            job = find_job(event.delivery, triggers)
+            if (
+                job
+                and event.occurred_at + min_age <= now
+                and result
+                and not {*possible_job_ids(event.delivery, job)} & result.own_comments.keys()
+            ):
+                return event.delivery
+    return IgnoredEvent(event="schedule")

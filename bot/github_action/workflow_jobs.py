@@ -1,0 +1,250 @@
+"""Runs a workflow step as a single job, or split into a read-only resolve job and a publish job."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from patchwright.bot import composition_root
+from patchwright.bot.credentials import collect_secrets, settings_secrets
+from patchwright.bot.github_action.command_replies import build_command_handler
+from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
+from patchwright.bot.github_action.scheduled import SCHEDULED_EVENTS, find_missed_delivery
+from patchwright.bot.github_action.workflow_step import run_action, write_no_view
+from patchwright.bot.job_runner import JobCanceled
+from patchwright.bot.status_comment import comment_reporter, failure_text, null_reporter, report_failure
+from patchwright.bot.terminal.inspect_commands import VIEW_FILE, write_view
+from patchwright.bot.terminal.progress_printer import ProgressPrinter
+from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.domain import Job, Outcome, Repo
+from patchwright.resolver.errors import LogError, ResolverError, SettingsError, UsageError, WriteBlocked
+from patchwright.resolver.forge import Forge, MaskingForge, ReadOnlyForge
+from patchwright.resolver.publishing import artifact
+from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text.jinja_templates import set_template_directory
+from patchwright.resolver.workspaces import WorkspaceFactory
+
+REPLY_GRACE = timedelta(minutes=30)
+"""Time added to the time limit of the run for runner queues, images, and the publish job."""
+
+Notify = Callable[[str], object]
+
+
+class WorkflowJob(Protocol):
+    """Handles a job in a workflow step.
+
+    Raises the errors of `resolve_job`. Raises WriteBlocked when all is done that this step may do.
+    """
+
+    async def handle_command(self, job: Job) -> bool: ...
+
+    async def resolve(self, job: Job) -> Outcome: ...
+
+    async def report_failure(self, job: Job, error: Exception) -> None: ...
+
+
+async def run_workflow_job(
+    settings: Settings,
+    notify: Notify,
+    *,
+    resolve_directory: Path | None = None,
+    publish_directory: Path | None = None,
+) -> int:
+    """Handles the event of a workflow and returns the exit code.
+
+    With `resolve_directory`, this is only the resolve job, which saves its artifact there. With
+    `publish_directory`, it is only the publish job, which reads that artifact. An event without a request
+    needs no model and no container engine. Raises SettingsError.
+    """
+    environ = composition_root.read_environment()
+    secrets = collect_secrets(settings, environ)
+    logs = FileLogStore(settings.data / "runs")
+    triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
+
+    def write_run_view(job: Job) -> Path | None:
+        file = logs.run_directory(job.id) / VIEW_FILE
+        try:
+            write_view(job.id, logs.read(job.id), logs, file, secrets)
+        except (LogError, UsageError) as exc:
+            notify(f"NOTICE: The HTML view of the run was not written: {exc}")
+            return None
+        return file
+
+    async with contextlib.AsyncExitStack() as stack:
+        github = await stack.enter_async_context(composition_root.open_forge(settings))
+        forge = MaskingForge(github, secrets.mask)
+        missed_delivery = None
+        if environ.get("GITHUB_EVENT_NAME") in SCHEDULED_EVENTS:
+            if resolve_directory or publish_directory:
+                raise SettingsError("A scheduled workflow must use `part: all`.")
+            # In a split workflow, the first reply comes from the second job.
+            min_age = timedelta(seconds=settings.timeout) + REPLY_GRACE
+            missed_delivery = await find_missed_delivery(
+                github, workflow_repository(environ), triggers, min_age
+            )
+        workflow_job: WorkflowJob
+        if publish_directory is not None:
+            workflow_job = PublishJob(
+                forge, triggers, build_publish_deps(settings, secrets, logs), logs, publish_directory
+            )
+        else:
+            workflow_job = SingleJob(forge, triggers, settings, notify, stack)
+            workflow_job = (
+                ResolveJob(workflow_job, logs, secrets, resolve_directory)
+                if resolve_directory is not None
+                else workflow_job
+            )
+        return await run_action(
+            environ,
+            workflow_job.resolve,
+            triggers=triggers,
+            handle_command=workflow_job.handle_command,
+            read_log=lambda job: logs.read(job.id),
+            report_failure=workflow_job.report_failure,
+            missed_delivery=missed_delivery,
+            write_view=write_run_view if publish_directory is None else write_no_view,
+            secrets=settings_secrets(settings),
+        )
+
+
+def workflow_repository(environ: Mapping[str, str]) -> Repo:
+    """Returns the workflow's repository. Raises SettingsError if it is not set."""
+    owner, _, name = environ.get("GITHUB_REPOSITORY", "").partition("/")
+    try:
+        return Repo(owner=owner, name=name)
+    except ValueError as exc:
+        raise SettingsError(
+            "GITHUB_REPOSITORY is not set. Run this command in a GitHub Actions workflow."
+        ) from exc
+
+
+class SingleJob:
+    """Resolves and publishes in one workflow job."""
+
+    def __init__(
+        self,
+        forge: Forge,
+        triggers: Triggers,
+        settings: Settings,
+        notify: Notify,
+        stack: contextlib.AsyncExitStack,
+    ) -> None:
+        self.forge, self.triggers, self.settings = forge, triggers, settings
+        self._notify, self._stack = notify, stack
+        self.deps: RunDependencies | None = None
+
+    async def handle_command(self, job: Job) -> bool:
+        return await build_command_handler(self.forge, self.triggers, self.settings.github_server_url)(job)
+
+    async def resolve(self, job: Job) -> Outcome:
+        deps = await self.open_deps()
+        return await resolve_job(job, deps, self.forge, comment_reporter(self.forge, self.settings))
+
+    async def report_failure(self, job: Job, error: Exception) -> None:
+        await report_failure(self.forge, job, error, self.deps, log_persists=False)
+
+    async def open_deps(self) -> RunDependencies:
+        opening = composition_root.build_run_dependencies(
+            self.settings, trusted=False, notify=self._notify, listeners=(ProgressPrinter(self._notify),)
+        )
+        self.deps = await self._stack.enter_async_context(opening)
+        return self.deps
+
+
+class ResolveJob:
+    """Resolves the issue up to the first write to GitHub, and saves the result as an artifact for PublishJob."""
+
+    def __init__(self, single_job: SingleJob, logs: FileLogStore, secrets: Secrets, directory: Path) -> None:
+        self._single_job, self._logs, self._secrets, self._directory = single_job, logs, secrets, directory
+
+    async def handle_command(self, job: Job) -> bool:
+        forge = ReadOnlyForge(self._single_job.forge, job.id)
+        with self._save_when_withheld(job):
+            return await build_command_handler(
+                forge, self._single_job.triggers, self._single_job.settings.github_server_url
+            )(job)
+
+    async def resolve(self, job: Job) -> Outcome:
+        with self._save_when_withheld(job):
+            outcome = await resolve_job(
+                job,
+                await self._single_job.open_deps(),
+                ReadOnlyForge(self._single_job.forge, job.id),
+                null_reporter,
+            )
+        # The job was rejected without a comment; the publish job rejects it in the same way.
+        self._save_artifact(job, "")
+        return outcome
+
+    async def report_failure(self, job: Job, error: Exception) -> None:
+        self._save_artifact(job, failure_text(error))
+
+    @contextlib.contextmanager
+    def _save_when_withheld(self, job: Job) -> Iterator[None]:
+        try:
+            yield
+        except WriteBlocked:
+            self._save_artifact(job, "")
+            raise
+
+    def _save_artifact(self, job: Job, problem: str) -> None:
+        try:
+            trajectory = self._logs.read(job.id)
+        except LogError:
+            trajectory = None
+        deps = self._single_job.deps
+        artifact.write_artifact(
+            self._directory, job.id, trajectory, problem, deps.secrets if deps else self._secrets
+        )
+
+
+class PublishJob:
+    """Verifies and publishes the artifact of ResolveJob. Runs no code and calls no model."""
+
+    def __init__(
+        self, forge: Forge, triggers: Triggers, deps: RunDependencies, logs: FileLogStore, directory: Path
+    ) -> None:
+        self._forge, self._triggers, self._deps = forge, triggers, deps
+        self._logs, self._directory = logs, directory
+
+    async def handle_command(self, job: Job) -> bool:
+        return await build_command_handler(
+            self._forge, self._triggers, self._deps.settings.github_server_url
+        )(job)
+
+    async def resolve(self, job: Job) -> Outcome:
+        saved = artifact.read_artifact(self._directory, job)
+        if saved.trajectory is not None:
+            entries = await artifact.verify_entries(saved.trajectory, job, self._forge, self._deps.settings)
+            async with self._logs.open(job.id) as log:
+                log.replace_entries(entries)
+        if saved.manifest.problem:
+            raise ResolveJobFailed(saved.manifest.problem)
+        return await resolve_job(job, self._deps, self._forge, null_reporter)
+
+    async def report_failure(self, job: Job, error: Exception) -> None:
+        # The message of ResolveJobFailed already names who is responsible.
+        reported = JobCanceled(str(error)) if isinstance(error, ResolveJobFailed) else error
+        await report_failure(self._forge, job, reported, self._deps, log_persists=False)
+
+
+class ResolveJobFailed(ResolverError):
+    """The resolve job failed; the message is posted in the thread."""
+
+
+def build_publish_deps(settings: Settings, secrets: Secrets, logs: FileLogStore) -> RunDependencies:
+    """Returns the RunDependencies object of a run that is only published, without model and sandboxes."""
+    set_template_directory(settings.templates)
+    return RunDependencies(
+        settings=settings,
+        model=NullModel(),
+        sandboxes=NullSandboxes(),
+        workspaces=WorkspaceFactory(settings.data / "cache", settings.ca_bundle),
+        logs=logs,
+        secrets=secrets,
+    )

@@ -1,0 +1,307 @@
+"""Handles one event inside a GitHub Actions workflow and writes step outputs and a job summary.
+
+Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands and .../variables
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from secrets import token_hex
+from types import MappingProxyType
+from typing import TypeAlias, assert_never
+
+from patchwright.bot.github_action.command_replies import CommandHandler, handle_no_command
+from patchwright.bot.job_runner import FailureReporter, JobCanceled, JobResolver, unwrap_exception_group
+from patchwright.bot.webhooks.delivery import Delivery, UnreadableDelivery, parse_delivery
+from patchwright.bot.webhooks.triggers import Triggers, find_request
+from patchwright.resolver.cost import MinimumCost
+from patchwright.resolver.domain import (
+    InputRequired,
+    Job,
+    Outcome,
+    Published,
+    Rejected,
+    Reported,
+    Usage,
+    Verdict,
+)
+from patchwright.resolver.errors import (
+    Forbidden,
+    LogError,
+    ModelAccessDenied,
+    NotFound,
+    ResolverError,
+    SettingsError,
+    Unauthorized,
+    WriteBlocked,
+)
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.summary import summarize_run
+from patchwright.runtime.errors import SandboxError
+
+Writer: TypeAlias = Callable[[str], object]
+
+OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
+"""Outputs of the step as named in action.yml; an empty value means none."""
+
+NO_VALUES: Mapping[str, str] = MappingProxyType({})
+
+MAX_EVENT_BYTES = 26 * 2**20  # Bytes; a webhook payload has at most 25 MB.
+
+CANCEL_TIMEOUT_SECONDS = 7.0
+"""Time to report a canceled workflow; the runner kills the process soon after.
+
+Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancellation
+"""
+
+OPERATOR_ERRORS = (SettingsError, ModelAccessDenied, NotFound, Unauthorized, Forbidden)
+"""Errors that a retry does not fix: the operator must change something."""
+
+
+def write_no_view(job: Job) -> None:
+    """Writes nothing, for jobs that need no HTML view."""
+
+
+async def run_action(
+    environ: Mapping[str, str],
+    resolve: JobResolver,
+    *,
+    triggers: Triggers,
+    read_log: Callable[[Job], Trajectory],
+    report_failure: FailureReporter,
+    handle_command: CommandHandler = handle_no_command,
+    write_view: Callable[[Job], Path | None] = write_no_view,
+    missed_delivery: Delivery | None = None,
+    secrets: Iterable[str] = (),
+    write: Writer = lambda line: print(line, flush=True),
+) -> int:
+    """Handles the event in `environ` (GITHUB_EVENT_PATH, GITHUB_EVENT_NAME) and returns the exit code.
+
+    Exit codes:
+    - 0: published, prepared for the publish job, answered by `handle_command`, or nothing to do
+    - 1: an internal error
+    - 2: an error that the operator must fix
+    - 3: reported in a comment
+    - 4: rejected
+    - 6: input required
+
+    Writes outputs to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY if these are set. `write_view` writes
+    the run as an HTML file. `missed_delivery` replaces the event. Raises SettingsError if there is no event.
+    """
+    delivery = missed_delivery or read_event(environ)
+    if (request := find_request(delivery, triggers)) is None:
+        if missed_delivery is not None:
+            write("No missed requests: all requests of the last days have a reply.")
+        else:
+            write(
+                f"Nothing to do: this event is neither the label {triggers.label} "
+                f"nor a mention of {triggers.mention} by a person."
+            )
+        _write_outputs(environ, {"outcome": "ignored"}, "")
+        return 0
+    job = request.job
+    if (
+        environ.get("GITHUB_ACTIONS") == "true"
+    ):  # Outside of GitHub Actions, this would print the secrets instead of masking them.
+        _mask_secrets(secrets, write)
+    report = _JobReport(environ, job, read_log, write_view)
+    with _disable_commands(write):
+        try:
+            if await handle_command(job):
+                report.report("answered")
+                return 0
+            outcome = await resolve(job)
+        except WriteBlocked:
+            report.report_prepared()
+            write(f"{job.repo}#{job.number}: prepared for the publish job")
+            return 0
+        except asyncio.CancelledError:
+            # The runner kills the process 10 s after its signal. The report has its own task, because a
+            # canceled task may be canceled again.
+            reporting = _report_failure(job, JobCanceled("The workflow was canceled."), report_failure, write)
+            await asyncio.wait((asyncio.create_task(reporting),), timeout=CANCEL_TIMEOUT_SECONDS)
+            report.report("canceled")
+            raise
+        except (ResolverError, SandboxError, ExceptionGroup) as exc:
+            error = unwrap_exception_group(exc)
+            if not isinstance(error, ResolverError | SandboxError):
+                raise
+            write(f"patchwright: {error}")
+            await _report_failure(job, error, report_failure, write)
+            report.report("error", {"Error": escape_markdown(str(error))})
+            return 2 if isinstance(error, OPERATOR_ERRORS) else 1
+        report.report_outcome(outcome)
+        write(f"{job.repo}#{job.number}: {outcome.kind}")
+    return exit_code(outcome)
+
+
+def exit_code(outcome: Outcome) -> int:
+    match outcome:
+        case Published():
+            return 0
+        case Reported():
+            return 3
+        case Rejected():
+            return 4
+        case InputRequired():
+            return 6
+        case _:
+            assert_never(outcome)
+
+
+def usage_outputs(usage: Usage) -> dict[str, str]:
+    """Returns the outputs about usage. The cost is "" if some price is unknown."""
+    return {
+        "cost-usd": "" if usage.unpriced else str(usage.usd),
+        "tokens": str(usage.tokens),
+    }
+
+
+class _JobReport:
+    """Writes the result of a job to the step outputs and the job summary."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        job: Job,
+        read_log: Callable[[Job], Trajectory],
+        write_view: Callable[[Job], Path | None],
+    ) -> None:
+        self._environ, self._job, self._read_log, self._write_view = environ, job, read_log, write_view
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The log of the run; empty if there is none or it is damaged."""
+        try:
+            return self._read_log(self._job)
+        except LogError:
+            return Trajectory()
+
+    def report_outcome(self, outcome: Outcome) -> None:
+        verdict = outcome.verdict if isinstance(outcome, Published | Reported) else None
+        values = {
+            "pull-request": outcome.url if isinstance(outcome, Published) else "",
+            "branch": outcome.branch or "" if isinstance(outcome, Published | Reported) else "",
+        }
+        self.report(outcome.kind, _outcome_rows(outcome), values, verdict)
+
+    def report_prepared(self) -> None:
+        verdict = self.trajectory.verdict
+        rows = {"Verdict": verdict.kind, "Reason": escape_markdown(verdict.reason)} if verdict else NO_VALUES
+        self.report("prepared", rows, verdict=verdict)
+
+    def report(
+        self,
+        kind: str,
+        rows: Mapping[str, str] = NO_VALUES,
+        values: Mapping[str, str] = NO_VALUES,
+        verdict: Verdict | None = None,
+    ) -> None:
+        """Writes the step outputs and the job summary. Missing values are empty."""
+        trajectory = self.trajectory
+        view = self._write_view(self._job) if trajectory.run_started else None
+        outputs = dict.fromkeys(OUTPUTS, "") | {"outcome": kind, **values}
+        outputs |= usage_outputs(trajectory.usage()) if trajectory.entries else {}
+        outputs |= {"verdict": verdict.kind if verdict else "", "run-page": str(view) if view else ""}
+        rows = {**rows, "Branch": escape_markdown(outputs["branch"])}
+        cost = trajectory.usage().cost
+        dollars = f"at least {cost.usd}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
+        rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
+        tests = ""
+        if verdict is not None and trajectory.run_started:
+            tests = publishing_texts.render_job_summary(verdict, summarize_run(trajectory))
+        _write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
+
+
+def escape_markdown(text: str) -> str:
+    """Escapes untrusted text for one cell of a Markdown table: no markup, link, image or line break."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
+
+
+def read_event(environ: Mapping[str, str]) -> Delivery:
+    """Returns the workflow's event. Raises SettingsError if it is unreadable or belongs to another
+    repository.
+    """
+    path, name = environ.get("GITHUB_EVENT_PATH"), environ.get("GITHUB_EVENT_NAME")
+    if not path or not name:
+        raise SettingsError(
+            "GITHUB_EVENT_PATH or GITHUB_EVENT_NAME is not set. Run this command in a GitHub Actions workflow."
+        )
+    try:
+        with Path(path).open("rb") as file:
+            body = file.read(MAX_EVENT_BYTES + 1)
+        if len(body) > MAX_EVENT_BYTES:
+            raise SettingsError(
+                f"GITHUB_EVENT_PATH has more than {MAX_EVENT_BYTES} bytes, so it is not a GitHub event."
+            )
+        delivery = parse_delivery(name, body)
+    except OSError as exc:
+        raise SettingsError(f"Cannot read GITHUB_EVENT_PATH: {exc}.") from exc
+    except UnreadableDelivery as exc:
+        raise SettingsError(f"GITHUB_EVENT_PATH is not a valid {name} payload: {exc}.") from exc
+    workflow_repo, event_repo = environ.get("GITHUB_REPOSITORY"), str(getattr(delivery, "repo", ""))
+    if workflow_repo and event_repo and workflow_repo.lower() != event_repo.lower():
+        raise SettingsError(
+            f"The event in GITHUB_EVENT_PATH belongs to {event_repo}, but this workflow runs in {workflow_repo}."
+        )
+    return delivery
+
+
+async def _report_failure(job: Job, error: Exception, report_failure: FailureReporter, write: Writer) -> None:
+    try:
+        await report_failure(job, error)
+    except (ResolverError, OSError) as exc:  # The forge may have caused the error itself.
+        write(f"patchwright: the failure could not be reported in the issue: {exc}")
+
+
+def _mask_secrets(secrets: Iterable[str], write: Writer) -> None:
+    for line in {line for secret in secrets for line in secret.splitlines() if line.strip()}:
+        write(f"::add-mask::{line.replace('%', '%25')}")
+
+
+@contextlib.contextmanager
+def _disable_commands(write: Writer) -> Iterator[None]:
+    """Disables workflow commands in the block's output, so that `::set-output` in an issue does nothing."""
+    token = token_hex(16)
+    write(f"::stop-commands::{token}")
+    try:
+        yield
+    finally:
+        write(f"::{token}::")
+
+
+def _outcome_rows(outcome: Outcome) -> dict[str, str]:
+    match outcome:
+        case Published(url=url, draft=draft, verdict=verdict):
+            rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": verdict.kind}
+            return rows | {"Reason": escape_markdown(verdict.reason)}
+        case Reported(url=url, reason=reason, verdict=verdict):
+            return {"Comment": url, "Verdict": verdict.kind, "Reason": escape_markdown(reason)}
+        case InputRequired(url=url, question=question):
+            return {"Question": escape_markdown(question), "Comment": url}
+        case Rejected(explanation=explanation):
+            return {"Reason": escape_markdown(explanation)}
+        case _:
+            assert_never(outcome)
+
+
+def _job_summary(job: Job, outcome: str, rows: Mapping[str, str], tests: str) -> str:
+    table = [f"| {name} | {value} |" for name, value in rows.items() if value]
+    head = [f"### {job.repo}#{job.number}: {outcome}", "", "| | |", "|---|---|", *table, ""]
+    return "\n".join([*head, tests] if tests else head)
+
+
+def _write_outputs(environ: Mapping[str, str], values: Mapping[str, str], summary: str) -> None:
+    if path := environ.get("GITHUB_OUTPUT"):
+        end = token_hex(16)  # Random, so that no value can contain the line that ends it.
+        _append(path, "".join(f"{name}<<{end}\n{value}\n{end}\n" for name, value in values.items()))
+    if (path := environ.get("GITHUB_STEP_SUMMARY")) and summary:
+        _append(path, summary)
+
+
+def _append(path: str, text: str) -> None:
+    with Path(path).open("a", encoding="utf-8", errors="replace") as file:
+        file.write(text)

@@ -1,0 +1,143 @@
+"""Runs a job, retries it after transient errors, and reports permanent failures in its thread."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.jobs import CancelReason, Failed, JobResult, Retry, current_cancellation
+from patchwright.bot.observe.faults import classify_error
+from patchwright.resolver.domain import Job, Outcome
+from patchwright.resolver.errors import Interrupted, LogLocked, RateLimited, ResolverError
+from patchwright.runtime.errors import SandboxError
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 5
+FIRST_RETRY_SECONDS = 10.0  # Doubled after every try.
+MAX_RETRY_SECONDS = 300.0
+LOG_TAKEN_RETRY_SECONDS = 60.0  # Pause before another try of a job whose log another worker holds.
+# Limits one try. A run has tighter limits of its own; this one only frees the worker.
+TRY_TIMEOUT_SECONDS = 12 * 3600.0
+MAX_ERROR_CHARS = 500  # Length of an error message in a record.
+
+JobResolver: TypeAlias = Callable[[Job], Awaitable[Outcome]]
+FailureReporter: TypeAlias = Callable[[Job, Exception], Awaitable[object]]
+
+
+FAILURE_REPORT_TIMEOUT_SECONDS = 300.0  # Enough for a clone, a push and a comment.
+
+
+class JobAbandoned(Exception):
+    """The job killed its worker in every try, or a try exceeded its time limit."""
+
+
+class JobCanceled(Exception):
+    """The job was canceled."""
+
+
+CANCEL_MESSAGES: Mapping[CancelReason, str] = {
+    "requested": "Somebody canceled this run.",
+    "unlabeled": "Somebody removed the label.",
+    "closed": "Somebody closed the thread.",
+    "access_lost": "My access to this repository was revoked.",
+}
+"""Sentence posted in the thread for each reason."""
+
+
+class JobRunner:
+    """Runs jobs through `resolve`. `JobRunner.run` is the handler for `JobQueue.process_jobs`.
+
+    A worker that shuts down cancels the try without reporting a failure; another try resumes the run from its
+    log.
+    """
+
+    def __init__(
+        self,
+        resolve: JobResolver,
+        report_failure: FailureReporter,
+        *,
+        max_tries: int = MAX_TRIES,
+        first_retry_seconds: float = FIRST_RETRY_SECONDS,
+        timeout_seconds: float = TRY_TIMEOUT_SECONDS,
+    ) -> None:
+        self._resolve = resolve
+        self._on_failure = report_failure
+        self._max_tries = max_tries
+        self._first_retry_seconds = first_retry_seconds
+        self._timeout_seconds = timeout_seconds
+
+    async def run(self, job: Job, tries: int) -> JobResult | Retry:
+        """Runs one try of the job, and returns its result or a Retry.
+
+        Raises only CancelledError. If the job itself was canceled, the cancellation is reported in its thread
+        first.
+        """
+        try:
+            if tries > self._max_tries:
+                raise JobAbandoned(
+                    f"The job was started {self._max_tries} times, and its worker died each time."
+                )
+            async with asyncio.timeout(self._timeout_seconds) as limit:
+                return await self._resolve(job)
+        except asyncio.CancelledError:
+            if cancellation := current_cancellation():
+                # The report has its own task, because a canceled task may be canceled again while it waits.
+                await asyncio.wait(
+                    (
+                        asyncio.create_task(
+                            self._report_failure(job, JobCanceled(CANCEL_MESSAGES[cancellation.reason]))
+                        ),
+                    )
+                )
+            raise
+        except Exception as exc:
+            error = unwrap_exception_group(exc)
+            if isinstance(error, TimeoutError) and limit.expired():
+                error = JobAbandoned(f"The job took longer than {self._timeout_seconds:g} s.")
+            # Another worker took the job because this one seemed dead. That worker reports the result.
+            if isinstance(error, LogLocked):
+                log.warning("job taken over", extra={"job": job.id, "reason": str(error)})
+                return Retry(delay_seconds=LOG_TAKEN_RETRY_SECONDS, counts_as_try=False)
+            log.exception("job failed", extra={"job": job.id, "try": tries})
+            if is_retryable(error) and tries < self._max_tries:
+                return Retry(delay_seconds=self._retry_delay(error, tries))
+            await self._report_failure(job, error)
+            return Failed(
+                error=f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS], fault=classify_error(error)
+            )
+
+    async def _report_failure(self, job: Job, error: Exception) -> None:
+        try:
+            async with asyncio.timeout(FAILURE_REPORT_TIMEOUT_SECONDS):
+                await self._on_failure(job, error)
+        except (
+            ResolverError,
+            SandboxError,
+            TimeoutError,
+            OSError,
+        ) as exc:  # The forge may have caused the error itself.
+            log.error("failure not reported", extra={"job": job.id, "error": type(exc).__name__})
+
+    def _retry_delay(self, error: Exception, tries: int) -> float:
+        if isinstance(error, RateLimited):
+            return max(self._first_retry_seconds, (error.until - datetime.now(UTC)).total_seconds())
+        return min(self._first_retry_seconds * 2.0 ** (tries - 1), MAX_RETRY_SECONDS)
+
+
+def is_retryable(error: Exception) -> bool:
+    """Returns True if another try may succeed. An unexpected exception is a bug and is not retried."""
+    return isinstance(error, Interrupted | QueueDown) or (
+        isinstance(error, ResolverError | SandboxError) and error.retryable
+    )
+
+
+def unwrap_exception_group(error: Exception) -> Exception:
+    """Unwraps exception groups that contain a single error, such as those of a task group. Returns that
+    error.
+    """
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,95 @@
+"""Builds the models of a run from the settings: one per purpose, with retries and fallbacks."""
+
+from collections.abc import Sequence
+
+from patchwright.resolver.llm.fallback import FallbackModel
+from patchwright.resolver.llm.litellm import LitellmModel
+from patchwright.resolver.llm.model import Model
+from patchwright.resolver.llm.retry import RetryingModel
+from patchwright.resolver.llm.router import ModelPurpose, RunModels, route_by_images
+from patchwright.resolver.llm.text_tool_model import TextToolModel
+from patchwright.resolver.llm.transcription import LitellmTranscriber
+from patchwright.resolver.settings.settings import Settings
+
+
+def build_models(settings: Settings, model_name: str | None = None) -> RunModels:
+    """Returns the models of a run. `model_name` replaces `settings.model`, which must be set."""
+    assert settings.model is not None
+    names = dict.fromkeys((model_name or settings.model, *settings.model_fallbacks))
+    chain = [_build_agent_model(name, settings) for name in names]
+    act = _with_fallbacks(chain)
+    if settings.multimodal_model:
+        act = route_by_images(
+            act, _with_fallbacks([_build_agent_model(settings.multimodal_model, settings), *chain])
+        )
+    named: dict[ModelPurpose, str | None] = {
+        "condense": settings.condenser_model,
+        "browse": settings.browsing_model,
+        "review": settings.review_model,
+        "vision": settings.vision_model or settings.multimodal_model,
+    }
+    # If the model of a purpose fails, the agent's models replace it.
+    others = {
+        purpose: _with_fallbacks(
+            [
+                RetryingModel(_build_litellm_model(name, settings), max_seconds=settings.model_retry_timeout),
+                *chain,
+            ]
+        )
+        for purpose, name in named.items()
+        if name
+    }
+    return RunModels.with_default(act, others)
+
+
+def build_transcriber(settings: Settings) -> LitellmTranscriber:
+    """Returns the model that transcribes recordings. `settings.model` must be set."""
+    assert settings.model is not None
+    return LitellmTranscriber(
+        settings.model,
+        base_url=settings.model_base_url,
+        api_key=settings.model_api_key,
+        timeout=settings.model_timeout,
+        ca_bundle=settings.ca_bundle,
+    )
+
+
+def build_retrying_model(name: str, settings: Settings) -> Model:
+    """Returns a model with retries that uses native tool calls."""
+    return RetryingModel(
+        _build_litellm_model(name, settings, effort=settings.reasoning_effort),
+        max_seconds=settings.model_retry_timeout,
+    )
+
+
+def _with_fallbacks(chain: Sequence[Model]) -> Model:
+    return chain[0] if len(chain) == 1 else FallbackModel(chain)
+
+
+def _build_agent_model(name: str, settings: Settings) -> Model:
+    model = build_retrying_model(name, settings)
+    return TextToolModel(model) if settings.tool_calling == "text" else model
+
+
+def _build_litellm_model(name: str, settings: Settings, effort: str | None = None) -> LitellmModel:
+    """Returns the model without retries.
+
+    The prefix of a name is its provider. Base URL and key are passed only to models of the same provider as
+    `settings.model`.
+    """
+    ours = settings.model is not None and _provider_name(name) == _provider_name(settings.model)
+    return LitellmModel(
+        name,
+        base_url=settings.model_base_url if ours else None,
+        api_key=settings.model_api_key if ours else None,
+        timeout=settings.model_timeout,
+        ca_bundle=settings.ca_bundle,
+        supports_vision=settings.model_supports_vision if name == settings.model else None,
+        api=settings.model_api if ours else "auto",
+        effort=effort,
+        price=settings.model_prices.get(name),
+    )
+
+
+def _provider_name(name: str) -> str:
+    return name.partition("/")[0]

@@ -1,0 +1,68 @@
+"""Summarizes a run's log as figures: the usage of each model, and how the run ended."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from patchwright.resolver.domain import RunId, Usage
+from patchwright.resolver.errors import LogError
+from patchwright.resolver.events import AuxiliaryModelCall, Message, ModelReply, ReplyUsage, Trajectory
+from patchwright.runtime.frozen_model import FrozenModel
+
+MAX_NAME_LENGTH = 100  # characters of a model name
+
+
+class UsageReport(FrozenModel):
+    """The usage of a job's run, including its subagents."""
+
+    usage: Usage = Usage()
+    tokens: Mapping[tuple[str, str], int] = {}
+    """Number of tokens by kind (`prompt`, `cached`, `completion`) and model. Prompt tokens include the cached
+    ones.
+    """
+    repairs: int = 0
+    """How often the patch went back to the agent for repair."""
+    fixes_checks: bool = False
+    """True if failed checks on one of Patchwright's commits started the job."""
+    provider_failed: bool = False
+    """True if the run ended because its model returned no usable reply."""
+
+
+def build_usage_report(run: RunId, read: Callable[[RunId], Trajectory]) -> UsageReport:
+    """Returns the usage report of a run, empty if it did not start. Blocks.
+
+    `read` returns a run's log, and may raise LogError.
+    """
+    trajectory = _read_or_empty(run, read)
+    tokens: Counter[tuple[str, str]] = Counter()
+    for usage in _reply_usages(trajectory, read, {run}):
+        name = usage.model[:MAX_NAME_LENGTH]
+        tokens["prompt", name] += usage.prompt_tokens
+        tokens["cached", name] += usage.cached_tokens
+        tokens["completion", name] += usage.completion_tokens
+    stopped = trajectory.agent_stopped
+    return UsageReport(
+        usage=trajectory.usage(),
+        tokens=+tokens,
+        repairs=sum(isinstance(event, Message) and event.source == "verification" for event in trajectory),
+        fixes_checks=trajectory.run_started is not None
+        and bool(trajectory.run_started.job.failed_checks_commit),
+        provider_failed=stopped is not None and stopped.reason == "error",
+    )
+
+
+def _reply_usages(
+    trajectory: Trajectory, read: Callable[[RunId], Trajectory], seen_runs: set[RunId]
+) -> list[ReplyUsage]:
+    usages = [event.usage for event in trajectory if isinstance(event, ModelReply | AuxiliaryModelCall)]
+    for spawned, _ in trajectory.subagents():
+        if spawned.run not in seen_runs:
+            seen_runs.add(spawned.run)
+            usages += _reply_usages(_read_or_empty(spawned.run, read), read, seen_runs)
+    return usages
+
+
+def _read_or_empty(run: RunId, read: Callable[[RunId], Trajectory]) -> Trajectory:
+    try:
+        return read(run)
+    except LogError:  # the run has not started, or its log is gone
+        return Trajectory()

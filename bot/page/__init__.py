@@ -1,1 +1,0 @@
-"""The page: what runs and has run, watched live, with two buttons; for those who may read the repository."""

@@ -1,0 +1,50 @@
+"""Isolates errors in a loop over several resources, so that one that fails does not stop the others."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+from patchwright.bot.errors import ForgeUnavailable
+from patchwright.bot.github.rest import RestClient
+from patchwright.resolver.errors import ForgeError, RateLimited
+
+log = logging.getLogger(__name__)
+
+
+class ErrorIsolation:
+    """Skips the failing resources in one pass over several resources."""
+
+    def __init__(self, *fatal_errors: type[ForgeError]) -> None:
+        """`fatal_errors` end the whole pass. RateLimited does so, too."""
+        self._fatal_errors: tuple[type[ForgeError], ...] = (RateLimited, *fatal_errors)
+        self.should_retry = False
+        """True if a skipped resource may work again soon."""
+
+    @contextlib.contextmanager
+    def isolate(self, resource: str) -> Iterator[None]:
+        """Skips the resource if the block fails. Raises fatal errors."""
+        try:
+            yield
+        except self._fatal_errors:
+            raise
+        except ForgeError as exc:
+            self._skip(resource, exc)
+
+    @contextlib.asynccontextmanager
+    async def isolate_request(self, resource: str, rest: RestClient) -> AsyncIterator[None]:
+        """Skips the resource if a GitHub request fails.
+
+        Raises fatal errors, and ForgeError if GitHub itself is down.
+        """
+        try:
+            yield
+        except self._fatal_errors:
+            raise
+        except ForgeError as exc:
+            if isinstance(exc, ForgeUnavailable):
+                await rest.verify_credentials()
+            self._skip(resource, exc)
+
+    def _skip(self, resource: str, exc: ForgeError) -> None:
+        log.warning("skipped after an error", extra={"resource": resource, "reason": str(exc)})
+        self.should_retry |= exc.retryable

@@ -1,0 +1,384 @@
+"""Polls GitHub for labels, comments and reviews whose webhook deliveries did not arrive.
+
+Each event found becomes the same value that parsing its delivery would return.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple, TypeAlias
+
+from patchwright.bot.github.comment_tags import TAG_PREFIX, parse_tag
+from patchwright.bot.github.rest import PER_PAGE, RestClient
+from patchwright.bot.github.schemas import GHOST, Account, GitHubResponse
+from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.bot.reconcile.repositories import MAX_LIST_AGE, PolledRepository, Repositories
+from patchwright.bot.webhooks.delivery import (
+    CommentCreated,
+    LabelAdded,
+    LabelRemoved,
+    ReviewSubmitted,
+    Sender,
+    ThreadClosed,
+    ThreadContent,
+)
+from patchwright.bot.webhooks.payloads import PerformingApp
+from patchwright.bot.webhooks.triggers import is_same_label
+from patchwright.resolver.domain import Job, Repo, User
+from patchwright.resolver.errors import NotFound, Unauthorized
+
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+# An inline comment is created with its draft review, and updated when the review is submitted.
+PUBLISH_TOLERANCE = timedelta(seconds=5)
+
+TriggerDelivery: TypeAlias = LabelAdded | CommentCreated | ReviewSubmitted
+GetIdentity: TypeAlias = Callable[[Repo], Awaitable[Account | User | None]]
+"""Returns the bot's own account, or None if it cannot be determined now."""
+
+
+class MissedEvent(NamedTuple):
+    """An event whose delivery did not arrive or was not processed."""
+
+    delivery: TriggerDelivery
+    occurred_at: datetime
+
+
+@dataclass
+class PollResult:
+    """The result of polling one repository."""
+
+    until: datetime
+    """When the most recently updated thread changed."""
+    etag: str
+    events: list[MissedEvent] = field(default_factory=list)
+    own_comments: dict[str, bool] = field(default_factory=dict)
+    """Maps the tag of each of the bot's own comments to whether its run is in progress."""
+    should_retry: bool = False
+    """True if a thread was skipped that may be readable soon."""
+
+
+class ThreadResponse(GitHubResponse):
+    number: int
+    title: str
+    body: str | None = None
+    updated_at: datetime
+    closed_at: datetime | None = None
+    labels: tuple["LabelResponse", ...] = ()
+    pull_request: dict[str, object] | None = None
+
+    def content(self) -> ThreadContent:
+        """Returns the current title and body, which may have changed since the event."""
+        return ThreadContent(title=self.title, body=self.body or "")
+
+
+class LabelResponse(GitHubResponse):
+    name: str
+
+
+class IssueEventResponse(GitHubResponse):
+    event: str
+    created_at: str
+    actor: Account | None = None
+    label: LabelResponse | None = None
+
+
+class IssueCommentResponse(GitHubResponse):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    created_at: datetime
+    updated_at: datetime
+    issue_url: str
+    performed_via_github_app: PerformingApp | None = None
+
+
+class ReviewCommentResponse(GitHubResponse):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    created_at: datetime
+    updated_at: datetime
+    pull_request_url: str
+    pull_request_review_id: int | None = None
+
+
+class ReviewResponse(GitHubResponse):
+    id: int
+    body: str | None = None
+    user: Account | None = None
+    submitted_at: datetime | None = None
+    """None for a draft review, which only its author sees."""
+
+
+class Poller:
+    """Polls repositories with the permissions of an App, or configured repositories with a token."""
+
+    def __init__(
+        self,
+        rest: RestClient,
+        get_identity: GetIdentity,
+        repositories: Sequence[Repo] = (),
+        max_age: timedelta = MAX_LIST_AGE,
+    ) -> None:
+        """`get_identity` returns the bot's account. `repositories`, `max_age`: see Repositories."""
+        self._rest = rest
+        self._get_identity = get_identity
+        self.repositories = Repositories(rest, repositories, max_age)
+
+    async def poll(
+        self, repository: PolledRepository, since: datetime, etag: str, label: str
+    ) -> PollResult | None:
+        """Returns the events since a time, or None if nothing changed since the response with this `etag`.
+
+        A closed thread contributes only events after its closing. A thread that cannot be read is skipped.
+        Raises ForgeError.
+        """
+        try:
+            return await self._poll(repository, since, etag, label)
+        except Unauthorized:
+            self.repositories.forget()  # the token was revoked early; forgetting it creates a new one
+            raise
+
+    async def _poll(
+        self, repository: PolledRepository, since: datetime, etag: str, label: str
+    ) -> PollResult | None:
+        query = {"state": "all", "sort": "updated", "direction": "desc", "per_page": str(PER_PAGE)}
+        query["since"] = _format_time(since)
+        page = await self._rest.get_page(
+            list[ThreadResponse], repository.token, *repository.path, "issues", etag=etag, **query
+        )
+        if page is None:
+            return None
+        threads = page.data
+        if page.next_query:
+            later_pages = self._rest.iter_pages(
+                list[ThreadResponse], repository.token, *repository.path, "issues", **page.next_query
+            )
+            threads += [thread async for batch in later_pages for thread in batch]
+        result = PollResult(max([since, *(thread.updated_at for thread in threads)]), page.etag)
+        threads = [
+            thread for thread in threads if thread.closed_at is None or thread.updated_at > thread.closed_at
+        ]
+        isolation = ErrorIsolation(Unauthorized)
+        for thread in threads:
+            if any(is_same_label(known.name, label) for known in thread.labels):
+                async with isolation.isolate_request(f"{repository.repo}#{thread.number}", self._rest):
+                    result.events += await self._find_label_events(repository, thread, label)
+        if threads:
+            await self._add_comments(repository, since, {thread.number: thread for thread in threads}, result)
+        if pulls := {thread.number: thread for thread in threads if thread.pull_request is not None}:
+            await self._add_reviews(repository, since, pulls, result, isolation)
+        result.should_retry = isolation.should_retry
+        closed = {thread.number: thread.closed_at for thread in threads if thread.closed_at is not None}
+        result.events = [
+            event
+            for event in result.events
+            if event.occurred_at >= since and event.occurred_at > closed.get(event.delivery.number, EARLIEST)
+        ]
+        return result
+
+    async def find_ended(
+        self, repository: PolledRepository, jobs: Sequence[Job]
+    ) -> list[ThreadClosed | LabelRemoved]:
+        """Returns the events that end these jobs: closed threads and removed labels.
+
+        A thread that cannot be read is skipped. Raises ForgeError.
+        """
+        labels = {job.number: job.label for job in sorted(jobs, key=lambda job: job.label or "")}
+        isolation, ended = ErrorIsolation(Unauthorized), list[ThreadClosed | LabelRemoved]()
+        for number, label in labels.items():
+            async with isolation.isolate_request(f"{repository.repo}#{number}", self._rest):
+                if (delivery := await self._find_ended_thread(repository, number, label)) is not None:
+                    ended.append(delivery)
+        return ended
+
+    async def _find_ended_thread(
+        self, repository: PolledRepository, number: int, label: str | None
+    ) -> ThreadClosed | LabelRemoved | None:
+        try:
+            page = await self._rest.get_page(
+                ThreadResponse, repository.token, *repository.path, "issues", str(number)
+            )
+            assert page is not None, "the request has no etag"
+            thread = page.data
+        except NotFound:
+            thread = None
+        # GitHub redirects to the new location of a transferred thread
+        if thread is None or thread.number != number:
+            reason: Literal["deleted", "transferred"] = "deleted" if thread is None else "transferred"
+            now = datetime.now(UTC).isoformat()
+            return ThreadClosed(
+                repo=repository.repo, number=number, reason=reason, occurred_at=now, head_branch=None
+            )
+        if thread.closed_at is not None:
+            occurred_at = thread.closed_at.isoformat()
+            return ThreadClosed(
+                repo=repository.repo,
+                number=number,
+                reason="closed",
+                occurred_at=occurred_at,
+                head_branch=None,
+            )
+        if label is None or any(is_same_label(known.name, label) for known in thread.labels):
+            return None
+        events = await self._rest.get_all(
+            IssueEventResponse, repository.token, *repository.path, "issues", str(number), "events"
+        )
+        removals = [
+            event
+            for event in events
+            if event.event == "unlabeled" and event.label and is_same_label(event.label.name, label)
+        ]
+        if not removals:
+            return None
+        last = removals[-1]
+        sender = _make_sender(last.actor)
+        return LabelRemoved(
+            repo=repository.repo, number=number, label=label, occurred_at=last.created_at, sender=sender
+        )
+
+    async def _find_label_events(
+        self, repository: PolledRepository, thread: ThreadResponse, label: str
+    ) -> list[MissedEvent]:
+        """Returns the last addition of the label to the thread, or [] if there is none."""
+        events = await self._rest.get_all(
+            IssueEventResponse, repository.token, *repository.path, "issues", str(thread.number), "events"
+        )
+        additions = [
+            event
+            for event in events
+            if event.event == "labeled" and event.label and is_same_label(event.label.name, label)
+        ]
+        return [
+            MissedEvent(
+                LabelAdded(
+                    repo=repository.repo,
+                    repo_id=repository.id,
+                    number=thread.number,
+                    label=label,
+                    occurred_at=event.created_at,
+                    sender=_make_sender(event.actor),
+                    installation_id=repository.installation_id,
+                    snapshot=thread.content(),
+                ),
+                datetime.fromisoformat(event.created_at),
+            )
+            for event in additions[-1:]
+        ]
+
+    async def _add_comments(
+        self,
+        repository: PolledRepository,
+        since: datetime,
+        threads: dict[int, ThreadResponse],
+        result: PollResult,
+    ) -> None:
+        own_account = await self._get_identity(repository.repo)
+        query = {"since": _format_time(since), "sort": "updated", "direction": "asc"}
+        for comment in await self._rest.get_all(
+            IssueCommentResponse, repository.token, *repository.path, "issues", "comments", **query
+        ):
+            body, number = comment.body or "", _number_from_url(comment.issue_url)
+            if (
+                own_account
+                and comment.user
+                and comment.user.id == own_account.id
+                and body.startswith(TAG_PREFIX)
+            ):
+                own = parse_tag(body)
+                result.own_comments[own.tag] = own.is_in_progress
+            if number not in threads or comment.updated_at != comment.created_at:
+                continue  # an edit of an old comment does not trigger a run
+            app = comment.performed_via_github_app
+            delivery = CommentCreated(
+                repo=repository.repo,
+                repo_id=repository.id,
+                number=number,
+                comment_id=comment.id,
+                body=body,
+                sender=_make_sender(comment.user),
+                app_names=app.identifiers() if app else frozenset(),
+                installation_id=repository.installation_id,
+                occurred_at=comment.created_at.isoformat(),
+                snapshot=threads[number].content(),
+            )
+            result.events.append(MissedEvent(delivery, comment.created_at))
+
+    async def _add_reviews(
+        self,
+        repository: PolledRepository,
+        since: datetime,
+        pulls: dict[int, ThreadResponse],
+        result: PollResult,
+        isolation: ErrorIsolation,
+    ) -> None:
+        published: dict[int, datetime] = {}
+        for number in sorted(pulls):
+            reviews = list[ReviewResponse]()
+            async with isolation.isolate_request(f"{repository.repo}#{number}", self._rest):
+                path = *repository.path, "pulls", str(number), "reviews"
+                reviews = await self._rest.get_all(ReviewResponse, repository.token, *path)
+            for review in reviews:
+                if review.submitted_at is not None:
+                    published[review.id] = review.submitted_at
+                    delivery = _make_review(
+                        repository,
+                        pulls[number],
+                        review.id,
+                        None,
+                        review.body,
+                        review.user,
+                        review.submitted_at,
+                    )
+                    result.events.append(MissedEvent(delivery, review.submitted_at))
+        query = {"since": _format_time(since), "sort": "updated", "direction": "asc"}
+        for comment in await self._rest.get_all(
+            ReviewCommentResponse, repository.token, *repository.path, "pulls", "comments", **query
+        ):
+            number, review_id = _number_from_url(comment.pull_request_url), comment.pull_request_review_id
+            submitted_at = comment.created_at if review_id is None else published.get(review_id)
+            if (
+                number in pulls
+                and submitted_at is not None
+                and comment.updated_at <= submitted_at + PUBLISH_TOLERANCE
+            ):
+                delivery = _make_review(
+                    repository, pulls[number], review_id, comment.id, comment.body, comment.user, submitted_at
+                )
+                result.events.append(MissedEvent(delivery, submitted_at))
+
+
+def _make_review(
+    repository: PolledRepository,
+    pull: ThreadResponse,
+    review_id: int | None,
+    review_comment_id: int | None,
+    body: str | None,
+    author: Account | None,
+    submitted_at: datetime,
+) -> ReviewSubmitted:
+    return ReviewSubmitted(
+        repo=repository.repo,
+        repo_id=repository.id,
+        number=pull.number,
+        review_id=review_id,
+        review_comment_id=review_comment_id,
+        body=body or "",
+        sender=_make_sender(author),
+        installation_id=repository.installation_id,
+        occurred_at=submitted_at.isoformat(),
+        snapshot=pull.content(),
+    )
+
+
+def _make_sender(account: Account | None) -> Sender:
+    actor = account or GHOST
+    return Sender(id=actor.id, login=actor.login, is_bot=actor.type == "Bot")
+
+
+def _number_from_url(url: str) -> int:
+    return int(url.rpartition("/")[2])
+
+
+def _format_time(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,280 @@
+"""Finds the requests that Patchwright missed, because a delivery failed or Redis was wiped.
+
+One worker at a time polls GitHub. Each request found becomes the same job as its delivery would. So the job
+runs once, whether the poll or the delivery comes first.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from patchwright.bot.errors import ForgeUnavailable, GitHubDown, QueueDown
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.pull_request_outcomes import fetch_closed_pull_requests
+from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.bot.reconcile.poller import GetIdentity, MissedEvent, Poller
+from patchwright.bot.reconcile.redelivery import FIRST_WAIT, OwnWebhooks, Redelivery
+from patchwright.bot.reconcile.repositories import PolledRepository
+from patchwright.bot.redis.leader_lease import LeaderLease, PollFailure
+from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.webhooks.delivery import LabelRemoved, ThreadClosed
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import ForgeError, RateLimited
+
+log = logging.getLogger(__name__)
+
+NO_REPOSITORIES_SECONDS = 10.0  # between checks for new installations while there are none
+FIRST_LOOKBACK = timedelta(days=3)  # how far back a first poll goes: GitHub keeps deliveries for as long
+OVERLAP = timedelta(minutes=1)  # this period is polled twice, since GitHub's lists are updated with a delay
+SETTLE_SECONDS = 5.0  # after Redis was wiped, time for workers to restore their running jobs
+MAX_WAIT_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class PollSchedule:
+    """How often to poll and to request redeliveries, and how long to wait for deliveries."""
+
+    redelivery_interval: float = 60.0
+    """Seconds between two checks for failed deliveries."""
+    poll_interval: float = 300.0
+    """Seconds between two polls of all repositories."""
+    delivery_grace: float = 120.0
+    """Seconds that a delivery may take to arrive; 0 if no webhook is configured."""
+    repository_list_age: float = 600.0
+    """Seconds for which a list of repositories is valid, at most 600.
+
+    A new installation is known earlier if its webhook delivery arrives.
+    """
+    settle_seconds: float = SETTLE_SECONDS
+    first_redelivery_wait: timedelta = FIRST_WAIT
+    """The time between a failed delivery and its first redelivery; doubled each time."""
+
+
+POLLING_SCHEDULE = PollSchedule(
+    redelivery_interval=30.0, poll_interval=0.0, delivery_grace=0.0, repository_list_age=60.0
+)
+"""The schedule for deployments without a webhook."""
+
+
+@dataclass
+class _Cursor:
+    since: datetime
+    closed_since: datetime
+    """The time since which closed pull requests are polled; `since` is that of all other events."""
+    etag: str = ""
+    closed_etag: str = ""
+
+
+class Reconciler:
+    """Polls GitHub for all workers of a Redis while this worker holds the leader lease."""
+
+    def __init__(
+        self,
+        rest: RestClient,
+        get_identity: GetIdentity,
+        lease: LeaderLease,
+        handler: TriggerHandler,
+        name: str,
+        *,
+        repositories: Sequence[Repo] = (),
+        webhook_url: str | None = None,
+        schedule: PollSchedule | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        has_webhook: bool = True,
+    ) -> None:
+        """Stores the dependencies. `has_webhook` enables the redelivery of failed webhook deliveries."""
+        self._rest = rest
+        self._lease = lease
+        self._handler = handler
+        self._name = name
+        self._schedule = schedule or PollSchedule()
+        self._clock = clock
+        self._has_webhook = has_webhook
+        self._poller = Poller(
+            rest, get_identity, repositories, timedelta(seconds=self._schedule.repository_list_age)
+        )
+        self._cursors: dict[int, _Cursor] = {}
+        self._webhooks = OwnWebhooks(
+            rest,
+            repositories,
+            webhook_url,
+            lambda webhook: Redelivery(
+                rest, webhook, state=lease, clock=clock, first_wait=self._schedule.first_redelivery_wait
+            ),
+        )
+        self._next_poll: datetime | None = None
+        """When all repositories are polled again; None means now."""
+        self._has_more = False
+        """True if failed deliveries are left to request again."""
+        self._failure: PollFailure | None = None
+        """The failure of the last poll, if it failed."""
+
+    async def run(self) -> None:
+        """Polls until canceled."""
+        renewal = asyncio.create_task(self._lease.keep(self._name))
+        try:
+            while True:
+                pause = await self._run_once()
+                await asyncio.sleep(pause)
+        finally:
+            renewal.cancel()
+            await asyncio.gather(renewal, return_exceptions=True)
+            with contextlib.suppress(QueueDown):
+                await self._lease.release(self._name)
+
+    async def _run_once(self) -> float:
+        """Polls once if this worker is the leader, and returns the seconds until the next poll."""
+        wait = self._schedule.redelivery_interval
+        try:
+            if await self._lease.try_acquire(self._name):
+                if self._failure is not None:
+                    await self._check_github()
+                await self.reconcile()
+                await self._record_status("", wait)
+        except QueueDown as exc:
+            log.warning("poll failed", extra={"reason": str(exc)})
+        except RateLimited as exc:
+            seconds = (exc.until - datetime.now(UTC)).total_seconds()
+            wait = min(max(seconds, wait), MAX_WAIT_SECONDS)
+            await self._record_status(str(exc), wait)
+            return wait
+        except (ForgeError, GitHubDown) as exc:
+            await self._record_status(str(exc), wait)
+            return wait
+        if self._has_more:
+            return 0.0
+        if not self._has_webhook and self._poller.repositories.is_empty:
+            return min(self._schedule.redelivery_interval, NO_REPOSITORIES_SECONDS)
+        seconds = (self._next_poll - self._clock()).total_seconds() if self._next_poll else 0.0
+        interval = self._schedule.redelivery_interval
+        return seconds if 0 < seconds < interval else interval
+
+    async def _record_status(self, reason: str, wait: float) -> None:
+        """Logs and stores when polling starts to fail or recovers; `wait` is the seconds until the next poll."""
+        now, previous = self._clock(), self._failure
+        self._failure = (
+            PollFailure(reason=reason, since=previous.since if previous else now) if reason else None
+        )
+        with contextlib.suppress(QueueDown):
+            await self._lease.record_failure(self._failure)
+        # Logged last, so that the log and the stored status agree.
+        if previous is None and reason:
+            log.warning("polling github failed", extra={"reason": reason, "retry_seconds": round(wait)})
+        elif previous is not None and not reason:
+            outage = now - previous.since
+            log.info("polling github recovered", extra={"outage_seconds": round(outage.total_seconds())})
+
+    async def _check_github(self) -> None:
+        """Checks the credentials. Raises GitHubDown if GitHub is down, and ForgeError if it rejects them."""
+        try:
+            await self._rest.verify_credentials()
+        except ForgeUnavailable as exc:
+            raise GitHubDown(str(exc)) from exc
+
+    async def reconcile(self) -> None:
+        """Finds and processes missed events. Raises QueueDown, ForgeError and GitHubDown."""
+        if self._has_webhook:
+            self._has_more = False
+            self._has_more = await self._webhooks.redeliver(self._clock())
+        cursors = await self._lease.fetch_cursors()
+        if not cursors.get(""):  # Redis is new, or was wiped
+            self._cursors, self._next_poll = {}, None
+            await asyncio.sleep(self._schedule.settle_seconds)
+        now = self._clock()
+        if self._next_poll is not None and now < self._next_poll:
+            return
+        self._next_poll, next_poll = None, now + timedelta(seconds=self._schedule.poll_interval)
+        isolation, limited = ErrorIsolation(), dict[int | None, RateLimited]()
+        repositories = await self._poller.repositories.list_current()
+        for repository in repositories:
+            if not await self._lease.try_acquire(self._name):
+                return
+            if repository.installation_id in limited:
+                continue
+            try:
+                with isolation.isolate(str(repository.repo)):
+                    next_poll = min(
+                        next_poll,
+                        await self._reconcile_repository(repository, cursors.get(str(repository.repo)))
+                        or next_poll,
+                    )
+            except RateLimited as exc:  # rate limits are per installation
+                log.warning(
+                    "skipped after an error", extra={"resource": str(repository.repo), "reason": str(exc)}
+                )
+                limited[repository.installation_id] = exc
+        if limited and limited.keys() == {repository.installation_id for repository in repositories}:
+            raise min(limited.values(), key=lambda limit: limit.until)
+        await self._lease.advance_cursor("", now)
+        self._next_poll = None if isolation.should_retry else next_poll
+
+    async def _reconcile_repository(
+        self, repository: PolledRepository, stored_cursor: datetime | None
+    ) -> datetime | None:
+        """Polls one repository and its checks. Returns when to poll again, or None, like `_poll_repository`."""
+        try:
+            retry_at = await self._poll_repository(repository, stored_cursor)
+            checks = self._handler.checks
+            if checks and await checks.scan_repository(
+                repository.repo, repository.id, repository.installation_id
+            ):
+                await self._check_github()
+                retry_at = self._clock()
+        except ForgeUnavailable:
+            await self._check_github()
+            raise
+        return retry_at
+
+    async def _poll_repository(
+        self, repository: PolledRepository, stored_cursor: datetime | None
+    ) -> datetime | None:
+        """Processes the missed events of one repository. Returns when to poll again if some are left, or
+        None.
+        """
+        now, grace = self._clock(), timedelta(seconds=self._schedule.delivery_grace)
+        ended_isolation = ErrorIsolation()
+        lookback_start = max(stored_cursor or now - FIRST_LOOKBACK, now - FIRST_LOOKBACK)
+        cursor = self._cursors.setdefault(repository.id, _Cursor(lookback_start, lookback_start))
+        await self._handle_ended(
+            await self._poller.find_ended(repository, await self._handler.active_jobs(repository.repo)),
+            ErrorIsolation(),
+        )
+        if closed := await fetch_closed_pull_requests(
+            self._rest, repository, cursor.closed_since, cursor.closed_etag
+        ):
+            await self._handle_ended(closed.deliveries, ended_isolation)
+            if not ended_isolation.should_retry:
+                cursor.closed_since, cursor.closed_etag = closed.last_closed_at, closed.etag
+        result = await self._poller.poll(repository, cursor.since, cursor.etag, self._handler.triggers.label)
+        if result is None:
+            return now if ended_isolation.should_retry else None
+        # The delivery of a recent event may still arrive; with a grace of 0, none is expected.
+        recent = {event.occurred_at for event in result.events if grace and now - event.occurred_at < grace}
+        event_isolation = ErrorIsolation()
+        for event in sorted(result.events, key=lambda event: event.occurred_at):
+            if event.occurred_at not in recent:
+                with event_isolation.isolate(f"{repository.repo}#{event.delivery.number}"):
+                    await self._handle_missed(event, result.own_comments)
+        has_unhandled = event_isolation.should_retry or result.should_retry
+        until = cursor.since if recent or has_unhandled else max(cursor.since, result.until - OVERLAP)
+        cursor.etag = result.etag if until == cursor.since and not recent and not has_unhandled else ""
+        cursor.since = until
+        await self._lease.advance_cursor(str(repository.repo), until)
+        if ended_isolation.should_retry or has_unhandled:
+            return now
+        return min(recent) + grace if recent else None
+
+    async def _handle_ended(
+        self, deliveries: Iterable[ThreadClosed | LabelRemoved], isolation: ErrorIsolation
+    ) -> None:
+        for delivery in deliveries:
+            with isolation.isolate(f"{delivery.repo}#{delivery.number}"):
+                await self._handler.handle(delivery)
+
+    async def _handle_missed(self, event: MissedEvent, own_comments: dict[str, bool]) -> None:
+        """Passes a missed event to the handler, which ignores it if it is known or has a reply on GitHub."""
+        if job := await self._handler.handle(event.delivery, own_comments):
+            log.info("missed job found", extra={"job": job})

@@ -1,0 +1,125 @@
+"""The repositories to poll."""
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from patchwright.bot.github.rest import MIN_TOKEN_LIFETIME, RestClient
+from patchwright.bot.github.schemas import GitHubResponse, RepositoryResponse
+from patchwright.bot.reconcile.error_isolation import ErrorIsolation
+from patchwright.resolver.domain import Credentials, Repo
+
+log = logging.getLogger(__name__)
+
+READ_PERMISSIONS = {"issues": "read", "pull_requests": "read"}
+MAX_LIST_AGE = timedelta(minutes=10)  # how long a list of repositories is valid
+
+
+class PolledRepository(NamedTuple):
+    """A repository to poll, with the token that may read it."""
+
+    repo: Repo
+    id: int
+    installation_id: int | None
+    token: Credentials
+
+    @property
+    def path(self) -> tuple[str, str, str]:
+        return "repos", self.repo.owner, self.repo.name
+
+
+class ListedInstallationResponse(GitHubResponse):
+    """One entry of GitHub's list of an App's installations."""
+
+    id: int
+    suspended_at: str | None = None
+
+
+class InstallationRepositoriesResponse(GitHubResponse):
+    repositories: tuple["InstallationRepository", ...]
+
+
+class InstallationRepository(GitHubResponse):
+    id: int
+    full_name: str
+    archived: bool = False
+
+
+class Repositories:
+    """The repositories of all the App's installations, or with a token the configured repositories."""
+
+    def __init__(
+        self, rest: RestClient, repositories: Sequence[Repo] = (), max_age: timedelta = MAX_LIST_AGE
+    ) -> None:
+        """`max_age`: how long a list is valid, at most MAX_LIST_AGE."""
+        self._rest = rest
+        self._configured = repositories
+        self._max_age = max_age
+        self._known: tuple[PolledRepository, ...] = ()
+        self._listed_at: datetime | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the last list had no repositories."""
+        return not self._known
+
+    async def list_current(self) -> tuple[PolledRepository, ...]:
+        """Returns the repositories to poll; lists them again if the list is old or empty. Raises ForgeError."""
+        now = datetime.now(UTC)
+        if self._listed_at is None or not self._known or now - self._listed_at > self._max_age:
+            isolation, known_ids = ErrorIsolation(), {repository.id for repository in self._known}
+            self._known = tuple(
+                await (
+                    self._list_installed(isolation) if self._rest.is_app else self._list_configured(isolation)
+                )
+            )
+            self._listed_at = None if isolation.should_retry else now
+            if {repository.id for repository in self._known} != known_ids:
+                log.info("repositories listed", extra={"count": len(self._known)})
+        return self._known
+
+    def forget(self) -> None:
+        self._known, self._listed_at = (), None
+
+    async def _list_configured(self, isolation: ErrorIsolation) -> list[PolledRepository]:
+        repositories = []
+        for repo in self._configured:
+            async with isolation.isolate_request(str(repo), self._rest):
+                token = await self._rest.get_credentials(repo)
+                response = await self._rest.get(RepositoryResponse, repo, "repos", repo.owner, repo.name)
+                repositories.append(PolledRepository(repo, response.id, None, token))
+        return repositories
+
+    async def _list_installed(self, isolation: ErrorIsolation) -> list[PolledRepository]:
+        repositories = []
+        for installation in await self._rest.get_all(
+            ListedInstallationResponse, None, "app", "installations"
+        ):
+            if installation.suspended_at is None:
+                async with isolation.isolate_request(f"installation {installation.id}", self._rest):
+                    repositories += await self._list_installation(installation.id)
+        return repositories
+
+    async def _list_installation(self, installation_id: int) -> list[PolledRepository]:
+        token = await self._installation_token(installation_id)
+        pages = self._rest.iter_pages(InstallationRepositoriesResponse, token, "installation", "repositories")
+        return [
+            PolledRepository(Repo(owner=owner, name=name), repository.id, installation_id, token)
+            async for page in pages
+            for repository in page.repositories
+            if not repository.archived
+            for owner, _, name in [repository.full_name.partition("/")]
+        ]
+
+    async def _installation_token(self, installation_id: int) -> Credentials:
+        """Returns a token that can read all repositories of the installation, and that outlives the list of
+        them.
+        """
+        token = next(
+            (repository.token for repository in self._known if repository.installation_id == installation_id),
+            None,
+        )
+        if token and token.expires and token.expires > datetime.now(UTC) + MIN_TOKEN_LIFETIME + MAX_LIST_AGE:
+            return token
+        return await self._rest.mint_token(installation_id, permissions=READ_PERMISSIONS)

@@ -1,0 +1,119 @@
+"""The arq worker, changed to skip jobs that another worker holds and jobs that are paused."""
+
+import json
+import logging
+from datetime import timedelta
+from typing import Any, cast
+
+import arq
+from arq.connections import ArqRedis
+from arq.constants import in_progress_key_prefix
+from arq.typing import WorkerCoroutine
+from arq.worker import Worker as ArqWorker
+
+from patchwright.bot.redis.connection import RELEASE_LOCK_SCRIPT, redis_pool
+
+QUEUE_NAME = "patchwright:queue"
+ARQ_FUNCTION = "resolve"
+POLL_SECONDS = 0.2  # how often arq polls for jobs
+# arq's defaults (300 s per job, 5 tries, 24 h in the queue) would end a job without a result. These limits
+# are out of reach: the handler has its own time limit, and the record counts the tries.
+JOB_TIMEOUT_SECONDS = 7 * 24 * 3600
+MAX_TRIES = 1_000_000
+EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000  # arq's default would drop a job after a day in the queue
+PAUSE_MARKER = b"paused"
+"""The lease value of a job that no worker holds, but that must not start yet."""
+QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, jobs that run elsewhere could hide the others
+
+
+class RetryLater(arq.Retry):
+    """Makes a job start again after a pause. arq would put it at the end of the queue; here it keeps its
+    position.
+    """
+
+    def __init__(self, seconds: float, defer_by: timedelta | None = None) -> None:
+        """`defer_by` moves the job in the queue, as in `enqueue_job`; None keeps its position."""
+        super().__init__(defer=defer_by)
+        self.seconds = seconds
+
+
+class QueueWorker(ArqWorker):
+    """An arq worker that reads the leases of all due jobs at once; arq would query them one by one."""
+
+    def __init__(
+        self, function: WorkerCoroutine, redis: ArqRedis, *, max_jobs: int, lease_seconds: float
+    ) -> None:
+        # arq logs a job's arguments, which are untrusted text.
+        logging.getLogger("arq.worker").setLevel(logging.WARNING)
+        super().__init__(
+            functions=[arq.func(function, name=ARQ_FUNCTION)],
+            redis_pool=redis,
+            queue_name=QUEUE_NAME,
+            handle_signals=False,
+            max_jobs=max_jobs,
+            poll_delay=POLL_SECONDS,
+            job_timeout=JOB_TIMEOUT_SECONDS,
+            max_tries=MAX_TRIES,
+            keep_result=0,  # the result is in the record
+            expires_extra_ms=EXPIRES_MS,
+            job_serializer=to_json,
+            job_deserializer=json.loads,
+            queue_read_limit=QUEUE_READ_LIMIT,
+        )
+        # Seconds that a job stays assigned without a renewal. arq's default, the job timeout + 10 s, would
+        # leave the job of a killed worker idle for a week. This lease is short and is renewed while the job
+        # runs.
+        self.in_progress_timeout_s = lease_seconds
+        self.pauses: dict[str, float] = {}
+        """Maps each job that is being returned to the queue to its pause in seconds."""
+
+    async def start_jobs(self, job_ids: list[bytes]) -> None:
+        keys = [in_progress_key_prefix.encode() + job for job in job_ids]
+        leases = await self.pool.mget(keys) if keys else []
+        await super().start_jobs([job for job, lease in zip(job_ids, leases, strict=True) if lease is None])
+
+    async def finish_job(
+        self,
+        job_id: str,
+        finish: bool,
+        result_data: bytes | None,
+        result_timeout_s: float | None,
+        keep_result_forever: bool,
+        incr_score: int | None,
+        keep_in_progress: float | None,
+    ) -> None:
+        if pause := self.pauses.pop(job_id, 0):
+            await self.pool.set(in_progress_key_prefix + job_id, PAUSE_MARKER, px=round(pause * 1000))
+            keep_in_progress = pause
+        await super().finish_job(
+            job_id,
+            finish,
+            result_data,
+            result_timeout_s,
+            keep_result_forever,
+            incr_score,
+            keep_in_progress,
+        )
+
+
+def arq_client(url: str) -> ArqRedis:
+    """Returns an arq client that stores jobs as JSON and never drops them. Raises SettingsError if the URL is
+    invalid.
+    """
+    return ArqRedis(
+        redis_pool(url),
+        job_serializer=to_json,
+        job_deserializer=json.loads,
+        default_queue_name=QUEUE_NAME,
+        expires_extra_ms=EXPIRES_MS,
+    )
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    # arq includes the exception in the result of a failed job; its text is enough.
+    return json.dumps(value, default=str).encode()
+
+
+async def end_pause(redis: arq.ArqRedis, job: str) -> None:
+    """Ends the pause of a job, if it has one. A lease that a worker holds stays."""
+    await cast("Any", redis.eval(RELEASE_LOCK_SCRIPT, 1, in_progress_key_prefix + job, PAUSE_MARKER.decode()))

@@ -1,0 +1,123 @@
+"""Counts the results and costs of jobs, each job once even if it is retried."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from redis.asyncio import Redis
+
+from patchwright.bot.jobs import Failed, JobResult
+from patchwright.bot.observe.usage_report import UsageReport
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.resolver.domain import JobId, Published, Repo
+
+# Key prefix, followed by a metrics label. Each hash maps metric names with their labels to numbers, which are
+# kept for the lifetime of this Redis.
+COUNTS_PREFIX = "patchwright:counts:"
+METRICS_LABELS_KEY = "patchwright:metrics_labels"  # set: all metrics labels that have counts
+COUNTED_JOBS_KEY = "patchwright:counted_jobs"  # set: ids of the jobs whose result is counted
+PULL_OUTCOMES_KEY = "patchwright:pull_outcomes"  # hash: Patchwright's pull request -> its outcome
+DURATION_BUCKETS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
+"""Upper bounds of the run duration histogram, in seconds."""
+
+
+PullOutcome = Literal["untouched", "merged", "closed"]
+"""The outcome of a pull request. "untouched" means that it was merged with commits by Patchwright only,
+"merged" that it also had other commits.
+"""
+
+
+class Counters:
+    """Stores counters in Redis. Every method may raise QueueDown."""
+
+    def __init__(self, url: str, metrics_label: str = "default") -> None:
+        """`metrics_label` separates these counts from those of other deployments on the same Redis.
+
+        Raises SettingsError if the URL is invalid.
+        """
+        self._redis: Redis = redis_client(url)
+        self._metrics_label = metrics_label
+
+    async def record_result(self, job: JobId, result: JobResult, report: UsageReport) -> None:
+        """Counts the final result of a job, once."""
+        with redis_errors():
+            if not await cast("Any", self._redis.sadd(COUNTED_JOBS_KEY, job)):
+                return
+        increments: dict[str, float] = {f"outcomes {result.kind}": 1, **_usage_increments(report)}
+        if (verdict := getattr(result, "verdict", None)) is not None:
+            increments[f"verdicts {verdict.kind}"] = 1
+        if isinstance(result, Failed):
+            increments[f"faults {result.fault}"] = 1
+        elif report.provider_failed:
+            increments["faults provider"] = 1
+        if isinstance(result, Published) and result.ci_state == "held":
+            increments["ci hold"] = 1
+        if report.fixes_checks:
+            increments["ci repair"] = 1
+        await self.add(increments)
+
+    async def add(self, increments: Mapping[str, float]) -> None:
+        """Adds `increments` to the counters.
+
+        A key is a metric name and its labels, separated by spaces. Labels must come from a small fixed set.
+        """
+        key = COUNTS_PREFIX + self._metrics_label
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.sadd(METRICS_LABELS_KEY, self._metrics_label)
+                for name, increment in increments.items():
+                    pipe.hincrbyfloat(key, name, increment)
+                await pipe.execute()
+
+    async def record_pull_outcome(self, repo: Repo, number: int, outcome: PullOutcome) -> None:
+        """Records the outcome of one of Patchwright's pull requests.
+
+        A repeated outcome is ignored; a new outcome replaces the previous one.
+        """
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hget(PULL_OUTCOMES_KEY, pull_key(str(repo), number))
+                pipe.hset(PULL_OUTCOMES_KEY, pull_key(str(repo), number), outcome)
+                previous, _ = await pipe.execute()
+        if previous == outcome.encode():
+            return
+        correction = {f"pulls {previous.decode()}": -1.0} if previous else {}
+        await self.add({f"pulls {outcome}": 1.0, **correction})
+
+    async def fetch_counts(self) -> dict[str, dict[str, float]]:
+        """Returns all counts by metrics label, then by metric name and labels."""
+        with redis_errors():
+            labels = sorted(
+                name.decode() for name in await cast("Any", self._redis.smembers(METRICS_LABELS_KEY))
+            )
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for label in labels:
+                    pipe.hgetall(COUNTS_PREFIX + label)
+                hashes = await pipe.execute()
+        return {
+            label: {name.decode(): float(value) for name, value in counts.items()}
+            for label, counts in zip(labels, hashes, strict=True)
+        }
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def pull_key(repository: str, number: int) -> str:
+    """Returns the field of a pull request in the hash PULL_OUTCOMES_KEY."""
+    return f"{repository}#{number}".lower()
+
+
+def _usage_increments(report: UsageReport) -> dict[str, float]:
+    usage = report.usage
+    if not usage.steps:
+        return {}
+    bucket = next((str(bound) for bound in DURATION_BUCKETS if usage.seconds <= bound), "+Inf")
+    return {
+        "usd": float(usage.usd),
+        **({"unpriced": 1} if usage.unpriced else {}),
+        "steps": usage.steps,
+        "repairs": report.repairs,
+        f"seconds_within {bucket}": 1,
+        "seconds": usage.seconds,
+        **{f"tokens {kind} {model}": number for (kind, model), number in report.tokens.items()},
+    }

@@ -1,0 +1,137 @@
+"""Stores webhook deliveries in Redis until they are processed.
+
+GitHub gets a success response only after its delivery is stored. The inbox is a stream with a consumer group;
+a worker claims the entries that a dead worker has read.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.redis.connection import can_write, redis_client, redis_errors
+from patchwright.runtime.frozen_model import FrozenModel
+
+INBOX_KEY = "patchwright:inbox"
+CONSUMER_GROUP = "workers"
+BLOCK_MS = 2_000  # how long a read waits for a delivery; the next read then checks for those of dead workers
+CLAIM_IDLE_MS = 20_000  # an entry that was read but not acknowledged for this long is claimed
+READ_BATCH_SIZE = 16  # deliveries per read
+MAX_WRITE_BATCH = 64
+
+
+class StoredDelivery(FrozenModel):
+    """A webhook delivery as received, with a verified signature."""
+
+    entry_id: str
+    """The id of the stream entry; not GitHub's delivery id."""
+    guid: str
+    """GitHub's delivery id, which stays the same when the delivery is sent again."""
+    event: str
+    body: bytes
+
+
+class DeliveryInbox:
+    """The stream of verified deliveries that are not processed yet. Every method may raise QueueDown."""
+
+    def __init__(self, url: str, *, claim_idle_ms: int = CLAIM_IDLE_MS) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis: Redis = redis_client(url)
+        self._claim_idle_ms = claim_idle_ms
+        self._pending: list[tuple[Mapping[str, bytes], asyncio.Future[None]]] = []
+        self._write_task: asyncio.Task[None] | None = None
+
+    async def put(self, guid: str, event: str, body: bytes) -> None:
+        """Stores a delivery and returns once it is safe in Redis.
+
+        Deliveries that arrive during a write are written together, since round trips to Redis dominate the
+        cost.
+        """
+        written = asyncio.get_running_loop().create_future()
+        self._pending.append(({"guid": guid.encode(), "event": event.encode(), "body": body}, written))
+        if self._write_task is None:
+            self._write_task = asyncio.create_task(self._write_pending())
+        await written
+
+    async def _write_pending(self) -> None:
+        try:
+            while self._pending:
+                batch, self._pending = self._pending[:MAX_WRITE_BATCH], self._pending[MAX_WRITE_BATCH:]
+                try:
+                    with redis_errors():
+                        pipe = self._redis.pipeline(transaction=False)
+                        for fields, _ in batch:
+                            pipe.xadd(INBOX_KEY, cast("dict[Any, Any]", fields))
+                        await pipe.execute()
+                except QueueDown as exc:
+                    for _, written in batch:
+                        if not written.done():
+                            written.set_exception(QueueDown(str(exc)))
+                    continue
+                for _, written in batch:
+                    if not written.done():  # the request that waits for it may have been canceled
+                        written.set_result(None)
+        finally:
+            self._write_task = None
+
+    async def read(self, consumer: str) -> tuple[StoredDelivery, ...]:
+        """Returns the next deliveries for this consumer, oldest first.
+
+        Unprocessed deliveries of dead workers come before new ones.
+        """
+        with redis_errors():
+            try:
+                _, entries, *_ = await self._redis.xautoclaim(
+                    INBOX_KEY,
+                    CONSUMER_GROUP,
+                    consumer,
+                    min_idle_time=self._claim_idle_ms,
+                    count=READ_BATCH_SIZE,
+                )
+            except ResponseError as exc:
+                if "NOGROUP" not in str(exc):
+                    raise
+                await self._redis.xgroup_create(INBOX_KEY, CONSUMER_GROUP, id="0", mkstream=True)
+                entries = []
+            if not entries:
+                streams = await self._redis.xreadgroup(
+                    CONSUMER_GROUP, consumer, {INBOX_KEY: ">"}, count=READ_BATCH_SIZE, block=BLOCK_MS
+                )
+                entries = streams[0][1] if streams else []
+        return tuple(_parse_entry(entry_id, fields) for entry_id, fields in entries)
+
+    async def acknowledge(self, delivery: StoredDelivery) -> None:
+        """Removes a processed delivery from the inbox."""
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.xack(INBOX_KEY, CONSUMER_GROUP, delivery.entry_id)
+                pipe.xdel(INBOX_KEY, delivery.entry_id)
+                await pipe.execute()
+
+    async def size(self) -> int:
+        """Returns the number of unprocessed deliveries."""
+        with redis_errors():
+            return int(await self._redis.xlen(INBOX_KEY))
+
+    async def fetch_redis_info(self) -> dict[str, Any]:
+        """Returns the output of the Redis command INFO."""
+        with redis_errors():
+            return dict(await self._redis.info())
+
+    async def is_healthy(self) -> bool:
+        """Returns True if a delivery could be stored now; never raises."""
+        return await can_write(self._redis)
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def _parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes] | None) -> StoredDelivery:
+    values = fields or {}  # None if the entry was deleted after it was read
+    text = {name: values.get(name, b"").decode(errors="replace") for name in (b"guid", b"event")}
+    return StoredDelivery(
+        entry_id=entry_id.decode(), guid=text[b"guid"], event=text[b"event"], body=values.get(b"body", b"")
+    )

@@ -1,0 +1,53 @@
+"""Heartbeats of the workers that use one Redis."""
+
+import asyncio
+import contextlib
+from typing import Any, cast
+
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.redis.connection import redis_client, redis_errors
+
+WORKERS_KEY = (
+    "patchwright:workers"  # sorted set: worker name -> time of its last heartbeat, by the clock of Redis
+)
+HEARTBEAT_SECONDS = 3.0
+HEARTBEAT_TIMEOUT_SECONDS = 10  # a worker without a heartbeat for this long counts as gone
+
+# KEYS: workers. ARGV: name.
+_BEAT_SCRIPT = "return redis.call('zadd', KEYS[1], redis.call('time')[1], ARGV[1])"
+# KEYS: workers. ARGV: seconds. Visits only the names of dead workers.
+_COUNT_SCRIPT = """
+redis.call('zremrangebyscore', KEYS[1], '-inf', '(' .. redis.call('time')[1] - ARGV[1])
+return redis.call('zcard', KEYS[1])
+"""
+
+
+class Heartbeats:
+    """The heartbeats of all workers on a Redis."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis = redis_client(url)
+
+    async def keep_beating(self, name: str) -> None:
+        """Sends heartbeats until canceled, then removes the worker at once."""
+        try:
+            while True:
+                with contextlib.suppress(QueueDown), redis_errors():
+                    await cast("Any", self._redis.eval(_BEAT_SCRIPT, 1, WORKERS_KEY, name))
+                await asyncio.sleep(HEARTBEAT_SECONDS)
+        finally:
+            with contextlib.suppress(QueueDown), redis_errors():
+                await self._redis.zrem(WORKERS_KEY, name)
+
+    async def count_workers(self) -> int:
+        """Returns the number of live workers. Raises QueueDown."""
+        with redis_errors():
+            return int(
+                await cast(
+                    "Any", self._redis.eval(_COUNT_SCRIPT, 1, WORKERS_KEY, str(HEARTBEAT_TIMEOUT_SECONDS))
+                )
+            )
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)

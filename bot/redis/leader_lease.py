@@ -1,0 +1,93 @@
+"""Stores which worker polls GitHub for all workers, and the time up to which each repository was polled."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from datetime import datetime
+from typing import cast
+
+from pydantic import ValidationError
+
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.runtime.frozen_model import FrozenModel
+
+LEADER_KEY = "patchwright:poll_leader"
+CURSORS_KEY = "patchwright:poll_cursors"
+STATE_PREFIX = "patchwright:poll_state:"
+LEASE_MS = 6_000  # another worker may take the lease after this long without a renewal
+RENEW_SECONDS = 2.0
+FAILURE_NAME = "failure"
+
+
+class PollFailure(FrozenModel):
+    """The reason why polling GitHub fails."""
+
+    reason: str
+    since: datetime
+
+
+class LeaderLease:
+    """Stores the poll leader's lease and state, shared by all workers. Every method may raise QueueDown."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis = redis_client(url)
+
+    async def try_acquire(self, name: str) -> bool:
+        """Acquires or renews the lease. Returns True if this worker is the leader."""
+        with redis_errors():
+            if await self._redis.set(LEADER_KEY, name, nx=True, px=LEASE_MS):
+                return True
+            if await self._redis.get(LEADER_KEY) != name.encode():
+                return False
+            return bool(await self._redis.pexpire(LEADER_KEY, LEASE_MS))
+
+    async def keep(self, name: str) -> None:
+        """Renews the lease, or keeps trying to acquire it, until canceled."""
+        while True:
+            with contextlib.suppress(QueueDown):
+                await self.try_acquire(name)
+            await asyncio.sleep(RENEW_SECONDS)
+
+    async def release(self, name: str) -> None:
+        """Releases the lease so that another worker can poll."""
+        with redis_errors():
+            if await self._redis.get(LEADER_KEY) == name.encode():
+                await self._redis.delete(LEADER_KEY)
+
+    async def fetch_cursors(self) -> dict[str, datetime]:
+        """Returns the time up to which each repository was polled; empty if Redis is new or was wiped."""
+        with redis_errors():
+            stored = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(CURSORS_KEY))
+        return {name.decode(): datetime.fromisoformat(time.decode()) for name, time in stored.items()}
+
+    async def advance_cursor(self, repository: str, until: datetime) -> None:
+        """Records that all events of a repository up to a time are processed."""
+        with redis_errors():
+            await cast("Awaitable[int]", self._redis.hset(CURSORS_KEY, repository, until.isoformat()))
+
+    async def load(self, name: str) -> bytes | None:
+        """Returns the value saved under a name, or None if there is none or Redis was wiped."""
+        with redis_errors():
+            value: bytes | None = await self._redis.get(STATE_PREFIX + name)
+        return value
+
+    async def save(self, name: str, value: str) -> None:
+        """Saves a value for the next poll, which any leader may make."""
+        with redis_errors():
+            await self._redis.set(STATE_PREFIX + name, value)
+
+    async def record_failure(self, failure: PollFailure | None) -> None:
+        """Saves the failure of the last poll; None if it succeeded."""
+        await self.save(FAILURE_NAME, failure.model_dump_json() if failure else "")
+
+    async def fetch_failure(self) -> PollFailure | None:
+        """Returns the failure of the last poll, or None if it succeeded or there was none."""
+        try:
+            return PollFailure.model_validate_json(await self.load(FAILURE_NAME) or b"")
+        except ValidationError:  # none saved, or written by an incompatible version
+            return None
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)

@@ -1,0 +1,56 @@
+"""Run logs in Redis streams: reads the existing lines and waits for new ones."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.shared_run_log import stream_key, writer_key
+from patchwright.resolver.domain import RunId
+
+BATCH_SIZE = 200  # lines per round trip
+FIRST_ID = b"0"
+
+
+class LogStreams:
+    """Reads run logs from Redis streams. Every method may raise QueueDown."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis = redis_client(url)
+
+    async def count_lines(self, run: RunId) -> int:
+        """Returns the number of lines in the run's stream."""
+        with redis_errors():
+            return int(await cast("Any", self._redis.xlen(stream_key(run))))
+
+    async def read_lines(self, run: RunId) -> AsyncIterator[tuple[bytes, bytes]]:
+        """Yields all existing lines, each with its stream id."""
+        last_id = FIRST_ID
+        while True:
+            with redis_errors():
+                entries = await self._redis.xrange(stream_key(run), min=b"(" + last_id, count=BATCH_SIZE)
+            for entry_id, line in _parse_lines(entries):
+                last_id = entry_id
+                yield entry_id, line
+            if len(entries) < BATCH_SIZE:
+                return
+
+    async def wait_for_lines(self, run: RunId, after_id: bytes, wait_ms: int) -> list[tuple[bytes, bytes]]:
+        """Returns the lines after a stream id, or [] if none arrive within `wait_ms`, which must be less than
+        5,000.
+        """
+        with redis_errors():
+            streams = await cast("Any", self._redis.xread({stream_key(run): after_id}, BATCH_SIZE, wait_ms))
+        return _parse_lines(streams[0][1]) if streams else []
+
+    async def has_writer(self, run: RunId) -> bool:
+        """Returns True if a worker is writing to the run now."""
+        with redis_errors():
+            return bool(await cast("Any", self._redis.exists(writer_key(run))))
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def _parse_lines(stream_entries: Any) -> list[tuple[bytes, bytes]]:
+    return [(entry_id, fields[b"entry"]) for entry_id, fields in stream_entries]

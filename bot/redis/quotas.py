@@ -1,0 +1,78 @@
+"""Stores the jobs and costs of each day, which the daily limits are compared with."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.resolver.domain import Job, JobId, Usage
+from patchwright.runtime.frozen_model import FrozenModel
+
+RETENTION_DAYS = 3
+
+
+class DailyUsage(FrozenModel):
+    """The number of jobs started and the dollars spent today (UTC)."""
+
+    user_jobs: int
+    """Jobs started for this requester, including the current one."""
+    repository_jobs: int
+    usd: Decimal
+    """The known cost of all jobs."""
+
+
+class Quotas:
+    """Stores daily totals in Redis. Every method may raise QueueDown."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis = redis_client(url)
+
+    async def count_start(self, job: Job) -> DailyUsage:
+        """Counts the start of a job, once per job and day, and returns the day's totals."""
+        day = datetime.now(UTC).date()
+        users, repositories = _daily_job_keys(day, job)
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                for key in (users, repositories):
+                    pipe.sadd(key, job.id)
+                    pipe.expire(key, RETENTION_DAYS * 24 * 3600)
+                pipe.scard(users)
+                pipe.scard(repositories)
+                pipe.hvals(_daily_key(day, "usd"))
+                *_, user_jobs, repository_jobs, costs = await pipe.execute()
+        return DailyUsage(
+            user_jobs=user_jobs,
+            repository_jobs=repository_jobs,
+            usd=sum((Decimal(cost.decode()) for cost in costs), Decimal(0)),
+        )
+
+    async def forget_start(self, job: Job) -> None:
+        """Removes a job from the day's count because it did not start."""
+        day = datetime.now(UTC).date()
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                for key in _daily_job_keys(day, job):
+                    pipe.srem(key, job.id)
+                await pipe.execute()
+
+    async def record_cost(self, job: JobId, usage: Usage) -> None:
+        """Stores the total cost of a job so far, over all its tries."""
+        key = _daily_key(datetime.now(UTC).date(), "usd")
+        with redis_errors():
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hset(key, job, str(usage.usd))
+                pipe.expire(key, RETENTION_DAYS * 24 * 3600)
+                await pipe.execute()
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def _daily_job_keys(day: date, job: Job) -> tuple[str, str]:
+    """Returns the keys of the sets with the day's jobs of the job's requester and of its repository."""
+    user = job.requester.id if job.requester else 0
+    return _daily_key(day, "user", str(user)), _daily_key(day, "repository", str(job.repo).lower())
+
+
+def _daily_key(day: date, *parts: str) -> str:
+    return ":".join(("patchwright", "day", day.isoformat(), *parts))

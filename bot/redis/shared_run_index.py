@@ -1,0 +1,124 @@
+"""The index of runs for the dashboard: one summary per run, newest first."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.redis.counters import PULL_OUTCOMES_KEY, pull_key
+from patchwright.bot.run_summary import RunSummary
+from patchwright.resolver.domain import RunId
+
+log = logging.getLogger(__name__)
+
+RUNS_KEY = "patchwright:runs"  # hash: run id -> RunSummary
+ORDER_KEY = "patchwright:runs:order"  # sorted set: run id -> start time
+INDEXED_DIRECTORIES_KEY = "patchwright:runs:indexed"  # set: run directories whose runs are indexed
+MAX_RUNS = 20_000  # older runs are in the archive only
+CLAIM_SECONDS = 3600
+SCAN_BATCH_SIZE = 2_500  # summaries per round trip: blocks Redis for about 10 ms
+
+# KEYS: runs, order. ARGV: id, value, start time, maximum. Visits only the oldest runs beyond the maximum.
+_PUT_SCRIPT = """
+redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
+redis.call('zadd', KEYS[2], ARGV[3], ARGV[1])
+local many = redis.call('zcard', KEYS[2]) - tonumber(ARGV[4])
+if many > 0 then
+  local old = redis.call('zrange', KEYS[2], 0, many - 1)
+  redis.call('zrem', KEYS[2], unpack(old))
+  redis.call('hdel', KEYS[1], unpack(old))
+end
+"""
+
+
+class SharedRunIndex:
+    """Stores run summaries in Redis. Every method may raise QueueDown."""
+
+    def __init__(self, url: str, *, max_runs: int = MAX_RUNS) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis = redis_client(url)
+        self._max_runs = max_runs
+        self._scan_lock = asyncio.Lock()
+
+    async def put(self, summary: RunSummary) -> None:
+        """Adds or replaces the summary of a run."""
+        with redis_errors():
+            value = summary.model_dump_json(exclude_defaults=True)
+            arguments = (
+                RUNS_KEY,
+                ORDER_KEY,
+                summary.run,
+                value,
+                str(summary.started_at),
+                str(self._max_runs),
+            )
+            await cast("Any", self._redis.eval(_PUT_SCRIPT, 2, *arguments))
+
+    async def get(self, run: RunId) -> RunSummary | None:
+        """Returns the summary of a run, or None if it is not in the index."""
+        with redis_errors():
+            return _parse_summary(run, await cast("Any", self._redis.hget(RUNS_KEY, run)))
+
+    async def list_newest(self) -> list[RunSummary]:
+        """Returns all summaries, newest first, with the outcomes of their pull requests.
+
+        Concurrent calls wait for each other.
+        """
+        async with self._scan_lock:
+            return await self._scan()
+
+    async def _scan(self) -> list[RunSummary]:
+        summaries: dict[bytes, RunSummary] = {}
+        cursor = None
+        with redis_errors():
+            outcomes = await cast("Any", self._redis.hgetall(PULL_OUTCOMES_KEY))
+        while cursor != 0:
+            with redis_errors():
+                cursor, batch = await cast(
+                    "Any", self._redis.hscan(RUNS_KEY, cursor or 0, count=SCAN_BATCH_SIZE)
+                )
+            for run, value in batch.items():
+                if (summary := _parse_summary(run.decode(), value)) is not None:
+                    outcome = summary.pull_request and outcomes.get(
+                        pull_key(summary.repository, summary.pull_request).encode()
+                    )
+                    summaries[run] = summary.with_pull_outcome(outcome.decode()) if outcome else summary
+        return sorted(summaries.values(), key=lambda summary: -summary.started_at)
+
+    async def needs_indexing(self, directory: str) -> bool:
+        """Returns True if the runs of a directory were never indexed, or Redis was wiped since."""
+        with redis_errors():
+            return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
+
+    async def claim_indexing(self, directory: str) -> bool:
+        """Returns True if the caller should index the directory; others get False for an hour."""
+        with redis_errors():
+            return bool(
+                await self._redis.set(
+                    f"{INDEXED_DIRECTORIES_KEY}:claimed:{directory}", b"1", nx=True, ex=CLAIM_SECONDS
+                )
+            )
+
+    async def add_missing(self, directory: str, summaries: Iterable[RunSummary]) -> None:
+        """Adds the directory's runs that the index does not have, then marks the directory as indexed."""
+        for summary in summaries:
+            if await self.get(summary.run) is None:
+                await self.put(summary)
+        with redis_errors():
+            await cast("Any", self._redis.sadd(INDEXED_DIRECTORIES_KEY, directory))
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+
+def _parse_summary(run: str, value: bytes | None) -> RunSummary | None:
+    if value is None:
+        return None
+    try:
+        return RunSummary.model_validate_json(value)
+    except ValidationError as exc:  # written by an incompatible version
+        log.warning("run summary unreadable", extra={"run": run, "errors": exc.error_count()})
+        return None

@@ -1,0 +1,155 @@
+"""One queue for the GitHub writes of all processes on a Redis; without Redis, each process has its own."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from secrets import token_hex
+from typing import TypeVar
+
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.redis.connection import redis_client, redis_errors
+from patchwright.bot.write_limiter import LOCK_SECONDS, QUEUE_POLL_SECONDS, LocalWriteLimiter, Priority
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TICKET_EXPIRY_SECONDS = 4.0  # a ticket that was not renewed for this long belongs to a dead process
+QUEUE_EXPIRY_SECONDS = 60  # an unused queue is deleted after this long
+
+# Returns the milliseconds to wait. A Redis script runs atomically and uses one clock for all processes.
+ACQUIRE_SCRIPT = """
+local interval, blocked, queue, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ticket, priority, gap, expiry, progress = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for _, expired in ipairs(redis.call('ZRANGEBYSCORE', alive, '-inf', now - expiry)) do
+  redis.call('ZREM', queue, expired)
+  redis.call('ZREM', alive, expired)
+end
+if ARGV[2] ~= progress then
+  redis.call('ZADD', queue, 'NX', priority * 1e13 + now, ticket)
+  redis.call('ZADD', alive, now, ticket)
+  redis.call('EXPIRE', queue, ARGV[6])
+  redis.call('EXPIRE', alive, ARGV[6])
+end
+local wait = math.max(redis.call('PTTL', interval), redis.call('PTTL', blocked))
+if wait > 0 then return wait end
+local first = redis.call('ZRANGE', queue, 0, 0)[1]
+if first and first ~= ticket then return tonumber(ARGV[7]) end
+redis.call('ZREM', queue, ticket)
+redis.call('ZREM', alive, ticket)
+redis.call('SET', interval, ticket, 'PX', gap)
+return 0
+"""
+BLOCK_SCRIPT = """
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], 1, 'PX', ARGV[1]) end
+return 0
+"""
+UNLOCK_SCRIPT = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 0
+"""
+
+
+class SharedWriteLimiter:
+    """A `WriteLimiter` on Redis. While Redis is down, each process limits its own writes."""
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError if the URL is invalid."""
+        self._redis = redis_client(url)
+        self._acquire_script = self._redis.register_script(ACQUIRE_SCRIPT)
+        self._block_script = self._redis.register_script(BLOCK_SCRIPT)
+        self._unlock_script = self._redis.register_script(UNLOCK_SCRIPT)
+        self._local = LocalWriteLimiter()
+        self._is_redis_down = False
+
+    async def try_acquire(self, credential: str, ticket: str, priority: Priority, interval: float) -> float:
+        async def shared() -> float:
+            numbers = (
+                priority,
+                _to_ms(interval),
+                _to_ms(TICKET_EXPIRY_SECONDS),
+                Priority.PROGRESS,
+                QUEUE_EXPIRY_SECONDS,
+                _to_ms(QUEUE_POLL_SECONDS),
+            )
+            return (
+                float(await self._acquire_script(keys=_keys(credential), args=[ticket, *map(int, numbers)]))
+                / 1000
+            )
+
+        return await self._with_fallback(
+            shared, lambda: self._local.try_acquire(credential, ticket, priority, interval)
+        )
+
+    async def withdraw(self, credential: str, ticket: str) -> None:
+        async def shared() -> None:
+            _, _, queue, alive = _keys(credential)
+            async with self._redis.pipeline(transaction=True) as pipe:
+                pipe.zrem(queue, ticket)
+                pipe.zrem(alive, ticket)
+                await pipe.execute()
+
+        await self._local.withdraw(credential, ticket)
+        await self._with_fallback(shared, lambda: self._local.withdraw(credential, ticket))
+
+    async def block(self, credential: str, seconds: float) -> None:
+        async def shared() -> None:
+            await self._block_script(keys=_keys(credential)[1:2], args=[_to_ms(seconds)])
+
+        await self._local.block(credential, seconds)
+        await self._with_fallback(shared, lambda: self._local.block(credential, seconds))
+
+    async def blocked_seconds(self, credential: str) -> float:
+        async def shared() -> float:
+            blocked_ms = await self._redis.pttl(_keys(credential)[1])
+            return max(float(blocked_ms) / 1000, await self._local.blocked_seconds(credential))
+
+        return await self._with_fallback(shared, lambda: self._local.blocked_seconds(credential))
+
+    @contextlib.asynccontextmanager
+    async def lock(self, name: str) -> AsyncIterator[None]:
+        key, token = f"patchwright:lock:{name}", token_hex(8)
+        deadline = time.monotonic() + LOCK_SECONDS
+        try:
+            # Without Redis there is no lock, and the caller continues: two callers at the same time are rare.
+            with contextlib.suppress(QueueDown), redis_errors():
+                while not await self._redis.set(key, token, nx=True, px=_to_ms(LOCK_SECONDS)):
+                    if time.monotonic() > deadline:
+                        break
+                    await asyncio.sleep(QUEUE_POLL_SECONDS)
+            yield
+        finally:
+            with contextlib.suppress(QueueDown), redis_errors():
+                await self._unlock_script(keys=[key], args=[token])
+
+    async def close(self) -> None:
+        await self._redis.aclose(close_connection_pool=True)
+
+    async def _with_fallback(
+        self, shared: Callable[[], Awaitable[T]], local: Callable[[], Awaitable[T]]
+    ) -> T:
+        try:
+            with redis_errors():
+                result = await shared()
+        except QueueDown as exc:
+            if not self._is_redis_down:  # each write polls several times, and one log record is enough
+                log.warning("write limits apply to this process only", extra={"reason": str(exc)})
+            self._is_redis_down = True
+            return await local()
+        self._is_redis_down = False
+        return result
+
+
+def _keys(credential: str) -> list[str]:
+    # The braces keep all four keys on one node of a Redis cluster.
+    return [
+        f"patchwright:writes:{{{credential}}}:{part}" for part in ("interval", "blocked", "queue", "alive")
+    ]
+
+
+def _to_ms(seconds: float) -> int:
+    return max(round(seconds * 1000), 1)

@@ -1,0 +1,34 @@
+"""The stop times of issues and pull requests: jobs that were requested before a stop do not run."""
+
+from datetime import datetime
+
+from redis.asyncio import Redis
+
+from patchwright.bot.jobs import CancelScope, matching_scopes, thread_key
+from patchwright.resolver.domain import Job, Repo
+
+STOP_EXPIRY_SECONDS = 7 * 24 * 3600  # longer than the period in which GitHub can redeliver a webhook
+
+
+class ThreadStops:
+    """Stores stop times in Redis. Every method may raise RedisError and OSError, which ArqQueue translates."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def is_stopped(self, job: Job, requested_at: datetime) -> bool:
+        """Returns True if the job's thread was stopped after the job was requested."""
+        keys = [_stop_key(job.repo, job.number, scope) for scope in matching_scopes(job)]
+        stops = [stop for stop in await self._redis.mget(keys) if stop is not None]
+        return any(requested_at < datetime.fromisoformat(stop.decode()) for stop in stops)
+
+    async def record(self, repo: Repo, number: int, scope: CancelScope, time: datetime) -> None:
+        """Stores the time of a stop, unless a later one is known."""
+        key = _stop_key(repo, number, scope)
+        known = await self._redis.get(key)
+        last = max(time, datetime.fromisoformat(known.decode())) if known else time
+        await self._redis.set(key, last.isoformat(), ex=STOP_EXPIRY_SECONDS)
+
+
+def _stop_key(repo: Repo, number: int, scope: CancelScope) -> str:
+    return f"patchwright:stop:{scope}:{thread_key(repo, number)}"

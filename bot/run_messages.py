@@ -1,0 +1,108 @@
+"""Delivers comments posted during a run to its agent before the next step.
+
+Such a comment is queued like any other job, behind the run of its thread. Once the agent has read it, the job
+completes without a run of its own. If the run ends first, the job starts normally. So no comment is lost or
+used twice, even if a worker dies. A job that requests the work that this run already does, such as a label
+added after a mention, completes in the same way.
+"""
+
+import asyncio
+import logging
+
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.jobs import Answered, JobQueue, JobRecord
+from patchwright.bot.write_limiter import Priority, write_priority
+from patchwright.resolver import prompt_texts, reply_texts
+from patchwright.resolver.domain import Issue, Job, Rejected
+from patchwright.resolver.errors import ForgeError
+from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Forge, Permission
+from patchwright.resolver.initial_prompt import COMMENT_LIMIT
+from patchwright.resolver.publish import post_comment
+from patchwright.resolver.request.command_parser import RunOptions, Verb
+from patchwright.resolver.request.run_task import get_task
+from patchwright.resolver.text.untrusted import quote
+
+log = logging.getLogger(__name__)
+
+WORK_VERBS: tuple[Verb, ...] = ("work", "go", "retry", "resume")
+# The agent waits no longer than this; messages that were not read follow before a later step.
+READ_TIMEOUT_SECONDS = 10.0
+
+
+class RunMessages:
+    """Reads the messages to running jobs from the queue."""
+
+    def __init__(self, queue: JobQueue, forge: Forge) -> None:
+        self._queue = queue
+        self._forge = forge
+
+    async def fetch_new(self, job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
+        """Returns the new messages to this job: those that are not in its log yet, oldest first. Never
+        raises.
+        """
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_SECONDS):
+                return await self._read(job, trajectory)
+        except (QueueDown, ForgeError, TimeoutError) as exc:
+            log.warning("messages not read", extra={"job": job.id, "reason": str(exc)})
+            return ()
+
+    async def _read(self, job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
+        read_ids = {
+            event.trigger_id for event in trajectory if isinstance(event, Message) and event.trigger_id
+        }
+        on_issue = trajectory.run_started is not None and isinstance(trajectory.run_started.thread, Issue)
+        does_work, messages = on_issue and get_task(trajectory) == "work", list[Message]()
+        for record in await self._queue.active_jobs(job.repo, job.number):
+            message_job = record.job
+            is_covered = does_work and record.tries == 0 and message_job.is_covered_by(job)
+            if message_job.id == job.id or not (is_covered or is_message_to_run(record, job)):
+                continue
+            is_read = message_job.id in read_ids
+            if not is_read and (permission := await self._permission(message_job)) not in TRIGGER_PERMISSIONS:
+                await self._reject(message_job, permission)
+            elif not await self._queue.should_continue(job.id):
+                return ()  # A message sent after a stop command is for the next run.
+            elif is_read or is_covered:
+                await self._queue.complete(message_job, Answered(run=job.id))
+            else:
+                text = prompt_texts.render_message(message_job, quote(message_job.command, COMMENT_LIMIT))
+                messages.append(Message(text=text, source="comment", trigger_id=message_job.id))
+        return tuple(messages)
+
+    async def _reject(self, message: Job, permission: Permission) -> None:
+        explanation = reply_texts.render_rejection_reason("permission", message)
+        if permission != "none":  # Without any permission, the sender may not be able to see the thread.
+            with write_priority(Priority.ACKNOWLEDGMENT):
+                await post_comment(message, self._forge, reply_texts.render_rejection(explanation))
+        await self._queue.complete(message, Rejected(explanation=explanation))
+
+    async def _permission(self, message: Job) -> Permission:
+        if message.requester is None:  # The operator.
+            return "admin"
+        return await self._forge.get_permission(message.repo, message.requester)
+
+
+def is_handled_by_run(run: Job, record: JobRecord) -> bool:
+    """Returns True if this run completes the queued job, unless the run ends before it reads the job."""
+    does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
+    return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)
+
+
+def is_message_to_run(record: JobRecord, run: Job) -> bool:
+    """Returns True if the queued job is a message to the run in progress.
+
+    Commands run after it; comments with options and reviews need a run of their own. A run that only explains
+    takes no messages, because it cannot act on them.
+    """
+    job, request = record.job, record.job.request
+    if run.request.verb == "explain":
+        return False
+    is_plain_text = (
+        request.verb == "work"
+        and bool(request.text)
+        and request.options == RunOptions()
+        and not request.error
+    )
+    return record.tries == 0 and is_plain_text and job.review_id is None and job.review_comment_id is None

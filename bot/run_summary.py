@@ -1,0 +1,117 @@
+"""Summaries of runs for lists such as the dashboard."""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from patchwright.bot.jobs import Failed, JobRecord, JobResult
+from patchwright.bot.observe.faults import Fault
+from patchwright.bot.redis.counters import PullOutcome
+from patchwright.resolver.domain import Job, Published, RunId
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.summary import clip_line
+from patchwright.runtime.frozen_model import FrozenModel
+
+RunState = Literal[
+    "waiting",
+    "working",
+    "published",
+    "reported",
+    "input_required",
+    "rejected",
+    "failed",
+    "canceled",
+    "stopped",
+]
+"""`stopped`: the log ends without an outcome; the run can be resumed."""
+MAX_TITLE_CHARS = 200
+
+
+class RunSummary(FrozenModel):
+    """One run as shown in a list."""
+
+    run: RunId
+    state: RunState
+    fault: Fault | None = None
+    """Who is responsible for the failure; None if the run did not fail or the cause is unknown."""
+    repository: str = ""
+    number: int = 0
+    title: str = ""
+    requester: str = ""
+    """Login of the user who requested the run; "" for the operator."""
+    verdict: str = ""
+    """The kind of the verdict; "" if there is none."""
+    cost_usd: float = 0.0
+    """Dollars, as far as known."""
+    is_cost_known: bool = True
+    """False if the price of some model is unknown."""
+    tokens: int = 0
+    seconds: float = 0.0
+    """Duration of the work in seconds."""
+    steps: int = 0
+    started_at: float
+    """Seconds since 1970."""
+    pull_request: int = 0
+    """Number of the pull request that the run opened; 0 if none."""
+    url: str = ""
+    """Address of the pull request or comment with the result."""
+    pull_outcome: PullOutcome | None = None
+    """The outcome of that pull request; None if it is open or there is none."""
+
+    def with_result(self, result: JobResult) -> "RunSummary":
+        """Returns a copy with the result of the job. A failure keeps the verdict unchanged."""
+        if result.kind == "answered":
+            return self
+        fault = result.fault if isinstance(result, Failed) else None
+        changes: dict[str, object] = {"state": result.kind, "fault": fault}
+        if (verdict := getattr(result, "verdict", None)) is not None:
+            changes["verdict"] = verdict.kind
+        if url := getattr(result, "url", None):
+            changes["url"] = url
+        if isinstance(result, Published):
+            changes["pull_request"] = result.number
+        return self.model_copy(update=changes)
+
+    def with_pull_outcome(self, outcome: str) -> "RunSummary":
+        """Returns a copy with the outcome of its pull request."""
+        return self.model_copy(update={"pull_outcome": outcome})
+
+
+def summarize_job(job: Job, started_at: datetime, state: RunState = "waiting") -> RunSummary:
+    """Summarizes a job that has no log."""
+    requester = job.requester.login if job.requester else ""
+    return RunSummary(
+        run=job.id,
+        state=state,
+        repository=str(job.repo),
+        number=job.number,
+        requester=requester,
+        started_at=started_at.timestamp(),
+    )
+
+
+def summarize_record(record: JobRecord) -> RunSummary:
+    """Summarizes a job from its record in the queue."""
+    requested_at = record.requested_at or datetime.now(UTC)
+    summary = summarize_job(record.job, requested_at, "working" if record.state == "running" else "waiting")
+    return summary.with_result(record.result) if record.result else summary
+
+
+def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunSummary:
+    """Summarizes a job from the log of its run."""
+    entries = trajectory.entries
+    job_summary = summarize_job(
+        job, entries[0].timestamp if entries else datetime.now(UTC), "working" if is_running else "stopped"
+    )
+    usage, verdict, started = trajectory.usage(), trajectory.verdict, trajectory.run_started
+    summary = job_summary.model_copy(
+        update={
+            "title": clip_line(started.thread.title, MAX_TITLE_CHARS) if started else "",
+            "verdict": verdict.kind if verdict else "",
+            "cost_usd": float(usage.usd),
+            "is_cost_known": not usage.unpriced,
+            "tokens": usage.tokens,
+            "seconds": round(usage.seconds, 1),
+            "steps": usage.steps,
+        }
+    )
+    return summary.with_result(trajectory.job_completed.outcome) if trajectory.job_completed else summary

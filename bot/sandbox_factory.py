@@ -1,0 +1,143 @@
+"""Chooses and builds the sandboxes of a run from the settings and the available Docker engine."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable
+from patchwright.runtime.sandbox import SandboxSpec
+
+if TYPE_CHECKING:
+    from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+    from patchwright.runtime.sandbox import Sandboxes
+
+
+def build_sandbox_spec(settings: Settings) -> SandboxSpec:
+    """Returns the operator's image and limits for each sandbox."""
+    return SandboxSpec(
+        image=settings.image,
+        memory_mb=settings.memory_mb,
+        cpus=settings.cpus,
+        pids=settings.pids,
+        disk_mb=settings.disk_mb,
+        min_free_memory_mb=settings.min_free_memory_mb,
+        min_free_disk_mb=settings.min_free_disk_mb,
+    )
+
+
+async def build_ready_sandboxes(
+    settings: Settings, environ: Mapping[str, str], *, trusted: bool, notify: Callable[[str], object]
+) -> "Sandboxes":
+    """Returns sandboxes that are ready to use: Docker sandboxes, or local ones if the settings say so.
+
+    `trusted`: issue and code belong to the operator. Then local sandboxes also replace Docker if it is
+    unavailable and the settings do not require it. Raises EngineUnavailable or ImageUnavailable.
+    """
+    sandboxes = build_sandboxes(settings, environ, notify)
+    if not trusted:
+        await prepare_sandboxes(sandboxes, settings)
+        return sandboxes
+    try:
+        await sandboxes.prepare()
+    except (EngineUnavailable, ImageUnavailable) as exc:
+        if settings.sandbox == "docker":
+            raise
+        notify(f"NOTICE: {exc} Using the local sandbox: a directory on this machine, without isolation.")
+        return _build_local_sandboxes(settings, environ)
+    return sandboxes
+
+
+def build_sandboxes(
+    settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
+) -> "Sandboxes":
+    """Returns Docker sandboxes, or local ones if the settings say so. They are not prepared yet."""
+    if settings.sandbox == "local":
+        return _build_local_sandboxes(settings, environ)
+    return build_docker_sandboxes(settings, environ, notify, settings.warm_pool)
+
+
+async def prepare_sandboxes(sandboxes: "Sandboxes", settings: Settings) -> None:
+    """Prepares sandboxes for untrusted issues and code. Raises EngineUnavailable or ImageUnavailable."""
+    try:
+        await sandboxes.prepare()
+    except (EngineUnavailable, ImageUnavailable) as exc:
+        if settings.sandbox == "docker":
+            raise
+        raise type(exc)(
+            f"{exc} To let the model run commands on this machine without isolation, use --sandbox local"
+        ) from exc
+
+
+def build_docker_sandboxes(
+    settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object], warm_pool: int = 0
+) -> "DockerSandboxes":
+    """Returns Docker sandboxes that are not prepared yet.
+
+    Once they are prepared, `warm_pool` sandboxes are started ahead of time.
+    """
+    from patchwright.bot.egress_factory import build_egress
+    from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+
+    host = environ.get("DOCKER_HOST", "")
+    return DockerSandboxes(
+        build_sandbox_spec(settings),
+        engine_url=host
+        if host.startswith("ssh://")
+        else None,  # The Docker client reads other addresses itself.
+        ca_bundle=settings.ca_bundle,
+        package_index=settings.package_index,
+        log_dir=settings.data / "builds",
+        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+        egress=build_egress(settings),
+        transport=settings.sandbox_transport,
+        warm_pool_size=warm_pool,
+        namespace=str(settings.data.resolve()),
+        features=settings.sandbox_features,
+        on_notice=notify,
+    )
+
+
+async def choose_demo_sandbox(
+    settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
+) -> tuple[Literal["docker", "local"], str | None]:
+    """Returns the sandbox that the demo uses, and the error if it is local because Docker is unavailable."""
+    if settings.sandbox == "local":
+        return "local", None
+    try:
+        sandboxes = build_docker_sandboxes(settings, environ, notify)
+        await sandboxes.prepare()
+        await sandboxes.close()
+    except (EngineUnavailable, ImageUnavailable) as exc:
+        if settings.sandbox == "docker":
+            raise
+        return "local", str(exc)
+    return "docker", None
+
+
+def _build_local_sandboxes(settings: Settings, environ: Mapping[str, str]) -> "Sandboxes":
+    from patchwright.runtime.local_sandboxes import LocalSandboxes
+
+    host = dict(environ)
+    if not _can_run_pytest(host.get("PATH")):
+        # pytest is installed with patchwright, so Python tests also run on a machine without pytest.
+        host["PATH"] = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), host.get("PATH")]))
+    return LocalSandboxes(
+        settings.data / "sandboxes",
+        host,
+        settings.ca_bundle,
+        settings.package_index,
+        settings.sandbox_features,
+    )
+
+
+def _can_run_pytest(path: str | None) -> bool:
+    python = shutil.which("python3", path=path)
+    if python is None:
+        return False
+    result = subprocess.run([python, "-c", "import pytest"], capture_output=True, timeout=20, check=False)
+    return result.returncode == 0

@@ -1,0 +1,280 @@
+"""Runs the server on one machine: Redis, the receiver, and a worker process.
+
+The receiver stays small and fast, because jobs run in the worker. It stores deliveries even while no worker
+runs.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import urlsplit
+
+from patchwright.bot.child_process import WORKER_READY_PREFIX, stop_process, with_parent_death_signal
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.errors import QueueDown, WorkerFailed
+from patchwright.bot.http_server import HttpServer, listener_url, open_listener
+from patchwright.bot.jobs_api import JOBS_PATH, JobsApi
+from patchwright.bot.lazy_dashboard import build_lazy_dashboard
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.counters import Counters
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.heartbeats import Heartbeats
+from patchwright.bot.redis.leader_lease import LeaderLease
+from patchwright.bot.redis.shared_run_index import SharedRunIndex
+from patchwright.bot.signals import catch_stop_signals
+from patchwright.bot.webhooks.receiver import AsgiApp, GetEndpoint, Receiver
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
+
+log = logging.getLogger(__name__)
+
+STOP_TIMEOUT_SECONDS = 40.0  # Time for running jobs to be canceled and saved.
+# Seconds before a worker that exited is restarted; doubled each time.
+FIRST_RESTART_SECONDS, MAX_RESTART_SECONDS = 1.0, 60.0
+STABLE_SECONDS = 60.0  # A worker that ran this long has started successfully; the restart delay is reset.
+
+
+def require_webhook_secret(settings: Settings) -> str:
+    """Returns the webhook secret, or "" if the server polls instead. Raises SettingsError if it has neither."""
+    secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
+    if not secret and not settings.poll:
+        raise SettingsError(
+            "PATCHWRIGHT_WEBHOOK_SECRET is not set. Set it to the secret of your GitHub webhook. "
+            "Without a webhook, run `patchwright serve --poll`."
+        )
+    return secret
+
+
+async def run_server(
+    settings: Settings,
+    worker_command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    host: str,
+    port: int,
+    secrets: Secrets | None = None,
+    listener: socket.socket | None = None,
+    extra_apps: "Callable[[RedisStores, Mapping[tuple[str, str], int]], Mapping[str, AsgiApp]] | None" = None,
+    announce: Callable[[str], None] = lambda line: print(line, flush=True),
+) -> signal.Signals:
+    """Runs receiver, worker and (unless `settings.redis_url` is set) Redis until SIGTERM or SIGINT; returns
+    the signal.
+
+    `worker_command` starts a process that calls `bot.worker_process.run_worker`; if it is empty, no worker
+    runs here. The worker gets `environment` and the URL of Redis as REDIS_URL. `port` 0 chooses a free port;
+    `listener` is an open socket to use instead of `host` and `port`. `secrets` are masked on all pages.
+    `extra_apps` returns more applications by path; its arguments are the stores and the delivery counts.
+    `announce` prints messages for people: the URL once jobs are taken, and what a stop signal does. Raises
+    SettingsError, and WorkerFailed if the first worker does not start.
+    """
+    secret = require_webhook_secret(settings)
+    ready = asyncio.Event()
+    with (
+        contextlib.nullcontext(listener) if listener else open_listener(host, port) as server_socket,
+        catch_stop_signals(announce, STOP_TIMEOUT_SECONDS) as stop_signal,
+    ):
+        async with _open_redis(settings) as url, RedisStores.open(url) as stores:
+            receiver = Receiver(stores.inbox, secret, base_path=urlsplit(settings.public_url or "").path)
+            receiver.endpoints = _health_endpoints(stores, receiver.delivery_counts)
+            if settings.operator_token is not None:
+                api = JobsApi(stores.queue, stores.runs, settings.operator_token.get_secret_value())
+                receiver.mounted_apps = {JOBS_PATH: api}
+            if extra_apps is not None:
+                receiver.mounted_apps = {
+                    **receiver.mounted_apps,
+                    **extra_apps(stores, receiver.delivery_counts),
+                }
+            receiver.fallback_app = dashboard = build_lazy_dashboard(
+                settings, url, secrets or Secrets(), receiver.delivery_counts
+            )
+            server = HttpServer(receiver)
+            serving = asyncio.create_task(server.serve(sockets=[server_socket]))
+            supervising = asyncio.create_task(
+                _supervise_worker(worker_command, {**environment, "REDIS_URL": url}, ready)
+            )
+
+            async def greet() -> None:
+                await ready.wait()
+                announce(
+                    _startup_message(
+                        settings, listener_url(server_socket), has_dashboard=dashboard is not None
+                    )
+                )
+                if not worker_command:
+                    return
+                has_announced_wait = False
+                while not await stores.inbox.is_healthy():
+                    if not has_announced_wait:
+                        announce("patchwright is waiting for Redis, which does not respond: check REDIS_URL")
+                    has_announced_wait = True
+                    await asyncio.sleep(FIRST_RESTART_SECONDS)
+                announce(
+                    f"patchwright is ready: add the label {settings.label} to an issue, or start a comment with "
+                    f"{settings.mention}. Press Ctrl-C to stop."
+                )
+
+            greeting = asyncio.create_task(greet())
+            try:
+                await asyncio.wait((serving, supervising, stop_signal), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if dashboard is not None:
+                    await dashboard.close()  # Otherwise the server would wait for browsers that watch a run.
+                server.should_exit = True
+                greeting.cancel()
+                supervising.cancel()
+                await asyncio.gather(serving, supervising, greeting, return_exceptions=True)
+        for task in (supervising, serving):
+            if not task.cancelled():
+                task.result()  # Raises the error that ended the task.
+        return stop_signal.result()
+
+
+def _startup_message(settings: Settings, url: str, *, has_dashboard: bool) -> str:
+    if settings.webhook_secret is not None:
+        return f"patchwright is listening on {url}/webhook"
+    dashboard = (
+        f"the dashboard is at {url}"
+        if has_dashboard
+        else f"set PATCHWRIGHT_OPERATOR_TOKEN for a dashboard at {url}"
+    )
+    return f"patchwright is polling GitHub; {dashboard}"
+
+
+@contextlib.asynccontextmanager
+async def _open_redis(settings: Settings) -> AsyncIterator[str]:
+    if settings.redis_url is not None:
+        yield settings.redis_url
+        return
+    async with run_embedded_redis(settings.data) as url:
+        yield url
+
+
+@dataclass(frozen=True)
+class RedisStores:
+    """The Redis stores that the HTTP endpoints read."""
+
+    inbox: DeliveryInbox
+    heartbeats: Heartbeats
+    queue: ArqQueue
+    counters: Counters
+    runs: SharedRunIndex
+    leader_lease: LeaderLease
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, url: str) -> AsyncIterator["RedisStores"]:
+        stores = cls(
+            DeliveryInbox(url),
+            Heartbeats(url),
+            ArqQueue(url),
+            Counters(url),
+            SharedRunIndex(url),
+            LeaderLease(url),
+        )
+        try:
+            yield stores
+        finally:
+            for store in vars(stores).values():
+                await store.close()
+
+
+def _health_endpoints(
+    stores: RedisStores, deliveries: Mapping[tuple[str, str], int]
+) -> dict[str, GetEndpoint]:
+    async def alive() -> tuple[int, str, bytes]:
+        return _json_response(200, {"version": _version()})
+
+    async def ready() -> tuple[int, str, bytes]:
+        workers, github_failure = 0, None
+        with contextlib.suppress(QueueDown):
+            workers, github_failure = (
+                await stores.heartbeats.count_workers(),
+                await stores.leader_lease.fetch_failure(),
+            )
+        checks = {"redis": await stores.inbox.is_healthy(), "worker": workers > 0}
+        # An outage of GitHub does not affect readiness: restarting or isolating this server would not help.
+        details = {"github": github_failure is None}
+        return _json_response(
+            200 if all(checks.values()) else 503, {"version": _version(), **checks, **details}
+        )
+
+    async def metrics() -> tuple[int, str, bytes]:
+        from patchwright.bot.observe.metrics import CONTENT_TYPE, MetricsSnapshot, render_metrics
+
+        try:
+            # The inbox is read before the jobs, so that a delivery that becomes a job in between is still
+            # counted.
+            inbox_size = await stores.inbox.size()
+            jobs, oldest_job_seconds = await stores.queue.measure_backlog()
+            snapshot = MetricsSnapshot(
+                deliveries=deliveries,
+                counts=await stores.counters.fetch_counts(),
+                inbox_size=inbox_size,
+                jobs=jobs,
+                oldest_job_seconds=oldest_job_seconds,
+                workers=await stores.heartbeats.count_workers(),
+            )
+        except QueueDown as exc:
+            return 503, "text/plain; charset=utf-8", f"{exc}\n".encode()
+        return 200, CONTENT_TYPE, render_metrics(snapshot)
+
+    return {"/healthz": alive, "/readyz": ready, "/metrics": metrics}
+
+
+def _json_response(status: int, content: Mapping[str, object]) -> tuple[int, str, bytes]:
+    return status, "application/json", json.dumps(content).encode()
+
+
+def _version() -> str:
+    try:
+        return version("patchwright")
+    except PackageNotFoundError:  # This is a checkout that is not installed.
+        return "unknown"
+
+
+async def _supervise_worker(
+    command: Sequence[str], environment: Mapping[str, str], ready: asyncio.Event
+) -> None:
+    """Runs a worker and restarts it until canceled. Raises WorkerFailed if the first one does not start."""
+    if not command:  # Workers run elsewhere.
+        ready.set()
+        await asyncio.Event().wait()
+    delay = FIRST_RESTART_SECONDS
+    while True:
+        started = time.monotonic()
+        worker = await asyncio.create_subprocess_exec(
+            *with_parent_death_signal(command),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            # Ctrl-C in a terminal must not reach the worker; we stop it once deliveries are stored.
+            start_new_session=True,
+        )
+        try:
+            assert worker.stdout is not None
+            async for line in worker.stdout:
+                if line.startswith(WORKER_READY_PREFIX.encode()):
+                    if ready.is_set():
+                        log.info("worker ready again")
+                    ready.set()
+            code = await worker.wait()
+        finally:
+            await stop_process(worker, STOP_TIMEOUT_SECONDS)
+        if not ready.is_set():
+            raise WorkerFailed(code)
+        log.error("worker exited", extra={"exit_code": code})
+        delay = (
+            FIRST_RESTART_SECONDS
+            if time.monotonic() - started > STABLE_SECONDS
+            else min(2 * delay, MAX_RESTART_SECONDS)
+        )
+        await asyncio.sleep(delay)

@@ -1,0 +1,53 @@
+"""Parses the form that describes the App to create."""
+
+import re
+from collections.abc import Mapping
+
+from patchwright.bot.setup.credential_store import GitHubServer, github_server_from_url
+from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.frozen_model import FrozenModel
+
+URL_PATTERN = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?")
+ORGANIZATION_PATTERN = re.compile(r"([A-Za-z0-9](-?[A-Za-z0-9]){0,38})?")
+
+
+class AppForm(FrozenModel):
+    """The App to create."""
+
+    server: GitHubServer
+    organization: str
+    """The organization that will own the App; "" if the App belongs to the person."""
+    public_url: str
+    """URL at which people reach the server, possibly only from this machine. With a webhook, GitHub uses it,
+    too.
+    """
+    webhook: bool
+
+
+def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -> AppForm | None:
+    """Parses a form sent from a page at `origin`; returns None if a field is invalid."""
+    server = (values.get("server_url") or settings.github_server_url).rstrip("/")
+    public = (values.get("public_url") or origin).rstrip("/")
+    organization, webhook = values.get("organization", ""), values.get("reach") == "webhook"
+    if not (
+        URL_PATTERN.fullmatch(server)
+        and URL_PATTERN.fullmatch(public)
+        and ORGANIZATION_PATTERN.fullmatch(organization)
+    ):
+        return None
+    return AppForm(
+        server=_configured_server(settings)
+        if server == settings.github_server_url.rstrip("/")
+        else github_server_from_url(server),
+        organization=organization,
+        public_url=public,
+        webhook=webhook,
+    )
+
+
+def _configured_server(settings: Settings) -> GitHubServer:
+    return GitHubServer(
+        github_server_url=settings.github_server_url.rstrip("/"),
+        github_api_url=settings.github_api_url.rstrip("/"),
+        github_graphql_url=settings.github_graphql_url.rstrip("/"),
+    )

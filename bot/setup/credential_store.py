@@ -1,0 +1,184 @@
+"""Stores the credentials from the setup in the data directory, readable only by the server's user."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from patchwright.resolver.errors import SettingsError
+from patchwright.runtime.frozen_model import FrozenModel
+
+IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token")
+"""If any of these settings is configured, the saved App is ignored."""
+GITHUB_URL_SETTINGS = ("github_api_url", "github_graphql_url", "github_server_url")
+PRIVATE_DIRECTORY_MODE = 0o700
+MAX_FILE_BYTES = 100_000
+
+
+class GitHubServer(FrozenModel):
+    """The URLs of a GitHub instance."""
+
+    github_server_url: str
+    github_api_url: str
+    github_graphql_url: str
+
+
+class RegisteredApp(FrozenModel):
+    """The credentials of our App; GitHub returns them only once."""
+
+    id: int
+    slug: str
+    html_url: str
+    """The App's page."""
+    client_id: str
+    client_secret: str = Field(repr=False)
+    private_key: str = Field(repr=False)
+    webhook_secret: str | None = Field(repr=False)
+    """None if the App has no webhook and the server polls."""
+    server: GitHubServer
+    public_url: str | None
+    """URL at which people reach the server, possibly only from its own machine; None if it is unknown.
+
+    With a webhook, GitHub uses it, too.
+    """
+
+    @property
+    def install_url(self) -> str:
+        """Page on which people install the App."""
+        return f"{self.html_url}/installations/new"
+
+
+class ModelConnection(FrozenModel):
+    """The name, base URL and API key of the model."""
+
+    model: str = Field(min_length=1)
+    model_base_url: str | None = None
+    model_api_key: str | None = Field(default=None, repr=False)
+
+
+class StoredSetup(FrozenModel):
+    """Everything that the setup saves."""
+
+    model: ModelConnection | None = None
+    app: RegisteredApp | None = None
+
+
+def store_path(data: Path) -> Path:
+    """Returns the path of the credentials file."""
+    return data / "setup" / "credentials.json"
+
+
+def load(data: Path) -> StoredSetup:
+    """Loads the saved credentials; empty if there are none. Raises SettingsError if the file cannot be read."""
+    path = store_path(data)
+    try:
+        with path.open("rb") as file:
+            return StoredSetup.model_validate_json(file.read(MAX_FILE_BYTES))
+    except FileNotFoundError:
+        return StoredSetup()
+    except NotADirectoryError:
+        return StoredSetup()  # saving will report this error
+    except OSError as exc:
+        raise SettingsError(
+            f"{path} cannot be read: {exc}. Start the server as the user who set it up."
+        ) from exc
+    except ValidationError:  # raised without its cause, whose message may contain the key
+        raise SettingsError(
+            f"{path} is invalid. Restore it from a backup, or delete it and set up the server again."
+        ) from None
+
+
+def save(data: Path, stored: StoredSetup) -> None:
+    """Saves the credentials atomically. Raises OSError."""
+    path = store_path(data)
+    path.parent.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+    path.parent.chmod(PRIVATE_DIRECTORY_MODE)
+    # mkstemp creates the file with mode 0600.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(stored.model_dump_json(indent=1))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def check_writable(data: Path) -> None:
+    """Checks that credentials can be saved, and leaves no file behind. Raises OSError."""
+    directory = store_path(data).parent
+    directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".new-") as file:
+        file.write(b" " * MAX_FILE_BYTES)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that the saved setup provides, except `explicit` ones. Raises SettingsError.
+
+    Settings that belong together are taken from the saved setup as a group: the App with its key and the URLs
+    of its GitHub, the model with its key, and the OAuth client.
+    """
+    values: dict[str, Any] = {}
+    if stored.model is not None and "model" not in explicit:
+        values |= stored.model.model_dump(exclude_none=True)
+    app = stored.app
+    if app is None or _is_any_set(IDENTITY_SETTINGS, explicit):
+        return values
+    urls = app.server.model_dump()
+    if conflicting := [
+        key for key in GITHUB_URL_SETTINGS if key in explicit and str(explicit[key]).rstrip("/") != urls[key]
+    ]:
+        raise SettingsError(
+            f"{conflicting[0].upper()} is not a URL of {app.server.github_server_url}, where the App that is set up "
+            "here was created. Remove that setting, or set PATCHWRIGHT_APP_ID and its private key as well."
+        )
+    values |= urls | {"app_id": str(app.id), "private_key": app.private_key}
+    values |= {"webhook_secret": app.webhook_secret} if app.webhook_secret else {"poll": True}
+    if app.public_url is not None:
+        values["public_url"] = app.public_url
+    has_address = "public_url" in {**values, **explicit}
+    if has_address and not _is_any_set(("oauth_client_id", "oauth_client_secret"), explicit):
+        values |= {"oauth_client_id": app.client_id, "oauth_client_secret": app.client_secret}
+    return {key: value for key, value in values.items() if key not in explicit}
+
+
+def _is_any_set(keys: Collection[str], explicit: Mapping[str, Any]) -> bool:
+    return any(key in explicit for key in keys)
+
+
+def github_server_from_url(server_url: str) -> GitHubServer:
+    """Derives the API URLs of a GitHub instance from its URL, by GitHub's own rules.
+
+    Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`,
+    `/api/graphql`), docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
+    """
+    url = server_url.rstrip("/")
+    scheme, _, host = url.partition("://")
+    if host == "github.com" or host.endswith(".ghe.com"):
+        return GitHubServer(
+            github_server_url=url,
+            github_api_url=f"{scheme}://api.{host}",
+            github_graphql_url=f"{scheme}://api.{host}/graphql",
+        )
+    return GitHubServer(
+        github_server_url=url, github_api_url=f"{url}/api/v3", github_graphql_url=f"{url}/api/graphql"
+    )
+
+
+def find_readable_by_others(data: Path) -> list[str]:
+    """Returns the credential paths that other users on this machine can access, each with its mode."""
+    path = store_path(data)
+    return [
+        f"{each} has mode {mode & 0o777:04o}"
+        for each in (path.parent, path)
+        if each.exists() and (mode := each.stat().st_mode) & 0o077
+    ]

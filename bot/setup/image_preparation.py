@@ -1,0 +1,64 @@
+"""Builds the sandbox images during the setup: runs `patchwright prepare` in a child process."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from patchwright.bot.child_process import stop_process, with_parent_death_signal
+from patchwright.bot.terminal.output import print_stderr
+
+STOP_SECONDS = 1.0  # the engine cancels a build when its client disconnects
+
+
+@dataclass
+class ImagePreparation:
+    """Progress of the image build."""
+
+    status: str = ""
+    """The current step, or the reason why the build failed; "" if nothing is being built."""
+
+
+@asynccontextmanager
+async def prepare_images(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    announce: Callable[[str], object] = print_stderr,
+) -> AsyncIterator[ImagePreparation]:
+    """Builds the images in the background with `command`, and stops the build at the end of the context.
+
+    Without a command, nothing is built. A failed build loses nothing: a worker that starts builds the images
+    again and reports the error.
+    """
+    images = ImagePreparation()
+    if not command:
+        yield images
+        return
+    process = await asyncio.create_subprocess_exec(
+        *with_parent_death_signal(command),
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C in a terminal must only reach the server
+    )
+
+    async def read_output() -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            if not images.status:
+                announce("Preparing sandbox images. You can continue the setup meanwhile:")
+            images.status = line.decode(errors="replace").strip()
+            announce(images.status)
+        if await process.wait() == 0 and images.status:
+            images.status = ""
+            announce("Sandbox images are ready.")
+
+    reading = asyncio.create_task(read_output())
+    try:
+        yield images
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await stop_process(process, STOP_SECONDS)

@@ -1,0 +1,75 @@
+"""Tests whether a model can drive the agent: runs `patchwright probe` in a child process."""
+
+import asyncio
+import json
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from patchwright.bot.child_process import stop_process, with_parent_death_signal
+from patchwright.bot.setup.credential_store import ModelConnection
+from patchwright.resolver.settings.settings import environment_variable
+
+TIMEOUT_SECONDS = 90.0  # seconds for one or two small calls
+MAX_ERROR_LENGTH = 500  # characters
+# Error messages of the command name environment variables; these are the names of the same values in the
+# form.
+_FIELD_LABELS = {"model": "the model name", "model_base_url": "the base URL", "model_api_key": "the API key"}
+
+
+@dataclass(frozen=True)
+class ModelProbeResult:
+    """Result of a model test."""
+
+    error: str | None = None
+    """Why the model does not work; None if it works."""
+    has_known_price: bool = True
+    """False if the price of the model is unknown."""
+
+
+async def probe_model(
+    model: ModelConnection, probe_command: Sequence[str], environment: Mapping[str, str]
+) -> ModelProbeResult:
+    """Tests a model with one small call. `probe_command` tests the model that its environment variables name."""
+    model_environment = {
+        environment_variable(key): value for key, value in model.model_dump(exclude_none=True).items()
+    }
+    process = await asyncio.create_subprocess_exec(
+        *with_parent_death_signal(probe_command),
+        env={**environment, **model_environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        return ModelProbeResult(f"no response within {TIMEOUT_SECONDS:.0f} s")
+    finally:
+        await stop_process(process, timeout=5)
+    if process.returncode == 0:
+        return ModelProbeResult(has_known_price=_has_price(output))
+    error = _parse_error(output)
+    for key, label in _FIELD_LABELS.items():
+        error = re.sub(rf"\b{environment_variable(key)}\b", label, error)
+    if model.model_api_key:  # a provider's error message may contain a key that it rejects
+        error = error.replace(model.model_api_key, "...")
+    return ModelProbeResult(error[:MAX_ERROR_LENGTH])
+
+
+def _has_price(output: bytes) -> bool:
+    try:
+        return isinstance(json.loads(output)["models"][0]["usage"]["usd"], str)
+    except (ValueError, LookupError, TypeError):
+        return False
+
+
+def _parse_error(output: bytes) -> str:
+    try:
+        result = json.loads(output)
+        error = result["error"] if "error" in result else result["models"][0]["reason"]
+    except (ValueError, LookupError, TypeError):
+        error = "the model could not be tested"
+    return str(error)

@@ -1,0 +1,131 @@
+"""Renders the pages of the setup; there is one typed function per template."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from patchwright.bot.dashboard.views import PageContext, render_page
+from patchwright.bot.run_summary import RunSummary
+from patchwright.bot.setup.app_api import APP_PERMISSIONS
+from patchwright.bot.setup.credential_store import RegisteredApp
+from patchwright.bot.setup.image_preparation import ImagePreparation
+from patchwright.bot.setup.model_probe import TIMEOUT_SECONDS
+from patchwright.resolver.settings.server_settings import is_loopback
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text import jinja_templates
+
+SetupProblem = Literal[
+    "app_not_saved", "cross_site", "data_not_writable", "expired_code", "github_unavailable", "invalid_address",
+    "invalid_model_address", "login_required", "manifest_code_expired", "model_name_missing", "model_probe_failed",
+    "state_mismatch", "wrong_code",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepFailure:
+    """The reason why a step of the setup failed."""
+
+    problem: SetupProblem
+    detail: str = ""
+    retry_url: str = ""
+    """URL that repeats the step; "" if there is none."""
+
+
+@dataclass(frozen=True)
+class SetupStep:
+    """A step that remains before the bot can answer its first issue."""
+
+    kind: Literal["install", "webhook", "bad_signature", "poll", "worker", "first_issue"]
+    is_done: bool
+    detail: str = ""
+    url: str = ""
+    """URL at which a person completes the step."""
+    error: str = ""
+    """The reason why the step is not done yet."""
+    run: RunSummary | None = None
+    """The first run, once it exists."""
+
+
+def render_code_page(context: PageContext, failure: StepFailure | None) -> str:
+    """Renders the page on which the setup code is entered."""
+    return render_page("setup_code", context, failure=failure)
+
+
+def render_model_page(
+    context: PageContext,
+    failure: StepFailure | None,
+    values: Mapping[str, str],
+    data: str,
+    image_preparation: ImagePreparation,
+) -> str:
+    """Renders the page on which the model is chosen; `data` is the data directory."""
+    return render_page(
+        "setup_model",
+        context,
+        failure=failure,
+        values=values,
+        data=data,
+        image_preparation=image_preparation,
+        timeout_seconds=round(TIMEOUT_SECONDS),
+    )
+
+
+def render_unpriced_page(context: PageContext, name: str, settings: Settings) -> str:
+    """Renders the page for a model with an unknown price: which limits apply, and how to continue."""
+    return render_page("setup_unpriced", context, model=name, settings=settings)
+
+
+def render_app_page(
+    context: PageContext,
+    failure: StepFailure | None,
+    values: Mapping[str, str],
+    unsaved_app: RegisteredApp | None,
+    image_preparation: ImagePreparation,
+    *,
+    is_local: bool,
+) -> str:
+    """Renders the page that describes the App.
+
+    `unsaved_app` is an App that was created but could not be saved. With `is_local`, the public URL in the
+    form is reachable only from this machine.
+    """
+    return render_page(
+        "setup_app",
+        context,
+        failure=failure,
+        values=values,
+        unsaved_app=unsaved_app,
+        image_preparation=image_preparation,
+        is_local=is_local,
+    )
+
+
+def render_manifest_page(
+    context: PageContext, form_url: str, manifest: Mapping[str, object], host: str
+) -> str:
+    """Renders the page that lists the App's permissions and posts the manifest to GitHub."""
+    return render_page(
+        "setup_manifest",
+        context,
+        form_url=form_url,
+        manifest=json.dumps(manifest),
+        host=host,
+        permissions={name.replace("_", " "): level for name, level in APP_PERMISSIONS.items()},
+        has_webhook="hook_attributes" in manifest,
+    )
+
+
+def render_welcome_page(context: PageContext, steps: tuple[SetupStep, ...], settings: Settings) -> str:
+    """Renders the page with the remaining steps and the state of the first run."""
+    return render_page(
+        "welcome", context, steps=steps, settings=settings, steps_left=sum(not step.is_done for step in steps)
+    )
+
+
+def render_start_notice(url: str, code: str) -> str:
+    """Renders the notice that the server prints when it starts without configuration."""
+    port = urlsplit(url).port if is_loopback(url) else None
+    template = jinja_templates.get_environment().get_template("dashboard/setup_notice.txt.j2")
+    return template.render(url=url, code=code, port=port)

@@ -1,0 +1,391 @@
+"""The setup wizard: enter a code, choose a model, create an App. It stops once the App's key is saved."""
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from patchwright.bot.dashboard.asgi import SECURITY_HEADERS
+from patchwright.bot.dashboard.views import PageContext, load_static_file
+from patchwright.bot.dashboard.web_requests import REJECTION_STATUS, VisitorRejected, read_same_site_form
+from patchwright.bot.setup import setup_views
+from patchwright.bot.setup.app_api import build_manifest, exchange_manifest_code, manifest_form_url
+from patchwright.bot.setup.app_form import URL_PATTERN, AppForm, parse_app_form
+from patchwright.bot.setup.credential_store import (
+    ModelConnection,
+    RegisteredApp,
+    StoredSetup,
+    check_writable,
+    save,
+)
+from patchwright.bot.setup.image_preparation import ImagePreparation
+from patchwright.bot.setup.model_probe import ModelProbeResult
+from patchwright.bot.setup.setup_code import VALID_SECONDS, SetupCode, SetupSession
+from patchwright.bot.setup.setup_views import SetupProblem, StepFailure
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
+from patchwright.resolver.settings.server_settings import is_loopback
+from patchwright.resolver.settings.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SESSION_COOKIE = "patchwright-setup"
+HANDOVER_DELAY_SECONDS = 0.3
+WRONG_CODE_DELAY_SECONDS = 1.0  # delay of the response to a wrong code
+REMEMBERED_FIELDS = ("model", "base_url", "server_url", "organization", "public_url", "reach")
+"""Form fields that are filled in again when the browser comes back; none of them is secret."""
+_PROBLEM_STATUS: Mapping[SetupProblem, int] = {
+    "app_not_saved": 507, "data_not_writable": 507, "expired_code": 403, "github_unavailable": 502,
+    "invalid_address": 400, "invalid_model_address": 400, "login_required": 401, "manifest_code_expired": 410,
+    "model_name_missing": 400, "model_probe_failed": 400, "state_mismatch": 400, "wrong_code": 403,
+}  # fmt: skip
+
+_CODE_LOG_EVENTS = {
+    "right": (logging.INFO, "setup code entered"),
+    "wrong": (logging.WARNING, "wrong setup code"),
+    "expired": (logging.WARNING, "expired setup code"),
+}
+
+ProbeModel = Callable[[ModelConnection], Awaitable[ModelProbeResult]]
+SetupEndpoint = Callable[[Request], Awaitable[Response]]
+
+
+class SetupWizard:
+    """The state of the setup while its pages are served."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        stored: StoredSetup,
+        code: SetupCode,
+        session: SetupSession,
+        probe_model: ProbeModel,
+        image_preparation: ImagePreparation,
+    ) -> None:
+        """`stored` holds what an earlier, incomplete setup saved; `image_preparation` is the state of the
+        image build.
+        """
+        self._settings = settings
+        self._stored = stored
+        self._code = code
+        self._session = session
+        self._probe_model = probe_model
+        self._images = image_preparation
+        self._public_url = settings.public_url or ""
+        self._unpriced_model: ModelConnection | None = None
+        self._form_values: dict[str, str] = {}
+        self._pending_app: tuple[str, AppForm] | None = None
+        """The `state` parameter sent to GitHub, and the App that it belongs to."""
+        self._unsaved_app: RegisteredApp | None = None
+        self._lock = asyncio.Lock()
+        self.done = asyncio.Event()
+        """Set once everything is saved and the last response is sent."""
+
+    # --- the steps ------------------------------------------------------------------------------------------
+
+    async def show_step(self, request: Request) -> Response:
+        """Shows the next step."""
+        if not self._has_session(request):
+            return HTMLResponse(setup_views.render_code_page(self._context(request), None))
+        return self._render_next_step(request)
+
+    async def submit_code(self, request: Request) -> Response:
+        """Checks the setup code."""
+        form = await read_same_site_form(request, self._public_url)
+        result = self._code.check(form.get("code", ""))
+        log.log(*_CODE_LOG_EVENTS[result], extra={"from": request.client.host if request.client else ""})
+        if result != "right":
+            await asyncio.sleep(WRONG_CODE_DELAY_SECONDS)
+            failure = StepFailure("wrong_code" if result == "wrong" else "expired_code")
+            return HTMLResponse(
+                setup_views.render_code_page(self._context(request), failure),
+                _PROBLEM_STATUS[failure.problem],
+            )
+        response = self._redirect(request, "/setup")
+        response.set_cookie(
+            SESSION_COOKIE, self._session.start(), max_age=round(VALID_SECONDS), path="/",
+            httponly=True, samesite="lax", secure=_browser_origin(request).startswith("https:"),
+        )  # fmt: skip
+        return response
+
+    async def submit_model(self, request: Request) -> Response:
+        """Tests and saves the model."""
+        form = await self._read_form(request)
+        anyway = self._unpriced_model if form.get("anyway") == "yes" else None
+        chosen = anyway or _parse_model(form)
+        if not isinstance(chosen, ModelConnection):
+            return self._render_next_step(request, StepFailure(chosen))
+        if anyway is None:
+            self._unpriced_model = chosen
+            probe = await self._probe_model(chosen)
+            if probe.error is not None:
+                return self._render_next_step(request, StepFailure("model_probe_failed", probe.error))
+            if not probe.has_known_price:
+                return HTMLResponse(
+                    setup_views.render_unpriced_page(self._context(request), chosen.model, self._settings)
+                )
+        if (error := await self._save(self._stored.model_copy(update={"model": chosen}))) is not None:
+            return self._render_next_step(request, StepFailure("data_not_writable", error))
+        return self._redirect(request, "/setup")
+
+    async def submit_app(self, request: Request) -> Response:
+        """Checks the description of the App and shows the page that posts its manifest to GitHub."""
+        form = await self._read_form(request)
+        app_form = parse_app_form(form, self._settings, _browser_origin(request))
+        if app_form is None:
+            return self._render_next_step(request, StepFailure("invalid_address"))
+        try:  # checked before the App exists, because its key could be lost
+            await asyncio.to_thread(check_writable, self._settings.data)
+        except OSError as exc:
+            return self._render_next_step(request, StepFailure("data_not_writable", _describe_os_error(exc)))
+        state = secrets.token_urlsafe(32)
+        self._pending_app = state, app_form
+        base_url = f"{_browser_origin(request)}{self._base_path(request)}"
+        manifest = build_manifest(base_url, app_form.public_url, webhook=app_form.webhook)
+        form_url = manifest_form_url(app_form.server, app_form.organization, state)
+        github = urlsplit(app_form.server.github_server_url)
+        policy = SECURITY_HEADERS["content-security-policy"].replace(
+            "form-action 'self'", f"form-action 'self' {github.scheme}://{github.netloc}"
+        )
+        page = setup_views.render_manifest_page(self._context(request), form_url, manifest, github.netloc)
+        return HTMLResponse(page, headers={"content-security-policy": policy})
+
+    async def handle_manifest_callback(self, request: Request) -> Response:
+        """Handles GitHub's redirect back with a one-time code, which is exchanged for the App's credentials."""
+        self._require_session(request)
+        state, code = (request.query_params.get(name, "") for name in ("state", "code"))
+        async with self._lock:
+            if self._stored.app is not None:
+                return self._redirect(request, "/welcome")
+            if self._pending_app is None or not code or not _is_equal(state, self._pending_app[0]):
+                return self._render_next_step(request, StepFailure("state_mismatch"))
+            app_form = self._pending_app[1]
+            try:
+                app = await exchange_manifest_code(
+                    code, app_form.server, app_form.public_url, self._settings.ca_bundle
+                )
+            except (NotFound, Forbidden):
+                self._pending_app = None
+                return self._render_next_step(request, StepFailure("manifest_code_expired"))
+            except ForgeError as exc:  # the code may still work later
+                retry_url = f"{self._base_path(request)}/setup/callback?{request.url.query}"
+                return self._render_next_step(request, StepFailure("github_unavailable", str(exc), retry_url))
+            self._pending_app = None
+            return await self._save_app(request, app)
+
+    async def retry_save(self, request: Request) -> Response:
+        """Tries again to save the App's credentials."""
+        await self._read_form(request)
+        async with self._lock:
+            return (
+                self._redirect(request, "/setup")
+                if self._unsaved_app is None
+                else await self._save_app(request, self._unsaved_app)
+            )
+
+    async def hand_over(self, request: Request) -> Response:
+        """Closes the connection, so that the browser opens a new one to the server that takes over."""
+        if self._stored.app is None:
+            return self._redirect(request, "/setup")
+        await asyncio.sleep(HANDOVER_DELAY_SECONDS)
+        response = self._redirect(request, "/welcome")
+        response.headers["connection"] = "close"
+        return response
+
+    async def _save_app(self, request: Request, app: RegisteredApp) -> Response:
+        self._unsaved_app = app
+        if (error := await self._save(self._stored.model_copy(update={"app": app}))) is not None:
+            return self._render_next_step(request, StepFailure("app_not_saved", error))
+        response = self._redirect(request, "/welcome")
+        response.headers["connection"] = "close"
+        response.background = BackgroundTask(self._set_done)
+        return response
+
+    async def _set_done(self) -> None:
+        self.done.set()
+
+    async def _save(self, stored: StoredSetup) -> str | None:
+        """Saves the setup. Returns the error message, or None on success."""
+        try:
+            await asyncio.to_thread(save, self._settings.data, stored)
+        except OSError as exc:
+            return _describe_os_error(exc)
+        self._stored = stored
+        log.info(
+            "setup saved",
+            extra={"model": stored.model and stored.model.model, "app": stored.app and stored.app.slug},
+        )
+        return None
+
+    # --- sessions and pages ---------------------------------------------------------------------------------
+
+    def _has_session(self, request: Request) -> bool:
+        return self._session.is_valid(request.cookies.get(SESSION_COOKIE, ""))
+
+    def _require_session(self, request: Request) -> None:
+        if not self._has_session(request):
+            raise SetupSessionRequired
+
+    async def _read_form(self, request: Request) -> dict[str, str]:
+        """Reads a form; only the browser that entered the code may send one."""
+        self._require_session(request)
+        form = {
+            key: value.strip()
+            for key, value in (await read_same_site_form(request, self._public_url)).items()
+        }
+        if remembered := {key: form[key] for key in REMEMBERED_FIELDS if key in form}:
+            self._form_values = remembered
+        return form
+
+    def _render_next_step(self, request: Request, failure: StepFailure | None = None) -> Response:
+        status, context = (_PROBLEM_STATUS[failure.problem] if failure else 200), self._context(request)
+        if self._settings.model is None and self._stored.model is None:
+            values = {"base_url": self._settings.model_base_url or "", **self._form_values}
+            return HTMLResponse(
+                setup_views.render_model_page(
+                    context, failure, values, str(self._settings.data), self._images
+                ),
+                status,
+            )
+        address = self._settings.public_url or _browser_origin(request)
+        unreachable = is_loopback(address)
+        values = {
+            "server_url": self._settings.github_server_url,
+            "public_url": address,
+            "reach": "poll" if self._settings.poll or unreachable else "webhook",
+            **self._form_values,
+        }
+        is_local = unreachable and values["public_url"] == address
+        return HTMLResponse(
+            setup_views.render_app_page(
+                context, failure, values, self._unsaved_app, self._images, is_local=is_local
+            ),
+            status,
+        )
+
+    def _redirect(self, request: Request, path: str) -> Response:
+        return RedirectResponse(f"{self._base_path(request)}{path}", HTTPStatus.SEE_OTHER)
+
+    def _context(self, request: Request) -> PageContext:
+        return PageContext(self._base_path(request), None)
+
+    def _base_path(self, request: Request) -> str:
+        """Returns the path prefix of the public URL if this browser uses its host."""
+        public = urlsplit(self._public_url)
+        return public.path if public.netloc == request.headers.get("host") else ""
+
+    # --- the application ------------------------------------------------------------------------------------
+
+    def create_app(self) -> Starlette:
+        """Returns the setup application, with health endpoints and a "not ready" response to early webhooks."""
+        steps: list[tuple[str, str, SetupEndpoint]] = [
+            ("GET", "/setup", self.show_step),
+            ("POST", "/setup/code", self.submit_code),
+            ("POST", "/setup/model", self.submit_model),
+            ("POST", "/setup/app", self.submit_app),
+            ("GET", "/setup/callback", self.handle_manifest_callback),
+            ("POST", "/setup/retry", self.retry_save),
+            ("GET", "/welcome", self.hand_over),
+            ("GET", "/static/{name}", serve_static_file),
+            ("GET", "/healthz", _healthz),
+            ("GET", "/readyz", _not_ready),
+            ("POST", "/webhook", _not_ready),
+        ]
+        base = urlsplit(self._public_url).path
+        routes = [Route(path, with_security_headers(page), methods=[method]) for method, path, page in steps]
+        prefixed = [
+            Route(f"{base}{path}", with_security_headers(page), methods=[method])
+            for method, path, page in steps
+        ]
+        return Starlette(
+            routes=[
+                Route("/", with_security_headers(self._redirect_to_setup), methods=["GET"]),
+                *routes,
+                *(prefixed if base else ()),
+            ],
+            exception_handlers={
+                SetupSessionRequired: self._handle_rejection,
+                VisitorRejected: self._handle_rejection,
+            },
+        )
+
+    async def _redirect_to_setup(self, request: Request) -> Response:
+        return self._redirect(request, "/setup")
+
+    async def _handle_rejection(self, request: Request, error: Exception) -> Response:
+        failure, status = StepFailure("login_required"), 401
+        if isinstance(error, VisitorRejected):
+            failure, status = StepFailure("cross_site"), REJECTION_STATUS[error.reason]
+        return HTMLResponse(
+            setup_views.render_code_page(self._context(request), failure), status, headers=SECURITY_HEADERS
+        )
+
+
+class SetupSessionRequired(Exception):
+    """Raised if the setup code was not entered in this browser."""
+
+
+def with_security_headers(endpoint: SetupEndpoint) -> SetupEndpoint:
+    """Wraps an endpoint to add the security headers to its responses."""
+
+    async def wrapped(request: Request) -> Response:
+        response = await endpoint(request)
+        for name, value in SECURITY_HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    return wrapped
+
+
+async def serve_static_file(request: Request) -> Response:
+    """Serves a static file."""
+    try:
+        kind, content = load_static_file(request.path_params["name"])
+    except KeyError:
+        return Response(status_code=404)
+    return Response(content, headers={"content-type": kind})
+
+
+async def _healthz(_: Request) -> Response:
+    return JSONResponse({"setup": True})
+
+
+async def _not_ready(_: Request) -> Response:
+    return JSONResponse({"status": "not set up"}, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _parse_model(values: Mapping[str, str]) -> ModelConnection | SetupProblem:
+    name, address = values.get("model", ""), values.get("base_url", "")
+    if not name:
+        return "model_name_missing"
+    if address and not URL_PATTERN.fullmatch(address):
+        return "invalid_model_address"
+    return ModelConnection(
+        model=name, model_base_url=address or None, model_api_key=values.get("key") or None
+    )
+
+
+def _browser_origin(request: Request) -> str:
+    """Returns the origin that the browser sees, because a proxy in front of this server may terminate TLS."""
+    origin = request.headers.get("origin", "")
+    return (
+        origin
+        if URL_PATTERN.fullmatch(origin)
+        else f"{request.url.scheme}://{request.headers.get('host', '')}"
+    )
+
+
+def _is_equal(given: str, known: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), known.encode())
+
+
+def _describe_os_error(error: OSError) -> str:
+    return f"{error.filename or 'the directory'}: {error.strerror or error}"

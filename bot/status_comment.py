@@ -1,0 +1,146 @@
+"""Keeps the status comment of a run up to date while it runs."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator
+
+from patchwright.bot.errors import Preempted
+from patchwright.bot.job_runner import JobCanceled, is_retryable
+from patchwright.bot.observe.faults import classify_error
+from patchwright.bot.write_limiter import Priority, write_priority
+from patchwright.resolver import reply_texts
+from patchwright.resolver.dependencies import ProgressReporter, RunDependencies
+from patchwright.resolver.domain import Job
+from patchwright.resolver.errors import ForgeError, LogLocked
+from patchwright.resolver.forge import Forge
+from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.salvage import salvage_run
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text.progress_texts import render_progress
+from patchwright.resolver.text.template_renderer import render_reply
+
+log = logging.getLogger(__name__)
+
+EDIT_INTERVAL_SECONDS = 30.0  # GitHub asks for pauses between writes, and nobody reads faster.
+LAST_EDIT_TIMEOUT_SECONDS = 40.0  # Limits the wait for an edit in progress: GitHub has 30 s to respond.
+
+
+def comment_reporter(
+    forge: Forge, settings: Settings, interval: float = EDIT_INTERVAL_SECONDS
+) -> ProgressReporter:
+    """Returns a reporter that posts a status comment at once and edits it while the run continues.
+
+    The edits stop when the run ends, so that they cannot overwrite the final text, which resolver/publish.py
+    or `report_failure` writes.
+    """
+
+    @contextlib.asynccontextmanager
+    async def reporting(job: Job, run: RunLog) -> AsyncIterator[None]:
+        with write_priority(Priority.ACKNOWLEDGMENT):
+            trajectory = run.trajectory
+            await forge.upsert_comment(
+                job.repo,
+                job.number,
+                job.id,
+                render_progress(job.id, trajectory, settings),
+                in_progress=True,
+            )
+        is_over = asyncio.Event()
+        writer = asyncio.create_task(
+            _keep_updated(job, run, len(trajectory), forge, settings, interval, is_over)
+        )
+        try:
+            yield
+        finally:
+            is_over.set()
+            try:
+                await asyncio.wait((writer,), timeout=LAST_EDIT_TIMEOUT_SECONDS)
+            finally:
+                writer.cancel()
+
+    return reporting
+
+
+async def _keep_updated(
+    job: Job,
+    run: RunLog,
+    reported_events: int,
+    forge: Forge,
+    settings: Settings,
+    interval: float,
+    is_over: asyncio.Event,
+) -> None:
+    """Edits the comment after each interval. `reported_events` is the number of events that the comment
+    already shows.
+    """
+    wait = interval
+    while not await _wait_for_event(wait, is_over):
+        trajectory, wait = run.trajectory, interval
+        if len(trajectory) == reported_events:
+            continue
+        try:
+            # This process may have been suspended, and another worker may have posted the final text.
+            await run.check_ownership()
+            with write_priority(Priority.PROGRESS):
+                await forge.upsert_comment(
+                    job.repo,
+                    job.number,
+                    job.id,
+                    render_progress(job.id, trajectory, settings),
+                    in_progress=True,
+                )
+            reported_events = len(trajectory)
+        except LogLocked:
+            return
+        except Preempted as exc:  # A later edit may go through, and shows more.
+            wait = max(exc.retry_after, 1.0) * random.uniform(1.0, 2.0)
+        except ForgeError as exc:  # A missed edit is harmless; the next one shows more.
+            log.warning("status comment not updated", extra={"job": job.id, "error": str(exc)})
+
+
+async def _wait_for_event(seconds: float, event: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def null_reporter(job: Job, run: RunLog) -> AsyncIterator[None]:
+    """Reports nothing, for runs whose user watches the terminal."""
+    yield
+
+
+async def report_failure(
+    forge: Forge,
+    job: Job,
+    error: Exception,
+    deps: RunDependencies | None = None,
+    *,
+    log_persists: bool = True,
+) -> None:
+    """Replaces the status comment of a failed run with the reason, and saves its work.
+
+    `deps` is the run's RunDependencies object; None if the run failed before it was built. `log_persists`:
+    this machine keeps the log.
+    """
+    reason = failure_text(error)
+    if deps is None:
+        await forge.upsert_comment(job.repo, job.number, job.id, reply_texts.render_failure(reason, job.id))
+    else:
+        await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
+
+
+def failure_text(error: Exception) -> str:
+    """Returns why a run ended early, as posted in its thread."""
+    return str(error) if isinstance(error, JobCanceled) else f"{str(error).rstrip('.')}. {fault_text(error)}"
+
+
+def fault_text(error: Exception) -> str:
+    """Returns a sentence naming who is responsible and whether a retry may help."""
+    return render_reply(
+        "failure_reason.md.j2", failure_kind=classify_error(error), is_retryable=is_retryable(error)
+    ).strip()

@@ -1,0 +1,309 @@
+"""Shows a run's current activity, plan and cost in place, below its progress lines."""
+
+import asyncio
+import contextlib
+import io
+import logging
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from typing import TextIO
+
+from patchwright.bot.terminal.output import strip_control_chars
+from patchwright.bot.terminal.progress_printer import CHECKBOXES, ProgressPrinter
+from patchwright.bot.terminal.style import Style, can_redraw, detect_style, terminal_size, truncate
+from patchwright.resolver.actions import PlanItem
+from patchwright.resolver.domain import Usage
+from patchwright.resolver.events import Entry, Message, Trajectory
+from patchwright.resolver.finish_checks import latest_plan
+from patchwright.resolver.run_log import Listener
+from patchwright.resolver.summary import describe_action
+from patchwright.resolver.text import filters
+
+REFRESH_SECONDS = 0.25  # Pause between two updates of the clock and the window size.
+EMPTY_TRAJECTORY = Trajectory()
+_ERASE_BELOW = (
+    "\r\x1b[J"  # Erases from the first line of the frame, where the cursor waits, to the end of the screen.
+)
+_WRAP_OFF, _WRAP_ON = (
+    "\x1b[?7l",
+    "\x1b[?7h",
+)  # Cuts a line that is wider than computed instead of wrapping it.
+
+
+@asynccontextmanager
+async def open_display(
+    stream: TextIO,
+    environ: Mapping[str, str],
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
+    earlier: Trajectory = EMPTY_TRAJECTORY,
+) -> AsyncIterator[Listener]:
+    """Yields a listener that shows a run: in place on a terminal, as lines elsewhere.
+
+    `stream` is standard output or error. `earlier` is the log so far if a run is resumed.
+    """
+    if quiet:
+        yield lambda entry: None
+        return
+    style = detect_style(stream, environ)
+    if not can_redraw(stream, environ):
+        steps = len(earlier.replies())
+        yield ProgressPrinter(
+            lambda line: print(line, file=stream, flush=True),
+            style=style,
+            verbose=verbose,
+            earlier_steps=steps,
+        )
+        return
+    display = LiveDisplay(stream, style, verbose=verbose, earlier=earlier)
+    async with display.session():
+        yield display
+
+
+class LiveDisplay:
+    """Shows one run on one terminal. It changes no terminal mode, so killing it leaves the terminal usable."""
+
+    def __init__(
+        self, stream: TextIO, style: Style, *, verbose: bool, earlier: Trajectory = EMPTY_TRAJECTORY
+    ) -> None:
+        self._stream = stream
+        self._style = style
+        self._trajectory = earlier
+        self._startup_status = "starting"
+        self._started_at = datetime.now(UTC)
+        self._last_frame = ""
+        self._is_closed = False
+        self._size = terminal_size(stream)
+        self._lock = threading.RLock()  # Libraries log from their own threads.
+        self._owner: asyncio.Task[object] | None = None
+        steps = len(earlier.replies())
+        self._printer = ProgressPrinter(
+            self._write_above,
+            self._size.columns,
+            style,
+            verbose=verbose,
+            show_plan=False,
+            earlier_steps=steps,
+        )
+
+    def __call__(self, entry: Entry) -> None:
+        with self._lock:
+            self._trajectory = self._trajectory.with_entry(entry)
+            self._printer(entry)
+            self._draw()
+
+    def print_line(self, line: str) -> None:
+        """Prints a line of other output, such as a log message, above the frame."""
+        with self._lock:
+            line = strip_control_chars(line)
+            self._startup_status = line.strip() or self._startup_status
+            self._write_above(line)
+            self._draw()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[None]:
+        """Keeps the frame up to date and erases it at the end. Other output appears above it."""
+        self._owner = asyncio.current_task()
+        with self._capture_output(), self._erase_at_end():
+            ticking = asyncio.create_task(self._refresh())
+            try:
+                yield
+            finally:
+                ticking.cancel()
+                await asyncio.gather(ticking, return_exceptions=True)
+
+    @contextmanager
+    def _erase_at_end(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._write("")
+                self._is_closed = True
+
+    @contextmanager
+    def _capture_output(self) -> Iterator[None]:
+        """Redirects Python's streams and log handlers on this terminal to `print_line`."""
+        with ExitStack() as undo:
+            lines = undo.enter_context(_LineStream(self))
+            if sys.stderr.isatty():
+                undo.enter_context(contextlib.redirect_stderr(lines))
+            if sys.stdout.isatty():
+                undo.enter_context(contextlib.redirect_stdout(lines))
+            for handler in logging.getLogger().handlers:
+                if isinstance(handler, logging.StreamHandler) and handler.stream is self._stream:
+                    handler.setStream(lines)
+                    undo.callback(handler.setStream, self._stream)
+            yield
+
+    async def _refresh(self) -> None:
+        while True:
+            with self._lock:
+                self._draw()
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    def _draw(self) -> None:
+        if self._is_closed or not self._is_foreground():
+            self._last_frame = ""
+            return
+        size = terminal_size(self._stream)
+        if size != self._size:
+            self._printer.resize(size.columns)
+        lines = self._frame_lines(size)
+        frame = "\n".join(lines)
+        if (frame, size) != (self._last_frame, self._size):
+            self._size = size
+            back = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
+            self._write(f"{_WRAP_OFF}{frame}{_WRAP_ON}\r{back}", frame)
+
+    def _write_above(self, line: str) -> None:
+        self._write(f"{line}\n")
+
+    def _write(self, text: str, frame: str = "") -> None:
+        # Terminals keep the cursor at its character when the window changes, so this erases exactly the drawn
+        # frame.
+        self._stream.write((_ERASE_BELOW if self._last_frame else "") + text)
+        self._stream.flush()
+        self._last_frame = frame
+
+    def _is_foreground(self) -> bool:
+        """Returns True if this process may draw on the terminal. After `bg`, the shell owns it."""
+        try:
+            return os.tcgetpgrp(self._stream.fileno()) == os.getpgrp()
+        except OSError:  # This is not the controlling terminal.
+            return True
+
+    def _frame_lines(self, size: os.terminal_size) -> list[str]:
+        now = datetime.now(UTC)
+        stopping = self._owner is not None and self._owner.cancelling() > 0
+        since = self._trajectory.entries[-1].timestamp if self._trajectory.entries else self._started_at
+        activity = (
+            "stopping"
+            if stopping
+            else current_activity(self._trajectory)
+            if self._trajectory.entries
+            else self._startup_status
+        )
+        return render_frame(
+            self._trajectory, activity, (now - since).total_seconds(), self._elapsed(now), size, self._style
+        )
+
+    def _elapsed(self, now: datetime) -> float:
+        if not self._trajectory.entries:
+            return (now - self._started_at).total_seconds()
+        return (
+            self._trajectory.usage().seconds + (now - self._trajectory.entries[-1].timestamp).total_seconds()
+        )
+
+
+class _LineStream(io.TextIOBase):
+    """A text stream that passes its lines to the display."""
+
+    def __init__(self, display: LiveDisplay) -> None:
+        self._display = display
+        self._rest = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._display.print_line(line)
+        return len(text)
+
+    def close(self) -> None:
+        if self._rest:
+            self._display.print_line(self._rest)
+        self._rest = ""
+        super().close()
+
+
+def current_activity(trajectory: Trajectory) -> str:
+    """Returns what the run is currently doing or waiting for."""
+    verdict = trajectory.verdict
+    if (
+        trajectory.job_completed
+        or (verdict and not verdict.partial)
+        or ((stopped := trajectory.agent_stopped) and stopped.reason == "input_required")
+    ):
+        return "finishing"
+    if trajectory.agent_stopped:
+        return "verifying the patch in clean sandboxes"
+    if pending := trajectory.pending_calls():
+        return describe_action(pending[0].action)
+    if trajectory.replies() or any(isinstance(event, Message) for event in trajectory):
+        return f"waiting for {trajectory.run_started.model if trajectory.run_started else 'the model'}"
+    return "preparing the sandbox"
+
+
+def render_frame(
+    trajectory: Trajectory,
+    activity: str,
+    activity_seconds: float,
+    elapsed_seconds: float,
+    size: os.terminal_size,
+    style: Style,
+) -> list[str]:
+    """Returns the lines of the frame. They fit the window's width and leave at least a third of its height
+    free.
+
+    `activity_seconds`: duration of the activity so far. `elapsed_seconds`: duration of the run so far.
+    """
+    width = size.columns - 1
+    title = []
+    if (started := trajectory.run_started) is not None:
+        description = f"{started.job.repo}#{started.thread.number} {started.thread.title}"
+        title = ["", style.bold(truncate(strip_control_chars(description), width))]
+    max_lines = max(0, size.lines * 2 // 3 - 2 - len(title))
+    duration = f"  {_duration_text(activity_seconds)}"
+    return [
+        *title,
+        *_plan_lines(latest_plan(trajectory), max_lines, width, style),
+        f"> {truncate(strip_control_chars(activity), width - 2 - len(duration))}{style.dim(duration)}",
+        "  " + style.dim(" · ".join(_fit_items(_status_items(trajectory, elapsed_seconds), width - 2))),
+    ]
+
+
+def _plan_lines(items: tuple[PlanItem, ...], max_lines: int, width: int, style: Style) -> Iterator[str]:
+    """Yields the plan's items; if not all fit, those around the current one."""
+    doing = next((n for n, item in enumerate(items) if item.status in ("doing", "open")), 0)
+    first = max(0, min(doing - max_lines // 2, len(items) - max_lines))
+    for item in items[first : first + max_lines]:
+        line = f"  {CHECKBOXES[item.status]} {truncate(strip_control_chars(item.text), width - 6)}"
+        yield {"done": style.green, "dropped": style.dim, "doing": style.yellow}.get(item.status, str)(line)
+
+
+def _status_items(trajectory: Trajectory, elapsed_seconds: float) -> Iterator[str]:
+    """Yields the items of the status line, the most important first."""
+    usage, limits = trajectory.usage(), trajectory.run_configured
+    yield _duration_text(elapsed_seconds)
+    if not trajectory.entries:
+        return
+    yield _cost_text(usage) + (f" of ${limits.usd:.2f}" if limits and usage.cost is not None else "")
+    yield f"{usage.tokens:,} tokens"
+    if limits:
+        yield f"{usage.steps} of {limits.steps} steps"
+    if trajectory.is_baseline_pending and trajectory.agent_stopped is None:
+        yield "baseline tests running"
+
+
+def _fit_items(items: Iterator[str], width: int) -> Iterator[str]:
+    left = width + 3
+    for item in items:
+        left -= len(item) + 3
+        if left >= 0:
+            yield item
+
+
+def _cost_text(usage: Usage) -> str:
+    return "cost unknown" if usage.cost is None else filters.format_usd(usage.cost)
+
+
+def _duration_text(seconds: float) -> str:
+    return f"{max(0, int(seconds))} s" if seconds < 60 else filters.format_duration(seconds)

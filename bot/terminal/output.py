@@ -1,0 +1,95 @@
+"""Text output of a run for terminals, pipes and CI logs, and its outcome as JSON."""
+
+import json
+import sys
+import textwrap
+import unicodedata
+from typing import Any
+
+from patchwright.resolver.cost import cost_fields
+from patchwright.resolver.domain import InputRequired, Outcome, Published, Rejected, Reported, Usage, Verdict
+from patchwright.resolver.text.filters import format_test_counts, patch_test_label
+
+
+def strip_control_chars(text: str) -> str:
+    """Removes control characters from untrusted text, which could move the cursor or change colors and title."""
+    return "".join(
+        char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
+    )
+
+
+def wrap_text(text: str, width: int = 78) -> str:
+    """Wraps long lines between words. Lists and tables stay unchanged, so that names in them can be copied."""
+    return "\n".join(
+        line if line.startswith(("- ", "|")) else textwrap.fill(line, width, break_long_words=False)
+        for line in text.split("\n")
+    )
+
+
+def outcome_json(
+    run: str, outcome: Outcome | None, verdict: Verdict | None, usage: Usage, **extra: Any
+) -> dict[str, Any]:
+    """Returns the outcome as a JSON object. Missing values are null."""
+    url = outcome.url if isinstance(outcome, Published) else None
+    branch = outcome.branch if isinstance(outcome, Published | Reported) else None
+    reason = (
+        outcome.explanation
+        if isinstance(outcome, Rejected)
+        else outcome.reason
+        if isinstance(outcome, Reported)
+        else None
+    )
+    return {
+        "outcome": outcome.kind if outcome else None,
+        "verdict": verdict.kind if verdict else None,
+        "reason": reason or (verdict.reason if verdict else None),
+        "pull_request": url,
+        "draft": outcome.draft if isinstance(outcome, Published) else None,
+        "comment": (outcome.url or None) if isinstance(outcome, Reported | InputRequired) else None,
+        "question": outcome.question if isinstance(outcome, InputRequired) else None,
+        "branch": branch,
+        "fail_to_pass": list(verdict.fail_to_pass) if verdict else [],
+        "pass_to_fail": list(verdict.pass_to_fail) if verdict else [],
+        "cost_usd": None,
+        "cost_usd_at_least": None,
+        **cost_fields("cost_usd", usage.cost),
+        "tokens": usage.tokens,
+        "steps": usage.steps,
+        "seconds": round(usage.seconds, 1),
+        "run": run,
+        **extra,
+    }
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Prints the object on one line of standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+
+
+def print_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def tests_table(verdict: Verdict) -> str:
+    """Returns the test runs before and after as a small text table."""
+    if verdict.before is None or verdict.after is None:
+        return "no test results"
+    rows = [("", "before", "after")]
+    if verdict.before.results or verdict.after.results:
+        rows.append(("passed", str(verdict.before.passed_count), str(verdict.after.passed_count)))
+        rows.append(("failed", str(verdict.before.failed_count), str(verdict.after.failed_count)))
+    else:
+        rows.append(("exit code", str(verdict.before.exit_code), str(verdict.after.exit_code)))
+    table = "\n".join(f"  {name:10} {old:>7} {new:>7}" for name, old, new in rows)
+    if (at_base := verdict.new_tests_at_base) and (after := verdict.after.results):
+        passing = format_test_counts(after[test] for test in at_base if test in after)
+        label = f"{patch_test_label(verdict)}s"
+        table += f"\n  {label}: {format_test_counts(at_base.values())} before; now {passing}"
+    lists = [
+        ("now passing", verdict.fail_to_pass),
+        ("now failing", verdict.pass_to_fail),
+        ("flaky", verdict.flaky),
+    ]
+    return "\n".join(
+        [table, *(f"  {title}: {strip_control_chars(test)}" for title, tests in lists for test in tests[:10])]
+    )

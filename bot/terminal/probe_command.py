@@ -1,0 +1,50 @@
+"""`patchwright probe`: tests whether each configured model can drive the agent, with one small call."""
+
+from patchwright.bot.model_factory import build_retrying_model
+from patchwright.bot.terminal.output import print_json
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.llm.probe import ProbeResult, probe_model
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text.filters import format_usd
+
+FITNESS_TEXTS = {
+    "native": "works",
+    "text": "works with PATCHWRIGHT_TOOL_CALLING=text",
+    "none": "DOES NOT WORK",
+}
+
+
+async def run_probe(settings: Settings, *, as_json: bool) -> bool:
+    """Tests the model and its fallbacks and prints the results.
+
+    Returns True if all of them can drive the agent as configured. Raises SettingsError if no model is set.
+    """
+    if settings.model is None:
+        raise SettingsError("PATCHWRIGHT_MODEL is not set. Set it or pass --model.")
+    results = [
+        await probe_model(build_retrying_model(name, settings))
+        for name in (settings.model, *settings.model_fallbacks)
+    ]
+    if as_json:
+        print_json({"models": [fitness.model_dump(mode="json") for fitness in results]})
+    else:
+        for fitness in results:
+            print(fitness_line(fitness))
+    return all(
+        fitness.tool_calling == "native" or fitness.tool_calling == settings.tool_calling
+        for fitness in results
+    )
+
+
+def fitness_line(fitness: ProbeResult) -> str:
+    """Returns the result of one probe as a sentence."""
+    usage = fitness.usage
+    usd = usage.usd if usage else None
+    facts = [
+        FITNESS_TEXTS[fitness.tool_calling],
+        fitness.reason,
+        "it supports images" if fitness.supports_vision else "it does not support images",
+        "its price is unknown" if usd is None else f"this test cost {format_usd(usd)}",
+    ]
+    sentence = "; ".join(fact.rstrip(".") for fact in (facts if usage else facts[:2]))
+    return f"{fitness.model}: {sentence}."

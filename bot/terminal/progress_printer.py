@@ -1,0 +1,207 @@
+"""Prints the progress of a run as lines, for terminals, pipes and CI logs."""
+
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from patchwright.bot.terminal.output import strip_control_chars
+from patchwright.bot.terminal.style import NO_COLOR, Style
+from patchwright.resolver.actions import Action, Plan
+from patchwright.resolver.domain import Verdict
+from patchwright.resolver.events import (
+    AgentStopped,
+    Entry,
+    Event,
+    Message,
+    ModelReply,
+    RunStarted,
+    ToolResult,
+    VerificationCompleted,
+)
+from patchwright.resolver.messages import render_observation
+from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
+from patchwright.resolver.summary import clip_line, describe_action, describe_observation
+from patchwright.resolver.viewer.call_blocks import is_failure
+from patchwright.runtime.actions import RunPython, RunShell, UseBrowser
+from patchwright.runtime.egress.policy import DENIAL_MESSAGES
+
+MIN_WIDTH = 30  # Cells; on a narrower terminal, the terminal wraps.
+
+
+CHECKBOXES = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
+
+
+MAX_PROBLEM_CHARS = 400  # Length of the reason that is printed for a failed setup.
+
+
+MAX_HOSTS = 5  # Denied hosts that are printed; the log has them all.
+
+
+class ProgressPrinter:
+    """Prints the entries of a run as lines, each with the seconds since the start."""
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        width: int = 80,
+        style: Style = NO_COLOR,
+        *,
+        verbose: bool = False,
+        show_plan: bool = True,
+        earlier_steps: int = 0,
+    ) -> None:
+        """Stores the options.
+
+        `width`: cells per line. `verbose`: prints reasoning, commands and output in full. `show_plan` False:
+        the plan is shown elsewhere. `earlier_steps`: number of model replies before the run was resumed.
+        """
+        self._write = write
+        self._style = style
+        self._verbose = verbose
+        self._show_plan = show_plan
+        self._started_at: Any = None
+        self._steps = earlier_steps
+        self._pending_calls: dict[str, str] = {}
+        self.resize(width)
+
+    def resize(self, width: int) -> None:
+        """Sets the number of cells per line."""
+        self._width = max(width, MIN_WIDTH) - 11  # The width without the time at the start of a line.
+
+    def __call__(self, entry: Entry) -> None:
+        self._started_at = self._started_at or entry.timestamp
+        time = self._style.dim(f"{(entry.timestamp - self._started_at).total_seconds():6.1f} s")
+        for line in self._entry_lines(entry):
+            for part in self._wrap_line(line):
+                self._write(f"{time}  {self._color_line(entry.event, strip_control_chars(part))}")
+
+    def _wrap_line(self, line: str) -> list[str]:
+        """Splits a line that is too wide."""
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        return textwrap.wrap(line, self._width, subsequent_indent=indent[: self._width // 2]) or [line]
+
+    def _color_line(self, event: Event, line: str) -> str:
+        match event:
+            case ModelReply():
+                return self._style.bold(line)
+            case ToolResult(observation=seen) if is_failure(seen):
+                return self._style.yellow(line)
+            case NetworkAccess() | AgentStopped(reason="input_required"):
+                return self._style.yellow(line)
+            case VerificationCompleted(verdict=Verdict(kind=kind)):
+                return {"fixed": self._style.green, "regressed": self._style.red}.get(
+                    kind, self._style.yellow
+                )(line)
+            case _:
+                return line
+
+    def _entry_lines(self, entry: Entry) -> list[str]:
+        width = self._width
+        match entry.event:
+            case RunStarted() as event:
+                return [
+                    self._truncate(f"{event.job.repo}#{event.thread.number}: {event.thread.title}"),
+                    self._truncate(f"model {event.model}, {event.sandbox} sandbox"),
+                ]
+            case EnvironmentPrepared() as event:
+                return list(_setup_lines(event, width))
+            case NetworkAccess(visits=visits):
+                refused = [
+                    f"denied {each.host}: {DENIAL_MESSAGES[each.denied]}" for each in visits if each.denied
+                ]
+                rest = [f"and {len(refused) - MAX_HOSTS} more"] if len(refused) > MAX_HOSTS else []
+                lines = [*refused[:MAX_HOSTS], *rest]
+                return [part for line in lines for part in textwrap.wrap(line, width, subsequent_indent="  ")]
+            case Message(source="initial_prompt"):
+                return ["prompt sent to the agent"]
+            case Message(source="resume", trigger_id=str()):
+                return ["run resumed; its limits start over"]
+            case Message(source="comment"):
+                return ["comment sent to the agent"]
+            case Message(source="nudge"):
+                return ["the agent repeats itself; reminder sent"]
+            case Message(source="verification"):
+                return ["verification result sent to the agent, which continues"]
+            case Message(source="program"):
+                return ["message sent to the agent (see the log)"]
+            case ModelReply() as event:
+                return self._reply_lines(event)
+            case ToolResult(call_id=call, observation=observation):
+                request = self._pending_calls.get(call, "the pending call")
+                if self._verbose:
+                    output = (f"       {line}" for line in render_observation(observation).split("\n"))
+                    return [*(f"     {line}" for line in request.split("\n")), *output]
+                answer = f"→ {describe_observation(observation)}"
+                if len(request) + len(answer) <= width - 7:
+                    return [f"     {request}  {answer}"]
+                return [f"     {clip_line(request, width - 5)}", f"       {clip_line(answer, width - 7)}"]
+            case AgentStopped(reason="input_required", detail=question):
+                return ["the agent asks:", *textwrap.wrap(question, width)]
+            case AgentStopped(reason=reason, detail=detail):
+                description = detail[:1].lower() + detail[1:]
+                text = description if reason == "finished" else f"the agent stopped ({reason}): {detail}"
+                return [*textwrap.wrap(text, width), "verifying the patch in clean sandboxes"]
+            case VerificationCompleted(verdict=verdict):
+                about = "verdict of the first tests" if verdict.partial else "verdict"
+                return textwrap.wrap(f"{about}: {verdict.kind}. {verdict.reason}", width)
+            case _:
+                return []
+
+    def _reply_lines(self, event: ModelReply) -> list[str]:
+        self._steps += 1
+        self._pending_calls = {
+            call.id: _full_call(call.action) if self._verbose else describe_action(call.action)
+            for call in event.calls
+        }
+        max_lines = None if self._verbose else 2
+        lines = textwrap.wrap(event.thought, self._width - 5, max_lines=max_lines, placeholder=" …")
+        plans = (
+            [call.action for call in event.calls if isinstance(call.action, Plan)] if self._show_plan else []
+        )
+        numbered = zip((f"{self._steps}.", *("" for _ in lines)), lines, strict=False)
+        return [
+            *(f"{mark:>4} {line}" for mark, line in numbered),
+            *(
+                f"     {CHECKBOXES[item.status]} {self._truncate(item.text, 9)}"
+                for each in plans
+                for item in each.items
+            ),
+        ]
+
+    def _truncate(self, text: str, reserved: int = 0) -> str:
+        return text if self._verbose else clip_line(text, self._width - reserved)
+
+
+def _full_call(action: Action) -> str:
+    """Returns a tool call with all of its lines."""
+    match action:
+        case RunShell(command=code):
+            return f"$ {code}"
+        case RunPython(code=code):
+            return f">>> {code}"
+        case UseBrowser(code=code):
+            return f"in the browser: {code}"
+        case _:
+            return describe_action(action)
+
+
+def _setup_lines(event: EnvironmentPrepared, width: int) -> Iterator[str]:
+    if (base := event.base_image) and base.problem:
+        yield f"no image for {base.language}; using the default image"
+        yield from _problem_lines(base.problem, width)
+    elif base:
+        yield clip_line(f"sandboxes for {base.language} use {base.image}", width)
+    if event.problem is not None:
+        yield "repository setup failed; tests run without it"
+        yield from _problem_lines(event.problem, width)
+    elif event.commands:
+        yield "repository setup restored from cache" if event.was_cached else "repository setup complete"
+    for warning in event.warnings:
+        yield "setup continued without a development dependency"
+        yield from _problem_lines(warning, width)
+
+
+def _problem_lines(problem: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        clip_line(problem, MAX_PROBLEM_CHARS), width, initial_indent="  ", subsequent_indent="  "
+    )

@@ -1,0 +1,266 @@
+"""`patchwright resolve`: resolves one issue and shows its progress in the terminal."""
+
+import argparse
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from patchwright.bot import composition_root
+from patchwright.bot.terminal.exit_codes import (
+    ERROR,
+    INPUT_REQUIRED,
+    REJECTED,
+    SUCCESS,
+    UNPROVEN,
+    UNSUCCESSFUL,
+)
+from patchwright.bot.terminal.interrupts import save_partial_patch
+from patchwright.bot.terminal.issue_reference import parse_issue_reference
+from patchwright.bot.terminal.live_display import open_display
+from patchwright.bot.terminal.local_files import absolute_path, check_writable, read_issue, write_patch
+from patchwright.bot.terminal.output import (
+    outcome_json,
+    print_json,
+    print_stderr,
+    strip_control_chars,
+    tests_table,
+    wrap_text,
+)
+from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import (
+    InputRequired,
+    Issue,
+    Job,
+    Outcome,
+    Published,
+    Rejected,
+    Repo,
+    Reported,
+    Usage,
+    VerdictKind,
+)
+from patchwright.resolver.errors import LogError, UsageError
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.finish_checks import last_finish
+from patchwright.resolver.forge import DRY_RUN_URL
+from patchwright.resolver.run_log import FileLogStore, Listener
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.text import filters
+
+
+async def run_resolve(options: argparse.Namespace, settings: Settings) -> int:
+    """Resolves the issue or resumes the run that the command line names. Returns the exit code."""
+    if options.answer and not options.run:
+        raise UsageError("--answer needs --continue RUN with the run that asked the question")
+    if options.run:
+        if options.url or options.repo or options.issue:
+            raise UsageError("--continue resumes the issue of its run. Do not pass another issue")
+        return await _resume_run(options, settings)
+    if options.url:
+        if options.repo or options.issue or options.out:
+            raise UsageError("Pass the URL of an issue, or --repo with --issue, not both")
+        repo, number = parse_issue_reference(options.url, settings.github_server_url)
+        job = Job(
+            id=create_run_id(f"{repo.owner}-{repo.name}-{number}"), repo=repo, number=number, requester=None
+        )
+        return await _resolve_on_forge(job, options, settings, Trajectory())
+    if not options.repo or not options.issue:
+        raise UsageError(
+            "Pass the URL of an issue, or --repo PATH with --issue FILE (see patchwright resolve --help)"
+        )
+    path = absolute_path(options.repo)
+    if options.out:
+        check_writable(Path(options.out))
+    job = Job(
+        id=create_run_id(path.name),
+        repo=Repo(owner="local", name=sanitize_name(path.name)),
+        number=1,
+        requester=None,
+    )
+    return await _resolve_on_disk(job, read_issue(Path(options.issue)), path, options, settings, Trajectory())
+
+
+async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
+    logs = FileLogStore(settings.data / "runs")
+    run = find_run(options.run, settings.data / "runs")
+    try:
+        earlier = logs.read(run)
+    except LogError as exc:
+        raise UsageError(f"Cannot resume {run}: {exc}") from exc
+    if (started := earlier.run_started) is None:
+        raise UsageError(f"The run {run} stopped before it started. Start a new one")
+    if "://" not in started.source:
+        if earlier.agent_stopped and not earlier.replies():
+            raise UsageError(f"The run {run} ended before the first reply of the model. Start a new one")
+        assert isinstance(started.thread, Issue)
+        return await _resolve_on_disk(
+            started.job, started.thread, Path(started.source), options, settings, earlier
+        )
+    if options.out:
+        raise UsageError(f"--out works only with a local repository; the run {run} opens a pull request")
+    if options.answer:
+        raise UsageError(
+            f"The run {run} asked in {started.thread.url}. Answer there with a comment that starts with "
+            f"{settings.mention}"
+        )
+    return await _resolve_on_forge(started.job, options, settings, earlier)
+
+
+async def _resolve_on_forge(
+    job: Job, options: argparse.Namespace, settings: Settings, earlier: Trajectory
+) -> int:
+    from patchwright.bot.status_comment import null_reporter
+    from patchwright.resolver.forge import DryRunForge, MaskingForge
+    from patchwright.resolver.resolve import resolve_job
+
+    show = print_stderr if options.json else print
+    async with (
+        _open_display(options, earlier) as listener,
+        # Opened first, so that a missing token is reported before images are built.
+        composition_root.open_forge(settings) as github,
+        composition_root.build_run_dependencies(
+            settings, trusted=False, notify=print_stderr, listeners=(listener,)
+        ) as deps,
+    ):
+        forge = (
+            DryRunForge(
+                github,
+                lambda title, body: show(f"\n--- {strip_control_chars(title)}\n{strip_control_chars(body)}"),
+            )
+            if options.dry_run
+            else github
+        )
+        with save_partial_patch(job, settings, None):
+            outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), null_reporter)
+    trajectory = FileLogStore(settings.data / "runs").read(job.id)
+    if options.json:
+        verdict = getattr(outcome, "verdict", None)
+        print_json(outcome_json(job.id, outcome, verdict, trajectory.usage()))
+    else:
+        print(strip_control_chars(_outcome_text(outcome)))
+        print(_cost_and_log_text(job, settings, trajectory.usage()))
+    return _exit_code(outcome, trajectory)
+
+
+async def _resolve_on_disk(
+    job: Job,
+    issue: Issue,
+    path: Path,
+    options: argparse.Namespace,
+    settings: Settings,
+    earlier: Trajectory,
+) -> int:
+    from patchwright.resolver.resolve import resolve_local
+
+    async with (
+        _open_display(options, earlier) as listener,
+        composition_root.build_run_dependencies(
+            settings, trusted=True, notify=print_stderr, listeners=(listener,)
+        ) as deps,
+    ):
+        with save_partial_patch(job, settings, options.out):
+            attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "")
+    if attempt.agent_stopped.reason == "input_required":
+        return _print_question(job, attempt.agent_stopped.detail, trajectory, options)
+    error = attempt.agent_stopped.detail if attempt.agent_stopped.reason == "error" else None
+    diff = attempt.patch.diff.decode("utf-8", errors="surrogateescape")
+    patch_file = write_patch(options.out, attempt.patch)
+    finish = last_finish(trajectory)
+    if options.json:
+        text = attempt.patch.diff.decode("utf-8", errors="replace")
+        summary = finish.model_dump(include={"cause", "change", "testing"}) if finish else None
+        extra = {"summary": summary, "patch": text, "patch_file": patch_file, "error": error}
+        print_json(outcome_json(job.id, None, attempt.verdict, trajectory.usage(), **extra))
+    else:
+        print(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
+        print(tests_table(attempt.verdict))
+        print(
+            wrap_text(strip_control_chars(_summary_text(finish))) if finish else "the agent gave no summary"
+        )
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_printable_diff(diff).encode("utf-8", errors="surrogateescape"))
+        sys.stdout.flush()
+        if patch_file:
+            print_stderr(f"patch: {patch_file}")
+        print_stderr(_cost_and_log_text(job, settings, trajectory.usage()))
+    code = _verdict_exit_code(attempt.verdict.kind, trajectory)
+    if code != SUCCESS and attempt.agent_stopped.reason != "finished" and trajectory.replies():
+        print_stderr(f"resume: patchwright resolve --continue {job.id}")
+    if error is not None:
+        print_stderr(f"patchwright: {strip_control_chars(error)}")
+    return code
+
+
+def _summary_text(finish: Finish) -> str:
+    return f"cause: {finish.cause}\nchange: {finish.change}\ntesting: {finish.testing}"
+
+
+def _printable_diff(diff: str) -> str:
+    """Returns the diff unchanged for files and pipes. On a terminal, control characters are removed."""
+    return strip_control_chars(diff) if sys.stdout.isatty() else diff
+
+
+def _open_display(options: argparse.Namespace, earlier: Trajectory) -> AbstractAsyncContextManager[Listener]:
+    environ = composition_root.read_environment()
+    return open_display(sys.stderr, environ, quiet=options.quiet, verbose=options.verbose, earlier=earlier)
+
+
+def _cost_and_log_text(job: Job, settings: Settings, usage: Usage) -> str:
+    """Returns what the run cost and where its log is."""
+    steps = f"{usage.steps} step{'' if usage.steps == 1 else 's'}"
+    duration, cost = filters.format_duration(usage.seconds), filters.format_usage(usage)
+    totals = f"{duration}, {steps}, {usage.tokens:,} tokens, {cost}"
+    return f"total: {totals}\nlog: {settings.data / 'runs' / job.id}\nview: patchwright view {job.id}"
+
+
+def _print_question(job: Job, question: str, trajectory: Trajectory, options: argparse.Namespace) -> int:
+    """Prints the agent's question and how to answer it."""
+    if options.json:
+        print_json(outcome_json(job.id, InputRequired(url="", question=question), None, trajectory.usage()))
+    else:
+        print(f"question: {strip_control_chars(question)}")
+    print_stderr(f"Answer with: patchwright resolve --continue {job.id} --answer TEXT")
+    return INPUT_REQUIRED
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    match outcome:
+        case Published(url=url, draft=draft, verdict=verdict):
+            title = "draft pull request" if draft else "pull request"
+            return f"{title}: {_url_text(url)}\nverdict: {verdict.kind}. {verdict.reason}"
+        case Reported(url=url, reason=reason, branch=branch):
+            saved = f"\nthe changes are on the branch {branch}" if branch else ""
+            return f"no pull request: {reason}{saved}\ncomment: {_url_text(url)}"
+        case InputRequired(url=url, question=question):
+            return f"question: {question}\ncomment: {_url_text(url)}"
+        case Rejected(explanation=explanation):
+            return f"rejected: {explanation}"
+
+
+def _url_text(url: str) -> str:
+    return "none (dry run)" if url == DRY_RUN_URL else url
+
+
+def _exit_code(outcome: Outcome, trajectory: Trajectory) -> int:
+    match outcome:
+        case Published():
+            return SUCCESS
+        case Rejected():
+            return REJECTED
+        case InputRequired():
+            return INPUT_REQUIRED
+        case Reported():
+            return _failure_exit_code(trajectory)
+
+
+def _verdict_exit_code(kind: VerdictKind, trajectory: Trajectory) -> int:
+    if kind == "fixed":
+        return SUCCESS
+    if kind in ("unproven", "untested"):
+        return UNPROVEN
+    return _failure_exit_code(trajectory)
+
+
+def _failure_exit_code(trajectory: Trajectory) -> int:
+    return ERROR if trajectory.agent_stopped and trajectory.agent_stopped.reason == "error" else UNSUCCESSFUL

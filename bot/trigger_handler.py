@@ -1,0 +1,226 @@
+"""Processes all requests from deliveries, polling and the dashboard: queues jobs and executes commands."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from patchwright.bot.cancellation import CancellationHandler, has_started
+from patchwright.bot.ci.check_monitor import CheckMonitor
+from patchwright.bot.comment_texts import help_text, stop_text
+from patchwright.bot.dashboard_commands import DashboardCommand
+from patchwright.bot.jobs import Answered, JobQueue, JobRecord, select_records
+from patchwright.bot.queue_notice import LocalStartLocks, QueueNotices
+from patchwright.bot.thread_forge import ThreadForge
+from patchwright.bot.webhooks.delivery import (
+    ChecksCompleted,
+    Delivery,
+    InstallationChanged,
+    LabelRemoved,
+    ThreadClosed,
+)
+from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers, find_request, possible_job_ids
+from patchwright.resolver import reply_texts
+from patchwright.resolver.domain import Job, JobId, Rejected, Repo
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
+from patchwright.resolver.forge import TRIGGER_PERMISSIONS, Permission
+from patchwright.resolver.request import plan_texts
+
+log = logging.getLogger(__name__)
+
+# A stop command older than this gets no reply if there was nothing to cancel.
+STALE_STOP_AGE = timedelta(hours=1)
+REACTION_TIMEOUT_SECONDS = 60.0  # A reaction that comes later would only confuse.
+
+
+class TriggerHandler:
+    """Processes each trigger request once, even if it arrives several times."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        triggers: Triggers,
+        forge: ThreadForge,
+        cancellation: CancellationHandler | None = None,
+        queue_notices: QueueNotices | None = None,
+        checks: CheckMonitor | None = None,
+    ) -> None:
+        """Stores the dependencies.
+
+        `cancellation` cancels jobs whose label was removed or whose thread is gone; the default has only
+        `queue` and `forge`. `queue_notices` posts that a job is queued; the default has locks of this
+        process. `checks` processes completed checks on the bot's pull requests; None ignores them.
+        """
+        self.triggers = triggers
+        self._queue = queue
+        self._forge = forge
+        self._cancellation = cancellation or CancellationHandler(queue, triggers.label, forge)
+        self._queue_notices = queue_notices or QueueNotices(queue, LocalStartLocks(), forge, triggers.mention)
+        self.checks = checks
+        self._background_tasks: set[asyncio.Task[None]] = set()
+
+    async def handle(
+        self, delivery: Delivery, own_comments: Mapping[str, bool] | None = None
+    ) -> JobId | None:
+        """Processes a delivery unless that was done before. Returns the id of the job that it queued, if any.
+
+        `own_comments` is None if a webhook delivered the event. If polling found it, `own_comments` maps the
+        tag of each of the bot's comments to whether its run is in progress. Raises QueueDown, and ForgeError
+        for commands; the caller then passes the delivery again.
+        """
+        if isinstance(delivery, LabelRemoved | ThreadClosed | InstallationChanged):
+            await self._cancellation.handle(delivery)
+            return None
+        if isinstance(delivery, ChecksCompleted):
+            return await self.checks.handle(delivery) if self.checks else None
+        if (trigger := find_request(delivery, self.triggers)) is None:
+            return None
+        for job_id in possible_job_ids(delivery, trigger.job):
+            record = await self._queue.get_record(job_id)
+            if record is not None and (record.state == "completed" or job_id != trigger.job.id):
+                return None
+            if own_comments is not None and (in_progress := own_comments.get(job_id)) is not None:
+                if not in_progress:
+                    return None  # The bot's comment shows that this request was completed.
+                trigger = trigger._replace(job=trigger.job.model_copy(update={"id": job_id}))
+        return await self._handle_request(trigger, is_recovered=own_comments is not None)
+
+    async def active_jobs(self, repo: Repo) -> tuple[Job, ...]:
+        """Returns the queued and running jobs of the repository. Raises QueueDown."""
+        return tuple(record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo)
+
+    async def handle_dashboard_command(self, command: DashboardCommand) -> JobId | None:
+        """Executes a dashboard command like a comment command, but only for the run that the command names.
+
+        Returns the same as `handle`, and raises the same errors.
+        """
+        trigger = command.to_trigger_request()
+        if command.verb == "retry":
+            return await self._handle_request(trigger, is_recovered=False)
+        if not await self._is_permitted(trigger.job):
+            await self._reject(trigger.job, reply_texts.render_rejection_reason("permission", trigger.job))
+            return None
+        record = await self._queue.get_record(command.run)
+        if record is not None and record.state != "completed":
+            await self._cancel_jobs((record,))
+        await self._queue.complete(trigger.job, Answered())
+        return None
+
+    async def _handle_request(self, trigger: TriggerRequest, *, is_recovered: bool) -> JobId | None:
+        if trigger.request.verb == "stop":
+            await self._handle_stop(trigger, is_recovered=is_recovered)
+        elif trigger.request.verb == "help":
+            await self._reply(trigger.job, help_text(self.triggers.mention, self.triggers.label))
+        elif trigger.request.error:
+            is_permitted = await self._is_permitted(trigger.job)
+            explanation = plan_texts.render_invalid_command(trigger.request.error)
+            await self._reject(
+                trigger.job,
+                explanation
+                if is_permitted
+                else reply_texts.render_rejection_reason("permission", trigger.job),
+            )
+        else:
+            return await self._enqueue(trigger)
+        return None
+
+    async def _enqueue(self, trigger: TriggerRequest) -> JobId | None:
+        job = trigger.job
+        try:
+            is_permitted = await self._is_permitted(job)
+        except ForgeError as exc:  # The job is queued anyway; permission is checked again when it starts.
+            log.warning("permission check failed", extra={"job": job.id, "reason": str(exc)})
+            is_permitted = None
+        if is_permitted is False and await self._queue.get_record(job.id) is None:
+            await self._reject(job, reply_texts.render_rejection_reason("permission", job))
+        elif await self._queue.put(job, requested_at=trigger.requested_at):
+            if is_permitted:
+                self._react(trigger)
+            self._run_in_background(self._queue_notices.post_if_waiting(job))
+            return job.id
+        return None
+
+    async def _handle_stop(self, trigger: TriggerRequest, *, is_recovered: bool) -> None:
+        job = trigger.job
+        if not await self._is_permitted(job):
+            await self._reject(job, reply_texts.render_rejection_reason("permission", job))
+            return
+        requested_at = trigger.requested_at or datetime.now(UTC)
+        records = select_records(await self._queue.active_jobs(job.repo, job.number), requested_at, "all")
+        if records:
+            # The stop command is recorded first, so that a second delivery of it knows that jobs were
+            # canceled.
+            await self._queue.mark_running(job)
+        await self._cancel_jobs(records)
+        await self._queue.cancel_thread(job.repo, job.number, requested_at)
+        has_unreadable = bool(await self._queue.unreadable_jobs(job.repo, job.number))
+        # After Redis was wiped, polling finds an old comment again that already has a reply.
+        is_stale = is_recovered and datetime.now(UTC) - requested_at > STALE_STOP_AGE
+        if not has_unreadable and (is_stale or await self._queue.get_record(job.id) is not None):
+            self._react(trigger)  # The comment of each job shows its cancellation.
+            await self._queue.complete(job, Answered())
+        else:
+            await self._reply(job, stop_text(self.triggers.mention, has_unreadable=has_unreadable))
+
+    async def _cancel_jobs(self, records: Sequence[JobRecord]) -> None:
+        """Cancels the jobs. Running jobs are canceled even if a notice cannot be posted.
+
+        Queued jobs are canceled after their notices, so that a retry posts a notice that failed.
+        """
+        try:
+            await self._cancellation.post_cancellation_notices(records, "requested")
+        finally:
+            for record in filter(has_started, records):
+                await self._queue.cancel(record.job.id)
+        for record in records:
+            await self._queue.cancel(record.job.id)
+
+    async def _reject(self, job: Job, explanation: str) -> None:
+        await self._post_comment(job, reply_texts.render_rejection(explanation))
+        await self._queue.complete(job, Rejected(explanation=explanation))
+
+    async def _reply(self, job: Job, text: str) -> None:
+        await self._post_comment(job, text)
+        await self._queue.complete(job, Answered())
+
+    async def _post_comment(self, job: Job, text: str) -> None:
+        if await self._permission(job) == "none":  # In a private repository, they cannot see the thread.
+            log.warning("reply withheld", extra={"job": job.id, "reason": text.strip()})
+            return
+        try:
+            await self._forge.upsert_comment(job.repo, job.number, job.id, text)
+        except (Forbidden, NotFound) as exc:  # The thread is locked or deleted, so a retry would not help.
+            log.warning("reply not posted", extra={"job": job.id, "reason": str(exc)})
+
+    async def _is_permitted(self, job: Job) -> bool:
+        return await self._permission(job) in TRIGGER_PERMISSIONS
+
+    async def _permission(self, job: Job) -> Permission:
+        if job.requester is None:  # The operator, in the dashboard.
+            return "admin"
+        return await self._forge.get_permission(job.repo, job.requester)
+
+    def _react(self, trigger: TriggerRequest) -> None:
+        """Adds a reaction in the background. Failures are only logged."""
+
+        async def react() -> None:
+            try:
+                async with asyncio.timeout(REACTION_TIMEOUT_SECONDS):
+                    await self._forge.react(trigger.job.repo, trigger.resource_path)
+            except (ForgeError, TimeoutError) as exc:
+                log.warning("reaction not added", extra={"job": trigger.job.id, "reason": str(exc)})
+
+        if trigger.resource_path:
+            self._run_in_background(react())
+
+    def _run_in_background(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
+
+    async def close(self) -> None:
+        """Cancels outstanding reactions and notices."""
+        for task in self._background_tasks:
+            task.cancel()
+        await asyncio.gather(*self._background_tasks, return_exceptions=True)

@@ -1,0 +1,97 @@
+"""Processes webhook deliveries from the inbox. A delivery that is read twice still leads to a single job."""
+
+import asyncio
+import functools
+import logging
+
+from pydantic import ValidationError
+
+from patchwright.bot.dashboard_commands import DASHBOARD_EVENT, DashboardCommand
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.observe.logging_setup import log_context
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox, StoredDelivery
+from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.webhooks.delivery import UnreadableDelivery, parse_delivery
+from patchwright.resolver.errors import ForgeError
+
+log = logging.getLogger(__name__)
+
+ERROR_RETRY_SECONDS = 1.0  # after a Redis error
+MAX_CONCURRENT_DELIVERIES = 64  # processed at the same time
+DELIVERY_TIMEOUT_SECONDS = 15.0  # per delivery; one that takes longer is read again
+
+
+class DeliveryProcessor:
+    """Processes the deliveries of an inbox."""
+
+    def __init__(self, inbox: DeliveryInbox, handler: TriggerHandler, consumer: str) -> None:
+        """`consumer` must be unique among the readers of the inbox."""
+        self._inbox = inbox
+        self._handler = handler
+        self._consumer = consumer
+
+    async def run(self) -> None:
+        """Processes deliveries until canceled."""
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                try:
+                    deliveries = await self._inbox.read(self._consumer)
+                except QueueDown as exc:
+                    log.warning("inbox interrupted", extra={"reason": str(exc)})
+                    await asyncio.sleep(ERROR_RETRY_SECONDS)
+                    continue
+                # The tasks run concurrently: a command may wait for GitHub, which must not delay other
+                # deliveries.
+                for delivery in deliveries:
+                    task = asyncio.create_task(self._process_and_acknowledge(delivery))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                    task.add_done_callback(functools.partial(_log_failure, delivery))
+                while len(tasks) >= MAX_CONCURRENT_DELIVERIES:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            while tasks:  # repeatedly, since a Redis client can lose a single cancellation
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks, timeout=ERROR_RETRY_SECONDS)
+
+    async def _process_and_acknowledge(self, delivery: StoredDelivery) -> None:
+        try:
+            async with asyncio.timeout(DELIVERY_TIMEOUT_SECONDS):
+                await self.process(delivery)
+        except (ForgeError, TimeoutError) as exc:
+            log.warning("delivery not processed", extra={"delivery": delivery.guid, "reason": str(exc)})
+            if isinstance(exc, TimeoutError) or exc.retryable:
+                return  # the delivery stays in the inbox and is read again
+        await self._inbox.acknowledge(delivery)
+
+    async def process(self, delivery: StoredDelivery) -> None:
+        """Processes a delivery. Raises QueueDown or ForgeError if it must be read again."""
+        with log_context(delivery=delivery.guid):
+            await self._process(delivery)
+
+    async def _process(self, delivery: StoredDelivery) -> None:
+        try:
+            if delivery.event == DASHBOARD_EVENT:
+                job = await self._handler.handle_dashboard_command(
+                    DashboardCommand.model_validate_json(delivery.body)
+                )
+            else:
+                job = await self._handler.handle(parse_delivery(delivery.event, delivery.body))
+        except (UnreadableDelivery, ValidationError) as exc:
+            log.warning("delivery unreadable", extra={"delivery": delivery.guid, "reason": str(exc)})
+            return
+        if job:
+            log.info("job queued", extra={"delivery": delivery.guid, "job": job})
+
+
+def _log_failure(delivery: StoredDelivery, task: asyncio.Task[None]) -> None:
+    """Logs an unexpected error; the delivery stays in the inbox."""
+    if task.cancelled() or (error := task.exception()) is None:
+        return
+    if isinstance(error, QueueDown):
+        log.warning("delivery interrupted", extra={"delivery": delivery.guid, "reason": str(error)})
+        return
+    # A bug in Patchwright: the delivery is read again, by a fixed version at the latest.
+    log.error("delivery processing crashed", extra={"delivery": delivery.guid}, exc_info=error)

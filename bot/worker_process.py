@@ -1,0 +1,185 @@
+"""The worker process: it processes deliveries and runs jobs. Any number of workers share one Redis."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from patchwright.bot.cancellation import CancellationHandler, PullRequestOutcomes, RepositoryAccess
+from patchwright.bot.child_process import WORKER_READY_PREFIX
+from patchwright.bot.ci.check_monitor import CheckMonitor, PullChecks
+from patchwright.bot.errors import QueueDown
+from patchwright.bot.job_runner import FailureReporter, JobResolver, JobRunner
+from patchwright.bot.jobs import Canceled, JobHandler, JobResult, Retry, current_cancellation
+from patchwright.bot.observe.logging_setup import log_context
+from patchwright.bot.queue_notice import QueueNotices, wait_for_start_lock
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.delivery_inbox import DeliveryInbox
+from patchwright.bot.redis.heartbeats import Heartbeats
+from patchwright.bot.redis.start_locks import SharedStartLocks
+from patchwright.bot.signals import catch_stop_signals
+from patchwright.bot.thread_forge import NullForge, ThreadForge
+from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
+from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.resolver.cost import cost_fields
+from patchwright.resolver.domain import Job, JobId, Usage
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.settings.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ResultListener = Callable[[JobId, JobResult], Awaitable[Usage | None]]
+"""Receives the result of a job, possibly twice, and returns its usage if known."""
+Watcher = Callable[[TriggerHandler, str], Coroutine[Any, Any, None]]
+"""Finds events that no delivery reported, and hands them to the handler under this worker's name until
+canceled.
+"""
+
+SHUTDOWN_SECONDS = 30.0  # Time for running jobs to be saved; the server kills a worker after 40 s.
+
+
+def require_redis_url(settings: Settings) -> str:
+    """Returns the URL of the Redis whose jobs this worker runs. Raises SettingsError if it is not set."""
+    if settings.redis_url is None:
+        raise SettingsError(
+            "REDIS_URL is not set. Set it to the Redis of the server whose jobs this worker runs. "
+            "On a single machine, `patchwright serve` starts a worker itself."
+        )
+    return settings.redis_url
+
+
+async def run_worker(
+    settings: Settings,
+    resolve: JobResolver,
+    report_failure: FailureReporter,
+    *,
+    prepare: Callable[[], Awaitable[object]] | None = None,
+    on_result: ResultListener | None = None,
+    watcher: Watcher | None = None,
+    forge: ThreadForge | None = None,
+    pull_requests: PullRequestOutcomes | None = None,
+    access: RepositoryAccess | None = None,
+    checks_forge: PullChecks | None = None,
+    exclusive: bool = False,
+    announce: Callable[[str], None] = lambda line: print(line, flush=True),
+) -> signal.Signals:
+    """Processes deliveries and jobs from Redis until SIGTERM or SIGINT; returns the signal.
+
+    `prepare` runs first, for example to build images; until it ends, jobs stay queued and their threads get a
+    notice. `watcher` runs concurrently and finds events without a delivery. `forge` replies to commands;
+    None: they get no reply. `pull_requests` and `access`: see bot/cancellation.py. `checks_forge`: see
+    bot/ci/check_monitor.py; None: checks are ignored. `exclusive`: no other worker uses this Redis. Jobs that
+    still run at the end go back to the queue. Raises SettingsError, and any error of `prepare`.
+    """
+    url = require_redis_url(settings)
+    triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    queue, inbox = (
+        ArqQueue(url, is_only_worker=exclusive, max_concurrent_jobs=settings.max_concurrent_jobs),
+        DeliveryInbox(url),
+    )
+    cancellation = CancellationHandler(queue, triggers.label, forge or NullForge(), pull_requests, access)
+    start_locks = SharedStartLocks(url)
+    heartbeats = Heartbeats(url)
+    queue_notices = QueueNotices(
+        queue, start_locks, forge or NullForge(), triggers.mention, count_workers=heartbeats.count_workers
+    )
+    checks = (
+        CheckMonitor(queue, checks_forge, settings.branch_prefix)
+        if checks_forge and settings.max_ci_repairs
+        else None
+    )
+    trigger_handler = TriggerHandler(
+        queue, triggers, forge or NullForge(), cancellation, queue_notices, checks
+    )
+
+    async def run_jobs() -> None:
+        if prepare is not None:
+            await prepare()
+        announce(f"{WORKER_READY_PREFIX} as {name}")
+        job_handler = _with_result_logging(
+            JobRunner(wait_for_start_lock(resolve, start_locks), report_failure).run, on_result
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(heartbeats.keep_beating(name))
+            group.create_task(queue.process_jobs(job_handler, queue_notices.post_unreadable))
+
+    with catch_stop_signals(announce, SHUTDOWN_SECONDS) as stop_signal:
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.create_task(run_jobs()),
+            asyncio.create_task(DeliveryProcessor(inbox, trigger_handler, name).run()),
+        ]
+        if watcher is not None:
+            tasks.append(asyncio.create_task(watcher(trigger_handler, name)))
+        try:
+            await asyncio.wait([*tasks, stop_signal], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            # Cancel once only: a second cancellation would interrupt the jobs' cleanup and leave containers
+            # behind.
+            await asyncio.wait(tasks, timeout=SHUTDOWN_SECONDS)
+            for store in (trigger_handler, queue, inbox, heartbeats, start_locks):
+                await store.close()
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.result()  # Raises the error of a failed task, which is a bug.
+    return stop_signal.result()
+
+
+def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) -> JobHandler:
+    async def handle_and_log(job: Job, tries: int) -> JobResult | Retry:
+        fields = {"repo": str(job.repo), "number": job.number}
+        with log_context(job=job.id):
+            log.info("job started", extra={**fields, "try": tries})
+            try:
+                result = await handler(job, tries)
+            except asyncio.CancelledError:
+                if cancellation := current_cancellation():
+                    # The completion has its own task, because a canceled task may be canceled again while it
+                    # waits.
+                    await asyncio.wait(
+                        (asyncio.create_task(complete(job, Canceled(reason=cancellation.reason), fields)),)
+                    )
+                else:
+                    log.info("job suspended", extra=fields)
+                raise
+            if isinstance(result, Retry):
+                log.info("job requeued", extra={**fields, "retry_seconds": round(result.delay_seconds)})
+            else:
+                await complete(job, result, fields)
+            return result
+
+    async def complete(job: Job, result: JobResult, fields: dict[str, object]) -> None:
+        usage = None
+        if on_result is not None:
+            with contextlib.suppress(QueueDown):  # Only the cost is not recorded then.
+                usage = await on_result(job.id, result)
+        log.info("job completed", extra={**fields, **_result_fields(result), **_cost_fields(usage)})
+
+    return handle_and_log
+
+
+def _result_fields(result: JobResult) -> dict[str, object]:
+    """Returns the fields of the result for the log, without untrusted text such as an explanation."""
+    found: dict[str, object] = {"outcome": result.kind}
+    if verdict := getattr(result, "verdict", None):
+        found["verdict"] = verdict.kind
+    if url := getattr(result, "url", None):
+        found["url"] = url
+    if isinstance(result, Canceled):
+        found["reason"] = result.reason
+    return found
+
+
+def _cost_fields(usage: Usage | None) -> dict[str, object]:
+    if usage is None:
+        return {}
+    cost: dict[str, object] = {**cost_fields("cost_usd", usage.cost)} or {"cost_usd": None}
+    return {**cost, "seconds": round(usage.seconds, 1)}

@@ -1,0 +1,347 @@
+"""A recorded model behind a loopback endpoint that has the APIs of OpenAI and Anthropic.
+
+It serves `POST /v1/chat/completions`, `/v1/responses` and `/v1/messages`, without streaming, and `GET
+/v1/models`. A recording is keyed by turn and not by the bytes of the prompt, so a change in a prompt's
+wording does not break it.
+"""
+
+import asyncio
+import inspect
+import json
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, Field
+
+from patchwright.demo.api_formats import API_FORMATS, ApiFormat, RecordedReply, extract_prompt
+from patchwright.demo.github.asgi import (
+    AsgiMessage,
+    ClientDisconnected,
+    Receive,
+    Send,
+    read_body,
+    read_headers,
+    respond,
+)
+from patchwright.demo.loopback_server import LoopbackServer
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.messages import render_observation
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import ActionFailure
+
+CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English and code
+CACHE_BLOCK_TOKENS = 128  # tokens; OpenAI caches prompts in blocks of this size
+
+LOST_RESULT = render_observation(
+    ActionFailure(reason="lost", message=prompt_texts.render_lost_call(is_saved=False))
+)
+"""The result of a call that was interrupted when the process was killed, and that saved no state."""
+UNIQUE_TEXT = "%ONCE%"
+"""Placeholder in a call's arguments, replaced by a text that is different in each reply. It lets tests
+distinguish a call that is executed twice from a call that is requested twice.
+"""
+FINISH_REJECTED = prompt_texts.render_finish_rejected(()).partition(":")[0]
+"""The beginning of the result of a finish call that is rejected as incomplete."""
+
+RequestHook = Callable[[int, dict[str, Any]], Awaitable[None] | None]
+
+
+class RecordedCall(FrozenModel):
+    """A tool call as the model writes it."""
+
+    name: str
+    arguments: dict[str, Any] | str
+    """The arguments; a string is sent unchanged, so that a recording can contain invalid JSON."""
+
+    @property
+    def text(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+
+
+class RecordedTurn(FrozenModel):
+    """One reply, for example `RecordedTurn("Look around.", RunShell(command="ls"))`."""
+
+    thought: str
+    calls: tuple[RecordedCall, ...] = ()
+    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
+    """The finish reason; None derives it from the calls."""
+    reasoning: tuple[dict[str, Any], ...] = ()
+    """Reasoning in the requested API format; for chat completions, fields of the message."""
+    usage: dict[str, Any] = Field(default_factory=dict)
+    """Additional fields of `usage`, for chat completions."""
+
+    def __init__(self, thought: str, *actions: FrozenModel, **fields: Any) -> None:
+        written = tuple(
+            RecordedCall(name=values.pop("kind"), arguments=values)
+            for values in (action.model_dump(mode="json", exclude_none=True) for action in actions)
+        )
+        BaseModel.__init__(self, thought=thought, calls=written or fields.pop("calls", ()), **fields)
+
+
+class ModelFault(FrozenModel):
+    """A faulty response that a request gets instead of its turn."""
+
+    status: int = 200
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str | bytes = ""
+    is_truncated: bool = False
+    """True if the connection closes in the middle of the body."""
+    byte_delay: float = 0.0
+    """Seconds between two bytes of the body."""
+
+
+def rate_limited(retry_after: float | None = None) -> ModelFault:
+    headers = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+    return _error_response(
+        429, "Rate limit reached for requests", code="rate_limit_exceeded", headers=headers
+    )
+
+
+def context_overflow() -> ModelFault:
+    text = "This model's maximum context length is 128000 tokens. Your messages resulted in 150000 tokens."
+    return _error_response(400, text, code="context_length_exceeded")
+
+
+def html_page(status: int = 200) -> ModelFault:
+    """Returns a page like that of a proxy or a captive portal."""
+    page = "<!doctype html><html><body><h1>Sign in to continue</h1></body></html>"
+    return ModelFault(status=status, headers={"content-type": "text/html"}, body=page)
+
+
+def server_error(status: int = 500) -> ModelFault:
+    return _error_response(
+        status, "The server had an error while processing your request", kind="server_error"
+    )
+
+
+def truncated_reply() -> ModelFault:
+    return ModelFault(body=json.dumps(_chat_completion("x" * 500)), is_truncated=True)
+
+
+def slow_reply(seconds: float = 1.0) -> ModelFault:
+    """Returns a reply that is sent byte by byte."""
+    return ModelFault(body=json.dumps(_chat_completion("Slowly.")), byte_delay=seconds)
+
+
+def reply_without_choices() -> ModelFault:
+    """Returns a reply that is billed and contains nothing usable."""
+    return ModelFault(
+        body=json.dumps(_chat_completion("", prompt_tokens=1000, completion_tokens=50) | {"choices": []})
+    )
+
+
+class RecordedModel:
+    """Serves a recording inside its context. `requests` contains every request with a valid key.
+
+    `delay` is the number of seconds before each response. `on_request(turn, body)` is called before each
+    response, and awaited if it is a coroutine. `add_faults(...)` replaces the next responses by faults.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[RecordedTurn],
+        *,
+        key: str | None = None,
+        delay: float = 0.0,
+        on_request: RequestHook | None = None,
+    ) -> None:
+        self._turns = tuple(turns)
+        self._key = key
+        self._delay = delay
+        self._on_request = on_request
+        self._faults: deque[ModelFault] = deque()
+        self._previous_prompt = ""
+        self.requests: list[dict[str, Any]] = []
+        self._server = LoopbackServer(self._serve)
+        self.base_url = f"{self._server.url}/v1"
+
+    def add_faults(self, *faults: ModelFault) -> None:
+        """Adds faults that the next requests get instead of their turns."""
+        self._faults.extend(faults)
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.stop()
+
+    async def _serve(self, scope: AsgiMessage, receive: Receive, send: Send) -> None:
+        try:
+            body = await read_body(receive)
+        except ClientDisconnected:
+            return
+        given = read_headers(scope)
+        key = given.get("x-api-key") or (given.get("authorization") or "").removeprefix("Bearer ")
+        fault = await self._respond(scope["method"], scope["path"], key, body)
+        headers = {"content-type": "application/json", **fault.headers}
+        content = fault.body if isinstance(fault.body, bytes) else fault.body.encode()
+        if not (fault.is_truncated or fault.byte_delay):
+            await respond(send, fault.status, headers, content)
+            return
+        start = [(name.encode(), value.encode()) for name, value in headers.items()]
+        length = [(b"content-length", str(len(content)).encode())]
+        await send({"type": "http.response.start", "status": fault.status, "headers": start + length})
+        if fault.is_truncated:
+            await send(
+                {"type": "http.response.body", "body": content[: len(content) // 2], "more_body": True}
+            )
+            await self._server.close_connection(scope, abort=False)
+            return
+        for byte in content:
+            if self._server.is_stopping:
+                break
+            await send({"type": "http.response.body", "body": bytes([byte]), "more_body": True})
+            await asyncio.sleep(fault.byte_delay)
+        await self._server.close_connection(scope, abort=False)
+
+    async def _respond(self, method: str, path: str, key: str, body: bytes) -> ModelFault:
+        if self._key is not None and key != self._key:
+            return _error_response(401, "Incorrect API key provided.", code="invalid_api_key")
+        match method, path:
+            case "GET", "/v1/models":
+                models: list[Any] = [
+                    {"id": "recorded", "object": "model", "created": 0, "owned_by": "patchwright"}
+                ]
+                return ModelFault(body=json.dumps({"object": "list", "data": models}))
+            case "POST", path if path in API_FORMATS:
+                return await self._complete(json.loads(body), API_FORMATS[path])
+            case _:
+                return _error_response(404, f"Unknown request URL: {method} {path}.", code="unknown_url")
+
+    async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
+        messages = api_format.parse_messages(request)
+        if problem := find_unpaired_call(messages):
+            return _error_response(400, problem)
+        turn, calls = find_next_calls(messages, self._turns)
+        self.requests.append(request)
+        if self._on_request is not None and inspect.isawaitable(waiting := self._on_request(turn, request)):
+            await waiting
+        if self._faults:
+            return self._faults.popleft()
+        if turn >= len(self._turns):
+            return _error_response(
+                400, f"The recording has {len(self._turns)} turns, and was asked for one more."
+            )
+        await asyncio.sleep(self._delay)
+        made = self._build_reply(request, len(messages), self._turns[turn], calls)
+        return ModelFault(body=json.dumps(api_format.format_reply(made)))
+
+    def _build_reply(
+        self, request: dict[str, Any], count: int, turn: RecordedTurn, calls: Sequence[RecordedCall]
+    ) -> RecordedReply:
+        sent = json.dumps(extract_prompt(request))[:-2]
+        same = common_prefix_length(self._previous_prompt, sent)
+        self._previous_prompt = sent
+        made = tuple(
+            (f"call_{count}_{n}", call.name, call.text.replace(UNIQUE_TEXT, secrets.token_hex(4)))
+            for n, call in enumerate(calls)
+        )
+        return RecordedReply(
+            text=turn.thought,
+            calls=made,
+            reasoning=turn.reasoning,
+            finish_reason=turn.finish_reason or ("tool_calls" if made else "stop"),
+            model=request.get("model", "recorded"),
+            prompt_tokens=len(sent) // CHARACTERS_PER_TOKEN,
+            cached_tokens=same // CHARACTERS_PER_TOKEN // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS,
+            completion_tokens=len(json.dumps([turn.thought, made])) // CHARACTERS_PER_TOKEN,
+            reasoning_tokens=len(json.dumps(turn.reasoning)) // CHARACTERS_PER_TOKEN if turn.reasoning else 0,
+            extra=turn.usage,
+        )
+
+
+def find_next_calls(
+    messages: Sequence[Mapping[str, Any]], turns: Sequence[RecordedTurn]
+) -> tuple[int, Sequence[RecordedCall]]:
+    """Returns the index of the next turn in a conversation, and the calls of that turn that are still to be
+    made.
+
+    As a real model would, the recording repeats calls whose results were lost, and finish calls that were
+    rejected. A repeated edit is refused if it was already applied, so nothing is applied twice.
+    """
+    results = {
+        message["tool_call_id"]: message["content"] for message in messages if message["role"] == "tool"
+    }
+    turn = 0
+    calls: Sequence[RecordedCall] = turns[0].calls if turns else ()
+    for message in messages:
+        if message["role"] != "assistant":
+            continue
+        answers = (results.get(call["id"]) for call in message.get("tool_calls") or ())
+        lost = [call for call, answer in zip(calls, answers, strict=False) if _should_repeat(answer or "")]
+        if not lost:
+            turn += 1
+        calls = lost or (turns[turn].calls if turn < len(turns) else ())
+    return turn, calls
+
+
+def _should_repeat(result: str) -> bool:
+    return result.endswith(LOST_RESULT) or FINISH_REJECTED in result
+
+
+def common_prefix_length(one: str, other: str) -> int:
+    """Returns the number of characters that both strings have in common at their start."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def find_unpaired_call(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """Returns what is wrong with the order of calls and results, in the words of OpenAI's error, or None."""
+    waiting: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                return (
+                    "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+                )
+            waiting.remove(message["tool_call_id"])
+            continue
+        if waiting:
+            break
+        waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    if waiting:
+        return (
+            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            f"'tool_call_id'. These did not have response messages: {', '.join(waiting)}"
+        )
+    return None
+
+
+def _chat_completion(text: str, prompt_tokens: int = 0, completion_tokens: int = 0) -> dict[str, Any]:
+    """Returns a chat completion with this text."""
+    made = RecordedReply(
+        text=text,
+        calls=(),
+        reasoning=(),
+        finish_reason="stop",
+        model="recorded",
+        prompt_tokens=prompt_tokens,
+        cached_tokens=0,
+        completion_tokens=completion_tokens,
+    )
+    return API_FORMATS["/v1/chat/completions"].format_reply(made)
+
+
+def _error_response(
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    kind: str = "invalid_request_error",
+    headers: dict[str, str] | None = None,
+) -> ModelFault:
+    # Source: platform.openai.com/docs/guides/error-codes
+    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return ModelFault(status=status, headers=headers or {}, body=json.dumps(body))

@@ -1,0 +1,6 @@
+"""`python -m patchwright`: the same as the command `patchwright`."""
+
+from patchwright.bot.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,141 @@
+"""Decides whether continuous integration (CI) starts on the bot's commits or waits for a person with write
+access.
+
+CI runs the pushed code and may have access to secrets. If untrusted people could influence a commit, its
+message therefore contains `[skip ci]`. CI then starts only when someone with write access requests it
+(resolver/ci/run_ci.py). Source: docs.github.com/actions/managing-workflow-runs/skipping-workflow-runs
+"""
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+from patchwright.resolver.actions import Browse, ExternalToolResult
+from patchwright.resolver.ci.checks import RUN_TRAILER
+from patchwright.resolver.domain import Comment, PullRequest, Repo, Thread, User
+from patchwright.resolver.events import RunStarted, ToolResult, Trajectory
+from patchwright.resolver.forge import Forge
+from patchwright.resolver.git.git_process import run_git
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.suites import ci_workflows
+from patchwright.resolver.text.template_renderer import render
+from patchwright.resolver.workspaces import Workspace
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import PageSnapshot
+
+SKIP_CI = "[skip ci]"  # Other CI services support this marker, too; some only near the start of a message.
+ACTIONS_BOT_LOGIN = "github-actions[bot]"
+"""Login of the user whose pushes start no workflows. The pushes of this user are made with a workflow's own
+token.
+"""
+
+_SKIP_MARKERS = re.compile(r"\[(skip ci|ci skip|no ci|skip actions|actions skip)\]", re.IGNORECASE)
+_SKIP_TRAILER = re.compile(r"^([ \t]*skip-checks):(?=[ \t]*true)", re.IGNORECASE | re.MULTILINE)
+_LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1?|", re.IGNORECASE)
+
+
+class CiHold(FrozenModel):
+    """Whether continuous integration starts on one of the bot's commits, and why not."""
+
+    state: Literal["starts", "held", "silent"]
+    """"starts": CI starts. "held": the commit message prevents CI. "silent": GitHub starts no workflows for
+    pushes with the bot's token.
+    """
+    outsiders: tuple[str, ...] = ()
+    """Logins of people without write access whose text the agent read."""
+    read_external_content: bool = False
+    """True if the agent read web pages or used external services."""
+    parent_held: bool = False
+    """True if the parent commit is on hold."""
+
+    def render_notice(self, mention: str) -> str:
+        """Renders a notice for the pull request; empty if CI starts normally."""
+        return render("replies/ci_hold.md.j2", ci=self, mention=mention, skip_ci=SKIP_CI).strip()
+
+    def mark_message(self, text: str) -> str:
+        """Adds the skip marker to a commit message if the commit is on hold. Disables any other skip marker
+        in the message.
+        """
+        unmarked = _SKIP_TRAILER.sub(r"\1 -", _SKIP_MARKERS.sub(r"(\1)", text))
+        if self.state != "held":
+            return unmarked
+        subject, _, rest = unmarked.partition("\n")
+        return f"{subject}\n\n{SKIP_CI}\n{rest}" if rest.strip() else f"{subject}\n\n{SKIP_CI}\n"
+
+
+def is_held(message: str) -> bool:
+    """Returns True if the commit message prevents continuous integration from starting."""
+    return bool(_SKIP_MARKERS.search(message) or _SKIP_TRAILER.search(message))
+
+
+async def decide_ci_hold(
+    trajectory: Trajectory, workspace: Workspace, parent: str, repo: Repo, forge: Forge, settings: Settings
+) -> CiHold:
+    """Decides whether to hold the commit of a run. The parent commit must be in the workspace."""
+    started = trajectory.run_started
+    assert started is not None, "only a run that has started commits"
+    bot_user = await forge.get_bot_user(repo)
+    if bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN:
+        return CiHold(
+            state="silent"
+            if await workspace.config_source.find_entries(ci_workflows.WORKFLOW_PATHS)
+            else "starts"
+        )
+    match settings.hold_ci:
+        case "never":
+            return CiHold(state="starts")
+        case "always":
+            return CiHold(state="held")
+        case "untrusted":
+            outsiders, external = (
+                find_outsiders(started.thread, bot_user),
+                has_read_external_content(trajectory, started),
+            )
+            parent_held = isinstance(started.thread, PullRequest) and await _is_held_commit(workspace, parent)
+            held = bool(outsiders or external or parent_held)
+            return CiHold(
+                state="held" if held else "starts",
+                outsiders=outsiders,
+                read_external_content=external,
+                parent_held=parent_held,
+            )
+
+
+def find_outsiders(thread: Thread, bot_user: User | None) -> tuple[str, ...]:
+    """Returns the logins of people without write access whose text in the thread the agent has read."""
+    comments = [Comment(author=thread.author, body=thread.body, trusted=thread.trusted), *thread.comments]
+    if isinstance(thread, PullRequest):
+        comments += [comment for review_thread in thread.threads for comment in review_thread.comments]
+        comments += [thread.review] if thread.review else []
+    outsiders = (
+        comment.author
+        for comment in comments
+        if not comment.trusted and (bot_user is None or comment.author.id != bot_user.id)
+    )
+    return tuple(dict.fromkeys(author.login for author in outsiders))
+
+
+def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bool:
+    """Returns True if the agent has read an external page or used an external service such as an MCP server."""
+    observations = [event.observation for event in trajectory if isinstance(event, ToolResult)]
+    if any(isinstance(observation, ExternalToolResult) for observation in observations):
+        return True
+    if any(
+        isinstance(observation, PageSnapshot)
+        and not _LOOPBACK_HOST.fullmatch(urlsplit(observation.url).hostname or "")
+        for observation in observations
+    ):
+        return True
+    actions = [call.action for reply in trajectory.replies() for call in reply.calls]
+    # The pages that a browsing subagent has read are in the subagent's own log; this log contains only its
+    # report.
+    return started.network == "open" and any(isinstance(action, Browse) for action in actions)
+
+
+async def _is_held_commit(workspace: Workspace, commit: str) -> bool:
+    """Returns True if the bot made the commit and it is on hold. A skip marker that a person wrote does not
+    affect other commits.
+    """
+    output = await run_git("show", "-s", "--format=%B", commit, git_dir=workspace.git_dir)
+    message = output.decode(errors="replace")
+    return is_held(message) and re.search(rf"^{RUN_TRAILER}: ", message, re.MULTILINE) is not None

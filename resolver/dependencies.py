@@ -1,0 +1,59 @@
+"""The dependencies of a run, passed in as values. Only bot/composition_root.py chooses them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from patchwright.resolver.domain import Job, Repo
+from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.llm.model import Model
+from patchwright.resolver.llm.router import RunModels
+from patchwright.resolver.run_log import Listener, LogStore, RunLog
+from patchwright.resolver.sandbox.multimodal import Transcriber
+from patchwright.resolver.sandbox.secret_injection import SecretSource
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.workspaces import WorkspaceFactory
+from patchwright.runtime.sandbox import Sandboxes
+
+ProgressReporter = Callable[[Job, RunLog], AbstractAsyncContextManager[None]]
+"""Reports the progress of a run to people while it is open."""
+
+
+def no_repo_secrets(repo: Repo) -> Mapping[str, SecretSource]:
+    """The default: repositories have no secrets."""
+    return {}
+
+
+async def no_new_messages(job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
+    """The default: there are never new messages."""
+    return ()
+
+
+@dataclass(frozen=True)
+class RunDependencies:
+    """All external dependencies of a run."""
+
+    settings: Settings
+    model: Model
+    sandboxes: Sandboxes
+    workspaces: WorkspaceFactory
+    logs: LogStore
+    secrets: Secrets
+    listeners: tuple[Listener, ...] = ()
+    """Called with every log entry as it is written."""
+    purpose_models: RunModels | None = None
+    """Models for each purpose. None if `model` serves every purpose."""
+    choose_models: Callable[[str], RunModels] | None = None
+    """Returns the models of a run for a given agent model. None if requesters may not choose a model."""
+    transcription: Transcriber | None = None
+    """Transcribes audio recordings. None if no model can transcribe."""
+    get_repo_secrets: Callable[[Repo], Mapping[str, SecretSource]] = no_repo_secrets
+    """Returns a repository's own secrets, by name."""
+    get_new_messages: Callable[[Job, Trajectory], Awaitable[tuple[Message, ...]]] = no_new_messages
+    """Returns messages that people wrote to a running job and that its trajectory does not contain yet."""
+
+    @property
+    def models(self) -> RunModels:
+        """Models by purpose."""
+        return self.purpose_models or RunModels.with_default(self.model, {})

@@ -1,0 +1,285 @@
+"""Checks, from the log alone, which steps are still missing when an agent wants to finish.
+
+The agent is told only once. If steps are missing after that, the summary lists them for the reviewer.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from patchwright.resolver.actions import Finish, MalformedCall, Plan, PlanItem
+from patchwright.resolver.domain import PullRequest, Thread
+from patchwright.resolver.events import (
+    Checkpoint,
+    Message,
+    ModelReply,
+    ToolResult,
+    Trajectory,
+    VerificationCompleted,
+)
+from patchwright.resolver.proof.diff_lint import lint_diff
+from patchwright.resolver.pull_request.review_threads import list_unanswered_threads
+from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES
+from patchwright.runtime.actions import RunPython, RunShell, SendInput
+from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult
+
+MAX_SHOWN_POINTS = 5  # Missing steps that a message lists.
+
+# Programs that only read. If one of them fails, that says nothing about the repository's code.
+_READ_ONLY_COMMANDS = frozenset(
+    "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
+    "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
+)
+_TEST_COMMANDS = re.compile(
+    r"\b(pytest|py\.test|unittest|tox|nox|nose2|trial|jest|vitest|mocha|ava|tap|karma|playwright test"
+    r"|(npm|pnpm|yarn|bun|deno)( run)? test|node --test|go test|cargo (nextest|test)|mvnw?|gradlew?|rspec|minitest"
+    r"|(rake|rails|bundle exec rake) test|phpunit|ctest|make (test|check)|runtests|run_tests|manage\.py test)\b"
+)
+# The formats of pytest, unittest, jest, mocha, go, cargo, TAP, RSpec and Maven.
+_FAILURE_OUTPUT = re.compile(
+    r"\b[1-9]\d* (failed|failing|failures?|errors?)\b|^(FAILED|FAIL|not ok)\b|\btest result: FAILED"
+    r"|(Failures|Errors): [1-9]|(failures|errors)=[1-9]",
+    re.MULTILINE,
+)
+# Uncaught errors of Python, JavaScript, Java, Rust and Go. The script may have continued after the error.
+_EXCEPTION_OUTPUT = re.compile(
+    r"^Traceback \(most recent call last\)|^(?:Uncaught )?(?:\w{1,80}\.){0,9}[A-Z]\w{0,80}(?:Error|Exception)(?::|$)"
+    r"|\b[A-Z]\w{0,80}Error\(['\")]|^Exception in thread |\bpanicked at |^panic: ",
+    re.MULTILINE,
+)
+_HEREDOC = re.compile(r"(<<-?\s*)(['\"]?)(\w+)\2(.*\n)(?:.*\n)*?\s*\3(?=\s|$)")
+_TASK_ITEM = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[ \]\s+(?P<point>\S.*)$")
+_LIST_ITEM = re.compile(r"^\s{0,3}(?:[-*+]|\d+[.)])\s+(?P<point>[^\s\[].*)$")
+_REQUIREMENTS_HEADING = re.compile(
+    r"\b(requirements?|acceptance|criteria|to-?dos?|tasks?|should|must|expected)\b", re.IGNORECASE
+)
+
+
+def find_missing_steps(
+    trajectory: Trajectory, test_command: str | None, *, can_run_tests: bool = True
+) -> tuple[str, ...]:
+    """Returns one sentence for each step that is still missing.
+
+    If nothing was changed, only unanswered review threads and calls that failed in the finishing reply count.
+    If `can_run_tests` is False, the sandbox cannot run the tests, so no test run is required.
+    """
+    thread = trajectory.run_started.thread if trajectory.run_started else None
+    pull_request = thread if isinstance(thread, PullRequest) else None
+    found: list[str] = []
+    if pull_request and (unanswered := list_unanswered_threads(pull_request, last_finish(trajectory))):
+        found.append(
+            f"These review threads wait, and `thread_replies` does not answer them: {', '.join(map(str, unanswered))}."
+        )
+    if failed := _failures_alongside_finish(trajectory):
+        found.append(f"In the reply that ends the work, these calls failed: {_format_points(failed)}.")
+    if (patch := trajectory.last_checkpoint()) is None or patch.is_empty:
+        return tuple(found)
+    if not pull_request and not has_reproduced(trajectory):
+        found.append(
+            "No command failed before the last edit, so nothing shows that the failure was reproduced."
+        )
+    if can_run_tests and not has_run_tests(trajectory, test_command):
+        found.append("The repository's tests were not run after the last edit.")
+    if open_points := _open_points(trajectory):
+        found.append(f"These points are not marked as done in the plan: {_format_points(open_points)}.")
+    return (*found, *lint_diff(patch))
+
+
+def has_reproduced(trajectory: Trajectory) -> bool:
+    """Returns True if the failure was seen before the last edit, or if the edits changed the output of a
+    command.
+
+    A failure is a non-zero exit code, or output that a test runner or an exception prints. The output is
+    needed because the exit code says nothing behind a pipe or in a script that catches errors. Two command
+    lines count as the same command if one contains the other, or if they have a part in common that runs
+    code.
+    """
+    events = _list_edits_and_results(trajectory)
+    edits = [at for at, event in enumerate(events) if isinstance(event, Checkpoint)]
+    first, last = (edits[0], edits[-1]) if edits else (0, 0)
+    if any(_is_failure(event) for event in events[:last] if isinstance(event, tuple)):
+        return True
+    before, after = dict(_list_command_runs(events[:first])), dict(_list_command_runs(events[last:]))
+    return any(
+        before[old] != after[new] and (old in new or _split_programs(old) & _split_programs(new))
+        for old in before
+        for new in after
+        if not _is_read_only(old)
+    )
+
+
+def has_run_tests(trajectory: Trajectory, test_command: str | None) -> bool:
+    """Returns True if tests have been run after the last edit."""
+    for event in reversed(_list_edits_and_results(trajectory)):
+        if isinstance(event, Checkpoint):
+            return False
+        match event:
+            case (RunShell(command=command), ShellResult()) if _TEST_COMMANDS.search(command) or (
+                test_command and test_command in command
+            ):
+                return True
+            case (RunPython(code=code), CellResult()) if _TEST_COMMANDS.search(code):
+                return True
+    return False
+
+
+def was_sent_back(trajectory: Trajectory) -> bool:
+    """Returns True if a finish call has been rejected since the last message from a person."""
+    finish_calls: set[str] = set()
+    was_rejected = False
+    for event in trajectory:
+        match event:
+            case ModelReply(calls=calls):
+                finish_calls |= {call.id for call in calls if isinstance(call.action, Finish)}
+            case ToolResult(call_id=call, observation=ActionFailure(reason="refused")) if (
+                call in finish_calls
+            ):
+                was_rejected = True
+            case Message(source="initial_prompt" | "comment"):
+                was_rejected = False
+            case _:
+                continue
+    return was_rejected
+
+
+def parse_requirements(thread: Thread) -> tuple[str, ...]:
+    """Returns the requirements that an issue lists: open task boxes, and lists below a heading for
+    requirements.
+    """
+    found: list[str] = []
+    in_requirements = False
+    for line in thread.body.splitlines():
+        if task := _TASK_ITEM.match(line):
+            found.append(task["point"].strip())
+        elif (item := _LIST_ITEM.match(line)) and in_requirements:
+            found.append(item["point"].strip())
+        elif line.strip() and not item:
+            is_heading = line.lstrip().startswith("#") or line.rstrip().endswith(":")
+            in_requirements = is_heading and _REQUIREMENTS_HEADING.search(line) is not None
+    return tuple(found)
+
+
+def last_finish(trajectory: Trajectory) -> Finish | None:
+    """Returns the latest finish call in the attempt that the current verdict is about."""
+    verified_at = (
+        n
+        for n, e in enumerate(trajectory)
+        if isinstance(e, VerificationCompleted) and e.verdict == trajectory.verdict
+    )
+    attempt = Trajectory(trajectory.entries[: next(verified_at, len(trajectory))])
+    for reply in reversed(attempt.replies()):
+        for call in reversed(reply.calls):
+            if isinstance(call.action, Finish):
+                return call.action
+    return None
+
+
+def latest_plan(trajectory: Trajectory) -> tuple[PlanItem, ...]:
+    """Returns the items of the agent's latest plan; empty if it wrote none."""
+    for reply in reversed(trajectory.replies()):
+        for call in reversed(reply.calls):
+            if isinstance(call.action, Plan):
+                return call.action.items
+    return ()
+
+
+def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
+    """Returns the calls that failed in the same reply as a finish call. The model wrote the finish call
+    before it could see the failures.
+    """
+    calls = trajectory.replies()[-1].calls if trajectory.replies() else ()
+    if not any(isinstance(call.action, Finish) for call in calls):
+        return ()
+    failed = {
+        e.call_id
+        for e in trajectory
+        if isinstance(e, ToolResult) and isinstance(e.observation, ActionFailure)
+    }
+    other_actions = (
+        call.action for call in calls if call.id in failed and not isinstance(call.action, Finish)
+    )
+    return tuple(
+        action.name if isinstance(action, MalformedCall) else action.kind for action in other_actions
+    )
+
+
+def _open_points(trajectory: Trajectory) -> tuple[str, ...]:
+    """Returns the open items of the latest plan; without a plan, the issue's requirements if there are
+    several.
+    """
+    if items := latest_plan(trajectory):
+        return tuple(item.text for item in items if item.status in ("open", "doing"))
+    listed = parse_requirements(trajectory.run_started.thread) if trajectory.run_started else ()
+    return listed if len(listed) > 1 else ()
+
+
+def _format_points(points: tuple[str, ...]) -> str:
+    shown = "; ".join(f'"{point[:100]}"' for point in points[:MAX_SHOWN_POINTS])
+    return shown if len(points) <= MAX_SHOWN_POINTS else f"{shown} and {len(points) - MAX_SHOWN_POINTS} more"
+
+
+def _list_edits_and_results(trajectory: Trajectory) -> list[Checkpoint | tuple[object, object]]:
+    """Returns the edits, and the calls with their results."""
+    return list(_iter_edits_and_results(trajectory))
+
+
+def _iter_edits_and_results(trajectory: Trajectory) -> Iterator[Checkpoint | tuple[object, object]]:
+    actions: dict[str, object] = {}
+    for event in trajectory:
+        match event:
+            case ModelReply(calls=calls):
+                actions.update((call.id, call.action) for call in calls)
+            case ToolResult(call_id=call, observation=observation):
+                yield actions.get(call), observation
+            case Checkpoint():
+                yield event
+            case _:
+                continue
+
+
+def _is_failure(event: tuple[object, object]) -> bool:
+    match event:
+        case (RunShell(command=command), ShellResult(exit_code=code, output=output)):
+            if _TEST_COMMANDS.search(command) and _FAILURE_OUTPUT.search(output):
+                return True
+            failed = code not in (0, *NOT_STARTED_EXIT_CODES) or _EXCEPTION_OUTPUT.search(output) is not None
+            return failed and not _is_read_only(command)
+        case (SendInput(), ShellResult(exit_code=code)):
+            return code not in (0, None)
+        case (RunPython(), CellResult(ok=ok, output=output)):
+            return not ok or _EXCEPTION_OUTPUT.search(output) is not None
+        case _:
+            return False
+
+
+def _list_command_runs(events: Sequence[Checkpoint | tuple[object, object]]) -> Iterator[tuple[str, str]]:
+    """Yields each command or notebook cell together with its output."""
+    for event in events:
+        match event:
+            case (RunShell(command=text), ShellResult(output=output)) | (
+                RunPython(code=text),
+                CellResult(output=output),
+            ):
+                yield text.strip(), output
+            case _:
+                continue
+
+
+def _is_read_only(command: str) -> bool:
+    """Returns True if no part of the command runs code of the repository."""
+    return not _split_programs(command)
+
+
+def _split_programs(command: str) -> set[str]:
+    """Returns the parts of a command line that run code of the repository, each with its arguments.
+
+    The content of a here-document is not a part of its own. If a program reads a here-document, a different
+    content makes it a different part.
+    """
+    without_heredocs = _HEREDOC.sub(lambda found: f"{found[1]}{hash(found[0])}{found[4]}", command)
+    found = set[str]()
+    for part in re.split(r"&&|\|\||[;|\n&]", without_heredocs):
+        words = part.split()
+        program = next((word for word in words if "=" not in word), "")
+        if program and program not in _READ_ONLY_COMMANDS:
+            found.add(" ".join(words))
+    return found

@@ -1,0 +1,272 @@
+"""Sends a tree to a sandbox as a git pack, and reads the changes back as a text diff."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from patchwright.resolver.errors import ChangeTooLarge, WorkspaceError
+from patchwright.resolver.git.git_process import GitFailed, run_git
+from patchwright.runtime.actions import Execute, FingerprintTree, WriteBytes
+from patchwright.runtime.observations import ExecuteResult, TreeFingerprint, WriteResult
+from patchwright.runtime.sandbox import Sandbox
+
+MAX_DIFF = 4_000_000  # bytes
+MAX_PACK = 2 << 30  # bytes
+CHUNK_BYTES = 3_000_000  # Bytes per WriteBytes action.
+PACK_TIMEOUT = 600
+UNPACK_TIMEOUT = 1200
+DIFF_TIMEOUT = 300
+MAX_LISTED_PATHS = 5  # Number of paths that the error names if a change is too large.
+
+GIT_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+
+# Patterns of files that tests and tools leave behind, for repositories that do not ignore them.
+IGNORED_FILES_SCRIPT = r"""
+ignored_files() {
+  printf '%s\n' __pycache__/ '*.py[co]' .pytest_cache/ .mypy_cache/ .ruff_cache/ .hypothesis/ .tox/ .nox/ \
+    .venv/ .coverage '*.egg-info/' node_modules/ .DS_Store '*.orig' '*.rej'
+}
+"""
+
+# Arguments: work tree, Patchwright's directory, base commit, tree. After this script, `git status` hides the
+# files that DIFF_SCRIPT excludes.
+UNPACK_SCRIPT = (
+    IGNORED_FILES_SCRIPT
+    + r"""
+set -eu
+root=$1 state=$2 base=$3 tree=$4
+cd "$root"
+git init --quiet --template= --initial-branch=work .
+git config user.name "Patchwright agent"
+git config user.email "agent@patchwright.invalid"
+mkdir -p .git/info
+ignored_files >.git/info/exclude
+git index-pack --stdin <"$state/pack" >"$state/packed"
+if [ -s "$state/shallow" ]; then cp "$state/shallow" .git/shallow; fi
+git update-ref refs/heads/work "$base"
+git update-ref -z --stdin <"$state/tag"
+git read-tree --reset -u "$tree"
+git reset --quiet
+cp -p .git/index "$state/base-index"
+rm "$state/pack" "$state/packed" "$state/shallow" "$state/tag"
+"""
+)
+
+# Arguments: Patchwright's directory.
+RESTORE_SCRIPT = r"""
+set -eu
+cd "$1"
+git init --quiet --bare --template= sent.git
+git --git-dir=sent.git index-pack --stdin <pack >/dev/null
+rm -f pack shallow base-index
+"""
+
+# Arguments: work tree, Patchwright's directory, base commit, and then either `diff` with the maximum number
+# of bytes, or `names` with the maximum number of paths. The script creates a new repository each time, so
+# that the configuration, hooks, filters, index and commits in the work tree have no effect. It uses the
+# objects of the work tree's repository, or those of `sent.git` if that repository is broken. `base-index` is
+# the index at the base as UNPACK_SCRIPT left it; git uses it to recognize unchanged files. The script starts
+# few programs, because each takes some milliseconds.
+DIFF_SCRIPT = (
+    IGNORED_FILES_SCRIPT
+    + r"""
+set -eu
+root=$1 state=$2 base=$3 what=$4 limit=$5
+work="$state/take"
+if [ -e "$work" ] || [ -L "$work" ]; then rm -rf "$work"; fi
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/git/objects/info" "$work/git/refs" "$work/git/info"
+echo 'ref: refs/heads/none' >"$work/git/HEAD"
+objects="$root/.git/objects"
+if [ -d "$state/sent.git/objects" ]; then objects="$state/sent.git/objects"; fi
+printf '%s\n' "$objects" >"$work/git/objects/info/alternates"
+ignored_files >"$work/git/info/exclude"
+index_git() {
+  git --git-dir="$work/git" --work-tree="$root" -c core.bare=false -c core.compression=0 \
+    -c core.autocrlf=false -c core.quotePath=true -c core.excludesFile=/dev/null "$@"
+}
+cd "$root"
+from_base() {
+  rm -f "$work/git/index"
+  index_git read-tree "$base"
+}
+add() { index_git add --all --ignore-errors . >"$work/warnings" 2>&1; }
+difference() { index_git diff-index --cached --no-renames --no-color "$@" "$base"; }
+added_repository() { difference --raw | grep -q '^:000000 160000 '; }
+cp -p "$state/base-index" "$work/git/index" 2>/dev/null || from_base
+# git warns about each nested repository in the tree.
+if ! add || { [ -s "$work/warnings" ] && added_repository; }; then
+  # A diff cannot contain a nested repository, so exclude it.
+  find . -mindepth 2 -name .git -prune -print |
+    sed 's|^\.||; s|/\.git$||; s|[][*?\\]|\\&|g' >>"$work/git/info/exclude"
+  from_base
+  add || true
+fi
+if [ "$what" = names ]; then
+  difference --name-only --diff-filter=d | head -n "$limit"
+  exit
+fi
+{
+  difference --binary --full-index --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ -p ||
+    echo "$?" >"$work/failed"
+} | head -c "$((limit + 1))"
+[ ! -e "$work/failed" ]
+"""
+)
+
+
+async def send_tree(sandbox: Sandbox, git_dir: Path, *, base: str, tree: str, history: int) -> None:
+    """Replaces the sandbox's empty work tree with `tree`, in a new repository whose HEAD and index are at
+    `base`.
+
+    The repository has no remote. It has the last `history` commits and the latest version tag. Raises
+    WorkspaceError.
+    """
+    transfer_dir = _transfer_dir(sandbox)
+    await _write_pack(sandbox, git_dir, base, tree, history)
+    await _write_file(sandbox, "tag", await _latest_version_tag(git_dir, base, history))
+    result = await _run_script(
+        sandbox, UNPACK_SCRIPT, (sandbox.root, transfer_dir, base, tree), timeout=UNPACK_TIMEOUT
+    )
+    if result.exit_code != 0:
+        raise WorkspaceError(
+            f"The repository could not be unpacked in the sandbox: {_last_error_line(result)}"
+        )
+
+
+async def take_diff(sandbox: Sandbox, git_dir: Path, base: str) -> bytes:
+    """Returns the diff between the commit `base` and the sandbox's work tree. Raises ChangeTooLarge,
+    WorkspaceError.
+    """
+    diff = (sandbox.root, _transfer_dir(sandbox), base, "diff", str(MAX_DIFF))
+    result = await _run_script(sandbox, DIFF_SCRIPT, diff, timeout=DIFF_TIMEOUT)
+    if result.exit_code not in (0, None) and len(result.stdout) <= MAX_DIFF:
+        # The repository in the sandbox may be deleted or broken.
+        await _restore_objects(sandbox, git_dir, base)
+        result = await _run_script(sandbox, DIFF_SCRIPT, diff, timeout=DIFF_TIMEOUT)
+    if len(result.stdout) > MAX_DIFF:
+        names = (*diff[:3], "names", str(MAX_LISTED_PATHS))
+        paths = (await _run_script(sandbox, DIFF_SCRIPT, names, timeout=DIFF_TIMEOUT)).stdout.decode(
+            errors="replace"
+        )
+        raise ChangeTooLarge(
+            f"The change is larger than {MAX_DIFF // 1_000_000} MB. Some of its paths: "
+            f"{', '.join(paths.splitlines()[:MAX_LISTED_PATHS])}. Keep generated and binary files out of the work tree."
+        )
+    if result.exit_code is None:
+        raise WorkspaceError(f"Reading the change from the sandbox took more than {DIFF_TIMEOUT} s.")
+    if result.exit_code != 0:
+        raise WorkspaceError(f"The change could not be read from the sandbox: {_last_error_line(result)}")
+    return result.stdout
+
+
+async def fingerprint_tree(sandbox: Sandbox) -> str | None:
+    """Returns a fingerprint of the work tree; None if it is unknown. The fingerprint changes when a file is
+    written.
+    """
+    result = await sandbox.act(FingerprintTree())
+    return result.fingerprint if isinstance(result, TreeFingerprint) else None
+
+
+async def _restore_objects(sandbox: Sandbox, git_dir: Path, base: str) -> None:
+    """Sends the objects of `base` once more, to Patchwright's own directory in the sandbox."""
+    await _write_pack(sandbox, git_dir, base, base, history=1)
+    result = await _run_script(sandbox, RESTORE_SCRIPT, (_transfer_dir(sandbox),), timeout=UNPACK_TIMEOUT)
+    if result.exit_code != 0:
+        raise WorkspaceError(
+            f"The repository could not be sent to the sandbox again: {_last_error_line(result)}"
+        )
+
+
+async def _write_pack(sandbox: Sandbox, git_dir: Path, base: str, tree: str, history: int) -> None:
+    """Writes the files `pack` and `shallow` to Patchwright's directory in the sandbox. They contain the last
+    commits up to `base`, and `tree`.
+    """
+    shallow = await _shallow_commits(git_dir, base, history)
+    revisions = [*(f"--shallow {commit}" for commit in shallow), base, tree]
+    with tempfile.TemporaryFile(dir=git_dir) as pack:
+        await run_git(
+            *("pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"),
+            git_dir=git_dir,
+            stdin="\n".join(revisions).encode() + b"\n",
+            stdout_file=pack,
+            timeout=PACK_TIMEOUT,
+        )
+        if (size := pack.tell()) > MAX_PACK:
+            raise WorkspaceError(
+                f"The packed repository has {size >> 20} MiB; the limit is {MAX_PACK >> 20} MiB."
+            )
+        pack.seek(0)
+        await _write_file(sandbox, "shallow", "".join(f"{commit}\n" for commit in shallow).encode())
+        await _write_file(sandbox, "pack", b"")
+        while chunk := pack.read(CHUNK_BYTES):
+            await _write_file(sandbox, "pack", chunk, append=True)
+
+
+async def _shallow_commits(git_dir: Path, base: str, history: int) -> list[str]:
+    """Returns the commits that become root commits in a clone with only the last `history` commits."""
+    listed = await run_git("rev-list", "--parents", f"--max-count={history}", base, git_dir=git_dir)
+    parents = {commit: rest for commit, *rest in (line.split() for line in listed.decode().splitlines())}
+    roots = {commit for commit, before in parents.items() if not parents.keys() >= set(before)}
+    shallow_file = git_dir / "shallow"
+    if shallow_file.exists():  # The source repository is shallow, too.
+        roots |= parents.keys() & set(shallow_file.read_text().split())
+    return sorted(roots)
+
+
+async def _latest_version_tag(git_dir: Path, base: str, history: int) -> bytes:
+    """Returns input for `git update-ref -z --stdin` that creates the nearest version tag before `base`; empty
+    if there is none.
+
+    Build tools such as setuptools-scm derive the version from a tag. Without a tag, they would install
+    version 0.1 and dependencies that fit it. If the tag is on a commit that the sandbox does not get, the tag
+    is moved to the oldest commit in the sandbox; only the number of commits since the tag is then too small.
+    A version tag is a tag with a digit in its name.
+    """
+    nearest = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", base)
+    try:
+        tag = f"refs/tags/{os.fsdecode(await run_git(*nearest, git_dir=git_dir)).rstrip()}"
+        # An annotated tag contains its own name. That name may belong to no tag here, or be a path outside of
+        # refs/tags.
+        await run_git("show-ref", "--verify", "--quiet", tag, git_dir=git_dir)
+        tagged = (
+            await run_git("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}", git_dir=git_dir)
+        ).strip()
+    except GitFailed:
+        return b""
+    sent = (await run_git("rev-list", f"--max-count={history}", base, git_dir=git_dir)).split()
+    return os.fsencode(f"create {tag}\0") + (tagged if tagged in sent else sent[-1]) + b"\0"
+
+
+def _transfer_dir(sandbox: Sandbox) -> str:
+    return f"{sandbox.scratch}/patchwright-tree"
+
+
+async def _write_file(sandbox: Sandbox, name: str, content: bytes, *, append: bool = False) -> None:
+    result = await sandbox.act(
+        WriteBytes(path=f"{_transfer_dir(sandbox)}/{name}", content=content, append=append)
+    )
+    if not isinstance(result, WriteResult):
+        raise WorkspaceError(f"The repository could not be written to the sandbox: {result}")
+
+
+async def _run_script(
+    sandbox: Sandbox, script: str, arguments: tuple[str, ...], timeout: int
+) -> ExecuteResult:
+    argv = ("sh", "-c", script, "sh", *arguments)
+    result = await sandbox.act(Execute(argv=argv, cwd="/", env=GIT_ENVIRONMENT, timeout=timeout))
+    if not isinstance(result, ExecuteResult):
+        raise WorkspaceError(f"The sandbox did not run git: {result}")
+    return result
+
+
+def _last_error_line(result: ExecuteResult) -> str:
+    """Returns the last line of the program's error output."""
+    lines = result.stderr.decode(errors="replace").strip().splitlines()
+    return lines[-1][:500] if lines else f"exit code {result.exit_code}, without output"

@@ -1,0 +1,105 @@
+"""Translates litellm's exceptions into model errors."""
+
+import contextlib
+import json
+from typing import Any
+
+from pydantic import SecretStr
+
+from patchwright.resolver.errors import (
+    ContentFiltered,
+    ContextOverflow,
+    ModelAccessDenied,
+    ModelBusy,
+    ModelError,
+    QuotaExceeded,
+)
+from patchwright.resolver.events import ReplyUsage
+from patchwright.resolver.llm.http_capture import ResponseCapture
+from patchwright.resolver.llm.pricing import parse_retry_after
+from patchwright.resolver.llm.provider_text import replace_surrogates, to_one_line
+from patchwright.resolver.settings.settings import environment_variable
+
+RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})  # and all statuses from 500
+"""HTTP status codes after which the same request may succeed later. Source: RFC 9110, RFC 6585, RFC 8470."""
+
+BUSY_STATUSES = frozenset({429, 503, 529})
+"""HTTP status codes for too many requests or overload. Source: RFC 9110; docs.anthropic.com/en/api/errors for
+529.
+"""
+
+
+def build_model_error(
+    litellm: Any,
+    exc: Exception,
+    capture: ResponseCapture,
+    usage: ReplyUsage | None,
+    *,
+    model_name: str,
+    api_key: SecretStr | None,
+) -> ModelError:
+    """Returns the ModelError that corresponds to an exception of litellm.
+
+    `usage` is what the provider bills for the failed request, if this is known.
+    """
+    errors = litellm.exceptions
+    status = capture.status or int(getattr(exc, "status_code", None) or 0)
+    message = _extract_error_message(exc, api_key)
+    retry_after = parse_retry_after(capture.headers or _get_response_headers(exc))
+    if isinstance(exc, errors.ContextWindowExceededError):
+        return ContextOverflow(f"The conversation exceeds the context window of {model_name}.")
+    if isinstance(exc, errors.ContentPolicyViolationError):
+        return ContentFiltered(
+            f"The provider's content filter rejected the request to {model_name}: {message}"
+        )
+    if "LLM Provider NOT provided" in str(exc):
+        return ModelAccessDenied(
+            f"`{model_name}` names no provider: write {environment_variable('model')} as provider/model, such as "
+            "openai/gpt-5, or openai/NAME for any OpenAI-compatible endpoint."
+        )
+    if status in (401, 403) or isinstance(exc, errors.AuthenticationError):
+        # The provider's message is left out: some repeat part of the key.
+        return ModelAccessDenied(
+            f"The provider of {model_name} rejects the API key ({status}): "
+            f"check {environment_variable('model_api_key')}, or the provider's own variable."
+        )
+    if status == 404:
+        return ModelAccessDenied(
+            f"The provider has no model {model_name} (404): "
+            f"check {environment_variable('model')} and {environment_variable('model_base_url')}. "
+            f"The provider says: {message}"
+        )
+    if status == 402 or (status == 429 and "quota" in message.lower() and "billing" in message.lower()):
+        return QuotaExceeded(
+            f"The account behind {environment_variable('model_api_key')} has no credit: {message}"
+        )
+    if status in BUSY_STATUSES:
+        return ModelBusy(f"The model {model_name} is busy ({status}): {message}", retry_after=retry_after)
+    retryable = (
+        status in RETRYABLE_STATUSES or status >= 500 or status in (0, 200) or isinstance(exc, errors.Timeout)
+    )
+    return ModelError(
+        # litellm reports status 500 if no server answered.
+        f"The model {model_name} failed ({capture.status or 'no answer'}): {capture.problem or message}",
+        retryable=retryable,
+        retry_after=retry_after,
+        usage=usage,
+    )
+
+
+def _extract_error_message(exc: Exception, api_key: SecretStr | None) -> str:
+    """Returns the provider's error message on one line, with the API key masked."""
+    text = str(exc).rpartition("Exception - ")[2]
+    # Not every provider sends JSON.
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+        text = json.loads(text)["error"]["message"]
+    line = replace_surrogates(text)
+    if api_key is not None:
+        line = line.replace(api_key.get_secret_value(), "<secret-hidden>")
+    return to_one_line(line)
+
+
+def _get_response_headers(exc: Exception) -> dict[str, str]:
+    """Returns the response headers that litellm attached to its exception, with names in lowercase."""
+    headers = getattr(exc, "litellm_response_headers", None) or {}
+    return {str(name).lower(): str(value) for name, value in dict(headers).items()}

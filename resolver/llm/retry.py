@@ -1,0 +1,102 @@
+"""Retries model requests after temporary failures."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from patchwright.resolver.errors import ModelError
+from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolSpec, WrapperModel
+from patchwright.resolver.llm.pricing import add_failed_usage, sum_failed_usage
+
+logger = logging.getLogger(__name__)
+
+FIRST_WAIT = 1.0  # seconds; doubled with each attempt
+MAX_WAIT = 60.0  # seconds, unless the provider asks for more
+MIN_ATTEMPT_SECONDS = 30.0  # seconds that a retry gets, however little time is left
+
+
+class RetryingModel(WrapperModel):
+    """Wraps a model and retries requests that fail temporarily.
+
+    `max_seconds` limits one reply, including failed requests and waits. After a first failure there is at
+    least one retry, and no retry exceeds the limit by more than MIN_ATTEMPT_SECONDS. If a provider asks for a
+    longer wait, the failure is raised at once. The usage of failed attempts is added to the reply. `sleep`
+    and `jitter` (0 to 1) can be replaced in tests.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        max_seconds: float = 300.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(model)
+        self._max_seconds = max_seconds
+        self._sleep = sleep
+        self._jitter = jitter
+
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
+        elapsed = 0.0
+        failures: list[ModelError] = []
+        while True:
+            started_at = time.monotonic()
+            try:
+                timeout = (
+                    round(max(MIN_ATTEMPT_SECONDS, self._max_seconds - elapsed), 1) if failures else None
+                )
+                return add_failed_usage(await self._attempt(messages, tools, timeout), failures)
+            except ModelError as exc:
+                failures.append(exc)
+                elapsed += time.monotonic() - started_at
+                wait = self._get_wait(exc, len(failures))
+                is_over_limit = (
+                    wait > self._max_seconds if len(failures) == 1 else elapsed + wait > self._max_seconds
+                )
+                if is_over_limit or not exc.retryable:
+                    raise _build_final_error(exc, failures, elapsed) from exc
+                logger.warning(
+                    "model request retried",
+                    extra={
+                        "model": self.name,
+                        "try": len(failures),
+                        "wait": round(wait, 1),
+                        "error": str(exc),
+                    },
+                )
+            await self._sleep(wait)
+            elapsed += wait
+
+    async def _attempt(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], timeout: float | None
+    ) -> Reply:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._model.reply(messages, tools)
+        except TimeoutError as exc:
+            raise ModelError(f"The model {self.name} did not reply within {timeout:g} s.") from exc
+
+    def _get_wait(self, exc: ModelError, attempts: int) -> float:
+        """Returns the seconds to wait: the provider's Retry-After or exponential backoff, plus jitter so that
+        clients spread out.
+        """
+        if exc.retry_after is not None:
+            return exc.retry_after + self._jitter()
+        return float(min(MAX_WAIT, FIRST_WAIT * 2 ** (attempts - 1)) * (0.5 + self._jitter() / 2))
+
+
+def _build_final_error(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
+    """Returns the last failure with the number of attempts, the remaining wait and the total usage added."""
+    sentences = [str(exc)]
+    if exc.retryable and len(failures) > 1:
+        sentences.append(f"Tried {len(failures)} times in {seconds:.0f} s.")
+    if exc.retryable and exc.retry_after:
+        sentences.append(f"The provider asks for a wait of {exc.retry_after:,.0f} s.")
+    if len(sentences) == 1:
+        return exc.with_message(sentences[0], sum_failed_usage(failures))
+    return exc.with_message(
+        " ".join([sentences[0].rstrip(".") + ".", *sentences[1:]]), sum_failed_usage(failures)
+    )

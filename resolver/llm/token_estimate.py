@@ -1,0 +1,33 @@
+"""Estimates the number of tokens in a text or conversation, before a provider has counted them."""
+
+from collections.abc import Iterable
+
+from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, UserMessage
+
+BYTES_PER_TOKEN = 4  # the usual rule of thumb; bytes, so that it also holds for other scripts than Latin
+TOKENS_PER_MESSAGE = 4  # tokens of overhead for each message
+TOKENS_PER_IMAGE = (
+    1_500  # tokens; Anthropic counts at most 1,600, OpenAI about 1,100 for an image of the largest size
+)
+
+
+def estimate_text_tokens(text: str) -> int:
+    """Returns the approximate number of tokens."""
+    return len(text.encode(errors="replace")) // BYTES_PER_TOKEN
+
+
+def estimate_tokens(messages: Iterable[ChatMessage]) -> int:
+    """Returns the approximate number of tokens, without the tool definitions."""
+    return sum(_estimate_message_tokens(message) for message in messages)
+
+
+def _estimate_message_tokens(message: ChatMessage) -> int:
+    size = TOKENS_PER_MESSAGE + estimate_text_tokens(message.text)
+    match message:
+        case UserMessage(images=images):
+            return size + TOKENS_PER_IMAGE * len(images)
+        case AssistantMessage(tool_calls=calls, reasoning=reasoning):
+            call_tokens = sum(estimate_text_tokens(call.arguments) + TOKENS_PER_MESSAGE for call in calls)
+            return size + call_tokens + sum(estimate_text_tokens(str(block)) for block in reasoning)
+        case _:
+            return size

@@ -1,0 +1,91 @@
+"""Selects the repository instructions for the first message, within a token budget; the others are only
+listed.
+"""
+
+from patchwright.resolver.domain import Thread
+from patchwright.resolver.llm import token_estimate
+from patchwright.resolver.preparation.skills import RepoSkill, RepoSkills, find_trigger, normalize_text
+from patchwright.resolver.text.untrusted import QuotedText, quote, strip_hidden
+from patchwright.runtime.frozen_model import FrozenModel
+
+MIN_TOKENS = 200  # tokens; a shorter excerpt of instructions is not useful
+MAX_LISTED = 50  # skills and directories that are only listed
+
+
+class IncludedSkill(FrozenModel):
+    """Instructions in the first message."""
+
+    skill: RepoSkill
+    keyword: str | None
+    """The keyword in the thread that matched; None if these instructions are always included."""
+    text: QuotedText
+    tokens: int
+
+
+class PromptInstructions(FrozenModel):
+    """The repository instructions in the first message."""
+
+    included: tuple[IncludedSkill, ...] = ()
+    omitted: tuple[RepoSkill, ...] = ()
+    """Skills that exceed the budget."""
+    listed: tuple[RepoSkill, ...] = ()
+    nested: tuple[RepoSkill, ...] = ()
+    unlisted_count: int = 0
+    """Number of skills beyond the listed ones."""
+    problems: tuple[str, ...] = ()
+    budget: int = 0
+    """Budget in tokens."""
+
+    @property
+    def has_more_to_read(self) -> bool:
+        """True if `read_skill` can return more than the first message contains."""
+        return bool(self.omitted or self.listed or self.nested) or any(
+            skill.text.cut_characters for skill in self.included
+        )
+
+
+def select_instructions(skills: RepoSkills, thread: Thread, command: str, budget: int) -> PromptInstructions:
+    """Selects the instructions for the start of a run.
+
+    Instructions for every run come first, in order of priority, then those with a matching keyword. Keywords
+    count only in the visible text of the thread, so hidden text cannot select instructions.
+    """
+    sources = (thread.title, thread.body, command, *(comment.body for comment in thread.comments))
+    text = normalize_text(*(strip_hidden(part)[0] for part in sources))
+    always = [(skill, None) for skill in skills.skills if skill.kind == "always"]
+    triggered = [(skill, find_trigger(skill, text)) for skill in skills.skills if skill.kind == "triggered"]
+    included: list[IncludedSkill] = []
+    omitted: list[RepoSkill] = []
+    remaining = budget
+    for skill, keyword in (*always, *((skill, word) for skill, word in triggered if word)):
+        if (included_skill := _include_skill(skill, keyword, remaining)) is None:
+            omitted.append(skill)
+            continue
+        included.append(included_skill)
+        remaining -= included_skill.tokens
+    listed = [skill for skill in skills.skills if skill.kind == "listed"]
+    listed += [skill for skill, word in triggered if word is None]
+    nested = [skill for skill in skills.skills if skill.kind == "nested"]
+    return PromptInstructions(
+        included=tuple(included),
+        omitted=tuple(omitted),
+        listed=tuple(listed[:MAX_LISTED]),
+        nested=tuple(nested[:MAX_LISTED]),
+        unlisted_count=max(0, len(listed) - MAX_LISTED) + max(0, len(nested) - MAX_LISTED),
+        problems=skills.problems,
+        budget=budget,
+    )
+
+
+def _include_skill(skill: RepoSkill, keyword: str | None, remaining: int) -> IncludedSkill | None:
+    tokens = token_estimate.estimate_text_tokens(skill.text)
+    if tokens > remaining < MIN_TOKENS:
+        return None
+    limit = len(skill.text) if tokens <= remaining else len(skill.text) * remaining // tokens
+    text = quote(skill.text, limit)
+    return IncludedSkill(
+        skill=skill,
+        keyword=keyword,
+        text=text,
+        tokens=min(token_estimate.estimate_text_tokens(text.text), remaining),
+    )

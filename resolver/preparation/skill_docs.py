@@ -1,0 +1,50 @@
+"""Reads the documentation of the Python session's functions from their source, without running it on the
+host.
+"""
+
+import ast
+from dataclasses import dataclass
+from importlib.resources import files
+
+MAINTAINER_NOTE = "(A skill because: "
+"""Begins the part of a docstring that is meant for maintainers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkillDoc:
+    """The documentation of one function."""
+
+    signature: str
+    """For example `scroll_down() -> None`."""
+    description: str
+
+
+def load_skill_docs() -> tuple[SkillDoc, ...]:
+    """Returns the documentation of each function of `runtime/skills`, in the order of its `__all__`."""
+    modules = {
+        path.name: ast.parse(path.read_text(encoding="utf-8"))
+        for path in files("patchwright.runtime.skills").iterdir()
+        if path.name.endswith(".py")
+    }
+    functions = {
+        node.name: node
+        for tree in modules.values()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(decorator) == "print_errors" for decorator in node.decorator_list)
+    }
+    return tuple(_parse_doc(functions[name]) for name in _exported_names(modules["__init__.py"]))
+
+
+def _exported_names(package: ast.Module) -> list[str]:
+    for node in package.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    raise LookupError("the skills define no __all__")
+
+
+def _parse_doc(function: ast.FunctionDef) -> SkillDoc:
+    signature = f"{function.name}({ast.unparse(function.args)}) -> None"
+    text, _, _ = (ast.get_docstring(function) or "").partition(MAINTAINER_NOTE)
+    return SkillDoc(signature, " ".join(text.split()))

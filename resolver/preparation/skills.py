@@ -1,0 +1,330 @@
+"""Loads the maintainers' instructions and skills for coding agents, from the base commit only.
+
+Formats: agents.md (AGENTS.md), agentskills.io (SKILL.md), docs.openhands.dev (micro agents), and the files
+that other assistants read.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import yaml
+
+from patchwright.resolver.git.repository import SYMLINK, TreeEntry, Workspace
+from patchwright.resolver.json_schemas import AgentSchema, parse_agent_schema
+from patchwright.runtime.frozen_model import FrozenModel
+
+MAX_BYTES = 100_000  # bytes per file; longer files are skipped
+MAX_FRONT_MATTER = 8_000  # characters of front matter
+MAX_FILES = 200
+MAX_SYMLINKS = 8  # symbolic links in a row; Linux follows 40
+MAX_TRIGGERS = 50  # per skill
+MAX_TRIGGER_LENGTH = 100  # characters
+MAX_DESCRIPTION = 500  # characters; agentskills.io allows 1,024, but descriptions cost tokens in every run
+MAX_AGENTS = 10  # micro agents per repository; their schemas, too, cost tokens in every run
+MAX_PROMPT = 20_000  # characters of a micro agent's instructions
+
+ROOT_FILES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules", "repo.md")
+"""Files that are always included, in this order; matched case-insensitively."""
+
+_SKILL_PATHS = re.compile(
+    r"(?:.*/)?(?:AGENTS|CLAUDE)\.md|\.github/copilot-instructions\.md|\.cursorrules|repo\.md"
+    r"|\.openhands/microagents/.+\.md|\.(?:openhands|agents)/skills/(?:[^/]+|[^/]+/SKILL)\.md",
+    re.IGNORECASE | re.DOTALL,
+)
+_EXCLUDED_PATHS = re.compile(
+    r"(?:.*/)?(?:node_modules|vendor|third_party|site-packages)/.*|.*/README\.md", re.IGNORECASE
+)
+
+_TOOL_NAME = re.compile(
+    r"[A-Za-z0-9_-]{1,60}"
+)  # with the prefix `ask_`, a tool name that every provider accepts
+
+SkillKind = Literal["always", "triggered", "listed", "nested", "agent"]
+
+
+class RepoSkill(FrozenModel):
+    """One file of instructions."""
+
+    name: str
+    path: str
+    kind: SkillKind
+    """How the instructions are used:
+
+    - `always`: included in every run
+    - `triggered`: included if one of the keywords is in the thread
+    - `listed`: listed with the description
+    - `nested`: about one directory
+    - `agent`: the instructions of a micro agent, which is called as a tool
+    """
+    text: str
+    """Text without the front matter."""
+    description: str = ""
+    triggers: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Other paths with the same text."""
+    form: AgentSchema | None = None
+    """Input and output schemas of a micro agent; None for other skills."""
+
+    @property
+    def directory(self) -> str:
+        return posixpath.dirname(self.path) + "/"
+
+
+class RepoSkills(FrozenModel):
+    """All skills of a repository."""
+
+    skills: tuple[RepoSkill, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why files could not be used, one line each."""
+
+    @property
+    def agents(self) -> tuple[RepoSkill, ...]:
+        """The micro agents."""
+        return tuple(skill for skill in self.skills if skill.kind == "agent")
+
+    def find(self, name: str) -> RepoSkill | None:
+        """Returns the skill with this name or path, or None."""
+        wanted = name.strip().removeprefix("./")
+        by_name = (skill for skill in self.skills if skill.name == wanted)
+        by_path = (skill for skill in self.skills if wanted in (skill.path, *skill.aliases))
+        return next(by_name, None) or next(by_path, None)
+
+
+async def load_skills(workspace: Workspace) -> RepoSkills:
+    """Loads the skills at the base commit. Unusable files are reported in `problems`."""
+    entries = [
+        entry
+        for entry in await workspace.find_entries(_SKILL_PATHS)
+        if not _EXCLUDED_PATHS.fullmatch(entry.path)
+    ]
+    entries.sort(key=_sort_key)
+    # A name that contains a line break or cannot be printed is unusable.
+    problems = [
+        f"{_one_line(entry.path)} has a name that cannot be printed."
+        for entry in entries
+        if not entry.path.isprintable()
+    ]
+    entries = [entry for entry in entries if entry.path.isprintable()]
+    if len(entries) > MAX_FILES:
+        problems.append(
+            f"{len(entries) - MAX_FILES} more instruction files; only the first {MAX_FILES} are read."
+        )
+    by_content: dict[str, list[TreeEntry]] = {}
+    for entry in entries[:MAX_FILES]:
+        target = await _resolve_symlink(workspace, entry)
+        if isinstance(target, str):
+            problems.append(f"{entry.path} {target}.")
+        else:
+            by_content.setdefault(target.id, []).append(entry)
+    paths_by_id = {
+        id: [entry.path for entry in sorted(same_content, key=_path_priority)]
+        for id, same_content in by_content.items()
+    }
+    contents = await workspace.read_blobs(tuple(paths_by_id), MAX_BYTES)
+    skills: list[RepoSkill] = []
+    for id, (path, *aliases) in paths_by_id.items():
+        text, problem = _decode_text(contents.get(id))
+        if text is not None and not text.strip():
+            text, problem = None, "is empty"
+        if text is not None and (reference := _find_reference(text, path, paths_by_id)):
+            text = None if reference in {skill.path for skill in skills} else text
+        if text is not None:
+            skill, skill_problem = _parse_skill(path, tuple(aliases), text, skills)
+            skills += [skill] if skill else []
+            problem = problem or skill_problem
+        if problem:
+            problems.append(f"{path} {problem}.")
+    return RepoSkills(skills=tuple(skills), problems=tuple(problems))
+
+
+def _path_priority(entry: TreeEntry) -> tuple[bool, bool]:
+    """Returns a sort key for several paths with the same text. Files that are always included come first, and
+    files come before symlinks.
+    """
+    return entry.path.lower() not in {name.lower() for name in ROOT_FILES}, entry.mode == SYMLINK
+
+
+def _sort_key(entry: TreeEntry) -> tuple[int, int, str]:
+    """Returns a sort key: root files in their order, then by depth."""
+    names = [name.lower() for name in ROOT_FILES]
+    path = entry.path.lower()
+    return (names.index(path) if path in names else len(names), path.count("/"), entry.path)
+
+
+async def _resolve_symlink(workspace: Workspace, entry: TreeEntry) -> TreeEntry | str:
+    """Returns the file that a symlink points to, or why it cannot be used."""
+    current = entry
+    for _ in range(MAX_SYMLINKS):
+        if current.mode != SYMLINK:
+            return current
+        content = (await workspace.read_blobs((current.id,), 4096)).get(current.id)
+        link = content.decode(errors="replace") if isinstance(content, bytes) else ""
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(current.path), link))
+        if not link or link.startswith("/") or target.startswith(".."):
+            return "is a symbolic link that points outside the repository"
+        next_entry = await workspace.get_entry(target)
+        if next_entry is None:
+            return "is a symbolic link to a missing file"
+        current = next_entry
+    return "is a circular symbolic link"
+
+
+def _decode_text(content: bytes | int | None) -> tuple[str | None, str | None]:
+    """Returns the text of a file and what is wrong with it; either can be None."""
+    if content is None:
+        return None, "is not in this clone: skipped"
+    if isinstance(content, int):
+        return None, f"has {content:,} bytes, more than the limit of {MAX_BYTES:,}: skipped"
+    if b"\0" in content:
+        return None, "is a binary file: skipped"
+    try:
+        return content.decode("utf-8-sig"), None
+    except UnicodeDecodeError:
+        return content.decode(errors="replace"), "is not UTF-8: invalid bytes are shown as \ufffd"
+
+
+def _find_reference(text: str, path: str, named: dict[str, list[str]]) -> str | None:
+    """Returns the path that a file with a single line such as `@AGENTS.md` refers to, or None."""
+    match = re.fullmatch(r"@(\S+)", text.strip())
+    if match is None:
+        return None
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1]))
+    return next((paths[0] for paths in named.values() if target in paths), None)
+
+
+def _parse_skill(
+    path: str, aliases: tuple[str, ...], text: str, earlier: Sequence[RepoSkill]
+) -> tuple[RepoSkill | None, str | None]:
+    """Returns the skill in a file, and what is wrong with that file. The skill is None if the file describes
+    an unusable micro agent.
+    """
+    head, body = _split_front_matter(text)
+    fields: dict[object, object] = {}
+    problem = None
+    if head is not None:
+        try:
+            fields = _parse_front_matter(head)
+        except ValueError as exc:
+            problem = f"has invalid front matter ({exc})"
+    triggers = _parse_triggers(fields.get("triggers"))
+    name = _valid_name(fields.get("name")) or _default_name(path)
+    skill = RepoSkill(
+        name=path if name in {skill.name for skill in earlier} else name,
+        path=path,
+        kind="listed" if problem else _detect_kind(path, triggers),
+        text=body.strip("\n"),
+        description=_one_line(str(fields.get("description") or ""))[:MAX_DESCRIPTION],
+        triggers=triggers,
+        aliases=aliases,
+    )
+    if fields.get("agent") is not True:  # in OpenHands' files this names one of its agents
+        return skill, problem
+    try:
+        return skill.model_copy(
+            update={"kind": "agent", "form": _parse_agent_form(skill, name, fields, earlier)}
+        ), None
+    except ValueError as exc:
+        return None, f"is not a usable micro agent ({exc}): skipped"
+
+
+def _parse_agent_form(
+    skill: RepoSkill, name: str, fields: dict[object, object], earlier: Sequence[RepoSkill]
+) -> AgentSchema:
+    """Returns a micro agent's input and output schema. Raises ValueError with the problem."""
+    if skill.name != name:
+        raise ValueError("another file has the same name")
+    if not _TOOL_NAME.fullmatch(name):
+        raise ValueError("its name must have at most 60 characters: letters, digits, `_` and `-`")
+    if not skill.description or not skill.text:
+        raise ValueError("it has no description or no text")
+    if len(skill.text) > MAX_PROMPT:
+        raise ValueError(f"its text is longer than {MAX_PROMPT:,} characters")
+    if sum(other.kind == "agent" for other in earlier) >= MAX_AGENTS:
+        raise ValueError(f"{MAX_AGENTS} micro agents come before it")
+    return parse_agent_schema(fields)
+
+
+def _split_front_matter(text: str) -> tuple[str | None, str]:
+    """Splits a text into its front matter, if any, and the rest."""
+    match = re.match(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return (match[1], text[match.end() :]) if match else (None, text)
+
+
+def _parse_front_matter(front_matter: str) -> dict[object, object]:
+    """Parses front matter. Raises ValueError with the problem."""
+    if len(front_matter) > MAX_FRONT_MATTER:
+        raise ValueError(f"it is longer than {MAX_FRONT_MATTER:,} characters")
+    try:
+        fields = yaml.safe_load(front_matter)
+    except yaml.MarkedYAMLError as exc:
+        position = f", line {exc.problem_mark.line + 2}" if exc.problem_mark else ""
+        raise ValueError(f"{exc.problem or 'invalid YAML'}{position}") from exc
+    except (yaml.YAMLError, RecursionError) as exc:
+        raise ValueError("invalid YAML") from exc
+    if fields is not None and not isinstance(fields, dict):
+        raise ValueError("not a mapping of keys to values")
+    return fields or {}
+
+
+def _parse_triggers(value: object) -> tuple[str, ...]:
+    values: Sequence[object] = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    words = (_one_line(word).lower() for word in values if isinstance(word, str))
+    return tuple(dict.fromkeys(word for word in words if 0 < len(word) <= MAX_TRIGGER_LENGTH))[:MAX_TRIGGERS]
+
+
+def _detect_kind(path: str, triggers: tuple[str, ...]) -> SkillKind:
+    if triggers:
+        return "triggered"
+    if path.lower().endswith("/skill.md"):
+        return "listed"
+    if path.lower() in {name.lower() for name in ROOT_FILES} or path.startswith((".openhands/", ".agents/")):
+        return "always"
+    return "nested"
+
+
+def _default_name(path: str) -> str:
+    stem = posixpath.basename(path).rpartition(".")[0]
+    if stem.lower() == "skill":
+        return _valid_name(posixpath.basename(posixpath.dirname(path))) or path
+    return (_valid_name(stem) or path) if path.startswith((".openhands/", ".agents/")) else path
+
+
+def _valid_name(value: object) -> str:
+    """Returns the name if it is usable, or an empty string."""
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.-]{1,64}", value) else ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def find_trigger(skill: RepoSkill, text: str) -> str | None:
+    """Returns the first keyword of this skill that the text contains as whole words, or None.
+
+    `text` is the result of `normalize_text`.
+    """
+    return next((word for word in skill.triggers if word in text and _is_whole_word(word, text)), None)
+
+
+def normalize_text(*texts: str) -> str:
+    return " ".join(" ".join(texts).lower().split())
+
+
+def _is_whole_word(word: str, text: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+def split_pages(text: str, limit: int) -> Iterator[tuple[int, str]]:
+    """Yields the text in pieces, each with the number of its first line. Pieces consist of whole lines and
+    have at most `limit` characters, unless a single line is longer.
+    """
+    line_number, page, start = 1, "", 1
+    for line in text.splitlines(keepends=True):
+        if page and len(page) + len(line) > limit:
+            yield start, page
+            page, start = "", line_number
+        page += line
+        line_number += 1
+    yield start, page

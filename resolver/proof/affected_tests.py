@@ -1,0 +1,68 @@
+"""Selects the tests that a change may affect, so that they run first. It compares names only and executes
+nothing.
+"""
+
+import re
+from pathlib import PurePosixPath
+
+from patchwright.resolver.git.git_process import GitFailed, run_git
+from patchwright.resolver.proof.file_classifier import is_test_file
+from patchwright.resolver.suites.suite import Suite
+from patchwright.resolver.workspaces import FileChange, Workspace
+
+MAX_TEST_FILES = 40  # test files that run first
+MAX_SHARE = 0.5  # share of all test files; if more of them are affected, all tests run at once
+COMMON_STEMS = frozenset(
+    {"__init__", "__main__", "index", "main", "mod", "lib", "utils", "util", "helpers", "types"}
+)
+"""File stems that say nothing about imports; the name of their directory is used instead."""
+
+
+async def find_affected_tests(
+    workspace: Workspace, code_changes: tuple[FileChange, ...], patch_tests: frozenset[str], suite: Suite
+) -> tuple[str, ...]:
+    """Returns the affected test files at the base commit, the most likely first. Returns no files if too many
+    are affected.
+
+    `code_changes` are the changes outside the tests, and `patch_tests` the test files that the patch touches.
+    """
+    tests = {
+        path for path in await workspace.list_files() if is_test_file(path) and suite.contains_path(path)
+    }
+    names = {name for change in code_changes for name in _import_names(change.path)}
+    if not tests or not names:
+        return ()
+    by_name = {path for path in tests if _subject_stem(path) in names}
+    ranked = [*sorted(patch_tests & tests), *sorted(by_name), *await find_mentions(workspace, tests, names)]
+    if not ranked:
+        directories = {PurePosixPath(change.path).parent for change in code_changes}
+        ranked = sorted(path for path in tests if PurePosixPath(path).parent in directories)
+    affected = tuple(dict.fromkeys(ranked))[:MAX_TEST_FILES]
+    return affected if len(affected) <= MAX_SHARE * len(tests) else ()
+
+
+async def find_mentions(workspace: Workspace, tests: set[str], names: set[str]) -> list[str]:
+    """Returns the test files at the base commit that contain one of the names as a word, sorted."""
+    arguments = [argument for name in sorted(names)[:50] for argument in ("-e", name)]
+    try:
+        output = await run_git(
+            *("grep", "-l", "-z", "-w", "-F", *arguments, workspace.base), git_dir=workspace.git_dir
+        )
+    except GitFailed:  # nothing found, or the search timed out
+        return []
+    paths = (row.partition(":")[2] for row in output.decode(errors="backslashreplace").split("\0"))
+    return sorted(tests.intersection(paths))
+
+
+def _import_names(path: str) -> tuple[str, ...]:
+    """Returns the names by which a test would import or call the code in this file."""
+    stem = PurePosixPath(path).name.partition(".")[0]
+    if stem in COMMON_STEMS:
+        stem = PurePosixPath(path).parent.name
+    return (stem,) if len(stem) > 1 else ()
+
+
+def _subject_stem(test: str) -> str:
+    """Returns the stem of the file that a test file covers, according to its name."""
+    stem = PurePosixPath(test).name.partition(".")[0]
+    return re.sub(r"^test_|^Test(?=[A-Z])|[_-](test|tests|spec)$|(?<=[a-z])(Tests?|IT)$", "", stem)

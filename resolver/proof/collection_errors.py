@@ -1,0 +1,115 @@
+"""Finds out why a test could not be collected at the base commit: either it needs code that the patch adds,
+or it has another problem.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from patchwright.resolver.domain import Patch, TestRun, TestStatus
+from patchwright.resolver.suites.runner_report import RunnerReport
+from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
+
+MAX_FILES = 200
+
+_JAVASCRIPT_SUFFIXES = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
+
+
+class AddedSymbols:
+    """The names and files that a patch adds to the code under test."""
+
+    def __init__(self, identifiers: Mapping[str, frozenset[str]], files: frozenset[str]) -> None:
+        self._identifiers = identifiers
+        """The identifiers that each Python file has now and did not have at the base commit."""
+        self._files = files
+        """Paths of new files."""
+
+    def explains(self, message: str, output: str = "") -> bool:
+        """Returns True if the failure message says that a module or name is missing, and the patch adds this
+        module or name.
+
+        `output` is the output of the runner; not every report repeats why a file could not be loaded.
+        """
+        return (
+            self._explains_python(message)
+            or self._explains_javascript(f"{message}\n{output}")
+            or self._explains_ruby(f"{message}\n{output}")
+        )
+
+    def _explains_python(self, message: str) -> bool:
+        import_errors = re.findall(
+            r"^E?\s*(?:ImportError|ModuleNotFoundError|AttributeError): (.*)$", message, re.MULTILINE
+        )
+        error_names = re.findall(r"^E\s+(\w[\w.]*(?:Error|Exception|Warning))\b", message, re.MULTILINE)
+        if (
+            not import_errors
+            or not error_names
+            or error_names[-1] not in ("ImportError", "ModuleNotFoundError", "AttributeError")
+        ):
+            return False
+        if module := re.search(r"No module named '([\w.]+)'", import_errors[-1]):
+            path = module[1].replace(".", "/")
+            new_modules = {name.removesuffix(".py").removesuffix("/__init__") for name in self._identifiers}
+            return any(name == path or name.endswith(f"/{path}") for name in new_modules)
+        name = re.search(r"cannot import name '(\w+)'|has no attribute '(\w+)'", import_errors[-1])
+        return name is not None and any((name[1] or name[2]) in words for words in self._identifiers.values())
+
+    def _explains_javascript(self, message: str) -> bool:
+        """Checks messages of node, jest and vitest. They name a relative path, whose end must match that of a
+        new file.
+        """
+        paths = re.findall(
+            r"(?:Cannot find module|Failed to (?:load|resolve)[\w\s]*?) ['\"]?([^'\"\s]+)", message
+        )
+        missing = {PurePosixPath(path).name for path in paths if "/" in path}
+        stems = {PurePosixPath(path).name for path in self._files if path.endswith(_JAVASCRIPT_SUFFIXES)}
+        return any(stem == name or stem.rpartition(".")[0] == name for stem in stems for name in missing)
+
+    def _explains_ruby(self, message: str) -> bool:
+        paths = re.findall(r"cannot load such file -- (\S+)", message)
+        missing = {PurePosixPath(path).name.removesuffix(".rb") for path in paths}
+        return any(PurePosixPath(path).stem in missing for path in self._files if path.endswith(".rb"))
+
+
+async def find_added_symbols(
+    workspace: Workspace, patch: Patch, code_changes: tuple[FileChange, ...]
+) -> AddedSymbols:
+    """Returns the names and files that the patch adds in these changes outside the tests."""
+    identifiers: dict[str, frozenset[str]] = {}
+    for change in code_changes[:MAX_FILES]:
+        if change.path.endswith(".py") and change.mode.startswith("100"):
+            new = await workspace.read_patched(patch, change.path) or b""
+            old = await workspace.read(change.path) or ""
+            identifiers[change.path] = _find_identifiers(new.decode(errors="replace")) - _find_identifiers(
+                old
+            )
+    files = frozenset(change.path for change in code_changes if change.old_mode == ABSENT)
+    return AddedSymbols(identifiers, files)
+
+
+def skip_unrelated_errors(
+    run: TestRun, report: RunnerReport, added: AddedSymbols, patch_tests: frozenset[str]
+) -> TestRun:
+    """Returns the run at the base commit, in which unrelated collection errors count as skipped tests.
+
+    An error is related if it says that something is missing that the patch adds. `patch_tests` are tests that
+    only the patch contains. If the error in one file stops the runner, none of them ran, and all of them get
+    the error.
+    """
+    if run.problem and run.exit_code not in (0, None) and added.explains("", run.output):
+        errors: dict[str, TestStatus] = dict.fromkeys(patch_tests, "error")
+        return run.model_copy(update={"results": errors, "problem": None})
+
+    def is_relevant(test: str) -> bool:
+        whole_file = "::" not in test
+        return added.explains(report.messages.get(test, ""), run.output if whole_file else "")
+
+    results: dict[str, TestStatus] = {
+        test: "skipped" if result == "error" and not is_relevant(test) else result
+        for test, result in run.results.items()
+    }
+    return run.model_copy(update={"results": results})
+
+
+def _find_identifiers(source: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W\d]\w*", source))

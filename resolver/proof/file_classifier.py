@@ -1,0 +1,71 @@
+"""Classifies files by their role in test runs: tests, test data, and test configuration."""
+
+import re
+import sys
+from pathlib import PurePosixPath
+
+TEST_DIRECTORIES = frozenset(
+    {"test", "tests", "__tests__", "spec", "specs", "testdata", "__snapshots__", "__mocks__", "__fixtures__"}
+)
+TEST_FILE_NAMES = re.compile(
+    r"test_.*|.*[_-](test|tests|spec)\.\w+|.*\.(test|spec|cy)\.\w+|(Test[A-Z]\w*|\w+Tests?|\w+IT)\.(java|kt|groovy|scala|cs|php)"
+)
+# These decide how tests run, so patches are verified with the base commit's version of them.
+RUNNER_FILES = re.compile(
+    r"conftest\.py|\.?pytest\.(ini|toml)|tox\.(ini|toml)|noxfile\.py|\.coveragerc|setup\.cfg|pyproject\.toml"
+    r"|package\.json|\.(npm|yarn|mocha|tap|nyc|c8|babel|swc)rc(\.\w+)*|\.pnpmfile\.c?js"
+    r"|(jest|vitest|vite|karma|ava|babel|playwright|cypress|wdio|mocha|web-test-runner)(\.\w+)?\.(config|conf|workspace)"
+    r"\.\w+|(vitest|vite|jest)\.(setup|workspace)\.\w+"
+    r"|(GNU)?[Mm]akefile|[Jj]ustfile|[Tt]askfile\.ya?ml|Rakefile|\.rspec|(spec|rails|test)_helper\.rb"
+    r"|phpunit[\w.-]*\.xml(\.dist)?|pom\.xml|(build|settings)\.gradle(\.kts)?|gradle\.properties|gradlew|mvnw|Cargo\.toml"
+    r"|\.travis\.ya?ml|\.gitlab-ci\.ya?ml|azure-pipelines\.ya?ml|appveyor\.ya?ml|Jenkinsfile",
+)
+RUNNER_DIRECTORIES = re.compile(r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.config)/")
+# Python imports these before, or instead of, the test runner.
+SHADOWING_FILES = re.compile(
+    r"(^|/)((site|user)customize\.py|[^/]+\.pth)$|^(src/)?(_?pytest|pluggy)(\.py$|/)"
+)
+# pytest imports these before it opens a test. A module of the same name that comes earlier on the import path
+# would replace them.
+RUNNER_MODULES = frozenset(sys.stdlib_module_names) | {
+    *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments"),
+    *("colorama", "py", "attr", "attrs", "xdist", "execnet"),
+}
+
+
+def is_pytest_file(path: str) -> bool:
+    """Returns True if pytest would collect the file by its name."""
+    name = PurePosixPath(path).name
+    return name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py"))
+
+
+def is_test_file(path: str) -> bool:
+    """Returns True if the file contains tests according to its name."""
+    name = PurePosixPath(path).name
+    return TEST_FILE_NAMES.fullmatch(name) is not None and not is_runner_config(path)
+
+
+def is_runner_config(path: str) -> bool:
+    """Returns True if a test runner reads the file before it runs any test."""
+    return (
+        RUNNER_FILES.fullmatch(PurePosixPath(path).name) is not None
+        or RUNNER_DIRECTORIES.search(path) is not None
+        or SHADOWING_FILES.search(path) is not None
+    )
+
+
+def is_shadowing_runner(path: str, directory: str = "") -> bool:
+    """Returns True if Python, started in `directory`, would import this file instead of a module of Python or
+    of the test runner.
+    """
+    parts = PurePosixPath(path).relative_to(directory).parts if path.startswith(directory) else ()
+    first = parts[1] if len(parts) > 1 and parts[0] == "src" else parts[0] if parts else ""
+    return path.endswith((".py", ".so")) and first.partition(".")[0] in RUNNER_MODULES
+
+
+def is_test_related(path: str) -> bool:
+    """Returns True if the file is a test, test data, or test configuration."""
+    *directories, name = PurePosixPath(path).parts
+    has_test_name = is_runner_config(path) or TEST_FILE_NAMES.fullmatch(name) is not None
+    in_tests = not TEST_DIRECTORIES.isdisjoint(directories) or directories[:1] == ["testing"]
+    return has_test_name or in_tests

@@ -1,0 +1,49 @@
+"""Renders the texts about verification that the agent reads: one typed function per text, as in
+`resolver/prompt_texts.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from patchwright.resolver.text.template_renderer import render
+
+if TYPE_CHECKING:
+    from patchwright.resolver.domain import ModelReview, Verdict
+    from patchwright.resolver.text.untrusted import QuotedText
+
+
+def render_verification_failed(verdict: Verdict) -> str:
+    """Renders the message that the patch breaks passing tests or fails its own tests."""
+    return render("prompts/verification_failed.md.j2", verdict=verdict)
+
+
+def render_reviewer_system() -> str:
+    """Renders the system prompt of the review model."""
+    return render("prompts/reviewer_system.md.j2")
+
+
+def render_review_request(
+    title: str, issue: QuotedText, verdict: Verdict, diff: str, *, truncated: bool
+) -> str:
+    """Renders the prompt of the review model. `truncated` means that `diff` is incomplete."""
+    return render(
+        "prompts/review_request.md.j2",
+        title=title,
+        issue=issue,
+        verdict=verdict,
+        diff=diff,
+        is_truncated=truncated,
+    )
+
+
+def render_review_rejected(review: ModelReview) -> str:
+    """Renders the message that the review model rejected the patch."""
+    return render("prompts/review_rejected.md.j2", review=review)
+
+
+def render_another_attempt(verdict: Verdict, number: int, max_attempts: int) -> str:
+    """Renders the message that the work tree was reset for another attempt. `number` is the number of the
+    attempt that ended.
+    """
+    return render("prompts/another_attempt.md.j2", verdict=verdict, number=number, max_attempts=max_attempts)

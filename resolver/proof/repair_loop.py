@@ -1,0 +1,167 @@
+"""Verifies finished work. If verification fails, the agent must repair the work or start another attempt, a
+limited number of times.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from patchwright.resolver import run_limits
+from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.domain import Patch, Verdict
+from patchwright.resolver.events import (
+    AgentStopped,
+    AuxiliaryModelCall,
+    Checkpoint,
+    Message,
+    Trajectory,
+    VerificationCompleted,
+)
+from patchwright.resolver.proof import proof_texts
+from patchwright.resolver.proof.patch_review import review_patch
+from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.verification import VerdictCallback
+
+VERDICT_RANKS = ("empty", "regressed", "untested", "unproven", "fixed")
+"""From worst to best."""
+
+
+async def verify_or_continue(
+    log: RunLog,
+    deps: RunDependencies,
+    stopped: AgentStopped,
+    patch: Patch,
+    verify: Callable[[VerdictCallback], Awaitable[Verdict]],
+    start_over: Callable[[], Awaitable[bool]],
+) -> Verdict | None:
+    """Returns the final verdict, or None if the agent got a message and continues.
+
+    The affected tests run first. If they already show that the agent must repair the patch, the remaining
+    tests are not run. `start_over` resets the work tree and returns False if it could not.
+    """
+    rounds = RepairRounds.from_trajectory(log.trajectory)
+    finished = stopped.reason == "finished"
+    may_repair = finished and rounds.repairs < deps.settings.max_repairs
+
+    async def on_partial_verdict(partial_verdict: Verdict) -> bool:
+        await log.append(VerificationCompleted(verdict=partial_verdict))
+        return may_repair and should_repair(partial_verdict)
+
+    verdict = await verify(on_partial_verdict)
+    if may_repair and should_repair(verdict):
+        if not verdict.partial:
+            await log.append(VerificationCompleted(verdict=verdict))
+        await log.append(Message(text=proof_texts.render_verification_failed(verdict), source="verification"))
+        return None
+    verdict = await _with_review(verdict, log, deps, patch)
+    await log.append(VerificationCompleted(verdict=verdict))
+    review = verdict.review
+    if review and not review.approved and verdict.kind != "fixed" and finished and not rounds.rejections:
+        await log.append(Message(text=proof_texts.render_review_rejected(review), source="verification"))
+        return None
+    attempts = deps.settings.max_attempts
+    if verdict.kind != "fixed" and finished and rounds.attempts < attempts and await start_over():
+        text = proof_texts.render_another_attempt(verdict, rounds.attempts, attempts)
+        await log.append(Message(text=text, source="verification"))
+        return None
+    return await _restore_best_attempt(log, verdict)
+
+
+def should_repair(verdict: Verdict) -> bool:
+    """Returns True if the agent should fix the patch: it broke a passing test, or its own tests fail."""
+    return verdict.kind == "regressed" or bool(verdict.patch_tests_failing)
+
+
+@dataclass(frozen=True)
+class RepairRounds:
+    """How often verification has returned the work to the agent since the last message from a person."""
+
+    repairs: int = 0
+    """Failed verifications in the current attempt."""
+    rejections: int = 0
+    """Rejections by the review model in the current attempt."""
+    attempts: int = 1
+    """Attempts started."""
+
+    @classmethod
+    def from_trajectory(cls, trajectory: Trajectory) -> "RepairRounds":
+        repairs = rejections = 0
+        attempts = 1
+        for verdict, _, was_reset in _reported_verdicts(trajectory):
+            if was_reset:
+                repairs, rejections, attempts = 0, 0, attempts + 1
+            elif should_repair(verdict):
+                repairs += 1
+            else:
+                rejections += 1
+        return cls(repairs, rejections, attempts)
+
+
+def _reported_verdicts(trajectory: Trajectory) -> list[tuple[Verdict, Patch | None, bool]]:
+    """Returns each verdict that the agent was told since the last message from a person.
+
+    Each item is a tuple of the verdict, the patch in the work tree that was verified, and whether the work
+    tree was reset to the base commit afterwards.
+    """
+    verdicts: list[tuple[Verdict, Patch | None, bool]] = []
+    patch: Patch | None = None
+    last: tuple[Verdict, Patch | None] | None = None
+    was_reset = False
+    for event in trajectory:
+        match event:
+            case Message(source="initial_prompt" | "comment"):
+                verdicts, last = [], None
+            case Checkpoint():
+                patch, was_reset = event.patch, last is not None
+            case VerificationCompleted():
+                last, was_reset = (event.verdict, patch), False
+            case Message(source="verification") if last is not None:
+                verdicts.append((*last, was_reset))
+                last = None
+            case _:
+                continue
+    return verdicts
+
+
+async def _with_review(verdict: Verdict, log: RunLog, deps: RunDependencies, patch: Patch) -> Verdict:
+    settings, started = deps.settings, log.trajectory.run_started
+    if not settings.patch_review or verdict.kind == "empty" or started is None:
+        return verdict
+    usage_so_far = run_limits.usage_since_resume(log.trajectory)
+    is_over_limit = settings.max_tokens is not None and usage_so_far.tokens >= settings.max_tokens
+    if is_over_limit or usage_so_far.usd >= settings.max_usd or usage_so_far.seconds >= settings.timeout:
+        return verdict  # a review must not exceed the run's limits
+    review, usage = await review_patch(deps.models.review, started.thread, patch, verdict, deps.secrets)
+    if usage is not None:
+        await log.append(AuxiliaryModelCall(purpose="review", usage=usage))
+    return verdict.model_copy(update={"review": review})
+
+
+async def _restore_best_attempt(log: RunLog, verdict: Verdict) -> Verdict:
+    """Returns the best verdict of all attempts.
+
+    If an earlier attempt was the best one, its patch is logged again, because the last patch in the log is
+    published.
+    """
+    earlier = [
+        (earlier_verdict, patch)
+        for earlier_verdict, patch, was_reset in _reported_verdicts(log.trajectory)
+        if was_reset
+    ]
+    if not earlier:
+        return verdict
+    best, patch = max(earlier, key=lambda each: _rank_verdict(each[0]))
+    if patch is None or _rank_verdict(best) <= _rank_verdict(verdict):
+        return verdict
+    await log.append(Checkpoint(patch=patch))
+    await log.append(VerificationCompleted(verdict=best))
+    return best
+
+
+def _rank_verdict(verdict: Verdict) -> tuple[int, int, int]:
+    """Returns a sort key: the kind of verdict, then the numbers of passing and failing tests."""
+    after = verdict.after
+    return (
+        VERDICT_RANKS.index(verdict.kind),
+        after.passed_count if after else 0,
+        -after.failed_count if after else 0,
+    )

@@ -1,0 +1,143 @@
+"""Finds the files of a patch that decide how tests run; verification uses the base commit's version of them.
+
+Some of these files also contain other data (a project's version, its dependencies). If only that part
+changed, the patch's version is used.
+"""
+
+import configparser
+import re
+import tomllib
+from pathlib import PurePosixPath
+from typing import Any
+
+from patchwright.resolver.domain import Patch
+from patchwright.resolver.proof.file_classifier import is_runner_config, is_shadowing_runner
+from patchwright.resolver.suites.project_dir import parse_json_or_empty
+from patchwright.resolver.suites.suite import Suite
+from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
+
+MAX_MANIFEST_BYTES = 1_000_000  # bytes of a manifest that is parsed
+
+# The parts of these files that describe the product and not how it is tested.
+_PYPROJECT_PRODUCT_KEYS = frozenset({"project", "build-system", "dependency-groups"})
+_SETUP_CFG_PRODUCT_SECTIONS = re.compile(r"metadata|options(\..*)?|DEFAULT")
+_PACKAGE_JSON_PRODUCT_KEYS = frozenset(
+    "name version description keywords homepage bugs license author contributors funding files main module types "
+    "typings browser bin man directories repository dependencies devDependencies peerDependencies "
+    "peerDependenciesMeta optionalDependencies bundleDependencies engines os cpu private publishConfig sideEffects "
+    "exports packageManager".split()
+)
+# Matches a program with a file of the repository as an argument, or a file that is itself executed.
+_STARTED_FILE = re.compile(
+    r"(?:^|[\s;&|(\"'@])(?:(?:node|bash|sh|dash|python3?|ruby|perl|tsx|ts-node|bun|deno run)(?:\s+-\S+)*\s+|(?=\./))"
+    r"(?:\./)?(?P<path>[\w.-]+(?:/[\w.-]+)*)"
+)
+
+
+async def find_reverted_test_config(
+    workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...], suites: tuple[Suite, ...]
+) -> frozenset[str]:
+    """Returns the paths in the patch for which verification uses the base commit's version. Raises
+    WorkspaceError.
+    """
+    started = await _files_started_by_tests(workspace, suites, changes)
+    paths = set[str]()
+    for change in changes:
+        is_test_config = change.path in started or (
+            change.old_mode == ABSENT and _is_shadowing(change.path, suites)
+        )
+        if not is_test_config and is_runner_config(change.path):
+            is_test_config = not await _is_product_only_change(workspace, patch, change)
+        if is_test_config:
+            paths.add(change.path)
+    return frozenset(paths)
+
+
+def _is_shadowing(path: str, suites: tuple[Suite, ...]) -> bool:
+    return any(
+        is_shadowing_runner(path, directory) for directory in ("", *(suite.directory for suite in suites))
+    )
+
+
+async def _files_started_by_tests(
+    workspace: Workspace, suites: tuple[Suite, ...], changes: tuple[FileChange, ...]
+) -> frozenset[str]:
+    """Returns the changed files that a test command starts by name, directly or through the `test` scripts of
+    package.json.
+    """
+    paths = {change.path for change in changes}
+    started = set[str]()
+    for suite in suites:
+        directory = suite.directory
+        package = await workspace.read(str(PurePosixPath(directory, "package.json")), MAX_MANIFEST_BYTES)
+        for text in (suite.command, *_read_test_scripts(package)):
+            named_paths = {
+                str(PurePosixPath(directory, match["path"])) for match in _STARTED_FILE.finditer(text)
+            }
+            started |= named_paths & paths
+    return frozenset(started)
+
+
+def _read_test_scripts(package: str | None) -> tuple[str, ...]:
+    scripts = parse_json_or_empty(package).get("scripts")
+    if not isinstance(scripts, dict):
+        return ()
+    return tuple(str(text) for name, text in scripts.items() if "test" in str(name))
+
+
+async def _is_product_only_change(workspace: Workspace, patch: Patch, change: FileChange) -> bool:
+    """Returns True if a manifest changed only in the part that does not affect how tests run."""
+    name = PurePosixPath(change.path).name
+    if (
+        name not in _TEST_CONFIG_READERS
+        or change.size > MAX_MANIFEST_BYTES
+        or change.old_mode == ABSENT
+        or change.mode == ABSENT
+    ):
+        return False
+    old = await workspace.read(change.path, MAX_MANIFEST_BYTES)
+    new = await workspace.read_patched(patch, change.path)
+    if old is None or new is None:
+        return False
+    before, after = _TEST_CONFIG_READERS[name](old), _TEST_CONFIG_READERS[name](new.decode(errors="replace"))
+    return before is not None and before == after
+
+
+def _pyproject_test_config(text: str) -> dict[str, Any] | None:
+    try:
+        tables = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+    return {key: value for key, value in tables.items() if key not in _PYPROJECT_PRODUCT_KEYS}
+
+
+def _setup_cfg_test_config(text: str) -> dict[str, Any] | None:
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return None
+    return {
+        name: dict(parser[name])
+        for name in parser.sections()
+        if not _SETUP_CFG_PRODUCT_SECTIONS.fullmatch(name)
+    }
+
+
+def _package_json_test_config(text: str) -> dict[str, Any] | None:
+    package = parse_json_or_empty(text)
+    return (
+        {key: value for key, value in package.items() if key not in _PACKAGE_JSON_PRODUCT_KEYS}
+        if package
+        else None
+    )
+
+
+_TEST_CONFIG_READERS = {
+    "pyproject.toml": _pyproject_test_config,
+    "setup.cfg": _setup_cfg_test_config,
+    "package.json": _package_json_test_config,
+}
+"""Functions that return the test configuration in a manifest, by file name. They return None if the manifest
+is invalid.
+"""

@@ -1,0 +1,90 @@
+"""Merges the verdicts of several test suites on one patch."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from patchwright.resolver.domain import TestRun, Verdict, VerdictKind
+
+MAX_OUTPUT = 20_000  # Characters of the output of several suites together.
+
+
+def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
+    """Merges the verdicts of several suites on one patch.
+
+    The most severe kind counts, in the order regressed, untested, unproven, fixed, empty, with two
+    exceptions. An untested suite makes the result `unproven` if the suites' verdicts differ in kind. An
+    `unproven` suite does not prevent `fixed` if it only lacks a test for the fix.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    kinds = {verdict.kind for verdict in verdicts}
+    deciding = next(
+        verdict
+        for kind in ("regressed", "untested", "unproven", "fixed", "empty")
+        for verdict in verdicts
+        if verdict.kind == kind
+        and not (kind == "unproven" and "fixed" in kinds and not _blocks_fixed(verdict))
+    )
+    kind: VerdictKind = deciding.kind
+    if kind == "untested" and len(kinds) > 1:
+        kind = "unproven"
+    return Verdict(
+        kind=kind,
+        fail_to_pass=_union(verdict.fail_to_pass for verdict in verdicts),
+        pass_to_fail=_union(verdict.pass_to_fail for verdict in verdicts),
+        flaky=_union(verdict.flaky for verdict in verdicts),
+        missing=_union(verdict.missing for verdict in verdicts),
+        modified_tests_failing=_union(verdict.modified_tests_failing for verdict in verdicts),
+        new_tests_at_base={
+            test: result for verdict in verdicts for test, result in verdict.new_tests_at_base.items()
+        },
+        patch_tests_failing=_union(verdict.patch_tests_failing for verdict in verdicts),
+        weakened_tests=verdicts[0].weakened_tests,
+        deleted_test_files=verdicts[0].deleted_test_files,
+        reverted_test_config=verdicts[0].reverted_test_config,
+        partial=any(verdict.partial for verdict in verdicts),
+        reason=deciding.reason,
+        before=_merge_runs([verdict.before for verdict in verdicts]),
+        after=_merge_runs([verdict.after for verdict in verdicts]),
+    )
+
+
+def _blocks_fixed(verdict: Verdict) -> bool:
+    """Returns True if a suite's verdict prevents `fixed`. A suite that only lacks a test for the fix does not
+    prevent it.
+    """
+    runs = verdict.before, verdict.after
+    blockers = (
+        verdict.missing,
+        verdict.modified_tests_failing,
+        verdict.patch_tests_failing,
+        verdict.weakened_tests,
+        verdict.deleted_test_files,
+    )
+    return (
+        any(blockers) or bool(verdict.reverted_test_config) or any(run is None or run.problem for run in runs)
+    )
+
+
+def _union(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
+
+
+def _merge_runs(runs: Sequence[TestRun | None]) -> TestRun | None:
+    """Merges the runs of several suites, whose test ids differ, into one."""
+    present = [run for run in runs if run is not None]
+    if len(present) < 2:
+        return present[0] if present else None
+    worst = next((run for run in present if run.problem), None) or next(
+        (run for run in present if run.exit_code), present[0]
+    )
+    return TestRun(
+        command="; ".join(run.command for run in present),
+        command_reason=" ".join(dict.fromkeys(run.command_reason for run in present)),
+        results={test: result for run in present for test, result in run.results.items()},
+        exit_code=worst.exit_code,
+        seconds=sum(run.seconds for run in present),
+        output="\n".join(f"$ {run.command}\n{run.output[-MAX_OUTPUT // len(present) :]}" for run in present),
+        flaky=_union(run.flaky for run in present),
+        problem=worst.problem,
+    )

@@ -1,0 +1,299 @@
+"""Publishes an attempt as a pull request, or posts a comment on why there is none. Every write is read back
+from the forge.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from patchwright.resolver import reply_texts
+from patchwright.resolver.ci.ci_hold import CiHold, decide_ci_hold
+from patchwright.resolver.domain import (
+    InputRequired,
+    Job,
+    Outcome,
+    Patch,
+    Published,
+    PullRequest,
+    PullRequestSpec,
+    Rejected,
+    Reported,
+    Verdict,
+)
+from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
+from patchwright.resolver.events import AgentStopped, Trajectory
+from patchwright.resolver.forge import Forge, can_trigger
+from patchwright.resolver.git.branch_names import make_branch_names
+from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.publishing.check_run import publish_check_run
+from patchwright.resolver.publishing.permalinks import add_permalinks
+from patchwright.resolver.publishing.publish_branch import (
+    BranchLocation,
+    CommentLocation,
+    commit_author,
+    get_run_directory,
+    push_or_paste,
+)
+from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason
+from patchwright.resolver.pull_request.pr_template import fill_pr_template, load_pr_template
+from patchwright.resolver.request import plan_texts
+from patchwright.resolver.request.run_task import get_answer, get_proposed_plan, is_question
+from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets, mask_secrets
+from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch
+from patchwright.resolver.settings.repo_config import read_repo_config
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.summary import Summary, summarize_run
+from patchwright.resolver.workspaces import Workspace
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_AUTHOR = ("Patchwright", "patchwright@noreply.invalid")
+"""Author of a commit if our own account is unknown."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The result of the agent's work."""
+
+    agent_stopped: AgentStopped
+    patch: Patch
+    verdict: Verdict
+    open_points: tuple[str, ...] = ()
+    """Requirements that are not done according to the log, one sentence each."""
+    excluded_changes: tuple[str, ...] = ()
+    """Changes that the policy forbids, one sentence each. They are not in the patch."""
+
+
+async def publish_attempt(
+    job: Job,
+    attempt: Attempt,
+    workspace: Workspace,
+    trajectory: Trajectory,
+    forge: Forge,
+    settings: Settings,
+    secrets: Secrets,
+) -> Outcome:
+    """Publishes what the verdict allows: a ready pull request for fixed, a draft for unproven and untested.
+
+    Each step first looks up whether it was already done, so the same attempt can be published again after a
+    crash.
+    """
+    started = trajectory.run_started
+    assert started is not None, "only a run that has started is delivered"
+    summary = summarize_run(trajectory)
+    verdict = attempt.verdict
+
+    if (outcome := await report_without_patch(job, attempt.agent_stopped, trajectory, forge)) is not None:
+        return outcome
+    if verdict.kind == "empty":
+        reason = (
+            reply_texts.render_against_policy(attempt.excluded_changes)
+            if attempt.excluded_changes
+            else reply_texts.render_nothing_changed(attempt.agent_stopped)
+        )
+        return await report_no_pull_request(job, reason, None, verdict, summary, forge)
+    content = await check_patch(workspace, attempt.patch, build_patch_limits(settings))
+    violations = content.violations or await find_secret_leaks(
+        attempt.patch, content.files, workspace, secrets
+    )
+    if violations:
+        return await report_no_pull_request(
+            job, reply_texts.render_against_policy(violations), None, verdict, summary, forge
+        )
+
+    ci = await decide_ci_hold(trajectory, workspace, workspace.base, job.repo, forge, settings)
+    commit = await create_commit(job, attempt.patch, workspace, trajectory, forge, settings, secrets, ci)
+    branches = make_branch_names(
+        (await read_repo_config(workspace.config_source)).config.branch or settings.branch,
+        settings.branch_prefix,
+        job.number,
+        mask_secrets(started.thread, secrets).title,
+        job.id,
+    )
+    run_directory = get_run_directory(settings, started.job.id)
+    location = await push_or_paste(
+        job.repo, workspace.git_dir, commit, branches, workspace.base, forge, run_directory
+    )
+    if verdict.kind == "regressed":
+        return await report_no_pull_request(job, verdict.reason, location, verdict, summary, forge)
+    if isinstance(location, CommentLocation):
+        return await report_no_pull_request(
+            job,
+            publishing_texts.render_no_pull_request_reason("nowhere", location.push_error),
+            location,
+            verdict,
+            summary,
+            forge,
+        )
+    thread_state = await forge.get_thread_state(job.repo, job.number, started.base_branch, started.base_sha)
+    if not thread_state.is_open or not thread_state.has_base:
+        problem: NoPullRequestReason = "rewritten" if thread_state.is_open else "closed"
+        reason = publishing_texts.render_no_pull_request_reason(problem, started.base_branch)
+        return await report_no_pull_request(job, reason, location, verdict, summary, forge)
+    spec = PullRequestSpec(
+        repo=job.repo,
+        number=job.number,
+        base_branch=started.base_branch,
+        branch=location.name,
+        head_sha=location.commit.sha,
+        title=reply_texts.render_pull_request_title(started.thread),
+        body=reply_texts.render_pull_request_body(
+            started.thread,
+            verdict,
+            summary,
+            content.files,
+            content.notes,
+            attempt.open_points,
+            attempt.excluded_changes,
+            location.commit.note,
+            fill_pr_template(await load_pr_template(workspace), summary.finish),
+            ci.render_notice(settings.mention),
+        ),
+        draft=verdict.kind != "fixed",
+    )
+    was_open = False
+    try:
+        if location.commit.already_existed:
+            was_open = await forge.find_pull_request(job.repo, location.name) is not None
+        pull = await forge.open_pull_request(spec)
+    except ForgeError as exc:
+        if exc.retryable or isinstance(exc, Unauthorized):
+            raise
+        reason = publishing_texts.render_no_pull_request_reason("refused", str(exc))
+        return await report_no_pull_request(job, reason, location, verdict, summary, forge)
+    check_published(pull, location.commit.sha)
+    await post_comment(
+        job, forge, reply_texts.render_published(pull, verdict, summary, already_open=was_open)
+    )
+    await publish_check_run(job, pull.head_sha, verdict, summary, forge)
+    return Published(
+        url=pull.url,
+        number=pull.number,
+        branch=location.name,
+        draft=pull.draft,
+        verdict=verdict,
+        ci_state=ci.state,
+    )
+
+
+async def report_without_patch(
+    job: Job, agent_stopped: AgentStopped, trajectory: Trajectory, forge: Forge
+) -> Rejected | InputRequired | Reported | None:
+    """Completes the job if there is nothing to publish; otherwise returns None.
+
+    There is nothing to publish if the requester has lost the permission, if the agent has a question or
+    proposes a plan, or if the job only asked for an answer.
+    """
+    if not await can_trigger(job, forge):
+        return await report_lost_permission(job, trajectory, forge)
+    summary, plan = summarize_run(trajectory), get_proposed_plan(trajectory)
+    assert trajectory.run_started is not None
+    if agent_stopped.reason == "input_required":
+        body = (
+            plan_texts.render_plan(plan, summary)
+            if plan
+            else reply_texts.render_question(agent_stopped.detail, summary)
+        )
+        body = add_permalinks(body, trajectory.run_started)
+        return InputRequired(
+            url=await forge.upsert_comment(job.repo, job.number, job.id, body), question=agent_stopped.detail
+        )
+    if is_question(trajectory):
+        answer = get_answer(trajectory)
+        body = add_permalinks(plan_texts.render_explanation(answer, summary), trajectory.run_started)
+        url = await post_comment(job, forge, body)
+        reason = "The question is answered." if answer else agent_stopped.detail
+        return Reported(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
+    return None
+
+
+async def report_lost_permission(job: Job, trajectory: Trajectory, forge: Forge) -> Rejected:
+    """Posts a comment that nothing is published because the requester no longer has write access."""
+    explanation = reply_texts.render_rejection_reason("withdrawn", job)
+    await post_comment(job, forge, reply_texts.render_withdrawn(explanation, summarize_run(trajectory)))
+    return Rejected(explanation=explanation)
+
+
+async def create_commit(
+    job: Job,
+    patch: Patch,
+    workspace: Workspace,
+    trajectory: Trajectory,
+    forge: Forge,
+    settings: Settings,
+    secrets: Secrets,
+    ci: CiHold,
+) -> str:
+    """Commits the patch to the local repository with our account as author and the requester as co-author.
+    Returns the commit id.
+    """
+    started = trajectory.run_started
+    assert started is not None
+    # MaskingForge masks API calls, but not pushes, so secrets are masked here. Masking comes before the
+    # message is wrapped, because wrapping can split a secret.
+    finish = summarize_run(trajectory).finish
+    masked_finish = mask_secrets(finish, secrets) if finish else None
+    co_author = commit_author(job.requester, settings.github_server_url) if job.requester else None
+    message = reply_texts.render_commit_message(
+        mask_secrets(started.thread, secrets),
+        masked_finish,
+        "{} <{}>".format(*co_author) if co_author else "",
+        started.job.id,
+    )
+    bot_user = await forge.get_bot_user(job.repo)
+    return await workspace.commit(
+        patch,
+        ci.mark_message(message),
+        author=commit_author(bot_user, settings.github_server_url) if bot_user else DEFAULT_AUTHOR,
+        when=trajectory.entries[0].timestamp,
+    )
+
+
+async def find_secret_leaks(
+    patch: Patch, files: tuple[str, ...], workspace: Workspace, secrets: Secrets
+) -> tuple[str, ...]:
+    """Returns one sentence for each file of the patch that contains one of our secrets in any encoding."""
+    found: list[str] = []
+    for path, (before, after) in (await workspace.read_changed_files(patch)).items():
+        # The output of the sandbox is already masked, so files may contain the placeholder.
+        masked_before = before.count(SECRET_PLACEHOLDER.encode())
+        if path in files and secrets.mask(after).count(SECRET_PLACEHOLDER.encode()) > masked_before:
+            found.append(f"{path} holds a secret of this installation.")
+    return tuple(found)
+
+
+async def report_no_pull_request(
+    job: Job,
+    reason: str,
+    location: BranchLocation | CommentLocation | None,
+    verdict: Verdict,
+    summary: Summary,
+    forge: Forge,
+) -> Reported:
+    """Posts a comment that explains why there is no pull request and where the work is. `location` is None if
+    there is no work.
+    """
+    branch = location.name if isinstance(location, BranchLocation) else None
+    pasted_patch = location.text if isinstance(location, CommentLocation) else ""
+    url = await post_comment(
+        job, forge, reply_texts.render_no_pull_request(reason, branch, verdict, summary, pasted_patch)
+    )
+    return Reported(url=url, branch=branch, reason=reason, verdict=verdict)
+
+
+async def post_comment(job: Job, forge: Forge, body: str) -> str:
+    """Creates or updates the job's comment. Returns its URL; empty if the thread was locked or deleted
+    meanwhile.
+    """
+    try:
+        return await forge.upsert_comment(job.repo, job.number, job.id, body)
+    except (Forbidden, NotFound) as exc:
+        logger.warning("comment not posted", extra={"job": job.id, "error": str(exc)})
+        return ""
+
+
+def check_published(pull: PullRequest, commit: str) -> None:
+    """Raises ForgeError if the head of the pull request is not the commit that we published."""
+    if pull.head_sha != commit:
+        raise ForgeError(
+            f"pull request {pull.url} shows {pull.head_sha[:12]}, not {commit[:12]}, which was pushed"
+        )

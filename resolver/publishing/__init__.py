@@ -1,0 +1,1 @@
+"""Publishing a change: branches, check runs, artifacts and the texts about them."""

@@ -1,0 +1,231 @@
+"""Passes a run's log, as an artifact, from the workflow job with read access to the workflow job with write
+access.
+
+An agent has worked in the job that writes the artifact, so the artifact is untrusted. Only its own results
+are used: the change, the test results and the texts about them. The job comes from the trigger. Users,
+threads and branches come from GitHub. The publishing policy is applied again (`resolver/publish.py`,
+`resolver/security/patch_policy.py`).
+"""
+
+import json
+import os
+import stat
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from patchwright.resolver.domain import Issue, Job, PullRequest, RunId, Thread
+from patchwright.resolver.errors import InvalidArtifact
+from patchwright.resolver.events import Entry, JobCompleted, RunResumed, RunStarted, Trajectory
+from patchwright.resolver.forge import Forge
+from patchwright.resolver.git.branch_names import is_branch_name
+from patchwright.resolver.run_events import RunConfigured, SubagentStarted
+from patchwright.resolver.run_log import parse_trajectory
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.security.masking import mask_trajectory
+from patchwright.resolver.settings.effective_settings import dump_recorded_settings, get_version
+from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.frozen_model import FrozenModel
+
+MANIFEST_FILE, EVENTS_FILE = "artifact.json", "events.jsonl"
+MAX_MANIFEST_BYTES = 64 * 2**10  # bytes
+MAX_EVENTS_BYTES = 64 * 2**20  # bytes
+MAX_PROBLEM = 4_000  # characters
+MAX_NUMBER = 1e15  # More than any real count, price or time.
+MAX_AGE = timedelta(days=90)  # GitHub's maximum retention of artifacts
+
+
+class ArtifactManifest(FrozenModel):
+    """The manifest of an artifact. It names the run and says why the run stopped early."""
+
+    version: Literal[1] = 1
+    run: RunId
+    problem: str = Field(default="", max_length=MAX_PROBLEM)
+    """Why the run stopped early, as a text for the thread; empty if it completed."""
+
+
+class RunArtifact(NamedTuple):
+    """The unverified content of an artifact."""
+
+    manifest: ArtifactManifest
+    trajectory: Trajectory | None
+    """The log of the run; None if the run did no work."""
+
+
+def write_artifact(
+    directory: Path,
+    run: RunId,
+    trajectory: Trajectory | None,
+    problem: str,
+    secrets: Secrets,
+    max_bytes: int = MAX_EVENTS_BYTES,
+) -> None:
+    """Writes a run's log to a directory, with these secrets masked. Raises InvalidArtifact if that fails."""
+    lines = b""
+    if trajectory is not None and not trajectory.job_completed:
+        entries = mask_trajectory(trajectory, secrets).entries
+        lines = b"".join(entry.model_dump_json(warnings=False).encode() + b"\n" for entry in entries)
+    if len(lines) > max_bytes:
+        problem = problem or f"The run's log has {len(lines)} bytes; the limit of an artifact is {max_bytes}."
+        lines = b""
+    manifest = ArtifactManifest(run=run, problem=secrets.mask(problem)[:MAX_PROBLEM])
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / EVENTS_FILE).write_bytes(lines)
+        (directory / MANIFEST_FILE).write_text(manifest.model_dump_json() + "\n", encoding="utf-8")
+    except OSError as exc:
+        raise InvalidArtifact(f"The artifact cannot be written to {directory}: {exc.strerror}.") from exc
+
+
+def read_artifact(directory: Path, job: Job) -> RunArtifact:
+    """Reads the artifact for this job. Raises InvalidArtifact if it is missing or invalid."""
+    try:
+        manifest = ArtifactManifest.model_validate_json(_read(directory / MANIFEST_FILE, MAX_MANIFEST_BYTES))
+    except ValidationError as exc:
+        raise InvalidArtifact("The artifact has no manifest of this version.") from exc
+    if manifest.run != job.id:
+        raise InvalidArtifact("The artifact belongs to another run.")
+    lines = _read(directory / EVENTS_FILE, MAX_EVENTS_BYTES)
+    _check_numbers(lines)
+    trajectory = parse_trajectory(lines, "The artifact")
+    return RunArtifact(manifest, trajectory if trajectory.entries else None)
+
+
+async def verify_entries(
+    trajectory: Trajectory, job: Job, forge: Forge, settings: Settings
+) -> tuple[Entry, ...]:
+    """Returns the log entries of this job's run, in which GitHub's data and the operator's settings replace
+    the artifact's.
+
+    Raises InvalidArtifact if no run of the job can have written the log, or if the thread has changed too
+    much since then. Raises ForgeError if GitHub fails.
+    """
+    first, *rest = trajectory.entries
+    started = first.event
+    if not isinstance(started, RunStarted):
+        raise InvalidArtifact("The artifact's log does not start with the start of a run.")
+    if any(
+        isinstance(entry.event, RunStarted | SubagentStarted | RunResumed | JobCompleted) for entry in rest
+    ):
+        raise InvalidArtifact("The artifact's log contains events that only the publishing job writes.")
+    if started.job != job:
+        raise InvalidArtifact("The artifact's log belongs to another job than this workflow's event.")
+    now = datetime.now(UTC)
+    if any(
+        entry.timestamp.tzinfo is None or not now - MAX_AGE < entry.timestamp < now + MAX_AGE
+        for entry in trajectory.entries
+    ):
+        raise InvalidArtifact("The artifact's log has impossible timestamps.")
+    thread = await _verify_thread(started, await forge.get_thread(job), job, forge)
+    run_started = first.model_copy(update={"event": started.model_copy(update={"thread": thread})})
+    return (run_started, *(_with_own_settings(settings, entry) for entry in rest))
+
+
+def _with_own_settings(settings: Settings, entry: Entry) -> Entry:
+    """Replaces the settings in the log by the operator's, because links, commands and limits in comments come
+    from them.
+    """
+    if not isinstance(entry.event, RunConfigured):
+        return entry
+    own = {"version": get_version(), "settings": dump_recorded_settings(settings), "repository": {}}
+    return entry.model_copy(update={"event": entry.event.model_copy(update=own)})
+
+
+async def _verify_thread(started: RunStarted, current: Thread, job: Job, forge: Forge) -> Thread:
+    """Returns GitHub's thread in the state that the run recorded, after checking that this state is possible."""
+    recorded = started.thread
+    snapshot: dict[str, object] = {
+        "open": recorded.open,
+        "locked": recorded.locked,
+    }  # The current state of the thread is checked later.
+    await _check_history(
+        started.base_branch, started.base_sha, job, forge, is_at_head=isinstance(recorded, PullRequest)
+    )
+    if isinstance(recorded, Issue) and isinstance(current, Issue):
+        return current.model_copy(update=snapshot)
+    if not (isinstance(recorded, PullRequest) and isinstance(current, PullRequest)):
+        raise InvalidArtifact("The artifact's log is about another type of thread.")
+    if (recorded.head_branch, recorded.head_repo, recorded.base_branch) != (
+        current.head_branch,
+        current.head_repo,
+        current.base_branch,
+    ):
+        raise InvalidArtifact("The pull request's branches differ from those in the artifact's log.")
+    if recorded.head_sha != started.base_sha or started.base_branch != current.base_branch:
+        raise InvalidArtifact("The run in the artifact did not start from the pull request's head.")
+    if recorded.head_sha != current.head_sha:
+        commits = await forge.list_commits(job.repo, job.number)
+        if recorded.head_sha not in {commit.sha for commit in commits}:
+            raise InvalidArtifact("The pull request no longer contains the commit that the run started from.")
+    await _check_history(current.base_branch, recorded.base_sha, job, forge)
+    known = {thread.id: thread for thread in current.threads}
+    if any(thread.id not in known for thread in recorded.threads):
+        raise InvalidArtifact("The artifact names a review thread that is not in this pull request.")
+    snapshot["threads"] = tuple(
+        known[thread.id].model_copy(update={"resolved": thread.resolved, "is_trigger": thread.is_trigger})
+        for thread in recorded.threads
+    )
+    return current.model_copy(
+        update=snapshot | {"head_sha": recorded.head_sha, "base_sha": recorded.base_sha}
+    )
+
+
+async def _check_history(
+    branch: str, commit: str, job: Job, forge: Forge, *, is_at_head: bool = False
+) -> None:
+    """Raises InvalidArtifact unless the commit is in the history of the repository's branch.
+
+    With `is_at_head`, the commit is the head of a pull request, which the caller compares. In that case, only
+    the format of the commit id is checked here.
+    """
+    if len(commit) not in (40, 64) or set(commit) - set("0123456789abcdef") or not is_branch_name(branch):
+        raise InvalidArtifact("The artifact's log contains an invalid commit ID or branch name.")
+    if is_at_head:
+        return
+    if not (await forge.get_thread_state(job.repo, job.number, branch, commit)).has_base:
+        raise InvalidArtifact(f"The branch {branch} does not contain the commit {commit[:12]}.")
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    """Reads a regular file that is not a link and not larger than the limit. Raises InvalidArtifact."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as exc:
+        raise InvalidArtifact(
+            "There is no artifact to publish: the previous job failed, or its artifact has expired."
+        ) from exc
+    except OSError as exc:
+        raise InvalidArtifact(f"The artifact's {path.name} is not a regular file.") from exc
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise InvalidArtifact(f"The artifact's {path.name} is not a regular file.")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(max_bytes + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > max_bytes:
+        raise InvalidArtifact(f"The artifact's {path.name} has more than {max_bytes} bytes.")
+    return content
+
+
+def _check_numbers(lines: bytes) -> None:
+    """Raises InvalidArtifact for impossible numbers: infinite ones, or numbers whose sum could be infinite."""
+    for line in lines.split(b"\n"):
+        try:
+            values: list[Any] = [json.loads(line)] if line else []
+            while values:
+                value = values.pop()
+                if isinstance(value, dict):
+                    values += (
+                        Decimal(item) if name == "usd" and isinstance(item, str) else item
+                        for name, item in value.items()
+                    )
+                elif isinstance(value, list):
+                    values += value
+                elif isinstance(value, int | float | Decimal) and not abs(float(value)) < MAX_NUMBER:
+                    raise InvalidArtifact("The artifact contains impossible numbers.")
+        except (ValueError, ArithmeticError, RecursionError) as exc:
+            raise InvalidArtifact("The artifact contains lines that are not valid JSON.") from exc

@@ -1,0 +1,52 @@
+"""Publishes a check run with the test results on the bot's commit, if the token has the permission."""
+
+import logging
+from typing import Literal
+
+from patchwright.resolver.domain import Job, JobId, Verdict, VerdictKind
+from patchwright.resolver.errors import ForgeError
+from patchwright.resolver.forge import Forge
+from patchwright.resolver.publishing.publishing_texts import render_check_summary, render_check_title
+from patchwright.resolver.summary import Summary
+from patchwright.runtime.frozen_model import FrozenModel
+
+logger = logging.getLogger(__name__)
+
+Conclusion = Literal["success", "neutral", "failure"]
+CONCLUSIONS: dict[VerdictKind, Conclusion] = {"fixed": "success", "regressed": "failure"}
+"""Conclusion of the check run for each verdict. The other verdicts get "neutral", because their test results
+prove nothing.
+"""
+
+
+class CheckRunReport(FrozenModel):
+    """The content of a check run."""
+
+    job: JobId
+    """The job that creates the check run; a job has one check run per commit."""
+    commit: str
+    conclusion: Conclusion
+    title: str
+    """One line of plain text."""
+    summary: str
+    """Markdown."""
+    details_url: str | None = None
+    """URL of the run; None if there is none."""
+
+
+async def publish_check_run(job: Job, commit: str, verdict: Verdict, summary: Summary, forge: Forge) -> None:
+    """Publishes the verdict as a check run on the commit. Failures are only logged."""
+    report = CheckRunReport(
+        job=job.id,
+        commit=commit,
+        conclusion=CONCLUSIONS.get(verdict.kind, "neutral"),
+        title=render_check_title(verdict),
+        summary=render_check_summary(verdict, summary),
+        details_url=summary.dashboard_url,
+    )
+    try:
+        if not await forge.create_check_run(job.repo, report):
+            logger.info("check run not permitted", extra={"job": job.id})
+    except ForgeError as exc:
+        # The check run is optional: the pull request and its comment contain the same information.
+        logger.warning("check run not created", extra={"job": job.id, "error": str(exc)})

@@ -1,0 +1,52 @@
+"""Renders the texts about publishing that people read; one function per text, as in
+`resolver/reply_texts.py`.
+"""
+
+import re
+from typing import Literal
+
+from patchwright.resolver.domain import Verdict
+from patchwright.resolver.summary import Summary, clip_line
+from patchwright.resolver.text.template_renderer import render, render_reply
+
+UnsignedReason = Literal["merge", "name", "mode", "files", "size", "refused", "different", "unsigned", "fork"]
+
+
+def render_unsigned_reason(reason: UnsignedReason, detail: str = "") -> str:
+    """Explains in a sentence why GitHub did not sign a commit."""
+    return render("replies/unsigned_reason.md.j2", reason=reason, detail=detail).strip()
+
+
+def render_pasted_patch(patch: str) -> str:
+    """Renders the whole change as a collapsed patch for `git apply`."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", patch)), default=2)
+    # A last line after the patch protects it: copying may lose the last line break.
+    return render("replies/pasted_patch.md.j2", patch=f"{patch}-- \npatchwright\n", fence="`" * (longest + 1))
+
+
+def render_patch_too_large(characters: int, run: str, name: str) -> str:
+    """Says where to find a patch that is too large for a comment."""
+    return render("replies/patch_too_large.md.j2", characters=characters, run=run, name=name)
+
+
+def render_check_title(verdict: Verdict) -> str:
+    """Renders the title of the check run as a line of plain text."""
+    return clip_line(render("replies/check_title.md.j2", verdict=verdict), 200)
+
+
+def render_check_summary(verdict: Verdict, summary: Summary) -> str:
+    """Renders the summary of the check run, with the test results before and after."""
+    return render_reply("check_summary.md.j2", verdict=verdict, summary=summary)
+
+
+def render_job_summary(verdict: Verdict, summary: Summary) -> str:
+    """Renders the job summary of a workflow: test results before and after, usage, setup and network."""
+    return render_reply("job_summary.md.j2", verdict=verdict, summary=summary)
+
+
+NoPullRequestReason = Literal["closed", "rewritten", "refused", "nowhere"]
+
+
+def render_no_pull_request_reason(reason: NoPullRequestReason, detail: str = "") -> str:
+    """Explains why there is no pull request for a change that should have one."""
+    return render("replies/no_pull_request_reason.md.j2", reason=reason, detail=detail).strip()

@@ -1,0 +1,98 @@
+"""Renders the texts about work on a pull request that people read; one function per text, as in
+`resolver/reply_texts.py`.
+"""
+
+from collections.abc import Sequence
+
+from patchwright.resolver.actions import Finish, ThreadReply
+from patchwright.resolver.domain import Job, PullRequest, ReviewThread, Verdict
+from patchwright.resolver.git.merge import MergeResult
+from patchwright.resolver.publishing.publish_branch import BranchLocation, CommentLocation
+from patchwright.resolver.summary import Summary
+from patchwright.resolver.text.template_renderer import render, render_reply
+from patchwright.runtime.frozen_model import FrozenModel
+
+
+class ThreadResult(FrozenModel):
+    """The result of a run for one review thread."""
+
+    number: int
+    thread: ReviewThread
+    reply: ThreadReply | None
+    """The agent's reply; None if the run ended without one."""
+    is_done: bool
+    """True if the requested change is on the pull request now."""
+
+
+def follow_up_commit_message(
+    pull: PullRequest, job: Job, finish: Finish | None, merge: MergeResult | None, author: str
+) -> str:
+    """Renders the message of a commit on a pull request. `author` is the requester, in the format of a commit
+    trailer.
+    """
+    return render(
+        "replies/commit_follow_up.txt.j2", pull=pull, job=job, finish=finish, merge=merge, author=author
+    )
+
+
+def render_thread_reply(result: ThreadResult, sha: str | None, reason: str) -> str:
+    """Renders the reply in a review thread. `sha` is the commit on the pull request; if it is None, `reason`
+    says why there is no commit.
+    """
+    return render_reply("thread_reply.md.j2", result=result, sha=sha, reason=reason)
+
+
+def render_follow_up(
+    pull: PullRequest,
+    location: BranchLocation | CommentLocation | None,
+    verdict: Verdict,
+    summary: Summary,
+    *,
+    is_on_head: bool,
+    reason: str,
+    has_moved: bool,
+    thread_results: Sequence[ThreadResult],
+    unresolved: bool,
+    notes: Sequence[str],
+    excluded_changes: Sequence[str],
+    open_points: Sequence[str],
+    merge: MergeResult | None,
+    ci: str = "",
+    failed_checks_commit: str = "",
+) -> str:
+    """Renders the final status comment: where the change is, the test results, and the result for each
+    thread.
+
+    `is_on_head` is True if the change is on the pull request; otherwise `reason` says why it is not.
+    `has_moved` is True if someone else pushed to the branch during the run. `unresolved` is True if the token
+    cannot resolve threads. `ci` says why continuous integration does not start automatically.
+    `failed_checks_commit` is the commit whose failed checks were to be repaired, if any.
+    """
+    return render_reply(
+        "follow_up.md.j2",
+        pull=pull,
+        location=location,
+        verdict=verdict,
+        summary=summary,
+        is_on_head=is_on_head,
+        reason=reason,
+        has_moved=has_moved,
+        thread_results=thread_results,
+        unresolved=unresolved,
+        notes=notes,
+        excluded_changes=excluded_changes,
+        open_points=open_points,
+        merge=merge,
+        ci=ci,
+        failed_checks_commit=failed_checks_commit,
+    )
+
+
+def render_up_to_date(pull: PullRequest) -> str:
+    """Says that there is nothing to merge."""
+    return render_reply("up_to_date.md.j2", pull=pull).strip()
+
+
+def render_not_pushed_reason(reason: str, detail: str = "") -> str:
+    """Explains in a sentence why the change is not on the pull request's own branch."""
+    return render_reply("not_pushed_reason.md.j2", reason=reason, detail=detail).strip()

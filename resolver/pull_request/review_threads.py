@@ -1,0 +1,32 @@
+"""Numbers the review threads of a pull request for the prompt, and finds those that wait for a reply and the
+agent's replies.
+"""
+
+from patchwright.resolver.actions import Finish, ThreadReply
+from patchwright.resolver.domain import PullRequest, ReviewThread
+
+
+def list_open_threads(pull: PullRequest) -> dict[int, ReviewThread]:
+    """Returns the unresolved threads by the numbers that they have in the prompt."""
+    return dict(enumerate((thread for thread in pull.threads if not thread.resolved), start=1))
+
+
+def list_waiting_threads(pull: PullRequest) -> dict[int, ReviewThread]:
+    """Returns the threads that the run must reply to: those of the triggering review, or all threads if no
+    review triggered the run.
+    """
+    threads = list_open_threads(pull)
+    triggering = {number: thread for number, thread in threads.items() if thread.is_trigger}
+    return triggering or threads
+
+
+def get_replies(pull: PullRequest, finish: Finish | None) -> dict[int, ThreadReply]:
+    """Returns the agent's replies by thread number. If a thread has several replies, the last one counts."""
+    replies = finish.thread_replies if finish else ()
+    threads = list_open_threads(pull)
+    return {reply.thread: reply for reply in replies if reply.thread in threads}
+
+
+def list_unanswered_threads(pull: PullRequest, finish: Finish | None) -> tuple[int, ...]:
+    """Returns the numbers of the waiting threads without a reply."""
+    return tuple(sorted(list_waiting_threads(pull).keys() - get_replies(pull, finish).keys()))

@@ -1,0 +1,195 @@
+"""Texts that people read on the forge: one typed function per template in `templates/replies/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from patchwright.resolver.domain import Job, PullRequest, Thread, Verdict
+from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.summary import Summary, clip_line
+from patchwright.resolver.text import filters
+from patchwright.resolver.text.template_renderer import render_reply
+from patchwright.runtime.egress.policy import DenialReason
+
+if TYPE_CHECKING:  # These modules import this one at runtime.
+    from patchwright.resolver.actions import Finish
+    from patchwright.resolver.salvage import SalvagedWork
+
+
+def render_pull_request_title(thread: Thread) -> str:
+    """Renders the title of the pull request. Mentions and references in it are neutralized."""
+    return f"Fix: {clip_line(filters.neutralize(thread.title), 100)} (#{thread.number})"
+
+
+def render_pull_request_body(
+    thread: Thread,
+    verdict: Verdict,
+    summary: Summary,
+    files: tuple[str, ...],
+    notes: tuple[str, ...],
+    open_points: tuple[str, ...] = (),
+    excluded_changes: tuple[str, ...] = (),
+    unsigned_reason: str = "",
+    pr_template: str = "",
+    ci: str = "",
+) -> str:
+    """Renders the body of the pull request. It starts with the verdict and ends with the filled-in
+    `pr_template`.
+
+    `unsigned_reason` says why the commit is not signed. `ci` says why continuous integration does not start
+    automatically.
+    """
+    return render_reply(
+        "pull_body.md.j2",
+        thread=thread,
+        verdict=verdict,
+        summary=summary,
+        files=files,
+        notes=notes,
+        open_points=open_points,
+        excluded_changes=excluded_changes,
+        unsigned_reason=unsigned_reason,
+        pr_template=pr_template,
+        ci=ci,
+    )
+
+
+def render_commit_message(thread: Thread, finish: Finish | None, requester: str = "", run: str = "") -> str:
+    """Renders the message of a pull request's commit. `requester` is a name with an e-mail address, `run` the
+    run's id.
+    """
+    return render_reply("commit.txt.j2", thread=thread, finish=finish, requester=requester, run=run)
+
+
+def render_working() -> str:
+    """Renders the status comment of a run that starts."""
+    return render_reply("working.md.j2")
+
+
+def render_published(
+    pull: PullRequest, verdict: Verdict, summary: Summary, *, already_open: bool = False
+) -> str:
+    """Renders the status comment once the pull request is open. `already_open` is True if the pull request
+    was open before, with the same change.
+    """
+    return render_reply(
+        "published.md.j2", pull=pull, verdict=verdict, summary=summary, already_open=already_open
+    )
+
+
+def render_no_pull_request(
+    reason: str, branch: str | None, verdict: Verdict, summary: Summary, pasted_patch: str = ""
+) -> str:
+    """Explains why there is no pull request, and where the work is: on `branch`, or in `pasted_patch`."""
+    return render_reply(
+        "no_pull_request.md.j2",
+        reason=reason,
+        branch=branch,
+        verdict=verdict,
+        summary=summary,
+        pasted_patch=pasted_patch,
+    )
+
+
+def render_setup_failed(
+    command: str, code: int | None, output: str, refused_hosts: Mapping[str, DenialReason]
+) -> str:
+    """Explains why a setup command failed. `code` is None if it was stopped; `output` is the end of its
+    output.
+    """
+    return render_reply(
+        "setup_failed.md.j2", command=command, code=code, output=output, refused_hosts=refused_hosts
+    ).strip()
+
+
+def render_setup_missing_programs(programs: Sequence[str]) -> str:
+    """Explains that the image lacks programs that the setup needs."""
+    return render_reply("setup_missing_programs.md.j2", programs=programs).strip()
+
+
+def render_question(question: str, summary: Summary) -> str:
+    """Renders the comment with the agent's question."""
+    return render_reply("question.md.j2", question=question, summary=summary).strip()
+
+
+def render_rejection(explanation: str) -> str:
+    """Renders the comment that rejects a trigger."""
+    return render_reply("rejection.md.j2", explanation=explanation)
+
+
+def render_withdrawn(explanation: str, summary: Summary) -> str:
+    """Renders the comment for a requester who lost the permission after the work was done."""
+    return render_reply("withdrawn.md.j2", explanation=explanation, summary=summary)
+
+
+def render_failure(sentence: str, run: str) -> str:
+    """Renders the comment for a failure of the machine, the forge or the model."""
+    return render_reply("failed.md.j2", sentence=sentence, run=run)
+
+
+AdmissionProblem = Literal[
+    "permission",
+    "withdrawn",
+    "closed",
+    "closed_pull",
+    "locked",
+    "archived",
+    "empty",
+    "gone",
+    "nothing_asked",
+    "pull_only",
+    "no_plan",
+    "old_plan",
+    "not_stopped",
+    "already_read",
+    "already_done",
+]
+
+
+def render_rejection_reason(reason: AdmissionProblem, job: Job) -> str:
+    """Explains in one or two sentences why a job is rejected."""
+    return render_reply("rejection_reason.md.j2", reason=reason, job=job).strip()
+
+
+def render_unknown_branch(name: str) -> str:
+    """Explains that the base branch does not exist."""
+    return render_reply("unknown_branch.md.j2", name=name).strip()
+
+
+def render_nothing_changed(agent_stopped: AgentStopped) -> str:
+    """Explains why there is no patch."""
+    return render_reply("nothing_changed.md.j2", agent_stopped=agent_stopped).strip()
+
+
+def render_against_policy(violations: tuple[str, ...]) -> str:
+    """Lists the parts of a patch that the policy forbids."""
+    return render_reply("against_policy.md.j2", violations=violations).strip()
+
+
+def salvage_commit_message(thread: Thread) -> str:
+    """Renders the message of the commit with the work of a stopped run."""
+    return render_reply("commit_salvage.txt.j2", thread=thread)
+
+
+def render_salvaged(
+    reason: str,
+    work: SalvagedWork,
+    verdict: Verdict | None,
+    summary: Summary,
+    run: str,
+    mention: str,
+    *,
+    is_permanent: bool,
+) -> str:
+    """Renders the comment of a stopped run: why it stopped, where its work is, and how to resume it."""
+    return render_reply(
+        "salvaged.md.j2",
+        reason=reason,
+        work=work,
+        verdict=verdict,
+        summary=summary,
+        run=run,
+        mention=mention,
+        is_permanent=is_permanent,
+    )

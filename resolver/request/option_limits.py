@@ -1,0 +1,51 @@
+"""Applies a person's options, model and budget, within the operator's limits."""
+
+from dataclasses import replace
+
+from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.request import plan_texts
+from patchwright.resolver.request.command_parser import RunOptions
+from patchwright.resolver.settings.model_settings import ModelSettings
+
+
+def list_allowed_models(settings: ModelSettings) -> tuple[str, ...]:
+    """Returns the models that people may request: the agent's models in the settings, and those in
+    `allowed_models`.
+    """
+    named = (
+        *(settings.model, *settings.model_fallbacks, settings.multimodal_model, settings.condenser_model),
+        *(settings.browsing_model, settings.review_model, settings.vision_model, *settings.allowed_models),
+    )
+    return tuple(dict.fromkeys(name for name in named if name))
+
+
+def find_allowed_model(name: str, settings: ModelSettings) -> str | None:
+    """Returns the full name of an allowed model; None if it is not allowed. `name` is the full name, or an
+    unambiguous part of it after a `/`.
+    """
+    known = list_allowed_models(settings)
+    ending = [one for one in known if one.lower().endswith(f"/{name.lower()}")]
+    same = next((one for one in known if one.lower() == name.lower()), None)
+    return same or (ending[0] if len(ending) == 1 else None)
+
+
+def check_options(options: RunOptions, settings: ModelSettings) -> str | None:
+    """Returns why the options are not allowed; None if they are."""
+    if options.model is None or find_allowed_model(options.model, settings):
+        return None
+    return plan_texts.render_unknown_model(options.model, list_allowed_models(settings))
+
+
+def apply_options(deps: RunDependencies, options: RunOptions) -> RunDependencies:
+    """Returns the dependencies with the options applied; the budget never exceeds the operator's limit.
+
+    If the requested model is no longer allowed, the default model is used.
+    """
+    settings = deps.settings
+    if options.usd is not None and options.usd < settings.max_usd:
+        deps = replace(deps, settings=settings.model_copy(update={"max_usd": options.usd}))
+    name = find_allowed_model(options.model, settings) if options.model else None
+    if name is None or deps.choose_models is None:
+        return deps
+    models = deps.choose_models(name)
+    return replace(deps, model=models.act, purpose_models=models)

@@ -1,0 +1,130 @@
+"""Decides when a run ends without a finish call: at its limits, or when it is stuck."""
+
+from decimal import Decimal
+
+from pydantic import Field
+
+from patchwright.resolver import stuck
+from patchwright.resolver.actions import SubagentResult
+from patchwright.resolver.domain import Reported, StopReason, Usage
+from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
+from patchwright.runtime.frozen_model import FrozenModel
+
+EARLY_STOPS: frozenset[StopReason] = frozenset({"limit", "stuck", "canceled", "error"})
+"""Reasons for a stop that the agent did not choose."""
+NOTICE_STEPS = 5
+"""The model is told when this many replies are left."""
+
+
+class Limits(FrozenModel):
+    """The limits of one run."""
+
+    steps: int = Field(default=100, ge=1)
+    """Replies of the model."""
+    seconds: float = Field(default=3600.0, gt=0)
+    """Working time since the first event. The time between the end of a killed process and the resumption
+    does not count.
+    """
+    usd: Decimal = Field(default=Decimal("2.00"), gt=0)
+    """Dollars, as far as the model's price is known."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Tokens of prompts, including cached ones, and of completions. None means no limit."""
+
+
+def usage_since_resume(trajectory: Trajectory) -> Usage:
+    """Returns the usage that counts toward the limits: everything since the run started or a person last
+    resumed it.
+    """
+    for number in range(len(trajectory) - 1, 0, -1):
+        event = trajectory.entries[number].event
+        if isinstance(event, Message) and event.source == "resume" and event.trigger_id:
+            return Trajectory(trajectory.entries[number:]).usage()
+    return trajectory.usage()
+
+
+def was_stopped(trajectory: Trajectory) -> bool:
+    """Returns True if a run stopped without its agent's decision, so that it can be resumed.
+
+    A run that opened a pull request cannot be resumed: further requests belong on the pull request.
+    """
+    completed, stopped = trajectory.job_completed, trajectory.agent_stopped
+    if not trajectory.replies() or (completed and not isinstance(completed.outcome, Reported)):
+        return False
+    return completed is None or (stopped is not None and stopped.reason in EARLY_STOPS)
+
+
+def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
+    """Returns the stop of a run that has reached a limit or is stuck; else None."""
+    usage = usage_since_resume(trajectory)
+    if usage.steps >= limits.steps:
+        return AgentStopped(
+            reason="limit", detail=f"The limit of {limits.steps} replies of the model is reached."
+        )
+    if usage.usd >= limits.usd:
+        known = f"{'at least ' if usage.unpriced else ''}${usage.usd:.4f}"
+        return AgentStopped(reason="limit", detail=f"The budget of ${limits.usd} is spent ({known}).")
+    if limits.tokens is not None and usage.tokens >= limits.tokens:
+        detail = f"The limit of {limits.tokens:,} tokens is reached ({usage.tokens:,})."
+        return AgentStopped(reason="limit", detail=detail)
+    if usage.seconds >= limits.seconds:
+        return AgentStopped(reason="limit", detail=f"The time limit of {limits.seconds:g} s is reached.")
+    return stuck.check_stuck(trajectory)
+
+
+def subagent_limits(limits: Limits, usage: Usage, max_steps: int, count: int = 1) -> Limits | None:
+    """Splits half of the remaining budget among `count` subagents, with at most `max_steps` steps each.
+
+    The parent keeps the other half to use their results. The subagents run at the same time, so each of them
+    gets half of the remaining time. Returns None if too little is left.
+    """
+    steps_left = limits.steps - usage.steps
+    seconds, usd = limits.seconds - usage.seconds, limits.usd - usage.usd
+    tokens = None if limits.tokens is None else (limits.tokens - usage.tokens) // 2 // count
+    if steps_left < 2 * count or seconds <= 0 or usd <= 0 or (tokens is not None and tokens < 1):
+        return None
+    steps = min(max_steps, steps_left // 2 // count)
+    return Limits(steps=steps, seconds=seconds / 2, usd=usd / 2 / count, tokens=tokens)
+
+
+def steps_left_notice(trajectory: Trajectory, limits: Limits) -> int | None:
+    """Returns the number of replies left if the model must be told now; otherwise None.
+
+    A run with a low limit gets no notice, because the notice would come together with the initial prompt.
+    """
+    steps_left = limits.steps - usage_since_resume(trajectory).steps
+    is_due = 0 < steps_left <= NOTICE_STEPS < steps_left + _last_reply_steps(trajectory)
+    return steps_left if is_due and limits.steps >= 3 * NOTICE_STEPS else None
+
+
+def _last_reply_steps(trajectory: Trajectory) -> int:
+    """Returns the steps since the last reply: the reply itself and the steps of its subagents."""
+    steps = 0
+    for entry in reversed(trajectory.entries):
+        match entry.event:
+            case ToolResult(observation=SubagentResult(usage=usage)):
+                steps += usage.steps
+            case ModelReply():
+                return steps + 1
+            case _:
+                continue
+    return steps
+
+
+def is_planning_due(trajectory: Trajectory, interval: int) -> bool:
+    """Returns True if the model is to review and plan now, once after every `interval` replies; 0 means
+    never.
+
+    Source: arXiv:2506.03011, section 2.2
+    """
+    count = len(trajectory.replies())
+    if not interval or not count or count % interval:
+        return False
+    for entry in reversed(trajectory.entries):
+        match entry.event:
+            case Message(source="planning"):
+                return False
+            case ModelReply():
+                return True
+            case _:
+                continue
+    return False

@@ -1,0 +1,87 @@
+"""Finds added lines that a reviewer should check because tests cannot: code that ends the test process,
+changes imports, or writes the test report.
+
+It matches words and does not parse code: a match can be harmless, and code can do the same in other words.
+"""
+
+import re
+from collections import Counter
+
+from patchwright.resolver.domain import Patch
+from patchwright.resolver.proof.file_classifier import is_test_related
+from patchwright.resolver.summary import clip_line
+from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
+
+MAX_FILES = 100
+MAX_FILE_BYTES = 1_000_000  # bytes per file
+
+IMMEDIATE_EXITS = re.compile(
+    r"\bos\._exit\b|\bos\.abort\b|\bos\.kill(?:pg)?\(\s*os\.get|\batexit\b|\bat_exit\b|\bexit!|\bprocess\.(?:abort|reallyExit|kill)\b"
+    r"|\bRuntime\.getRuntime\(\)\.halt\b|\bfaulthandler\b|\bsignal\.(?:alarm|setitimer)\b|\b_exit\("
+)
+EXITS = re.compile(
+    r"\bsys\.exit\b|\bSystemExit\b|(?<![\w.])(?:exit|quit)\(|\bprocess\.(?:exit|exitCode)\b|\bprocess\.on\(\s*['\"]exit"
+    r"|\bos\.Exit\(|\bprocess::(?:exit|abort)\b|\bSystem\.exit\("
+)
+IMPORTS = re.compile(
+    r"\bsys\.(?:meta_path|path_hooks|path_importer_cache|modules\s*\[|settrace|setprofile|monitoring)"
+    r"|\b(?:site|user)customize\b|\bsite-packages\b|\baddsitedir\b|\bbuiltins\.__import__|\b__builtins__\b|\bimportlib\.(?:abc|machinery)\b"
+    r"|\bNODE_OPTIONS\b|\bModule\._(?:load|resolveFilename|extensions|compile)\b|\brequire\.(?:extensions|cache)\b"
+    r"|\bmodule\.register\(|\bLD_PRELOAD\b|\bPYTHON(?:PATH|STARTUP|HOME)\b|\bRUBYOPT\b|\bJAVA_TOOL_OPTIONS\b"
+    r"|\bCARGO_TARGET_\w+_RUNNER\b|\bRUSTC_WRAPPER\b|\bGOFLAGS\b"
+)
+REPORTS = re.compile(
+    r"\bPATCHWRIGHT_\w+|\bPYTEST_(?:ADDOPTS|PLUGINS|CURRENT_TEST)\b|\bjunit_?xml\b|\bpytest_(?:runtest|sessionfinish|report|collection)\w*"
+    r"|\bTestReport\b|\breport\.xml\b|\bJEST_JUNIT_\w+|\bMOCHA_FILE\b|\bTAP_\w*REPORT\w*",
+    re.IGNORECASE,
+)
+PATTERNS = (
+    (IMMEDIATE_EXITS, True, "can end the process that runs it, tests or not"),
+    (EXITS, False, "can end the process that runs it"),
+    (IMPORTS, True, "can change what is loaded when code or tests start"),
+    (REPORTS, True, "mentions how the test report is written"),
+)
+"""Tuples of a pattern, whether it also applies to test files, and the text of the note."""
+
+
+async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...]) -> list[str]:
+    """Returns one sentence for each file and kind of pattern. Only added lines count."""
+    files = [change for change in changes if change.mode.startswith("100")]
+    scanned = [change for change in files if change.size <= MAX_FILE_BYTES][:MAX_FILES]
+    sentences = []
+    for change in scanned:
+        new = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
+        old = "" if change.old_mode == ABSENT else await workspace.read(change.path) or ""
+        sentences += scan_added_lines(change.path, old, new)
+    if skipped_count := len(files) - len(scanned):
+        sentences.append(
+            f"{skipped_count} of the files were not scanned for such patterns: too many or too large."
+        )
+    return sentences
+
+
+def scan_added_lines(path: str, old: str, new: str) -> list[str]:
+    """Returns a sentence for each kind of pattern found in lines that `new` adds to `old`."""
+    old_lines = Counter(map(str.strip, old.splitlines()))
+    added = []
+    for number, line in enumerate(new.splitlines(), start=1):
+        if old_lines[line.strip()] > 0:
+            old_lines[line.strip()] -= 1
+        else:
+            added.append((number, line))
+    matches = (
+        (note, next(((number, match) for number, line in added if (match := pattern.search(line))), None))
+        for pattern, in_tests, note in PATTERNS
+        if in_tests or not is_test_related(path)
+    )
+    return [
+        f"{path}, line {first_match[0]}, {note}: `{_get_excerpt(first_match[1])}`"
+        for note, first_match in matches
+        if first_match is not None
+    ]
+
+
+def _get_excerpt(match: re.Match[str]) -> str:
+    """Returns the match with some of its line, clipped."""
+    line = match.string[max(0, match.start() - 30) : match.end() + 30]
+    return clip_line(line.strip(), 80).replace("`", "'")

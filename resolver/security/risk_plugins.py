@@ -1,0 +1,47 @@
+"""Loads risk analyzers and policies from other packages, by the entry point names in the operator's settings.
+
+They run in this process on the host, so installing such a package means trusting it. An exception in one ends
+the run, because an unrated call must not be allowed.
+"""
+
+from importlib.metadata import entry_points
+
+from patchwright.resolver.errors import SettingsError
+from patchwright.resolver.security.risk import RiskAnalyzer, RiskPolicy
+
+ANALYZER_GROUP = "patchwright.analyzers"
+POLICY_GROUP = "patchwright.policies"
+
+
+def load_analyzer(name: str) -> RiskAnalyzer:
+    """Returns a new analyzer. Raises SettingsError if there is none of this name."""
+    analyzer = _load_entry_point(ANALYZER_GROUP, name)
+    if not isinstance(analyzer, RiskAnalyzer):
+        raise SettingsError(
+            f"{name} of {ANALYZER_GROUP} creates an object without a method `rate`, which is not a RiskAnalyzer"
+        )
+    return analyzer
+
+
+def load_policy(name: str) -> RiskPolicy:
+    """Returns a new policy. Raises SettingsError if there is none of this name."""
+    policy = _load_entry_point(POLICY_GROUP, name)
+    if not isinstance(policy, RiskPolicy):
+        raise SettingsError(
+            f"{name} of {POLICY_GROUP} creates an object without a method `allows`, which is not a RiskPolicy"
+        )
+    return policy
+
+
+def _load_entry_point(group: str, name: str) -> object:
+    """Returns the object that an entry point creates when called without arguments."""
+    entries = {entry.name: entry for entry in entry_points(group=group)}
+    if name not in entries:
+        names = ", ".join(sorted(entries)) or "none"
+        raise SettingsError(
+            f"{name} is not an entry point of {group}; available: {names}. Is its package installed?"
+        )
+    try:
+        return entries[name].load()()
+    except (ImportError, AttributeError, TypeError) as exc:
+        raise SettingsError(f"{name} of {group} cannot be loaded: {exc}") from exc

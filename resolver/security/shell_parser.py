@@ -1,0 +1,208 @@
+"""Parses a shell command into the programs that it would start, without running it."""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
+
+from patchwright.runtime.frozen_model import FrozenModel
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_COMMAND_LENGTH = 50_000  # characters; longer commands are not parsed
+MAX_DEPTH = 4  # levels of `sh -c` inside `sh -c`
+EXPANSION = "\0"
+"""Replaces the part of a word that only the shell can expand: `$x`, `$(...)`."""
+
+# Programs that run the command that follows them, and their options that take a value.
+_WRAPPERS: dict[str, frozenset[str]] = {
+    "sudo": frozenset({"-u", "-g", "-C", "-h", "-p"}),
+    "doas": frozenset({"-u"}),
+    "env": frozenset({"-u", "-C", "-S"}),
+    "timeout": frozenset({"-s", "-k"}),
+    "nice": frozenset({"-n"}),
+    "xargs": frozenset({"-I", "-n", "-P", "-L", "-d", "-a", "-s"}),
+    "stdbuf": frozenset({"-i", "-o", "-e"}),
+    **dict.fromkeys(
+        ("nohup", "time", "exec", "command", "builtin", "setsid", "ionice", "busybox"), frozenset[str]()
+    ),
+}
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
+
+
+class ShellProgram(FrozenModel):
+    """A program that a command would start."""
+
+    name: str
+    """Name without its directory; contains EXPANSION if only the shell knows it."""
+    arguments: tuple[str, ...]
+    output_files: tuple[str, ...] = ()
+    """Files that its output is redirected to."""
+    piped_from: tuple[str, ...] = ()
+    """Programs before it in its pipeline."""
+    launchers: tuple[str, ...] = ()
+    """Programs that start it: `sudo`, `xargs`, a shell with `-c`."""
+
+
+def parse_programs(command: str) -> tuple[ShellProgram, ...] | None:
+    """Returns the programs of a command in order, or None if it cannot be parsed."""
+    if len(command) > MAX_COMMAND_LENGTH:
+        return None
+    return _parse_programs(command, 0)
+
+
+@cache
+def _get_parser() -> "Parser":
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _parse_programs(command: str, depth: int) -> tuple[ShellProgram, ...] | None:
+    root = _get_parser().parse(command.encode("utf-8", "surrogatepass")).root_node
+    if root.has_error:
+        return None
+    programs: list[ShellProgram] = []
+    for node in _iter_commands(root):
+        inner = _parse_command(node, depth)
+        if inner is None:
+            return None
+        programs += inner
+    return tuple(programs)
+
+
+def _iter_commands(root: "Node") -> Iterator["Node"]:
+    """Yields every simple command, also inside substitutions, loops and functions.
+
+    Not recursive, because the model decides how deep a command is nested.
+    """
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "command":
+            yield node
+        stack += reversed(node.children)
+
+
+def _parse_command(node: "Node", depth: int) -> list[ShellProgram] | None:
+    """Returns a simple command's program and the programs that it starts in turn."""
+    words = [
+        _get_word_text(child)
+        for child in node.children
+        if child.type != "variable_assignment" and not _is_redirect(child)
+    ]
+    if not words:
+        return []
+    launchers: list[str] = []
+    while len(words) > 1 and (name := _get_basename(words[0])) in _WRAPPERS:
+        launchers.append(name)
+        words = _strip_wrapper(words[1:], _WRAPPERS[name], has_duration=name == "timeout")
+    if not words:
+        return [ShellProgram(name=launchers[-1], arguments=())]
+    name, arguments = _get_basename(words[0]), tuple(words[1:])
+    program = ShellProgram(
+        name=name,
+        arguments=arguments,
+        output_files=_get_output_files(node),
+        piped_from=_get_piped_from(node),
+        launchers=tuple(launchers),
+    )
+    script = _get_inline_script(name, arguments)
+    if script is None or EXPANSION in script or depth == MAX_DEPTH:
+        return [program]
+    inner = _parse_programs(script, depth + 1)
+    if inner is None:
+        return None
+    return [
+        program,
+        *(nested.model_copy(update={"launchers": (*launchers, name, *nested.launchers)}) for nested in inner),
+    ]
+
+
+def _strip_wrapper(words: list[str], options_with_value: frozenset[str], *, has_duration: bool) -> list[str]:
+    """Returns the command that a wrapper runs, without the wrapper's options, assignments and duration."""
+    while words and (words[0].startswith("-") or "=" in words[0].partition("/")[0]):
+        words = words[2:] if words[0] in options_with_value else words[1:]
+    return words[1:] if has_duration else words
+
+
+def _get_inline_script(name: str, arguments: tuple[str, ...]) -> str | None:
+    """Returns the script text that a shell or `eval` is given to run, or None."""
+    if name == "eval":
+        return " ".join(arguments)
+    if name in SHELLS:
+        for option, text in pairwise(arguments):
+            if option.startswith("-") and not option.startswith("--") and "c" in option:
+                return text
+    return None
+
+
+def _get_output_files(node: "Node") -> tuple[str, ...]:
+    ancestors = takewhile(
+        lambda each: each.type in ("redirected_statement", "pipeline", "list"), _iter_ancestors(node)
+    )
+    return tuple(
+        _get_word_text(child.children[-1])
+        for ancestor in ancestors
+        for child in ancestor.children
+        if child.type == "file_redirect"
+        and any(part.type in (">", ">>", "&>", "&>>", ">|") for part in child.children)
+    )
+
+
+def _iter_ancestors(node: "Node") -> Iterator["Node"]:
+    outer = node.parent
+    while outer is not None:
+        yield outer
+        outer = outer.parent
+
+
+def _get_piped_from(node: "Node") -> tuple[str, ...]:
+    inner = node
+    for ancestor in _iter_ancestors(node):
+        if ancestor.type == "pipeline":
+            before = [child for child in ancestor.children if child.end_byte <= inner.start_byte]
+            names = (command for child in before for command in _iter_commands(child))
+            return tuple(
+                _get_basename(_get_word_text(command.children[0])) for command in names if command.children
+            )
+        if ancestor.type != "redirected_statement":
+            break
+        inner = ancestor
+    return ()
+
+
+def _is_redirect(node: "Node") -> bool:
+    return node.type.endswith("_redirect")
+
+
+def _get_basename(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _get_word_text(node: "Node") -> str:
+    """Returns the text of a word after quote removal, with EXPANSION for expansions."""
+    text = (node.text or b"").decode("utf-8", "replace")
+    match node.type:
+        case "raw_string":
+            return text[1:-1]
+        case (
+            "simple_expansion"
+            | "expansion"
+            | "command_substitution"
+            | "arithmetic_expansion"
+            | "process_substitution"
+        ):
+            return EXPANSION
+        case "string":
+            if not any(child.is_named for child in node.children):
+                return text[1:-1]
+            return "".join(_get_word_text(child) for child in node.children if child.type != '"')
+        case "concatenation" | "command_name":
+            return "".join(_get_word_text(child) for child in node.children) if node.children else text
+        case "string_content":
+            return text
+        case _:
+            return text.replace("\\", "")

@@ -1,0 +1,92 @@
+"""Records a run's effective settings in its log, without secrets and without settings that do not affect the
+run.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter
+
+from patchwright.resolver.condenser import max_context_tokens
+from patchwright.resolver.dependencies import RunDependencies
+from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.settings.settings import RepoConfig, Settings
+from patchwright.runtime.egress.policy import Origin
+
+UNRECORDED_SETTINGS = frozenset(
+    {
+        # Credentials, and files and URLs that hold them.
+        *("github_token", "app_id", "private_key", "private_key_file", "webhook_secret", "secrets_file"),
+        *("model_api_key", "search_api_key", "proxy", "redis_url", "operator_token"),
+        *("oauth_client_id", "oauth_client_secret"),
+        # Locations. The `RunStarted` event already names the GitHub server.
+        *("github_api_url", "github_graphql_url", "github_server_url", "data", "ca_bundle"),
+        # Triggers, and settings that other events or fields already record.
+        *("label", "warm_pool", "sandbox_transport", "model", "max_steps", "timeout", "max_usd"),
+        *("webhook_url", "poll", "polled_repositories", "log_format", "log_level", "archive"),
+    }
+)
+"""Names of the settings that are not recorded."""
+
+_JSON_OBJECT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+
+
+async def record_settings(log: RunLog, deps: RunDependencies, repository: RepoConfig) -> None:
+    """Appends the effective settings to the log if they differ from the last recorded ones."""
+    configured = build_run_configured(deps, repository)
+    if configured != log.trajectory.run_configured:
+        await log.append(configured)
+
+
+def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunConfigured:
+    """Returns the effective settings of a run, with detected values in place of defaults such as `auto`."""
+    return RunConfigured(
+        version=get_version(),
+        models={purpose: model.name for purpose, model in vars(deps.models).items()},
+        steps=deps.settings.max_steps,
+        seconds=deps.settings.timeout,
+        usd=deps.settings.max_usd,
+        settings=_JSON_OBJECT.validate_python(
+            {
+                **dump_recorded_settings(deps.settings),
+                "sandbox": deps.sandboxes.kind,
+                "network": deps.sandboxes.network,
+                "sandbox_features": list(deps.sandboxes.features),
+                "max_context_tokens": deps.settings.max_context_tokens or max_context_tokens(deps.model),
+            }
+        ),
+        repository=_JSON_OBJECT.validate_python(repository.model_dump(mode="json")),
+    )
+
+
+def dump_recorded_settings(settings: Settings) -> dict[str, Any]:
+    """Returns the operator's settings as JSON, without the unrecorded ones."""
+    values = settings.model_dump(mode="json", exclude=set(UNRECORDED_SETTINGS))
+    for name in ("model_base_url", "search_base_url", "package_index"):
+        values[name] = _host_and_port(values[name])
+    for name, server in settings.mcp_servers.items():  # arguments, variables and headers may contain secrets
+        values["mcp_servers"][name] = {
+            "at": _host_and_port(server.url) if server.url else server.command[0],
+            "tools": list(server.tools) if server.tools is not None else None,
+        }
+    return values
+
+
+def _host_and_port(url: str | None) -> str | None:
+    """Returns only the host and port, because the rest of a URL may contain a key."""
+    if url is None:
+        return None
+    try:
+        origin = Origin.from_url(url)
+    except ValueError:
+        return "(not a plain URL)"
+    return f"{origin.host}:{origin.port}"
+
+
+def get_version() -> str:
+    """Returns the installed version of Patchwright, or "unknown"."""
+    try:
+        return version("patchwright")
+    except PackageNotFoundError:  # run from a checkout without installation
+        return "unknown"

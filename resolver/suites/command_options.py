@@ -1,0 +1,79 @@
+"""Adds report options to a suite's test command, and restricts it to selected tests."""
+
+import re
+
+from patchwright.resolver.suites.runner_names import RunnerName
+from patchwright.resolver.suites.runners import MAX_SELECTED, RUNNERS
+
+_PACKAGE_MANAGER = re.compile(r"\s*(?P<name>npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?[\w:.-]+\s*")
+_SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`\n#]*")
+_WORD = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
+# All arguments of these runners are kept: they are not paths, or are needed even if single tests are
+# selected.
+_KEEP_ALL_ARGUMENTS: tuple[RunnerName, ...] = ("unittest", "cargo", "maven")
+# After any other option, the next word may be the option's value and not a path.
+_FLAG = re.compile(r"-[qvxsl]+|-ra|--\S+=.*|--(?:ci|run|exit|coverage|verbose|runInBand|recursive|no-\S+)")
+
+
+def can_select_tests(command: str, runner_name: RunnerName) -> bool:
+    """Returns True if this command can be restricted to single tests or test files."""
+    return _command_without_paths(command, runner_name) is not None
+
+
+def select_tests(command: str, runner_name: RunnerName, selected: tuple[str, ...]) -> str:
+    """Returns the command restricted to these tests or files, or unchanged if it cannot be restricted."""
+    runner = RUNNERS.get(runner_name)
+    if not selected or len(selected) > MAX_SELECTED or runner is None or runner.select_tests is None:
+        return command
+    arguments, prefix = runner.select_tests(selected), _command_without_paths(command, runner_name)
+    if arguments is None or prefix is None:
+        return command
+    separator = " --" if (manager := _PACKAGE_MANAGER.fullmatch(command)) and manager["name"] == "npm" else ""
+    return f"{prefix.strip()}{separator} {arguments}"
+
+
+def add_report_options(command: str, runner_name: RunnerName) -> str:
+    """Adds the options that make the runner report each test result."""
+    runner = RUNNERS.get(runner_name)
+    if runner is None:
+        return command
+    if start := runner.command_pattern.search(command):
+        invocation = (
+            start["words"]
+            if runner.module_replacement is None
+            else f"{start['python']}{runner.module_replacement}"
+        )
+        options = f" {runner.report_options}" if runner.report_options else ""
+        command = f"{command[: start.start('words')]}{invocation}{options}{command[start.end('words') :]}"
+    elif runner.forwards_options and (manager := _PACKAGE_MANAGER.match(command)):
+        separator = "--" if manager["name"] == "npm" else ""
+        rest = command[manager.end() :].strip().removeprefix(separator)
+        command = " ".join(filter(None, (manager[0].strip(), separator, runner.report_options, rest)))
+    return command
+
+
+def _command_without_paths(command: str, runner_name: RunnerName) -> str | None:
+    """Returns the command without its path arguments, so that selected tests can be appended. Returns None if
+    the command is too complex.
+    """
+    runner = RUNNERS.get(runner_name)
+    if runner is None or runner.select_tests is None or not _SIMPLE_COMMAND.fullmatch(command):
+        return None
+    if _PACKAGE_MANAGER.fullmatch(command):
+        # The paths in the script cannot be removed: jest combines them with the selected ones, other runners
+        # would run more tests.
+        return command if runner_name == "jest" else None
+    start = runner.command_pattern.match(command)
+    if start is None:
+        return None
+    words, may_be_path = [], True
+    for word in _WORD.findall(command[start.end("words") :]):
+        if word == "--":
+            return None
+        if word.startswith("-"):
+            words.append(word)
+            may_be_path = _FLAG.fullmatch(word) is not None
+        elif not may_be_path or runner_name in _KEEP_ALL_ARGUMENTS:
+            words.append(word)
+            may_be_path = True
+    return " ".join([command[: start.end("words")], *words])

@@ -1,0 +1,111 @@
+"""A directory of a repository and its files at the base commit, in which language support looks for tests."""
+
+import configparser
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from patchwright.resolver.suites.runner_names import RUNNER_LANGUAGES, Language, RunnerName
+from patchwright.resolver.suites.suite import Suite
+
+MAX_COMMAND_LENGTH = 2_000  # characters of a command read from a file
+
+
+@dataclass(frozen=True)
+class DeclaredCommand:
+    """A test command that the maintainers wrote into a file."""
+
+    command: str
+    runner: RunnerName
+    source: str
+    """The file and the place in it. Used as the beginning of a sentence."""
+
+    @property
+    def command_reason(self) -> str:
+        return f"{self.source} runs it."
+
+
+@dataclass(frozen=True)
+class ProjectDir:
+    """A project directory of the repository."""
+
+    directory: str
+    """Path from the repository's root; an empty string means the root itself."""
+    files: tuple[str, ...]
+    """Paths below it, without those of nested projects of the same language."""
+    contents: dict[str, str] = field(default_factory=dict)
+    """Contents of the manifests below it, by relative path."""
+    declared_commands: tuple[DeclaredCommand, ...] = ()
+    """Commands that the maintainers declared for this directory, the most reliable first."""
+
+    def match_files(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        """Returns the files whose whole path matches."""
+        return tuple(path for path in self.files if pattern.fullmatch(path))
+
+    def make_suite(self, command: str, runner: RunnerName, command_reason: str) -> Suite:
+        language = RUNNER_LANGUAGES.get(runner)
+        return Suite(
+            command=command,
+            runner=runner,
+            command_reason=command_reason,
+            directory=self.directory,
+            language=language,
+        )
+
+    def find_declared(self, *runners: RunnerName) -> DeclaredCommand | None:
+        return next((command for command in self.declared_commands if command.runner in runners), None)
+
+
+@dataclass(frozen=True)
+class LanguageSupport:
+    """How to find the tests of one language."""
+
+    language: Language
+    manifests: re.Pattern[str]
+    """File names that make a directory a project of its own."""
+    test_files: re.Pattern[str]
+    """Paths of test files."""
+    suffixes: tuple[str, ...]
+    find_suite: Callable[[ProjectDir], Suite | None]
+    covers_subdirectories: Callable[[ProjectDir], bool] = lambda part: False
+    """Returns True if this project's command also runs the tests of projects below it."""
+
+
+def parse_json_or_empty(text: str | None) -> dict[str, Any]:
+    """Returns the object in a JSON text, or an empty dictionary."""
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def parse_toml_or_empty(text: str | None) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text or "")
+    except (ValueError, RecursionError):
+        return {}
+
+
+def parse_ini_or_empty(text: str | None) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    try:
+        parser.read_string(text or "")
+    except (configparser.Error, ValueError):
+        return configparser.RawConfigParser()
+    return parser
+
+
+def get_table(values: object, *keys: str) -> dict[str, Any]:
+    """Returns the table at these keys, or an empty one."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
+
+
+def summarize_files(names: tuple[str, ...]) -> str:
+    """Returns the first file name and how many more there are."""
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]

@@ -1,0 +1,177 @@
+"""Parses JUnit XML reports into test results. Untrusted code ran where the report was written, so nothing in
+it is trusted.
+"""
+
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from defusedxml.common import DefusedXmlException
+from defusedxml.ElementTree import DefusedXMLParser
+from pydantic import Field
+
+from patchwright.resolver.domain import TestStatus
+from patchwright.runtime.frozen_model import FrozenModel
+
+MAX_REPORT_BYTES = 20_000_000  # bytes
+MAX_TESTS = 200_000
+MAX_ID = 2_000  # characters
+MAX_MESSAGE = 8_000  # characters; the end of a traceback names the exception
+
+SEVERITY_ORDER: tuple[TestStatus, ...] = ("failed", "error", "passed", "skipped")
+_JUNIT_RESULTS: dict[str, TestStatus] = {"failure": "failed", "error": "error", "skipped": "skipped"}
+
+
+class RunnerReport(FrozenModel):
+    """The parsed report of a test runner."""
+
+    results: dict[str, TestStatus] = Field(default_factory=dict)
+    """Outcome per test id.
+
+    An id has pytest's form (`tests/test_x.py::test_y[1]`) if the report names the file, else
+    `classname::name`. A test file that could not be collected is an error, and its id is only the path.
+    """
+    messages: dict[str, str] = Field(default_factory=dict)
+    """Message of each failure or error by test id; its end, at most MAX_MESSAGE characters."""
+    problem: str | None = None
+    """Why the report is invalid, in one sentence; else None."""
+    output: str | None = None
+    """The tests' output if the runner embeds it in its report; else None."""
+
+
+def parse_junit_xml(content: bytes) -> RunnerReport:
+    """Returns the results in a JUnit XML report; an invalid report has a problem and no results."""
+    if len(content) > MAX_REPORT_BYTES:
+        return RunnerReport(problem=f"the test report is larger than {MAX_REPORT_BYTES // 1_000_000} MB")
+    reader = _JUnitTarget()
+    parser = DefusedXMLParser(target=reader, forbid_dtd=True)
+    try:
+        parser.feed(content)
+        parser.close()
+    except DefusedXmlException as exc:
+        return RunnerReport(
+            problem=f"the test report uses XML features that reports do not need ({type(exc).__name__})"
+        )
+    except (ParseError, ValueError, LookupError) as exc:
+        return RunnerReport(problem=f"the test report is not valid XML ({exc})")
+    except _InvalidJUnitReport as exc:
+        return RunnerReport(problem=str(exc))
+    if not reader.suites:
+        return RunnerReport(problem="the test report contains no test suite")
+    return RunnerReport(results=reader.results, messages=reader.messages)
+
+
+class _InvalidJUnitReport(Exception):
+    """The report contradicts itself or exceeds a limit; the message says how."""
+
+
+class _SuiteCounts:
+    """Counts of one `testsuite` element."""
+
+    def __init__(self, attributes: dict[str, str]) -> None:
+        self.claimed = {
+            key: int(value)
+            for key, value in attributes.items()
+            if key in ("tests", "failures", "errors") and value.isdigit() and len(value) < 10
+        }
+        self.ids: set[str] = set()
+        self.cases = self.failures = self.errors = 0
+        self.nested = False
+
+    def check(self) -> None:
+        """Raises _InvalidJUnitReport if the totals do not match the tests; nested suites are not checked, as
+        runners differ.
+        """
+        if self.nested:
+            return
+        actual = {"failures": self.failures, "errors": self.errors}
+        for key, number in actual.items():
+            if self.claimed.get(key, number) != number:
+                raise _InvalidJUnitReport(
+                    f"the test report claims {self.claimed[key]} {key} and shows {number}"
+                )
+        tests = self.claimed.get("tests", self.cases)
+        # A test that fails and also has an error in its teardown is two elements, which runners count as one
+        # or two tests.
+        if not len(self.ids) <= tests <= self.cases:
+            raise _InvalidJUnitReport(f"the test report claims {tests} tests and shows {self.cases}")
+
+
+class _JUnitTarget:
+    """Target of the XML parser. It stores results instead of a tree, so memory depends only on the number of
+    tests.
+    """
+
+    def __init__(self) -> None:
+        self.results: dict[str, TestStatus] = {}
+        self.messages: dict[str, str] = {}
+        self.suites = 0
+        self._open: list[_SuiteCounts] = []
+        self._case: str | None = None
+        self._outcomes: list[TestStatus] = []
+        self._text: list[str] | None = None
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = _local_name(tag)
+        if name == "testsuite":
+            self.suites += 1
+            if self._open:
+                self._open[-1].nested = True
+            self._open.append(_SuiteCounts(attributes))
+        elif name == "testcase":
+            self._case, self._outcomes = _test_id(attributes), []
+        elif name in _JUNIT_RESULTS and self._case is not None:
+            self._outcomes.append(_JUNIT_RESULTS[name])
+            self._text = [attributes.get("message", "")[:MAX_MESSAGE], "\n"]
+
+    def data(self, text: str) -> None:
+        if self._text is not None:
+            self._text.append(text)
+
+    def end(self, tag: str) -> None:
+        name = _local_name(tag)
+        if name == "testsuite" and self._open:
+            self._open.pop().check()
+        elif name == "testcase" and self._case is not None:
+            self._close_case(self._case)
+            self._case = None
+        elif name in _JUNIT_RESULTS and self._text is not None and self._case is not None:
+            if _JUNIT_RESULTS[name] != "skipped":
+                message = self.messages.get(self._case, "") + "".join(self._text).strip() + "\n"
+                self.messages[self._case] = message[-MAX_MESSAGE:]
+            self._text = None
+
+    def close(self) -> Any:
+        return None
+
+    def _close_case(self, test: str) -> None:
+        outcomes: list[TestStatus] = self._outcomes or ["passed"]
+        if test in self.results:
+            outcomes = [*outcomes, self.results[test]]
+        self.results[test] = min(outcomes, key=SEVERITY_ORDER.index)
+        if len(self.results) > MAX_TESTS:
+            raise _InvalidJUnitReport(f"the test report contains more than {MAX_TESTS} tests")
+        if self._open:
+            suite = self._open[-1]
+            suite.ids.add(test)
+            suite.cases += 1
+            suite.failures += self._outcomes.count("failed")
+            suite.errors += self._outcomes.count("error")
+
+
+def _test_id(attributes: dict[str, str]) -> str:
+    """Returns pytest's own id if the report names the file (family `xunit1`), else `classname::name`."""
+    file, classname, name = (attributes.get(key, "") for key in ("file", "classname", "name"))
+    module = file.removesuffix(".py").replace("/", ".")
+    if file.endswith(".py"):
+        if not classname and name in (module, file):
+            return file[:MAX_ID]
+        if classname == module:
+            return f"{file}::{name}"[:MAX_ID]
+        if classname.startswith(f"{module}."):
+            inner = classname.removeprefix(f"{module}.").replace(".", "::")
+            return f"{file}::{inner}::{name}"[:MAX_ID]
+    return (f"{classname}::{name}" if classname else name)[:MAX_ID]
+
+
+def _local_name(tag: str) -> str:
+    return tag.rpartition("}")[2]

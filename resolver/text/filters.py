@@ -1,0 +1,117 @@
+"""Formats values for texts that people read: untrusted text, costs, durations and sizes. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from decimal import ROUND_FLOOR, Decimal
+
+from patchwright.resolver.cost import MinimumCost, known_usd
+from patchwright.resolver.domain import TestStatus, Usage, Verdict
+from patchwright.resolver.summary import clip_line
+
+_ZERO_WIDTH = "\u200b"
+_ACTIVE_MARKUP = re.compile(r"@(?=\w)|<(?=[\w/!?])|!(?=\[)|#(?=\d)|\bGH-(?=\d)")
+_CLOSING_KEYWORD = re.compile(
+    r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?)(?=:?\s+(?:#|GH-|https?://|[\w.-]+/))", re.I
+)
+
+
+def neutralize(text: str) -> str:
+    """Makes untrusted text harmless: when it is rendered, it mentions nobody, closes no issue and loads no
+    image.
+
+    Inserts a zero-width space after active characters and keywords (`@name`, `#12`, `<tag`, `![`, a closing
+    keyword). Unlike a backslash, this space is invisible and works both inside and outside of code.
+    """
+    return _CLOSING_KEYWORD.sub(
+        lambda match: match[0] + _ZERO_WIDTH, _ACTIVE_MARKUP.sub(lambda match: match[0] + _ZERO_WIDTH, text)
+    )
+
+
+_MARKDOWN_SYNTAX = re.compile(
+    r"(?P<code>`[^`]*`)"
+    r"|(?<![\w./*~+-])(?P<name>[\w./*~+-]*[*_](?:[\w./*~+-]*[\w*/~+-])?)"
+    r"|(?P<mark>[`~<])"
+)
+
+
+def escape_markdown(text: str) -> str:
+    """Escapes a sentence that Patchwright wrote for Markdown. Names such as `__init__.py` and `*.lock` become
+    inline code.
+    """
+    return _MARKDOWN_SYNTAX.sub(_escape_match, neutralize(text))
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    if match["name"]:
+        return f"`{match['name']}`"
+    return match["code"] or f"\\{match['mark']}"
+
+
+def code_block(text: str, language: str = "") -> str:
+    """Formats text as a fenced code block. The text cannot end the block."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def inline_code(text: str) -> str:
+    """Formats text as inline code on one line. The text cannot end the inline code."""
+    return f"`{clip_line(text).replace('`', chr(39))}`"
+
+
+def format_usage(usage: Usage) -> str:
+    """Formats the cost of a run. The price may be unknown."""
+    if usage.cost is None:
+        return "cost unknown (no price is known for this model)"
+    return format_usd(usage.cost)
+
+
+def format_usd(cost: Decimal | MinimumCost) -> str:
+    """Formats dollars as `$0.1234` or `$1.23`, or as `at least $0.1234` if some prices are unknown."""
+    usd = known_usd(cost)
+    places = Decimal("0.0001") if usd < 1 else Decimal("0.01")
+    if isinstance(cost, MinimumCost):  # The number is a minimum, so it is rounded down.
+        return f"at least ${usd.quantize(places, ROUND_FLOOR)}"
+    return f"${usd.quantize(places)}"
+
+
+def format_test_counts(statuses: Iterable[TestStatus]) -> str:
+    """Counts test results and lists the worst first: `3 failed, 1 passed`."""
+    counts = Counter(statuses)
+    labels: dict[TestStatus, str] = {
+        "failed": "failed",
+        "error": "with errors",
+        "skipped": "skipped",
+        "passed": "passed",
+    }
+    return ", ".join(f"{counts[status]} {label}" for status, label in labels.items() if counts[status])
+
+
+def patch_test_label(verdict: Verdict) -> str:
+    """Returns the name for the tests in `new_tests_at_base`: `new test`, or `new or changed test` if some of
+    them existed before.
+    """
+    known = verdict.before.results if verdict.before else {}
+    return "new or changed test" if known.keys() & verdict.new_tests_at_base.keys() else "new test"
+
+
+def format_duration(seconds: float) -> str:
+    """Formats seconds: `42 s`, `3 min 20 s`, `1 h 5 min`, `2 h`."""
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if rounded < 3600:
+        return _two_units(rounded // 60, "min", rounded % 60, "s")
+    return _two_units(rounded // 3600, "h", rounded % 3600 // 60, "min")
+
+
+def _two_units(large: int, unit: str, small: int, part: str) -> str:
+    return f"{large} {unit} {small} {part}" if small else f"{large} {unit}"
+
+
+def format_size(count: int) -> str:
+    """Formats bytes: `512 B`, `12 kB`, `3.4 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1000:.0f} kB" if count < 999_500 else f"{count / 1e6:.1f} MB"

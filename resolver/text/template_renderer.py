@@ -1,0 +1,39 @@
+"""Renders templates with the project's Jinja filters."""
+
+import re
+from typing import Any
+
+from patchwright.resolver.settings.server_settings import is_loopback
+from patchwright.resolver.summary import clip_line
+from patchwright.resolver.text import filters, jinja_templates
+from patchwright.runtime.egress.policy import DENIAL_MESSAGES
+from patchwright.runtime.output_text import clip
+
+
+def render(template: str, **values: Any) -> str:
+    """Renders a template. The result ends with exactly one line break."""
+    environment = jinja_templates.get_environment()
+    if "neutralize" not in environment.filters:
+        environment.filters.update(
+            clip=clip,
+            clip_line=clip_line,
+            code_block=filters.code_block,
+            escape_markdown=filters.escape_markdown,
+            format_duration=filters.format_duration,
+            format_size=filters.format_size,
+            format_test_counts=filters.format_test_counts,
+            format_usage=filters.format_usage,
+            inline_code=filters.inline_code,
+            is_loopback=is_loopback,
+            neutralize=filters.neutralize,
+            patch_test_label=filters.patch_test_label,
+        )
+        environment.globals["denial_messages"] = DENIAL_MESSAGES
+    return environment.get_template(template).render(**values).strip() + "\n"
+
+
+def render_reply(template: str, **values: Any) -> str:
+    """Renders the template of a comment. Merges the empty lines that are left where the template has unused
+    branches.
+    """
+    return re.sub(r"\n{3,}", "\n\n", render(f"replies/{template}", **values))

@@ -1,0 +1,47 @@
+"""Tools that need no sandbox: think, plan, ask and finish."""
+
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.actions import Ask, Finish, Plan, Think
+from patchwright.resolver.tools.tool import ActionTool, Tool
+from patchwright.runtime.observations import Acknowledgment
+
+
+def build_control_tools(*, has_review_threads: bool = True) -> tuple[Tool, ...]:
+    """Returns the think, plan, ask and finish tools. The agent ends the run after an accepted ask or finish.
+
+    Without `has_review_threads` (the work is not on a pull request), finish has no field for answers to
+    review threads.
+    """
+    finish = ActionTool(Finish, _handle_finish)
+    if not has_review_threads:
+        properties = {
+            key: field
+            for key, field in finish.spec.parameters["properties"].items()
+            if key != "thread_replies"
+        }
+        finish.spec = finish.spec.model_copy(
+            update={"parameters": finish.spec.parameters | {"properties": properties}}
+        )
+    return (
+        ActionTool(Think, _handle_think),
+        ActionTool(Plan, _handle_plan),
+        ActionTool(Ask, _handle_ask),
+        finish,
+    )
+
+
+async def _handle_think(action: Think) -> Acknowledgment:
+    return Acknowledgment(text="Noted.")
+
+
+async def _handle_plan(action: Plan) -> Acknowledgment:
+    open_items = sum(item.status in ("open", "doing") for item in action.items)
+    return Acknowledgment(text=f"Noted: {open_items} of {len(action.items)} left.")
+
+
+async def _handle_ask(action: Ask) -> Acknowledgment:
+    return Acknowledgment(text=prompt_texts.render_question_accepted())
+
+
+async def _handle_finish(action: Finish) -> Acknowledgment:
+    return Acknowledgment(text=prompt_texts.render_finish_accepted())

@@ -1,0 +1,39 @@
+"""Tools of a run with plan approval: no edits before the plan is approved, and no new plan afterwards."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from patchwright.resolver.actions import AnyObservation, Finish, ProposePlan
+from patchwright.resolver.request import plan_texts
+from patchwright.resolver.tools.sandbox_tools import EDIT_ACTIONS
+from patchwright.resolver.tools.tool import ActionTool, Tool, WrapperTool
+from patchwright.runtime.observations import Acknowledgment, ActionFailure
+
+BLOCKED_KINDS = frozenset(action.model_fields["kind"].default for action in (*EDIT_ACTIONS, Finish))
+
+
+class BlockedTool(WrapperTool):
+    """A tool that keeps its description but refuses every call with the same message."""
+
+    def __init__(self, tool: Tool, reason: str) -> None:
+        super().__init__(tool)
+        self._reason = reason
+
+    async def execute(self, action: Any) -> AnyObservation:
+        return ActionFailure(reason="refused", message=self._reason)
+
+
+def apply_plan_mode(tools: Sequence[Tool], *, planning: bool) -> tuple[Tool, ...]:
+    """Blocks the tools that are not allowed in this phase.
+
+    The tool definitions are the same before and after the approval, so the cached prompt prefix stays valid.
+    """
+    propose = ActionTool(ProposePlan, _handle_propose)
+    if not planning:
+        return (*tools, BlockedTool(propose, plan_texts.render_plan_already_approved()))
+    reason = plan_texts.render_plan_not_approved()
+    return (*(BlockedTool(tool, reason) if tool.kind in BLOCKED_KINDS else tool for tool in tools), propose)
+
+
+async def _handle_propose(action: ProposePlan) -> Acknowledgment:
+    return Acknowledgment(text=plan_texts.render_plan_accepted())

@@ -1,0 +1,32 @@
+"""The tools that act in the sandbox."""
+
+from collections.abc import Collection
+
+from patchwright.resolver.tools.tool import ActionTool, Tool
+from patchwright.runtime.actions import (
+    CreateFile,
+    InsertText,
+    ReplaceText,
+    RunPython,
+    RunShell,
+    SearchCode,
+    SendInput,
+    UndoEdit,
+    ViewFile,
+)
+from patchwright.runtime.features import SandboxFeature
+from patchwright.runtime.sandbox import Sandbox
+
+EDIT_ACTIONS = (CreateFile, ReplaceText, InsertText, UndoEdit)
+MUTATING_ACTIONS = (RunShell, SendInput, RunPython, *EDIT_ACTIONS)
+"""Actions that may change the work tree."""
+RECOVERABLE_ACTIONS = (*MUTATING_ACTIONS, SearchCode, ViewFile)
+"""Actions that the sandbox records, so that an interrupted call's state and result can be queried."""
+
+
+def build_sandbox_tools(sandbox: Sandbox, features: Collection[SandboxFeature] = ()) -> tuple[Tool, ...]:
+    """Returns the shell, search, view and edit tools of a sandbox, and Python if the kernel is available."""
+    run_actions = (RunShell, SendInput, RunPython) if "kernel" in features else (RunShell, SendInput)
+    return tuple(
+        ActionTool(action, sandbox.act) for action in (*run_actions, SearchCode, ViewFile, *EDIT_ACTIONS)
+    )

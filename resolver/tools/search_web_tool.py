@@ -1,0 +1,83 @@
+"""The `search_web` tool. It runs on the host, where the API key is, and exists only if a key is configured."""
+
+from dataclasses import dataclass
+
+from patchwright.resolver.actions import AnyObservation, ExternalToolResult, SearchWeb
+from patchwright.resolver.events import ToolResult
+from patchwright.resolver.run_log import RunLog
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tools import search_texts
+from patchwright.resolver.tools.search_providers import (
+    SEARCH_APIS,
+    HttpSearchClient,
+    SearchClient,
+    SearchResults,
+)
+from patchwright.resolver.tools.tool import ActionTool, Tool
+from patchwright.runtime.observations import ActionFailure
+
+
+@dataclass(frozen=True)
+class SearchWebTool:
+    """The `search_web` tool of one run."""
+
+    client: SearchClient
+    log: RunLog
+    """Log of the run, used to count its searches."""
+    secrets: Secrets
+    """Secrets that a query must not contain."""
+    max_searches: int
+    """Maximum number of searches per run."""
+
+    def tools(self) -> tuple[Tool, ...]:
+        return (ActionTool(SearchWeb, self.search),)
+
+    async def search(self, action: SearchWeb) -> AnyObservation:
+        """Returns the search results as text."""
+        if (search_count := self._count_searches()) >= self.max_searches:
+            return ActionFailure(
+                reason="refused",
+                message=search_texts.render_search_rejection(self.client.name, self.max_searches),
+            )
+        if self.secrets.mask(action.query) != action.query:
+            return ActionFailure(
+                reason="refused", message=search_texts.render_search_rejection(self.client.name, None)
+            )
+        results = await self.client.search(action.query)
+        if not isinstance(results, SearchResults):
+            return results
+        return ExternalToolResult(
+            text=search_texts.render_search_results(results, search_count + 1, self.max_searches),
+            usd=results.usd,
+        )
+
+    def _count_searches(self) -> int:
+        """Returns the number of successful searches; failed ones cost nothing and do not count."""
+        trajectory = self.log.trajectory
+        searches = {
+            call.id
+            for reply in trajectory.replies()
+            for call in reply.calls
+            if isinstance(call.action, SearchWeb)
+        }
+        return sum(
+            isinstance(event, ToolResult)
+            and event.call_id in searches
+            and isinstance(event.observation, ExternalToolResult)
+            for event in trajectory
+        )
+
+
+def build_search_tools(settings: Settings, log: RunLog, secrets: Secrets) -> tuple[Tool, ...]:
+    """Returns the tool if a search API key is configured, else no tools."""
+    if settings.search_api_key is None:
+        return ()
+    client = HttpSearchClient(
+        SEARCH_APIS[settings.search_provider],
+        settings.search_api_key,
+        base_url=settings.search_base_url,
+        proxy=settings.proxy.get_secret_value() if settings.proxy else None,
+        ca_bundle=settings.ca_bundle,
+    )
+    return SearchWebTool(client, log, secrets, settings.max_searches).tools()

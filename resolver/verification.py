@@ -1,0 +1,330 @@
+"""Verifies a patch. The repository's tests run with and without the patch, in sandboxes that the agent never
+used.
+
+The patch cannot influence its own verification. The repository's tests run in their version from base on the
+patch's code, the patch's own tests run separately, and the test configuration always comes from base.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from patchwright.resolver.domain import Patch, TestRun, Verdict
+from patchwright.resolver.proof.affected_tests import find_affected_tests, find_mentions
+from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.proof.canaries import Canary
+from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
+from patchwright.resolver.proof.file_classifier import is_runner_config, is_test_file, is_test_related
+from patchwright.resolver.proof.runner_config import find_reverted_test_config
+from patchwright.resolver.proof.verdict_merge import merge_verdicts
+from patchwright.resolver.proof.weakened_tests import find_weakened_tests
+from patchwright.resolver.suites.execution import run_tests, run_tests_with_report
+from patchwright.resolver.suites.suite import Suite, Suites
+from patchwright.resolver.verdict import (
+    Evidence,
+    PatchTests,
+    TestEdits,
+    decide_verdict,
+    find_fail_to_pass,
+    find_pass_to_fail,
+    get_test_file,
+)
+from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
+from patchwright.runtime.sandbox import Sandboxes
+
+MAX_CONFIRMED = 50  # Number of fixed tests that are run a second time, with and without the patch.
+
+VerdictCallback = Callable[[Verdict], Awaitable[bool]]
+"""Called with the verdict on the tests that ran first. Returns True if that verdict is enough, so that the
+other tests are skipped.
+"""
+
+
+async def require_all_tests(verdict: Verdict) -> bool:
+    """The default VerdictCallback: it requires that all tests run."""
+    return False
+
+
+async def verify_patch(
+    workspace: Workspace,
+    patch: Patch,
+    suites: Suites,
+    sandboxes: Sandboxes,
+    name: str,
+    seconds: int,
+    baseline_runs: BaselineRuns,
+    on_first_verdict: VerdictCallback = require_all_tests,
+) -> Verdict:
+    """Runs the tests and decides the verdict. Raises VerificationUnavailable or WorkspaceError."""
+    if patch.is_empty:
+        return decide_verdict(patch, None)
+    changes = await workspace.list_changes(patch)
+    affected_suites = suites.select_for_paths(change.path for change in changes)
+    reverted_config = await find_reverted_test_config(workspace, patch, changes, affected_suites)
+    test_edits = TestEdits(
+        weakened_tests=await find_weakened_tests(workspace, patch, changes),
+        deleted_test_files=tuple(
+            change.path for change in changes if change.mode == ABSENT and is_test_file(change.path)
+        ),
+        reverted_test_config=tuple(sorted(reverted_config)),
+    )
+    if not affected_suites:
+        return decide_verdict(patch, None, test_edits)
+    parts = await _split_patch(workspace, patch, changes, reverted_config)
+    verdicts: list[Verdict] = []
+    for number, suite in enumerate(affected_suites, start=1):
+        role = name if number == 1 else f"{name}-{number}"
+        verification = _SuiteVerification(
+            workspace, patch, parts, test_edits, suite, sandboxes, role, seconds, baseline_runs
+        )
+        verdicts.append(await verification.verdict(on_first_verdict))
+        if verdicts[-1].partial:
+            break
+    return merge_verdicts(tuple(verdicts))
+
+
+@dataclass(frozen=True)
+class _PatchParts:
+    """The parts of a patch, by which tests and code can run separately."""
+
+    code_only: Patch
+    """The patch without its changes to tests and test configuration."""
+    with_tests: Patch
+    """The patch with its tests, but without its changes to the test configuration."""
+    tests_only: Patch
+    """Only the patch's tests and the data that they use."""
+    code_changes: tuple[FileChange, ...]
+    """The changes in `code_only`."""
+    test_changes: tuple[FileChange, ...]
+    """The changes in `tests_only`."""
+
+
+async def _split_patch(
+    workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...], excluded: frozenset[str]
+) -> _PatchParts:
+    rest = tuple(change for change in changes if change.path not in excluded)
+    # A package manifest that is not excluded counts as product code, because its change does not affect how
+    # tests run.
+    tests = tuple(
+        change for change in rest if is_test_related(change.path) and not is_runner_config(change.path)
+    )
+    test_paths = frozenset(change.path for change in tests)
+    code_changes = tuple(change for change in rest if change.path not in test_paths)
+    code_paths = frozenset(change.path for change in code_changes)
+
+    async def without(paths: frozenset[str]) -> Patch:
+        return await workspace.revert_paths(patch, paths) if paths else patch
+
+    return _PatchParts(
+        code_only=await without(excluded | test_paths),
+        with_tests=await without(excluded),
+        tests_only=await without(excluded | code_paths),
+        code_changes=code_changes,
+        test_changes=tests,
+    )
+
+
+@dataclass(frozen=True)
+class _SuiteVerification:
+    """The verification of one patch with one suite."""
+
+    workspace: Workspace
+    patch: Patch
+    parts: _PatchParts
+    test_edits: TestEdits
+    suite: Suite
+    sandboxes: Sandboxes
+    name: str
+    seconds: int
+    baseline_runs: BaselineRuns
+
+    async def verdict(self, on_first_verdict: VerdictCallback) -> Verdict:
+        """Returns the verdict. If the tests that the patch may affect are known, they run first, and then all
+        tests.
+        """
+        patch_tests: PatchTests | None = None
+        if affected_tests := await self._affected_tests():
+            evidence = await self._collect_evidence(affected_tests)
+            if evidence is not None:
+                patch_tests = await self._run_patch_tests(evidence.before)
+                verdict = decide_verdict(
+                    self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits
+                )
+                if await on_first_verdict(verdict):
+                    return verdict
+        evidence = await self._collect_evidence(())
+        assert evidence is not None, "only the first of several runs may be left out"
+        if patch_tests is None:
+            patch_tests = await self._run_patch_tests(evidence.before)
+        return decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
+
+    async def _affected_tests(self) -> tuple[str, ...]:
+        if not self.suite.can_select_files or not self.parts.code_changes:
+            return ()
+        files = frozenset(change.path for change in self.parts.test_changes if is_test_file(change.path))
+        return await find_affected_tests(self.workspace, self.parts.code_changes, files, self.suite)
+
+    async def _collect_evidence(self, only: tuple[str, ...]) -> Evidence | None:
+        """Runs the repository's own tests: all of them, or only those in the files `only`.
+
+        Returns None if the files `only` give no test results.
+        """
+        role = "first" if only else "after"
+        before = await self._run_at_base(only)
+        after = before
+        if self.parts.code_changes:
+            after = await self._run(role, self.parts.code_only, only)
+        if only and (before.problem or after.problem):
+            return None
+        evidence = Evidence(
+            before=before, after=after, changes_code=bool(self.parts.code_changes), partial=bool(only)
+        )
+        return await self._confirm(evidence, role)
+
+    async def _run_at_base(self, only: tuple[str, ...]) -> TestRun:
+        if not only or self.baseline_runs.is_done(self.suite):
+            run = await self.baseline_runs.start(self.suite)
+            if not only or run.problem:
+                return run
+            results = {test: result for test, result in run.results.items() if get_test_file(test) in only}
+            return run.model_copy(update={"results": results})
+        return await self._run("first-base", None, only)
+
+    async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
+        """Runs those tests again whose results differ, on both sides and in new sandboxes."""
+        before, after = evidence.before, evidence.after
+        if after.problem or (not after.results and after.exit_code != 0):
+            after_rerun = await self._run(f"{role}-again", self.parts.code_only)
+            return replace(evidence, after_rerun=after_rerun, full_patch=await self._run_full_patch(role, ()))
+        suspects, candidates = (
+            find_pass_to_fail(before, after),
+            find_fail_to_pass(before, after)[:MAX_CONFIRMED],
+        )
+        differing = (*suspects, *candidates)
+        if differing and self.suite.can_select_tests:
+            after_rerun, before_rerun = await asyncio.gather(
+                self._rerun(f"{role}-again", self.parts.code_only, _selectable(differing, after)),
+                self._rerun(f"{role}-base-again", None, _selectable(differing, before)),
+            )
+            evidence = replace(evidence, after_rerun=after_rerun, before_rerun=before_rerun)
+        elif suspects:
+            evidence = replace(evidence, after_rerun=await self._run(f"{role}-again", self.parts.code_only))
+        has_reverted_config = bool(self.test_edits.reverted_test_config) and not evidence.partial
+        if suspects or has_reverted_config:
+            evidence = replace(
+                evidence, full_patch=await self._run_full_patch(role, () if has_reverted_config else suspects)
+            )
+        return evidence
+
+    async def _run_full_patch(self, role: str, only: tuple[str, ...]) -> TestRun | None:
+        """Runs the tests with the whole patch; None if the patch contains only code, whose run already
+        exists.
+        """
+        if not self.parts.test_changes and not self.test_edits.reverted_test_config:
+            return None
+        return await self._run(f"{role}-delivered", self.patch, only)
+
+    async def _rerun(self, role: str, patch: Patch | None, only: tuple[str, ...]) -> TestRun:
+        run = await self._run(role, patch, only)
+        if run.problem:  # Some runners do not accept the test ids that they report.
+            return await self._run(role, patch)
+        return run
+
+    async def _run_patch_tests(self, before: TestRun) -> PatchTests | None:
+        """Runs the tests that the patch changes, adds or deletes; None if there are none."""
+        if not self.parts.test_changes:
+            return None
+        changed = {change.path: change for change in self.parts.test_changes if is_test_file(change.path)}
+        files = frozenset(path for path in changed if self.suite.contains_path(path))
+        existing_files = tuple(sorted(path for path in files if changed[path].mode != ABSENT))
+        if not files:
+            existing_files = await self._tests_using(self.parts.test_changes)
+            files = frozenset(existing_files)
+        files_only = self.suite.can_select_files
+        if files_only and not existing_files:
+            empty_run = before.model_copy(
+                update={"results": {}, "exit_code": 0, "output": "", "problem": None}
+            )
+            return PatchTests(files=files, files_only=True, after=empty_run) if files else None
+        only = existing_files if files_only else ()
+        canary = (
+            Canary.create_for(existing_files[0]) if files_only and self.suite.runner == "pytest" else None
+        )
+        after = await self._run_isolated("tests", self.parts.with_tests, only, canary)
+        patch_tests = PatchTests(files=files, files_only=files_only, after=after)
+        if after.problem:
+            return patch_tests
+        if after.failed_tests:
+            failing = after.failed_tests if files_only else ()
+            patch_tests = replace(
+                patch_tests, after_rerun=await self._rerun("tests-again", self.parts.with_tests, failing)
+            )
+        if self.parts.code_changes and after.passed_count:
+            new_tests = frozenset(test for test in after.results if test not in before.results)
+            at_base = await self._run_isolated(
+                "tests-at-base", self.parts.tests_only, only, canary, new_tests=new_tests
+            )
+            patch_tests = replace(patch_tests, before=at_base)
+            fail_to_pass = find_fail_to_pass(at_base, after)[:MAX_CONFIRMED]
+            if fail_to_pass and not at_base.problem:
+                # The tests are selected by file, because a test that could not be collected has no id at
+                # base.
+                patch_tests = replace(
+                    patch_tests,
+                    before_rerun=await self._run("tests-at-base-again", self.parts.tests_only, only),
+                )
+        return patch_tests
+
+    async def _tests_using(self, data: tuple[FileChange, ...]) -> tuple[str, ...]:
+        """Returns the test files at base that mention one of these data files."""
+        if not self.suite.can_select_files:
+            return ()
+        tests = {
+            path
+            for path in await self.workspace.list_files()
+            if is_test_file(path) and self.suite.contains_path(path)
+        }
+        names = {change.path.rpartition("/")[2].partition(".")[0] for change in data}
+        return tuple(await find_mentions(self.workspace, tests, {name for name in names if len(name) > 1}))
+
+    async def _run_isolated(
+        self,
+        role: str,
+        patch: Patch,
+        only: tuple[str, ...],
+        canary: Canary | None,
+        new_tests: frozenset[str] | None = None,
+    ) -> TestRun:
+        """Runs the patch's tests separately from the repository's own tests, and ignores the results of all
+        other tests.
+
+        `new_tests` is set only for runs on the code at base: the tests that do not exist at base.
+        """
+        if canary is not None:
+            patch, only = canary.add_to(patch), (*only, canary.path)
+        run, report = await run_tests_with_report(
+            self.workspace, patch, self.suite, self.sandboxes, f"{self.name}-{role}", self.seconds, only
+        )
+        if canary is not None:
+            run = canary.check_run(run)
+        if new_tests is not None:
+            run = skip_unrelated_errors(
+                run,
+                report,
+                await find_added_symbols(self.workspace, self.patch, self.parts.code_changes),
+                new_tests,
+            )
+        results = {
+            test: result for test, result in run.results.items() if not only or get_test_file(test) in only
+        }
+        return run.model_copy(update={"results": results})
+
+    async def _run(self, role: str, patch: Patch | None, only: tuple[str, ...] = ()) -> TestRun:
+        return await run_tests(
+            self.workspace, patch, self.suite, self.sandboxes, f"{self.name}-{role}", self.seconds, only
+        )
+
+
+def _selectable(tests: tuple[str, ...], run: TestRun) -> tuple[str, ...]:
+    """Returns a selector for each test: its id, or its file if the test could not be collected."""
+    return tuple(dict.fromkeys(test if test in run.results else get_test_file(test) for test in tests))

@@ -1,0 +1,60 @@
+"""The labels, titles and one-line texts of the viewer's timeline."""
+
+import json
+from collections.abc import Iterator
+
+from patchwright.resolver.events import ReplyUsage
+from patchwright.resolver.run_events import EnvironmentPrepared, RunConfigured
+from patchwright.resolver.text import filters
+from patchwright.resolver.viewer.call_blocks import ItemKind
+
+KIND_LABELS: dict[ItemKind, str] = {
+    "thought": "Thoughts",
+    "command": "Commands",
+    "edit": "Edits",
+    "read": "Reading",
+    "browse": "Browsing",
+    "plan": "Plans",
+    "tool": "Other calls",
+    "program": "System",
+    "end": "Outcome",
+}
+MESSAGE_TITLES = {
+    "initial_prompt": "The agent received its initial prompt",
+    "program": "Patchwright reminded the agent",
+    "comment": "Someone commented",
+    "resume": "The run resumed in a new sandbox",
+    "nudge": "The agent was told that it seems stuck",
+    "planning": "The agent was asked to review its plan",
+    "baseline": "The agent received the test results of the base commit",
+    "verification": "The agent received the verification result",
+}
+MODEL_CALL_TITLES = {
+    "vision": "A model described an image or recording",
+    "condense": "A model summarized the conversation",
+    "review": "The review model was asked",
+    "failed": "A request to the model failed",
+}
+
+
+def format_usage(usage: ReplyUsage) -> str:
+    """Formats tokens and cost of one request."""
+    tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
+    price = filters.format_usd(usage.usd) if usage.usd is not None else ""
+    return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))
+
+
+def format_settings(event: RunConfigured) -> Iterator[str]:
+    """Yields one line per setting, written as the operator or the maintainers would write the setting."""
+    yield f"limits: {event.steps} steps, ${event.usd}, {filters.format_duration(event.seconds)}"
+    yield from (f"model for {purpose}: {name}" for purpose, name in event.models.items())
+    yield from (f"{key} = {json.dumps(value)}" for key, value in sorted(event.settings.items()))
+    yield from (f"repository: {key} = {json.dumps(value)}" for key, value in sorted(event.repository.items()))
+
+
+def format_setup_title(event: EnvironmentPrepared) -> str:
+    if event.problem is not None:
+        return "The repository's setup failed"
+    if not event.commands:
+        return "The sandbox image was chosen by language"
+    return f"The repository's setup {'was cached by an earlier run' if event.was_cached else 'completed'}"

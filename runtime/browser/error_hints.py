@@ -1,0 +1,173 @@
+"""Explains browser errors to the model, with what to try instead, and checks URLs."""
+
+import re
+from urllib.parse import urlsplit
+
+_MAX_MESSAGE = 600  # characters of a browser's own message
+_MAX_URL = 8_000  # characters
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d)")
+_LOOPBACK = re.compile(r"localhost|.+\.localhost|127(\.\d{1,3}){3}|::1")
+_ANY_ADDRESS = re.compile(r"(?<=//)(0\.0\.0\.0|\[::\])(?=[:/?#]|$)")
+_COVERED = re.compile(r"(<.*) intercepts pointer events")
+
+# If several patterns match the browser's message, the first one wins.
+_ELEMENT_HINTS = (
+    (
+        "is not visible",
+        "it is not visible: open the menu, tab or section that holds it first, or scroll to it",
+    ),
+    ("is not enabled", "it is disabled: first fill in or choose whatever enables it"),
+    ("is not editable", "it is read-only: there may be a button that makes it editable"),
+    (
+        "outside of the viewport",
+        "it cannot be scrolled into view: scroll the area that holds it, or use the keyboard",
+    ),
+    ("is not stable", "it keeps moving: wait with noop(), then try again"),
+    ("not attached", "it was removed from the page: find it in the tree again"),
+    (
+        "not an <input>, <textarea>",
+        "it accepts no text: choose the input, textarea or editable element itself",
+    ),
+    (
+        "cannot be filled",
+        "it accepts no text: use check, select_option, click or upload_file for such an input",
+    ),
+    (
+        "Malformed value",
+        "the value does not have this input's format: 2024-12-31 for a date, 23:59 for a time",
+    ),
+    ("Cannot type text into input", "this input accepts only numbers"),
+    ("not a <select>", "it is not a select element: click it, then click the option in the tree"),
+    ("Not a checkbox or radio button", "it is not a checkbox or radio button: click it"),
+    ("Cannot uncheck radio button", "to uncheck a radio button, check another one of its group"),
+    (
+        "did not change its state",
+        "the click did not change its state: click its label, or the control it depends on",
+    ),
+    (
+        "Unknown key",
+        "there is no such key: names are Enter, Tab, ArrowDown, a, KeyA, F1, joined as in Control+a",
+    ),
+    ("File chooser", "no file chooser opened: choose the file input, or the button that opens it"),
+    ("filechooser", "no file chooser opened: choose the file input, or the button that opens it"),
+    ("Non-multiple file input", "this input accepts only one file"),
+)
+_CLOSED_ERRORS = ("has been closed", "Connection closed")
+_STALE_ERRORS = (
+    "Execution context was destroyed",
+    "Cannot find context",
+    "No node with given id",
+    "navigat",
+    "belong to the document",
+)
+_NAVIGATION_HINTS = (
+    ("ERR_CONNECTION_REFUSED", "nothing listens there: check that the server runs, and on this port"),
+    ("ERR_NAME_NOT_RESOLVED", "there is no such host"),
+    ("ERR_TOO_MANY_REDIRECTS", "it redirects endlessly"),
+    ("ERR_EMPTY_RESPONSE", "the server closed the connection without a response"),
+    ("ERR_CONNECTION_RESET", "the server closed the connection"),
+    ("ERR_INVALID_AUTH_CREDENTIALS", "it requires a user name and a password: use goto(\"http://user:password@host/\")"),
+    ("ERR_CERT", "its certificate is not trusted here: try http instead of https; for a network with its own "
+                 "certificates, the operator sets `ca_bundle`"),
+    ("ERR_SSL_PROTOCOL_ERROR", "it does not support https: try http"),
+    ("ERR_UNSAFE_PORT", "browsers refuse this port: let the server listen on another, such as 8000"),
+    ("ERR_ABORTED", "the response has nothing to show, or another page was opened meanwhile"),
+    ("ERR_UNSAFE_REDIRECT", "it redirects to a URL that is not http or https"),
+    ("ERR_INVALID_RESPONSE", "the server's response is not HTTP"),
+    ("invalid URL", "this is not a URL: write it in full, as in http://localhost:8000/"),
+)  # fmt: skip
+_PROXY_ERRORS = ("ERR_PROXY_CONNECTION_FAILED", "ERR_TUNNEL_CONNECTION_FAILED", "ERR_NO_SUPPORTED_PROXIES")
+
+
+class BrowserCallFailed(Exception):
+    """Raised if a call failed. The message tells the model the reason and what to try instead."""
+
+
+def explain_error(message: str, online: bool) -> str:
+    """Explain a browser's message, with what to try instead. `online` means that the sandbox has a proxy."""
+    if any(error in message for error in _PROXY_ERRORS):
+        if online:
+            return (
+                "the sandbox's proxy does not allow this host: "
+                "the operator's settings `network` and `allowed_hosts` decide"
+            )
+        return (
+            "this sandbox has no network, its browser can open only its own localhost: "
+            "the operator can change the setting `network`"
+        )
+    if match := _COVERED.search(message):
+        element = _truncate(match[1].strip(), 200)
+        return f"it is covered by {element}: close that element (a dialog, a banner), or scroll"
+    if is_closed_error(message):
+        return "its tab, or the whole browser, was closed meanwhile"
+    for pattern, hint in (*_ELEMENT_HINTS, *_NAVIGATION_HINTS):
+        if pattern in message:
+            return hint
+    if any(pattern in message for pattern in _STALE_ERRORS):
+        return "the page changed meanwhile: look at its tree again"
+    return _clean_message(message)
+
+
+def explain_browser_failure(error: Exception) -> str:
+    """Explain why the browser itself failed during a turn."""
+    if isinstance(error, TimeoutError):
+        reason = "the page is too large or too busy for it"
+    elif is_closed_error(str(error)):
+        reason = "it has exited, perhaps because the page used up the memory"
+    else:
+        reason = _clean_message(str(error))
+    return (f"the browser failed: {reason}. The next call restarts it with a blank tab: try another page, or a "
+            "smaller part of this one (you can read its text without a browser)")  # fmt: skip
+
+
+def is_closed_error(message: str) -> bool:
+    """True if the message says that the tab or the browser itself has ended."""
+    return any(words in message for words in _CLOSED_ERRORS)
+
+
+def _clean_message(message: str) -> str:
+    """Return the first line of a message, without Playwright's function name before it and its log after it."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", message).splitlines() if line.strip()]
+    first = re.sub(
+        r"^(?:Error: )?(?:\w+\.\w+: )?(?:Protocol error \([\w.]+\): )?", "", lines[0] if lines else ""
+    )
+    if re.fullmatch(r"Timeout \d+ms exceeded\.?", first):
+        return (
+            "it was not ready in time: look at the tree, it may be hidden, disabled, moving, or the page busy"
+        )
+    return _truncate(first, _MAX_MESSAGE) or "the browser gave no reason"
+
+
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def normalize_url(url: str) -> str:
+    """Complete a URL as a browser's address bar does. Raises BrowserCallFailed for unsupported URLs."""
+    url = url.strip()
+    if url == "about:blank":
+        return url
+    if len(url) > _MAX_URL:
+        raise BrowserCallFailed(f"a URL has at most {_MAX_URL} characters")
+    if scheme := _SCHEME.match(url):
+        if scheme[1].lower() not in ("http", "https"):
+            raise BrowserCallFailed(
+                f"{_truncate(scheme[1], 40)}: URLs are not supported, only http and https: "
+                "serve files of the sandbox on localhost, or read them without the browser"
+            )
+    else:
+        is_local = re.match(r"/*(?:localhost|127\.|0\.0\.0\.0|\[::1?\])", url)
+        url = f"{'http' if is_local else 'https'}://{url.lstrip('/')}"
+    # Servers that listen on all addresses print 0.0.0.0 or [::], so localhost is opened instead.
+    return _ANY_ADDRESS.sub("localhost", url, count=1)
+
+
+def is_local_url(url: str) -> bool:
+    """True if the URL points to this sandbox itself, by a loopback address or localhost."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and _LOOPBACK.fullmatch(host) is not None

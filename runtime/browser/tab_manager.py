@@ -1,0 +1,347 @@
+"""The tabs of one browser, and their events: dialogs, popups, crashes, requests."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from patchwright.runtime.browser.browser_tab import RESPONSE_TIMEOUT, BrowserTab, TranslateErrors
+from patchwright.runtime.browser.error_hints import BrowserCallFailed
+from patchwright.runtime.observations import Tab
+from patchwright.runtime.page.devtools import BidRegistry, DevToolsError
+
+if TYPE_CHECKING:
+    from patchwright.runtime.browser.playwright_browser import (
+        VendorContext,
+        VendorDialog,
+        VendorDownload,
+        VendorPage,
+        VendorRequest,
+    )
+
+MAX_TABS = 20
+MAX_DIALOGS = 10  # dialogs of one page in one turn; more are treated as a loop
+MAX_NOTES = 20
+MAX_UNRELEASED_DOCUMENTS = 5  # old documents of a tab that cause a garbage collection
+LOAD_TIMEOUT = 15.0  # seconds for a server to respond, and again for its page to load
+QUIET_SECONDS = 0.03  # seconds without activity after which a page is idle
+MAX_BUSY_SECONDS = 0.5  # maximum seconds to wait for a loaded page to become idle
+_POLL_SECONDS = 0.01
+_CLOSE_TIMEOUT = 3.0
+_MAX_TEXT, _MAX_TITLE, _MAX_URL = 500, 200, 2_000  # characters
+
+
+class TabManager:
+    """The tabs of one context, in the order in which they were opened."""
+
+    def __init__(
+        self,
+        context: "VendorContext",
+        translate_errors: TranslateErrors,
+        on_download: Callable[["VendorDownload"], None],
+        load_timeout: float,
+    ) -> None:
+        self.load_timeout = load_timeout
+        self.context = context
+        self.translate_errors = translate_errors
+        self.tabs: list[BrowserTab] = []
+        self.active_index = 0
+        """Index of the tab that receives calls."""
+        self.notes: list[str] = []
+        self.has_exited = False
+        """True if the browser has ended."""
+        self.download_count = 0
+        """Downloads that have started so far."""
+        self._start_download = on_download
+        self._bid_counter = itertools.count(1)
+        self._ignored_targets: set[str] = set()
+        """Targets that are no longer awaited: closed tabs and tabs that did not open in time."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        context.on("page", self._on_page)
+        context.on("close", self._on_context_close)
+        for page in context.pages:
+            self._on_page(page)
+        self.notes.clear()
+
+    def add_note(self, text: str) -> None:
+        """Add a note for the model to the next snapshot. The snapshots after that do not show it."""
+        if text not in self.notes and len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+
+    def begin_turn(self) -> None:
+        """Reset the state of the previous turn."""
+        for tab in self.tabs:
+            tab.pending_requests.clear()
+            tab.dialog_count = 0
+
+    async def active_tab(self) -> BrowserTab:
+        """Return the active tab, or open one."""
+        if not self.tabs:
+            await self.open_tab()
+        self.active_index = min(max(self.active_index, 0), len(self.tabs) - 1)
+        return self.tabs[self.active_index]
+
+    async def open_tab(self) -> None:
+        """Open a blank tab and make it the active one."""
+        if len(self.tabs) >= MAX_TABS:
+            raise BrowserCallFailed(f"at most {MAX_TABS} tabs can be open: close one with tab_close()")
+        with self.translate_errors():
+            page = await self.context.new_page()
+        self._on_page(page)
+        self.active_index = next(index for index, tab in enumerate(self.tabs) if tab.page is page)
+        self.notes = [note for note in self.notes if not note.startswith("a tab opened")]
+
+    async def focus_tab(self, index: int) -> None:
+        self.active_index = index
+        with self.translate_errors():
+            await self.tabs[index].page.bring_to_front()
+
+    async def close_tab(self, tab: BrowserTab) -> None:
+        """Close a tab. The previous tab becomes the active one; if there is none, a blank tab is opened."""
+        self._remove_tab(tab)
+        if not self.tabs:
+            await self.open_tab()
+        with contextlib.suppress(TimeoutError), self.translate_errors():
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await tab.page.close()
+        await self.focus_tab(self.active_index)
+
+    def record_call(self) -> None:
+        """Record that a call was made, because the page may react to it immediately."""
+        if self.tabs:
+            tab = self.tabs[min(self.active_index, len(self.tabs) - 1)]
+            tab.record_activity()
+            tab.document_times.clear()
+
+    async def wait_until_idle(self) -> None:
+        """Wait for a limited time until the active tab is loaded and idle, and its new tabs are open."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.load_timeout
+        while True:
+            tab = await self.active_tab()
+            await asyncio.gather(
+                self._wait_for_requests(tab, max(end, loop.time() + RESPONSE_TIMEOUT)),
+                self._wait_for_new_tabs(tab, end),
+            )
+            if await self.active_tab() is tab or loop.time() > end:
+                return
+
+    async def _wait_for_requests(self, tab: BrowserTab, end: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < end:
+            await self._wait_until_loaded(tab, end)
+            idle_deadline = min(loop.time() + MAX_BUSY_SECONDS, end)
+            while not tab.is_loading() and loop.time() < idle_deadline:
+                if not tab.pending_requests and loop.time() - tab.last_activity > QUIET_SECONDS:
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
+            if not tab.is_loading():
+                return
+        if not tab.page.is_closed():
+            self.add_note(
+                f"the page is still loading after {self.load_timeout:g} s: this is its current state"
+            )
+            await self.stop_loading(tab)
+
+    async def _wait_for_new_tabs(self, tab: BrowserTab, end: float) -> None:
+        """Wait for new tabs, which Chromium lists right after a click, before their events arrive."""
+        loop = asyncio.get_running_loop()
+        while unreported := await self._find_unreported_targets(tab):
+            if loop.time() > end:
+                self._ignored_targets |= unreported
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _find_unreported_targets(self, tab: BrowserTab) -> set[str]:
+        try:
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                targets = (await tab.send("Target.getTargets", {}))["targetInfos"]
+                known = {await each.fetch_target_id() for each in self.tabs}
+        except (DevToolsError, TimeoutError):
+            return set()
+        # A target with a subtype is prepared for a future tab, but is not a tab yet.
+        pages = {each["targetId"] for each in targets if each["type"] == "page" and not each.get("subtype")}
+        return pages - known - self._ignored_targets
+
+    async def wait_for_download(self, before: int) -> None:
+        """Wait until the number of started downloads differs from `before`, because the event may be late."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                while self.download_count == before:  # noqa: ASYNC110  # a clock may end it too
+                    await asyncio.sleep(_POLL_SECONDS)
+
+    async def stop_loading(self, tab: BrowserTab) -> None:
+        """Stop loading the tab."""
+        tab.pending_requests.clear()
+        tab.stopped_loading = True
+        with contextlib.suppress(DevToolsError, TimeoutError):
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                await tab.send("Page.stopLoading", {})
+
+    async def leave_page(self, tab: BrowserTab) -> None:
+        """Leave a page whose scripts keep opening other pages. These would replace the page that a call
+        opens.
+        """
+        try:
+            with contextlib.suppress(DevToolsError, TimeoutError):
+                async with asyncio.timeout(RESPONSE_TIMEOUT):
+                    await tab.send("Emulation.setScriptExecutionDisabled", {"value": True})
+                    await tab.send("Page.stopLoading", {})
+                    with self.translate_errors():
+                        await tab.page.goto("about:blank")
+        finally:  # enable scripts for the next page even after a timeout
+            with contextlib.suppress(DevToolsError, TimeoutError):
+                async with asyncio.timeout(RESPONSE_TIMEOUT):
+                    await tab.send("Emulation.setScriptExecutionDisabled", {"value": False})
+
+    async def ensure_responsive_tab(self) -> BrowserTab:
+        """Return the active tab once it responds. Stops endless scripts, and closes blocked tabs."""
+        for _ in range(MAX_TABS):
+            tab = await self.active_tab()
+            if await tab.is_responsive():
+                return tab
+            if self.has_exited:
+                raise DevToolsError("the browser has been closed")
+            with contextlib.suppress(DevToolsError, TimeoutError):
+                async with asyncio.timeout(RESPONSE_TIMEOUT):
+                    await tab.send("Runtime.terminateExecution", {})
+                if await tab.is_responsive():
+                    self.add_note("an endless script of the page was stopped")
+                    return tab
+            self.add_note(f"the page at {tab.page.url[:_MAX_TEXT]} stopped responding: its tab was closed")
+            await self.close_tab(tab)
+        raise DevToolsError("no tab responds")
+
+    def collect_garbage(self) -> None:
+        """Release old documents in the background, because Chromium keeps them for a long time.
+
+        A tab that opened a page of 200 rows 60 times took 350 MB.
+        """
+        for tab in self.tabs:
+            if tab.unreleased_documents >= MAX_UNRELEASED_DOCUMENTS:
+                tab.unreleased_documents = 0
+                self._start_task(self._collect_garbage(tab))
+
+    async def list_tabs(self) -> tuple[Tab, ...]:
+        """Return the tabs for a snapshot. The data come from the browser, so blocked pages are included."""
+        urls_and_titles = await asyncio.gather(*map(self._read_url_and_title, self.tabs))
+        return tuple(
+            Tab(url=url, title=title, active=index == self.active_index)
+            for index, (url, title) in enumerate(urls_and_titles)
+        )
+
+    async def _collect_garbage(self, tab: BrowserTab) -> None:
+        with contextlib.suppress(DevToolsError, TimeoutError):
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                await tab.send("HeapProfiler.collectGarbage", {})
+
+    async def _read_url_and_title(self, tab: BrowserTab) -> tuple[str, str]:
+        try:
+            async with asyncio.timeout(RESPONSE_TIMEOUT):
+                target = (await tab.send("Target.getTargetInfo", {}))["targetInfo"]
+        except (DevToolsError, TimeoutError):
+            return tab.page.url[:_MAX_URL], ""
+        title = "" if target["title"] == target["url"] else target["title"]
+        return (target["url"] or tab.page.url)[:_MAX_URL], " ".join(title.split())[:_MAX_TITLE]
+
+    async def _wait_until_loaded(self, tab: BrowserTab, end: float) -> None:
+        loop = asyncio.get_running_loop()
+        while tab.is_loading() and loop.time() < end:  # noqa: ASYNC110  # a clock may end it too
+            await asyncio.sleep(_POLL_SECONDS)
+        if tab.stopped_loading:
+            return
+        with contextlib.suppress(DevToolsError), self.translate_errors():
+            remaining = max(end - loop.time(), 0.001)
+            await tab.page.wait_for_load_state("load", timeout=remaining * 1000)
+
+    # --- events ---------------------------------------------------------------------------------------------
+
+    def _on_page(self, page: "VendorPage") -> None:
+        if any(tab.page is page for tab in self.tabs):
+            return
+        if len(self.tabs) >= MAX_TABS:
+            self.add_note(f"another tab was closed: at most {MAX_TABS} can be open")
+            self._start_task(self._close_page(page))
+            return
+        tab = BrowserTab(page, self.translate_errors, BidRegistry(self._bid_counter))
+        tab.record_activity()
+        self.tabs.append(tab)
+        self.active_index = len(self.tabs) - 1
+        self.add_note(f"a tab opened and is now active: number {self.active_index}")
+
+        def on_request(request: "VendorRequest") -> None:
+            tab.record_activity()
+            if request.is_navigation_request():
+                tab.stopped_loading = False
+            if request.resource_type not in ("eventsource", "websocket", "ping", "media"):
+                tab.pending_requests.add(request)
+
+        def on_response(request: "VendorRequest") -> None:
+            tab.record_activity()
+            tab.pending_requests.discard(request)
+
+        page.on("request", on_request)
+        page.on("requestfinished", on_response)
+        page.on("requestfailed", on_response)
+        page.on("load", lambda _: tab.record_activity())
+        page.on("domcontentloaded", lambda _: tab.record_document())
+        page.on("framenavigated", lambda _: tab.record_activity())
+        # Always subscribed: if subscribed just before a click, Playwright sometimes misses the file chooser.
+        page.on("filechooser", lambda _: tab.record_activity())
+        page.on("dialog", lambda dialog: self._start_task(self._on_dialog(tab, dialog)))
+        page.on("download", self._on_download)
+        page.on("crash", lambda _: self._on_crash(tab))
+        page.on("close", lambda _: self._remove_tab(tab))
+
+    def _on_download(self, download: "VendorDownload") -> None:
+        self.download_count += 1
+        self._start_download(download)
+
+    async def _close_page(self, page: "VendorPage") -> None:
+        with contextlib.suppress(DevToolsError), self.translate_errors():
+            await page.close()
+
+    async def _on_dialog(self, tab: BrowserTab, dialog: "VendorDialog") -> None:
+        tab.record_activity()
+        tab.dialog_count += 1
+        text = " ".join(dialog.message[: 2 * _MAX_TEXT].split())[:_MAX_TEXT]
+        with contextlib.suppress(DevToolsError):
+            if tab.dialog_count > MAX_DIALOGS:
+                if tab in self.tabs:  # no command can stop a script between two dialogs
+                    self.add_note(f"the page opened more than {MAX_DIALOGS} dialogs: its tab was closed")
+                    await self.close_tab(tab)
+                return
+            if dialog.type == "prompt":
+                default = dialog.default_value[:_MAX_TEXT]
+                self.add_note(f"the page asked {text!r}; its own suggestion {default!r} was accepted")
+            elif dialog.type == "beforeunload":
+                self.add_note("the page asked for confirmation before leaving it; it was left")
+            else:
+                self.add_note(f"the page opened this {dialog.type}; OK was pressed: {text!r}")
+            with self.translate_errors():
+                await dialog.accept(dialog.default_value if dialog.type == "prompt" else None)
+
+    def _on_crash(self, tab: BrowserTab) -> None:
+        self.add_note(
+            f"the page at {tab.page.url[:_MAX_TEXT]} crashed (out of memory, perhaps): its tab was closed"
+        )
+        self._remove_tab(tab)
+        self._start_task(self._close_page(tab.page))
+
+    def _remove_tab(self, tab: BrowserTab) -> None:
+        if tab not in self.tabs:
+            return
+        self._ignored_targets.add(tab.target_id)
+        index = self.tabs.index(tab)
+        del self.tabs[index]
+        if self.active_index >= index:
+            self.active_index = max(self.active_index - 1, 0)
+
+    def _on_context_close(self, _: object) -> None:
+        self.has_exited = True
+
+    def _start_task(self, work: "Any") -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,52 @@
+"""Checks that the machine has enough memory and disk for another sandbox.
+
+Without memory the kernel kills arbitrary processes; without disk every run on the machine fails at once.
+"""
+
+import os
+from pathlib import Path
+
+from patchwright.runtime.errors import InsufficientResources
+
+MEMINFO = Path("/proc/meminfo")
+_MIB = 1 << 20
+
+
+def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: Path) -> None:
+    """Raise InsufficientResources if memory is below `min_free_memory_mb`, or disk at `docker_root` below
+    `min_free_disk_mb`.
+
+    Both limits are in MiB. A value that cannot be measured passes: the system is not Linux, or the engine
+    runs in a VM.
+    """
+    shortages = [
+        f"{free:,} MiB of {resource} are free, and {setting} is {required:,}"
+        for resource, free, setting, required in (
+            ("memory", available_memory_mb(), "`min_free_memory_mb`", min_free_memory_mb),
+            ("disk", available_disk_mb(docker_root), "`min_free_disk_mb`", min_free_disk_mb),
+        )
+        if free is not None and free < required
+    ]
+    if shortages:
+        raise InsufficientResources(
+            f"this machine has no room for another sandbox: {', '.join(shortages)}; "
+            "wait until other runs end, run fewer at once, or free some"
+        )
+
+
+def available_memory_mb() -> int | None:
+    """Return the MiB of available memory, as the kernel estimates it, or None if it is unknown."""
+    try:
+        lines = MEMINFO.read_text().splitlines()
+    except OSError:
+        return None
+    line = next((line for line in lines if line.startswith("MemAvailable:")), None)
+    return None if line is None else int(line.split()[1]) // 1024
+
+
+def available_disk_mb(docker_root: Path) -> int | None:
+    try:
+        status = os.statvfs(docker_root)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize // _MIB

@@ -1,0 +1,295 @@
+"""Runs sandboxes in Docker containers without network, capabilities or root. Containers have limits and are
+always removed.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker import capacity, sandbox_container
+from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.file_lock import file_lock
+from patchwright.runtime.docker.reaper import Reaper
+from patchwright.runtime.docker.repository_layer import build_repository_layer, repository_layer_tag
+from patchwright.runtime.docker.runtime_layer import ensure_runtime_layer
+from patchwright.runtime.docker.sandbox_container import ContainerSpec, SandboxContainer, TransportKind
+from patchwright.runtime.docker.warm_pool import WarmPool
+from patchwright.runtime.egress.policy import ConnectionLog, ConnectionSummary, NetworkMode
+from patchwright.runtime.egress.proxy import EgressConfig
+from patchwright.runtime.errors import EngineStopped, EngineUnavailable, SandboxLost
+from patchwright.runtime.features import SandboxFeature
+from patchwright.runtime.sandbox import Sandbox, SandboxSpec
+
+log = logging.getLogger(__name__)
+
+FIRST_CONNECT_TIMEOUT = 20.0  # seconds for the first server to connect through a shared socket
+REFILL_DELAY = 0.25  # seconds after a warm sandbox is taken before the next one starts
+
+
+class DockerSandboxes:
+    """Opens sandboxes as containers of one engine, from the runtime layer on one base image."""
+
+    kind: Literal["docker", "local"] = "docker"
+
+    def __init__(
+        self,
+        spec: SandboxSpec,
+        *,
+        engine_url: str | None = None,
+        ca_bundle: Path | None = None,
+        package_index: str | None = None,
+        on_notice: Callable[[str], object] | None = None,
+        log_dir: Path | None = None,
+        proxy: str | None = None,
+        egress: EgressConfig | None = None,
+        transport: Literal["auto", "socket", "exec"] = "auto",
+        warm_pool_size: int = 0,
+        namespace: str = "",
+        features: tuple[SandboxFeature, ...] = (),
+    ) -> None:
+        """If `engine_url` is None, the engine in DOCKER_HOST is used, or the local one.
+
+        `ca_bundle` and `package_index` apply to the build of the layer and to commands in the sandbox.
+
+        `on_notice` is called when an image is built, and when a feature is built or omitted.
+
+        `log_dir` is a directory for the logs of failed builds; processes that share it build images one at a
+        time.
+
+        `proxy` is the proxy of the operator's network. Only the build that needs the network uses it.
+
+        `egress` configures the network access of online sandboxes; None means that they have none.
+
+        `transport` is a shared socket or `docker exec`; auto uses the socket if it can be shared.
+
+        `warm_pool_size` is the number of sandboxes that are started in advance.
+
+        `namespace` separates sandboxes of the same name, and restricts who may adopt them. Each data
+        directory has its own.
+
+        `features` are the requested additions to shell and editor; those that cannot be built are omitted.
+        """
+        self.features = features
+        self._spec = spec
+        self._engine_url = engine_url
+        self._namespace = namespace
+        self._ca_bundle = ca_bundle
+        self._package_index = package_index
+        self._on_notice = on_notice
+        self._log_dir = log_dir
+        self._proxy = proxy
+        self._egress = egress
+        self._transport: TransportKind | None = None if transport == "auto" else transport
+        self._reaper = Reaper()
+        self._pool = WarmPool(warm_pool_size, self._start_warm, refill_delay=REFILL_DELAY)
+        self._connection_logs: dict[str, ConnectionLog] = {}
+        self._ready: tuple[Engine, str] | None = None
+        # If False, this object uses another object's engine and cannot build its image again.
+        self._owns_engine = True
+        self._prepare_lock = asyncio.Lock()
+        self._docker_root: Path | None = None
+
+    @property
+    def network(self) -> NetworkMode:
+        return self._egress.policy.network if self._egress else "none"
+
+    @asynccontextmanager
+    async def open(
+        self, name: str, *, online: bool = False, adoptable: bool = False
+    ) -> AsyncIterator[Sandbox]:
+        warm = await self._pool.take() if online or self.network == "none" else None
+        if warm is None:
+            container = await self._start_container(name, online=online, adoptable=adoptable)
+        else:
+            container = warm
+            try:
+                await container.rename(name)
+            except BaseException:
+                await container.close()
+                raise
+        async with self._use_container(name, container) as sandbox:
+            yield sandbox
+
+    @asynccontextmanager
+    async def adopt(self, name: str) -> AsyncIterator[Sandbox | None]:
+        engine, image = await self.prepare()
+        container = await sandbox_container.adopt_container(engine, self._container_spec(image), name)
+        if container is None:
+            yield None
+            return
+        async with self._use_container(name, container) as sandbox:
+            yield sandbox
+
+    async def with_layer(
+        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
+    ) -> "DockerSandboxes":
+        engine, image = await self.prepare()
+        tag = repository_layer_tag(image, key)
+        if await engine.find_image(tag) is None:
+            container = await self._start_container(name, online=True, adoptable=False, as_root=True)
+            async with self._use_container(name, container):
+                await build_repository_layer(container, tag, repository, setup)
+        return self._copy_with_image(engine, tag, self.features)
+
+    async def with_image(self, image: str) -> "DockerSandboxes":
+        if image == self._spec.image:
+            return self
+        engine, _ = await self.prepare()
+        # Runs without the lock, so that other runs need not wait for the pull.
+        tag, features = await self._ensure_layer(engine, image)
+        return self._copy_with_image(engine, tag, features)
+
+    async def content_digest(self) -> str | None:
+        engine, tag = await self.prepare()
+        # Return the id, because a setup can leave different content under the same tag.
+        image = await engine.find_image(tag)
+        return image.id if image else None
+
+    def take_connections(self, name: str) -> tuple[ConnectionSummary, ...]:
+        return self._connection_logs[name].take() if name in self._connection_logs else ()
+
+    async def sweep(self) -> None:
+        engine, _ = await self.prepare()
+        await self._reaper.reap(engine)
+
+    async def prepare(self) -> tuple[Engine, str]:
+        """Connect to the engine, remove orphaned containers, and build the layer if it is missing. Returns
+        engine and image.
+
+        Only the first call does this, unless the image was removed since. Raises EngineUnavailable or
+        ImageUnavailable.
+        """
+        async with self._prepare_lock:
+            if (
+                self._ready is not None
+                and self._owns_engine
+                and not await self._ready[0].find_image(self._ready[1])
+            ):
+                await self._disconnect()
+            if self._ready is None:
+                engine = await Engine.connect(self._engine_url)
+                try:
+                    await self._reaper.reap(engine)
+                    async with (
+                        file_lock(self._log_dir, self._notify_waiting) if self._log_dir else nullcontext()
+                    ):
+                        image, self.features = await self._ensure_layer(engine, self._spec.image)
+                    self._ready = engine, image
+                except BaseException:
+                    await engine.close()
+                    raise
+                if self._transport is None and not engine.is_local:
+                    self._transport = "exec"
+                self._pool.fill()
+            return self._ready
+
+    async def close(self) -> None:
+        """Remove the warm sandboxes and close the engine. Sandboxes in use are removed by their own contexts."""
+        await self._pool.close()
+        await self._disconnect()
+
+    def _notify_waiting(self) -> None:
+        if self._on_notice is not None:
+            self._on_notice("Waiting for another process that builds the sandbox images ...")
+
+    async def _ensure_layer(self, engine: Engine, base: str) -> tuple[str, tuple[SandboxFeature, ...]]:
+        messages = iter((f"Building the sandbox image on {base} (once) ...",))
+
+        def progress(_: str) -> None:
+            if self._on_notice is not None and (message := next(messages, None)):
+                self._on_notice(message)
+
+        return await ensure_runtime_layer(
+            engine,
+            base,
+            ca_bundle=self._ca_bundle,
+            package_index=self._package_index,
+            features=self.features,
+            progress=progress,
+            on_notice=self._on_notice,
+            log_dir=self._log_dir,
+            proxy=self._proxy,
+        )
+
+    def _copy_with_image(
+        self, engine: Engine, tag: str, features: tuple[SandboxFeature, ...]
+    ) -> "DockerSandboxes":
+        """Return an object with the same options that opens sandboxes from another image of this engine."""
+        copy = DockerSandboxes(self._spec, egress=self._egress, namespace=self._namespace, features=features)
+        copy._transport, copy._ready, copy._owns_engine = self._transport, (engine, tag), False
+        return copy
+
+    async def _disconnect(self) -> None:
+        """Close the engine, so that the next sandbox connects again and rebuilds a missing image."""
+        if self._ready is not None:
+            engine, self._ready = self._ready[0], None
+            await engine.close()
+
+    @asynccontextmanager
+    async def _use_container(self, name: str, container: SandboxContainer) -> AsyncIterator[Sandbox]:
+        try:
+            if container.connection_log is not None:
+                self._connection_logs[name] = container.connection_log
+            yield container.sandbox
+        finally:
+            self._connection_logs.pop(name, None)
+            await container.close()
+
+    def _container_spec(self, image: str) -> ContainerSpec:
+        return ContainerSpec(self._spec, image, self._egress, self._transport or "socket", self._namespace)
+
+    async def _start_container(
+        self, name: str, *, online: bool, adoptable: bool, as_root: bool = False
+    ) -> SandboxContainer:
+        engine, image = await self.prepare()
+        if engine.is_local:
+            self._docker_root = self._docker_root or Path((await engine.info())["DockerRootDir"])
+            capacity.check_capacity(
+                self._spec.min_free_memory_mb, self._spec.min_free_disk_mb, self._docker_root
+            )
+        spec = replace(self._container_spec(image), as_root=as_root)
+        if self._transport is not None:
+            return await sandbox_container.start_container(
+                engine, spec, name, online=online, adoptable=adoptable
+            )
+        try:
+            socket_spec = replace(spec, startup_timeout=FIRST_CONNECT_TIMEOUT)
+            container = await sandbox_container.start_container(
+                engine, socket_spec, name, online=online, adoptable=adoptable
+            )
+        except EngineStopped:
+            raise
+        except (SandboxLost, EngineUnavailable) as error:
+            # The engine may not see our directories if it runs in a VM, or if we run in a container.
+            try:
+                container = await sandbox_container.start_container(
+                    engine, replace(spec, transport="exec"), name, online=online, adoptable=adoptable
+                )
+            except (SandboxLost, EngineUnavailable):
+                raise error from None
+            log.warning(
+                "socket transport unavailable, using exec",
+                extra={"error": str(error).splitlines()[0]},  # without the server's traceback
+            )
+            self._transport = "exec"
+        else:
+            self._transport = "socket"
+        return container
+
+    async def _start_warm(self) -> SandboxContainer:
+        name = f"warm-{os.getpid()}-{secrets.token_hex(4)}"
+        container = await self._start_container(name, online=True, adoptable=True)
+        try:
+            # This command makes the sandbox start its shell in advance.
+            await container.sandbox.act(RunShell(command=":"))
+        except BaseException:
+            await container.close()
+            raise
+        return container

@@ -1,0 +1,208 @@
+"""Prepares the runtime layer of a base image with the least work: reuse, update, or a complete build.
+
+An image with the same build context is reused. Otherwise an earlier layer of the base image with the same
+dependencies is updated: only our code is replaced. Otherwise everything is built. Only the builds of bundles
+ever have a network.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from patchwright.runtime.docker.build_context import (
+    BASE_LABEL,
+    DEPENDENCIES_LABEL,
+    FEATURES_LABEL,
+    GENERATION_LABEL,
+    MAX_GENERATION,
+    Bundle,
+    FeatureBundle,
+    RuntimeLayer,
+)
+from patchwright.runtime.docker.engine import Engine, Progress
+from patchwright.runtime.errors import ImageUnavailable
+from patchwright.runtime.features import ALL_FEATURES, SandboxFeature
+
+log = logging.getLogger(__name__)
+
+BUNDLE_SOURCE_IMAGE = "debian:bookworm-slim"
+"""The image from which the bundle is made. If it is not available, the base image is used."""
+# seconds that a superseded layer stays, because a sandbox may be about to start on it
+SUPERSEDED_GRACE = 3600
+
+
+async def ensure_runtime_layer(
+    engine: Engine,
+    base: str,
+    *,
+    ca_bundle: Path | None = None,
+    package_index: str | None = None,
+    features: Iterable[SandboxFeature] = (),
+    progress: Progress | None = None,
+    on_notice: Callable[[str], object] | None = None,
+    log_dir: Path | None = None,
+    proxy: str | None = None,
+) -> tuple[str, tuple[SandboxFeature, ...]]:
+    """Return the tag of the runtime layer on a base image, and its features. Pulls a missing base image.
+
+    `progress` receives each line of a build. `on_notice` receives a message when a feature is built or
+    omitted. `log_dir` is a directory for the complete logs of failed builds. `proxy` is the proxy of the
+    operator's network. Raises ImageUnavailable.
+    """
+    certificates = await asyncio.to_thread(ca_bundle.read_bytes) if ca_bundle else None
+    base_id = await _pull_if_missing(engine, base)
+    builder = _BundleBuilder(engine, progress, log_dir, proxy)
+    bundle = await _ensure_bundle(builder, Bundle(base, base_id, certificates, package_index))
+    built_features = await _ensure_features(builder, bundle, features, on_notice)
+    layer = RuntimeLayer(base, base_id, bundle.tags[0], certificates, package_index, built_features)
+    await build_runtime_layer(engine, layer, progress, log_dir)
+    return layer.content_tag, tuple(built_features)
+
+
+async def build_runtime_layer(
+    engine: Engine, layer: RuntimeLayer, progress: Progress | None = None, log_dir: Path | None = None
+) -> Literal["reused", "updated", "built"]:
+    """Build a layer unless it exists, and return what was done. Its base image and bundle must exist.
+
+    Raises ImageUnavailable.
+    """
+    if await engine.find_image(layer.content_tag) is not None:
+        return "reused"
+    earlier = await engine.find_image(layer.readable_tag)
+    generation = 1 + int(earlier.labels.get(GENERATION_LABEL, "0")) if earlier else 0
+    if (
+        earlier
+        and earlier.labels.get(DEPENDENCIES_LABEL) == layer.dependencies_hash
+        and generation <= MAX_GENERATION
+    ):
+        files = layer.update_files(earlier.id, generation)
+    else:
+        generation, files = 0, layer.files()
+    await engine.build(layer.description, files, layer.tags, progress=progress, log_dir=log_dir)
+    await remove_superseded(engine, layer.base, layer.content_tag)
+    return "updated" if generation else "built"
+
+
+async def _pull_if_missing(engine: Engine, name: str) -> str:
+    if (image := await engine.find_image(name)) is None:
+        await engine.pull(name)
+        image = await engine.find_image(name)
+    return image.id if image else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _BundleBuilder:
+    """Builds bundles. No other builds have a network."""
+
+    engine: Engine
+    progress: Progress | None
+    log_dir: Path | None
+    proxy: str | None
+
+    async def build(self, bundle: Bundle) -> None:
+        # The engine knows these names and keeps their values out of the image's history.
+        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        await self.engine.build(
+            bundle.description,
+            bundle.files(),
+            bundle.tags,
+            network=True,
+            build_args=dict.fromkeys(names, self.proxy) if self.proxy else {},
+            progress=self.progress,
+            log_dir=self.log_dir,
+        )
+        await remove_superseded(self.engine, bundle.source, bundle.tags[0])
+
+
+async def _ensure_bundle(builder: _BundleBuilder, base_bundle: Bundle) -> Bundle:
+    """Return the bundle, and build it if it is missing.
+
+    It is made from the usual image, BUNDLE_SOURCE_IMAGE, if that is available, otherwise from the base image.
+    If that fails, the usual image is pulled.
+    """
+    engine = builder.engine
+    usual_image = await engine.find_image(BUNDLE_SOURCE_IMAGE)
+    if usual_image is None and base_bundle.source != BUNDLE_SOURCE_IMAGE:
+        if await engine.find_image(base_bundle.tags[0]) is not None:
+            return base_bundle
+        try:
+            await builder.build(base_bundle)
+        except ImageUnavailable as error:
+            try:
+                await engine.pull(BUNDLE_SOURCE_IMAGE)
+            except ImageUnavailable:
+                raise error from None
+            usual_image = await engine.find_image(BUNDLE_SOURCE_IMAGE)
+        else:
+            return base_bundle
+    bundle = Bundle(
+        BUNDLE_SOURCE_IMAGE,
+        usual_image.id if usual_image else "",
+        base_bundle.ca_bundle,
+        base_bundle.package_index,
+    )
+    if await engine.find_image(bundle.tags[0]) is None:
+        await builder.build(bundle)
+    return bundle
+
+
+async def _ensure_features(
+    builder: _BundleBuilder,
+    bundle: Bundle,
+    requested: Iterable[SandboxFeature],
+    on_notice: Callable[[str], object] | None,
+) -> dict[SandboxFeature, str]:
+    """Return the tags of the feature bundles, and build missing ones. Omits features that cannot be built."""
+    bundles = [
+        FeatureBundle(
+            **{
+                feature_bundle.name: getattr(bundle, feature_bundle.name) for feature_bundle in fields(bundle)
+            },
+            feature=feature,
+            bundle_tag=bundle.tags[0],
+        )
+        for feature in sorted(requested, key=ALL_FEATURES.index)
+    ]
+    missing = [
+        feature_bundle
+        for feature_bundle in bundles
+        if await builder.engine.find_image(feature_bundle.tags[0]) is None
+    ]
+    omitted = set[SandboxFeature]()
+    for number, feature_bundle in enumerate(missing, 1):
+        if on_notice is not None:
+            on_notice(
+                f"Building the sandbox feature `{feature_bundle.feature}`, {number} of {len(missing)} (once) ..."
+            )
+        try:
+            await builder.build(feature_bundle)
+        except ImageUnavailable as error:
+            log.info("feature omitted", extra={"feature": feature_bundle.feature, "error": str(error)})
+            omitted.add(feature_bundle.feature)
+            if on_notice is not None:
+                on_notice(f"NOTICE: {error}. The sandbox runs without it.")
+    return {
+        feature_bundle.feature: feature_bundle.tags[0]
+        for feature_bundle in bundles
+        if feature_bundle.feature not in omitted
+    }
+
+
+async def remove_superseded(engine: Engine, base: str, newest: str, grace: float = SUPERSEDED_GRACE) -> None:
+    """Remove unused images that `newest` supersedes and that are older than `grace` seconds.
+
+    `base` is the base image of a layer, or the source image of a bundle. Layers with other features stay.
+    """
+    if (newest_image := await engine.find_image(newest)) is None:
+        return
+    for image in await engine.list_images(newest.partition(":")[0], f"{BASE_LABEL}={base}"):
+        is_superseded = image.id != newest_image.id and image.labels.get(
+            FEATURES_LABEL
+        ) == newest_image.labels.get(FEATURES_LABEL)
+        if is_superseded and time.time() - image.created > grace:
+            for tag in image.tags:
+                await engine.remove_image(tag)

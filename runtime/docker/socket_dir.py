@@ -1,0 +1,116 @@
+"""Directories on the host for the sockets of sandboxes, named after their owners.
+
+The name of a directory says who owns it. A process that adopts a sandbox renames its directory, and only one
+process can do that. The container keeps its mount, because mounts follow the directory and not its name.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchwright.runtime import ownership
+from patchwright.runtime.wire_protocol import SOCKET_NAME
+
+_MAX_SOCKET_PATH = 107  # bytes in the path of a Unix socket
+_KEY_FILE = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class SocketDir:
+    """One sandbox's directory, with mode 0700. Only its `mounted_dir` is visible to the container."""
+
+    path: Path
+
+    @classmethod
+    def create(cls) -> "SocketDir":
+        directory = cls(_parent_dir() / f"pw-{ownership.current_owner()}-{secrets.token_hex(4)}")
+        directory.path.mkdir(mode=0o700)
+        directory.mounted_dir.mkdir()
+        directory.mounted_dir.chmod(0o755)  # independent of the umask: uid 10001 must be able to enter
+        return directory
+
+    @classmethod
+    def find(cls, id: str) -> "SocketDir | None":
+        """Return the directory with this id, no matter who owns it."""
+        if not re.fullmatch("[0-9a-f]{8}", id):
+            return None
+        return next((directory for directory in _list_all() if directory.id == id), None)
+
+    @property
+    def mounted_dir(self) -> Path:
+        return self.path / "d"
+
+    @property
+    def id(self) -> str:
+        """The part of the directory's name that stays the same when the owner changes."""
+        return self.path.name.rpartition("-")[2]
+
+    @property
+    def owner(self) -> str:
+        return self.path.name.removeprefix("pw-").rpartition("-")[0]
+
+    def claim(self) -> "SocketDir | None":
+        """Take over the directory of a dead owner, and return it under its new name.
+
+        Returns None if its owner lives, another user owns it, or another process was faster.
+        """
+        if not ownership.is_dead(self.owner) or not _is_owned_directory(self.path):
+            return None
+        claimed = SocketDir(self.path.with_name(f"pw-{ownership.current_owner()}-{self.id}"))
+        try:
+            self.path.rename(claimed.path)
+        except OSError:
+            return None
+        return claimed
+
+    def save_key(self, key: str) -> None:
+        """Save the key for a process that takes over, in a file that the container cannot see."""
+        path = self.path / _KEY_FILE
+        path.touch(mode=0o600)
+        path.write_text(key)
+
+    def read_key(self) -> str | None:
+        try:
+            return (self.path / _KEY_FILE).read_text()
+        except OSError:
+            return None
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def remove_orphaned(retained_ids: frozenset[str]) -> None:
+    """Remove the directories of dead owners, except those with these ids."""
+    for directory in _list_all():
+        if (
+            directory.id not in retained_ids
+            and ownership.is_dead(directory.owner)
+            and _is_owned_directory(directory.path)
+        ):
+            directory.remove()
+
+
+def _list_all() -> Iterator[SocketDir]:
+    for directory in _parent_dir().glob("pw-*.*.*.*.*-*"):
+        yield SocketDir(directory)
+
+
+def _is_owned_directory(directory: Path) -> bool:
+    """Return True if this is a real directory of this user, because any user can create names in /tmp."""
+    try:
+        status = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def _parent_dir() -> Path:
+    parent = Path(tempfile.gettempdir())
+    name = len(f"/pw-{ownership.current_owner()}-12345678/d/{SOCKET_NAME}")
+    return parent if len(os.fsencode(parent)) + name <= _MAX_SOCKET_PATH else Path("/tmp")

@@ -1,0 +1,65 @@
+"""Detects the type of an image, audio or video file from its first bytes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+HEADER_BYTES = 1 << 16  # This many bytes suffice, except for the size of a JPEG with a large preview.
+
+MediaKind = Literal["image", "audio", "video"]
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFile:
+    """The media type of a file that a model can look at or listen to."""
+
+    kind: MediaKind
+    media_type: str
+    """Media type such as `image/png`. Source: iana.org/assignments/media-types"""
+    size: tuple[int, int] | None = None
+    """Width and height in pixels. None if the file is not an image, or if its first bytes do not contain the
+    size.
+    """
+
+
+def detect_media(head: bytes) -> MediaFile | None:
+    """Return the media type of a file that begins with these bytes. None if it is unknown."""
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return MediaFile("image", "image/png", _read_size(head, 16, 4, "big"))
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return MediaFile("image", "image/gif", _read_size(head, 6, 2, "little"))
+    if head.startswith(b"\xff\xd8\xff"):
+        return MediaFile("image", "image/jpeg", _jpeg_size(head))
+    if head.startswith(b"RIFF"):
+        if head[8:12] == b"WEBP":
+            return MediaFile("image", "image/webp")
+        return MediaFile("audio", "audio/wav") if head[8:12] == b"WAVE" else None
+    if head.startswith(b"ID3") or (head[:1] == b"\xff" and head[1:2] in (b"\xfb", b"\xf3", b"\xf2")):
+        return MediaFile("audio", "audio/mpeg")
+    if head.startswith(b"OggS"):
+        return MediaFile("audio", "audio/ogg")
+    if head.startswith(b"fLaC"):
+        return MediaFile("audio", "audio/flac")
+    if head[4:8] == b"ftyp":
+        return MediaFile("audio", "audio/mp4") if head[8:11] == b"M4A" else MediaFile("video", "video/mp4")
+    if head.startswith(b"\x1a\x45\xdf\xa3"):
+        return MediaFile("video", "video/webm")
+    return None
+
+
+def _read_size(
+    head: bytes, offset: int, width: int, order: Literal["big", "little"]
+) -> tuple[int, int] | None:
+    first, second = head[offset : offset + width], head[offset + width : offset + 2 * width]
+    return (int.from_bytes(first, order), int.from_bytes(second, order)) if len(second) == width else None
+
+
+def _jpeg_size(head: bytes) -> tuple[int, int] | None:
+    """Read the size from the first frame header. Source: ITU-T T.81, annex B."""
+    offset = 2
+    while offset + 9 <= len(head) and head[offset] == 0xFF:
+        marker, length = head[offset + 1], int.from_bytes(head[offset + 2 : offset + 4], "big")
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = (int.from_bytes(head[offset + n : offset + n + 2], "big") for n in (5, 7))
+            return width, height
+        offset += 2 + max(length, 2)
+    return None

@@ -1,0 +1,368 @@
+"""The network policy of sandboxes, and the log of their connections. There is no I/O here; proxy.py enforces
+the policy.
+"""
+
+import base64
+import ipaddress
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field
+
+from patchwright.runtime.frozen_model import FrozenModel
+
+Address = IPv4Address | IPv6Address
+NetworkMode = Literal["none", "allowlist", "open"]
+
+# Package registries. github.com must not be in this list: an account that can read there can also write
+# (gists, issues, forks), so a secret of the repository could leak through it.
+DEFAULT_HOSTS = frozenset(
+    {
+        *("pypi.org", "files.pythonhosted.org"),
+        *("registry.npmjs.org", "registry.yarnpkg.com", "repo.yarnpkg.com"),
+        *("proxy.golang.org", "sum.golang.org"),
+        *("crates.io", "index.crates.io", "static.crates.io"),
+        *("repo.maven.apache.org", "repo1.maven.org", "plugins.gradle.org", "plugins-artifacts.gradle.org"),
+        *("rubygems.org", "index.rubygems.org"),
+        *("repo.packagist.org", "api.nuget.org"),
+        *("deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com"),
+    }
+)
+HTTPS_PORT, HTTP_PORT = 443, 80  # The only ports that are open.
+_MIB = 1 << 20
+
+DenialReason = Literal[
+    "unlisted", "literal", "private", "port", "sni", "upload", "method", "unknown", "unreachable"
+]
+DENIAL_MESSAGES: dict[DenialReason, str] = {
+    "unlisted": "it is not on the allowlist (setting `allowed_hosts`)",
+    "literal": "it is not a public host name",
+    "private": "it resolves to an address that is not public (setting `allowed_addresses`)",
+    "port": "only ports 443 (TLS) and 80 (plain GET) are open",
+    "sni": "the TLS handshake does not name the requested host",
+    "upload": "the upload limit is reached (setting `max_upload_mb`)",
+    "method": "plain HTTP may only read: GET and HEAD, without a body",
+    "unknown": "its name does not resolve",
+    "unreachable": "it does not respond",
+}
+"""The reason of each denial, as the end of a sentence. All but the last two are decisions of the policy."""
+
+
+class EgressDenied(Exception):
+    """The policy, or an error, prevents the connection."""
+
+    def __init__(self, reason: DenialReason) -> None:
+        super().__init__(DENIAL_MESSAGES[reason])
+        self.reason = reason
+
+
+class EgressPolicy(FrozenModel):
+    """Which connections the proxy permits."""
+
+    allowed_hosts: frozenset[str] | None = DEFAULT_HOSTS
+    """Lower-case host names. `*.example.org` matches every name below example.org. None allows every public
+    host.
+    """
+    trusted_endpoints: frozenset[tuple[str, int]] = frozenset()
+    """Hosts and ports that the operator configured as their own, such as a package index. They are allowed at
+    any address.
+    """
+    public_endpoints: frozenset[tuple[str, int]] = frozenset()
+    """Like `trusted_endpoints`, but allowed at public addresses only."""
+    allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks that count as public. Closed networks need this if they host mirrors of public names."""
+    max_upload_bytes: int = Field(default=10 * _MIB, ge=0)
+    """Total bytes that one sandbox may send."""
+
+    @property
+    def network(self) -> NetworkMode:
+        return "open" if self.allowed_hosts is None else "allowlist"
+
+    def check_host(self, host: str, port: int, is_plain_http: bool) -> None:
+        """Check a host and port before the name is resolved. Raises EgressDenied."""
+        if (host, port) in self.trusted_endpoints | self.public_endpoints:
+            return
+        if not is_public_name(host):
+            raise EgressDenied("literal")
+        if not self._is_allowed_host(host):
+            raise EgressDenied("unlisted")
+        if port != (HTTP_PORT if is_plain_http else HTTPS_PORT):
+            raise EgressDenied("port")
+
+    def check_addresses(self, host: str, port: int, resolved: Iterable[str]) -> list[Address]:
+        """Return the addresses of a name that the proxy may connect to. Raises EgressDenied.
+
+        A single address that is not public rejects the whole name, because no honest name has such addresses.
+        """
+        addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in resolved]
+        if not addresses:
+            raise EgressDenied("unknown")
+        if (host, port) not in self.trusted_endpoints and not all(map(self._is_allowed_address, addresses)):
+            raise EgressDenied("private")
+        return addresses
+
+    def _is_allowed_address(self, address: Address) -> bool:
+        is_mirror = any(address in each for each in self.allowed_networks if each.version == address.version)
+        return is_mirror or is_public(address)
+
+    def _is_allowed_host(self, host: str) -> bool:
+        if self.allowed_hosts is None or host in self.allowed_hosts:
+            return True
+        labels = host.split(".")
+        return any("*." + ".".join(labels[cut:]) in self.allowed_hosts for cut in range(1, len(labels) - 1))
+
+
+def build_policy(
+    network: NetworkMode,
+    allowed_hosts: Iterable[str] = (),
+    package_index: str | None = None,
+    max_upload_mb: int = 10,
+    allowed_addresses: Iterable[str] = (),
+) -> EgressPolicy | None:
+    """Return the policy of a network mode. None means no network at all."""
+    if network == "none":
+        return None
+    trusted: frozenset[tuple[str, int]] = frozenset()
+    if package_index and (host := urlsplit(package_index).hostname):
+        parts = urlsplit(package_index)
+        trusted = frozenset({(host, parts.port or (HTTPS_PORT if parts.scheme == "https" else HTTP_PORT))})
+    hosts = DEFAULT_HOSTS | {each.lower().rstrip(".") for each in allowed_hosts}
+    return EgressPolicy(
+        allowed_hosts=None if network == "open" else hosts,
+        trusted_endpoints=trusted,
+        allowed_networks=tuple(map(ipaddress.ip_network, allowed_addresses)),
+        max_upload_bytes=max_upload_mb * _MIB,
+    )
+
+
+class Origin(FrozenModel):
+    """A server that the operator configured by its URL."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @classmethod
+    def from_url(cls, url: str) -> "Origin":
+        """Parse a URL. Raises ValueError for anything but http(s)://host[:port][/...] without credentials."""
+        parts = urlsplit(url)
+        if "@" in parts.netloc:  # The URL is not shown, because it may contain a password.
+            raise ValueError("this URL must not contain credentials: put a key into a header")
+        if parts.scheme not in ("https", "http") or not parts.hostname:
+            raise ValueError(f"{url} is not an http(s) URL")
+        tls = parts.scheme == "https"
+        return cls(
+            host=_to_ascii(parts.hostname), port=parts.port or (HTTPS_PORT if tls else HTTP_PORT), tls=tls
+        )
+
+
+def build_origin_policy(
+    origin: Origin, max_upload_mb: int, allowed_addresses: Iterable[str] = ()
+) -> EgressPolicy:
+    """Return a policy that allows this server and nothing else.
+
+    An IP address or an internal name is trusted because the operator configured it. A public name must
+    resolve to public addresses, or to addresses in `allowed_addresses`.
+    """
+    endpoints = frozenset({(origin.host, origin.port)})
+    is_public_host = is_public_name(origin.host)
+    return EgressPolicy(
+        allowed_hosts=frozenset(),
+        trusted_endpoints=frozenset() if is_public_host else endpoints,
+        public_endpoints=endpoints if is_public_host else frozenset(),
+        allowed_networks=tuple(map(ipaddress.ip_network, allowed_addresses)),
+        max_upload_bytes=max_upload_mb * _MIB,
+    )
+
+
+def _to_ascii(host: str) -> str:
+    """Return a name in the form that DNS and TLS use. Raises ValueError (UnicodeError)."""
+    return host if host.isascii() else host.encode("idna").decode()
+
+
+class UpstreamProxy(FrozenModel):
+    """The proxy that connects the operator's own network to the internet. Our proxy uses it for its
+    connections.
+    """
+
+    host: str
+    port: int
+    authorization: str | None = None
+    """Value of the Proxy-Authorization header. It stays on the host."""
+
+    @classmethod
+    def from_url(cls, url: str) -> "UpstreamProxy":
+        """Parse a proxy URL. Raises ValueError for anything but http://[user:password@]host[:port]."""
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
+            raise ValueError("write a proxy as http://host:port")
+        authorization = None
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+        return cls(host=parts.hostname, port=parts.port or HTTP_PORT, authorization=authorization)
+
+
+_HOST_NAME = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z][a-z0-9-]{0,62}")
+_HEX_NUMBER = re.compile(r"0x[0-9a-f]*")
+
+
+def is_public_name(host: str) -> bool:
+    """True if this is a full host name, and not an address in any notation.
+
+    To most clients, a name whose last part is a number (decimal, octal or hexadecimal) is an IPv4 address.
+    Source: url.spec.whatwg.org/#ends-in-a-number-checker
+    """
+    return _HOST_NAME.fullmatch(host) is not None and not _HEX_NUMBER.fullmatch(host.rpartition(".")[2])
+
+
+def expected_sni(host: str) -> str:
+    """Return the server name that TLS sends for a host; empty for an IP address (RFC 6066 section 3)."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return ""
+
+
+def is_host_pattern(text: str) -> bool:
+    """True if this is a valid entry of `allowed_hosts`."""
+    return is_public_name(text.lower().rstrip(".").removeprefix("*."))
+
+
+def parse_mirror_network(text: str) -> str:
+    """Validate and normalize an entry of `allowed_addresses`. Raises ValueError."""
+    network = ipaddress.ip_network(text)
+    forbidden = ("127.0.0.0/8", "169.254.0.0/16", "0.0.0.0/8", "::1/128", "fe80::/10", "fd00:ec2::254/128")
+    if any(
+        network.overlaps(each)
+        for each in map(ipaddress.ip_network, forbidden)
+        if each.version == network.version
+    ):
+        raise ValueError(f"{text} contains addresses of this machine or of a metadata service")
+    return str(network)
+
+
+# Networks that Python 3.11's `is_global` treats as public: addresses that embed an IPv4 address, Oracle's
+# metadata service, the old relays to IPv6, and the address at which Azure's hosts talk to their machines.
+_NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "2001::/23", "2002::/16", "64:ff9b:1::/48"),
+    )
+)
+_NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last 32 bits are an IPv4 address.
+_UNICAST = IPv6Network("2000::/3")
+
+
+def is_public(address: Address) -> bool:
+    """True if the address is on the internet, and not private, local, shared, multicast, metadata or
+    reserved.
+    """
+    if isinstance(address, IPv6Address):
+        if (mapped := address.ipv4_mapped) is not None:
+            return is_public(mapped)
+        if address in _NAT64:
+            return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
+        if address not in _UNICAST:
+            return False
+    is_special = any(address in network for network in _NOT_PUBLIC if network.version == address.version)
+    return address.is_global and not address.is_multicast and not address.is_reserved and not is_special
+
+
+# --- connection log --------------------------------------------------------------------------------
+
+MAX_SUMMARIES = 200  # Number of entries in a log. A sandbox may try any number of names.
+
+
+class ConnectionSummary(FrozenModel):
+    """Statistics of connections with the same host, port and outcome."""
+
+    host: str
+    port: int
+    denied: DenialReason | None = None
+    count: int = 1
+    bytes_sent: int = 0
+    """Bytes that left the sandbox."""
+    bytes_received: int = 0
+
+
+class ConnectionLog:
+    """Log of a sandbox's permitted and denied connections."""
+
+    def __init__(self) -> None:
+        self.bytes_sent = 0
+        self._summaries: dict[tuple[str, int, DenialReason | None], ConnectionSummary] = {}
+        self._denied: dict[str, DenialReason] = {}
+
+    def record(
+        self,
+        host: str,
+        port: int,
+        denied: DenialReason | None,
+        count: int = 0,
+        bytes_sent: int = 0,
+        bytes_received: int = 0,
+    ) -> bool:
+        """Add a connection to the entry of its host. Returns True if the entry is new.
+
+        When the log is full, the connection is added to the entry `(others)`.
+        """
+        if (host, port, denied) not in self._summaries and len(self._summaries) >= MAX_SUMMARIES:
+            host, port = "(others)", 0
+        is_new = (host, port, denied) not in self._summaries
+        summary = self._summaries.get((host, port, denied)) or ConnectionSummary(
+            host=host, port=port, denied=denied, count=0
+        )
+        self._summaries[host, port, denied] = summary.model_copy(
+            update={
+                "count": summary.count + count,
+                "bytes_sent": summary.bytes_sent + bytes_sent,
+                "bytes_received": summary.bytes_received + bytes_received,
+            }
+        )
+        self.bytes_sent += bytes_sent
+        if denied is not None and len(self._denied) < MAX_SUMMARIES:
+            self._denied[host] = denied
+        return is_new
+
+    def take(self) -> tuple[ConnectionSummary, ...]:
+        """Return all entries since the last call of this method."""
+        summaries, self._summaries = tuple(self._summaries.values()), {}
+        return summaries
+
+    def take_denied(self) -> dict[str, DenialReason]:
+        """Return the hosts that were denied since the last call of this method, with the reasons."""
+        denied, self._denied = self._denied, {}
+        return denied
+
+
+def merge_summaries(summaries: Iterable[ConnectionSummary]) -> tuple[ConnectionSummary, ...]:
+    """Merge entries with the same host, port and outcome."""
+    connection_log = ConnectionLog()
+    for summary in summaries:
+        connection_log.record(
+            summary.host,
+            summary.port,
+            summary.denied,
+            summary.count,
+            summary.bytes_sent,
+            summary.bytes_received,
+        )
+    return connection_log.take()
+
+
+def denial_note(denied: dict[str, DenialReason]) -> str | None:
+    """Return a note for the agent about connections that were denied while its command ran. None if no
+    connection was denied.
+    """
+    if not denied:
+        return None
+    denials = "; ".join(
+        f"the sandbox refused a connection to {host}: {DENIAL_MESSAGES[reason]}"
+        for host, reason in list(denied.items())[:5]
+    )
+    return f"{denials}; work without it, or say in your summary that it is needed"

@@ -1,0 +1,68 @@
+"""Parses the requests that a client sends to the egress proxy. Everything in them is untrusted."""
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from patchwright.runtime.egress.policy import HTTP_PORT, Origin
+
+
+@dataclass(frozen=True)
+class ProxyRequest:
+    """A connection that a client requests from the proxy."""
+
+    method: str
+    host: str
+    port: int
+    target: str
+    """Path and query of a plain HTTP request."""
+    headers: tuple[tuple[str, str], ...]
+    origin: Origin | None = None
+    """The server, if all connections of the socket lead to one server. In that case, clients send no proxy
+    request, and receive only what the server sends.
+    """
+
+    @property
+    def is_plain_http(self) -> bool:
+        return self.method != "CONNECT"
+
+
+class MalformedRequest(Exception):
+    """The client did not send a valid proxy request."""
+
+
+_REQUEST_LINE = re.compile(r"([A-Z]{3,10}) ([!-~]{1,8192}) HTTP/1\.[01]")
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t\x80-\xff]*)")
+
+
+def parse_request(head: bytes) -> ProxyRequest:
+    """Parse a proxy request. Raises MalformedRequest."""
+    first, *rest = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    line = _REQUEST_LINE.fullmatch(first) or _raise_malformed()
+    headers = [_HEADER.fullmatch(each) or _raise_malformed() for each in rest]
+    method, target = line[1], line[2]
+    try:
+        if method == "CONNECT":
+            parts, path = urlsplit(f"//{target}"), ""
+            is_complete = parts.port is not None and not parts.path and not parts.query and not parts.fragment
+        else:
+            parts = urlsplit(target)
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            is_complete = parts.scheme == "http"
+        port = parts.port or HTTP_PORT
+    except ValueError as error:
+        raise MalformedRequest from error
+    if not is_complete or not parts.hostname or "@" in parts.netloc:
+        _raise_malformed()
+    return ProxyRequest(
+        method=method,
+        host=parts.hostname.rstrip(".")[:253],
+        port=port,
+        target=path,
+        headers=tuple((each[1].lower(), each[2].strip()) for each in headers),
+    )
+
+
+def _raise_malformed() -> NoReturn:
+    raise MalformedRequest

@@ -1,0 +1,158 @@
+"""Forwards connections from a loopback port of the container to the socket of the egress proxy."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+# A port on the container's own loopback interface. It is free unless the repository's tests choose the same
+# port.
+PROXY_PORT = 18_631
+# Name of the proxy's socket, which is in the same directory as the action server's socket.
+EGRESS_SOCKET = "e"
+MAX_CONNECTIONS = 64  # Number of connections at a time; further connections wait in a queue.
+MAX_QUEUED = 1024  # Number of open or queued connections. npm requests some hundred packages at once.
+# The abstract socket for a host that shares no directory with the container.
+BRIDGE_SOCKET = "patchwright-egress"
+BRIDGE_TIMEOUT = 20.0  # Seconds that a connection waits until the host connects.
+CHUNK_SIZE = 1 << 16  # bytes
+
+_PROXY_URL = f"http://127.0.0.1:{PROXY_PORT}"
+_NO_PROXY = "localhost,127.0.0.1,::1"  # A server that a test starts is reached without the proxy.
+_JAVA_OPTIONS = " ".join(
+    f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={PROXY_PORT}" for scheme in ("http", "https")
+)
+PROXY_ENVIRONMENT = {
+    # curl, pip, uv, git, Go, cargo, gem, composer, apt and Chromium read these variables; some read only one
+    # spelling.
+    **dict.fromkeys(
+        ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _PROXY_URL
+    ),
+    **dict.fromkeys(("no_proxy", "NO_PROXY"), _NO_PROXY),
+    **dict.fromkeys(("npm_config_proxy", "npm_config_https_proxy"), _PROXY_URL),
+    **dict.fromkeys(("YARN_HTTP_PROXY", "YARN_HTTPS_PROXY"), _PROXY_URL),
+    "npm_config_noproxy": _NO_PROXY,
+    # Without this variable, Node's own fetch ignores the proxy. Node supports it since 22.21.
+    "NODE_USE_ENV_PROXY": "1",
+    # Before cargo 1.70, the default index came from github.com.
+    "CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse",
+    "JAVA_TOOL_OPTIONS": f"{_JAVA_OPTIONS} -Dhttp.nonProxyHosts=localhost|127.*|[::1]",
+}
+"""Environment variables that direct programs to the forwarder's port. Only an online sandbox has them."""
+
+StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+Connector = Callable[[], AbstractAsyncContextManager[StreamPair]]
+
+
+@asynccontextmanager
+async def forward_connections(target: str, host_uid: int, port: int = PROXY_PORT) -> AsyncIterator[None]:
+    """Forward each connection on the port to the proxy.
+
+    `target` is either the path of the proxy's socket, or an @ followed by the name of an abstract socket. In
+    the second case, processes of the user `host_uid` connect to the abstract socket and relay to the proxy.
+    """
+    if target.startswith("@"):
+        async with _accept_bridges(target[1:], host_uid) as connector, _listen(connector, port):
+            yield
+    else:
+        async with _listen(lambda: _connect_socket(target), port):
+            yield
+
+
+@asynccontextmanager
+async def _connect_socket(path: str) -> AsyncIterator[StreamPair]:
+    reader, writer = await asyncio.open_unix_connection(path, limit=CHUNK_SIZE)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def _accept_bridges(name: str, host_uid: int) -> AsyncIterator[Connector]:
+    waiting: asyncio.Queue[StreamPair] = asyncio.Queue()
+
+    def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if peer_uid(writer) == host_uid:
+            waiting.put_nowait((reader, writer))
+        else:
+            writer.close()
+
+    @asynccontextmanager
+    async def take() -> AsyncIterator[StreamPair]:
+        async with asyncio.timeout(BRIDGE_TIMEOUT):
+            reader, writer = await waiting.get()
+            while reader.at_eof():  # The host closed this connection.
+                writer.close()
+                reader, writer = await waiting.get()
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+    server = await asyncio.start_unix_server(admit, f"\0{name}", limit=CHUNK_SIZE)
+    try:
+        yield take
+    finally:
+        server.close()
+
+
+@asynccontextmanager
+async def _listen(connector: Connector, port: int) -> AsyncIterator[None]:
+    queued = 0
+    # Clients wait in a queue instead of being disconnected: npm 9 may not notice a disconnect, and then waits
+    # for 300 s.
+    semaphore = asyncio.Semaphore(MAX_CONNECTIONS)
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal queued
+        if queued >= MAX_QUEUED:
+            writer.close()
+            return
+        queued += 1
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with semaphore, connector() as server:
+                    await relay((reader, writer), server)
+        finally:
+            queued -= 1
+            writer.close()
+
+    listener = await asyncio.start_server(forward, "127.0.0.1", port, limit=CHUNK_SIZE, backlog=MAX_QUEUED)
+    try:
+        yield
+    finally:
+        listener.close()
+
+
+def peer_uid(writer: asyncio.StreamWriter) -> int:
+    """Return the user id of the process at the other end of a Unix socket, as the kernel reports it."""
+    peer: socket.socket = writer.get_extra_info("socket")
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(uid)
+
+
+async def relay(client: StreamPair, server: StreamPair) -> None:
+    """Copy bytes in both directions until the server side has ended or one of the sides is gone."""
+    sending = asyncio.create_task(copy_stream(client[0], server[1]))
+    try:
+        await copy_stream(server[0], client[1])
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+async def copy_stream(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Copy bytes until the source ends, then close the target for writing."""
+    try:
+        while data := await source.read(CHUNK_SIZE):
+            target.write(data)
+            await target.drain()
+        if target.can_write_eof():
+            target.write_eof()
+    except OSError:
+        target.close()  # A broken connection must not look like a regular end.

@@ -1,0 +1,89 @@
+"""Sandbox features, which are optional additions to the shell and the editor. Each feature is an image layer."""
+
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, get_args
+
+SandboxFeature = Literal["kernel", "documents", "symbols", "browser"]
+ALL_FEATURES: tuple[SandboxFeature, ...] = get_args(SandboxFeature)
+
+# The Python package whose presence shows that the feature is installed.
+_PACKAGES: dict[SandboxFeature, str] = {
+    "kernel": "ipykernel",
+    "documents": "pypdfium2",
+    "symbols": "tree_sitter_python",
+    "browser": "playwright",
+}
+_CONVERTER_CODE = (
+    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
+    "from patchwright.runtime.documents.converter import main; main()"
+)
+_CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxFeatures:
+    """Locates the features of one sandbox."""
+
+    directory: Path | None = None
+    """Directory with a subdirectory for each feature, whose Python packages are in `lib`. None if the
+    features are installed for this Python as extras of the same names; Chromium is then on PATH.
+    """
+
+    def has(self, feature: SandboxFeature) -> bool:
+        if self.directory is None:
+            return find_spec(_PACKAGES[feature]) is not None
+        return (self.directory / feature / "lib").is_dir()
+
+    def packages(self, feature: SandboxFeature) -> Path | None:
+        """Return the directory to add to the server's import path. None if the packages are installed for
+        this Python.
+        """
+        return None if self.directory is None else self.directory / feature / "lib"
+
+    def kernel_packages(self, version: tuple[int, int]) -> Path | None:
+        """Return the directory with the packages that a project's Python of this version needs to run the
+        kernel.
+
+        None if there is no directory for this version, or if the project's Python must have the packages
+        itself.
+        """
+        if self.directory is None:
+            return None
+        directory = self.directory / "kernel" / f"cp{version[0]}{version[1]}"
+        return directory if directory.is_dir() else None
+
+    def documents_command(self) -> tuple[str, ...] | None:
+        """Return the command that starts the document reader, without the reader's own arguments. None if it
+        is not installed.
+
+        The command needs no environment variables, so that a project's own Python can start it, too.
+        """
+        if not self.has("documents"):
+            return None
+        own_packages = Path(__file__).parents[2]
+        lib = self.packages("documents") or own_packages
+        return (sys.executable, "-I", "-c", _CONVERTER_CODE, str(own_packages), str(lib))
+
+    def chromium_program(self, path: str | None = None) -> str | None:
+        """Return the path of Chromium, or None if it is not found. `path` has the format of PATH and is
+        searched if there is no directory of features.
+        """
+        if self.directory is None:
+            return next(filter(None, (shutil.which(name, path=path) for name in _CHROMIUM_NAMES)), None)
+        program = self.directory / "browser" / "bin" / "chromium"
+        return str(program) if program.exists() else None
+
+    def missing_message(self, feature: SandboxFeature) -> str:
+        """Return the message of a tool whose feature is missing."""
+        if self.directory is not None:
+            return (
+                f"this sandbox has no `{feature}`: the operator's setting `sandbox_features` does not include it, "
+                "or its image layer could not be built (see the operator's log)"
+            )
+        chromium = ", and Chromium on PATH" if feature == "browser" else ""
+        command = f"`pip install patchwright[{feature}]`{chromium}"
+        return f"`{feature}` is not installed: the operator can install it with {command}"

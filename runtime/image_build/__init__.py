@@ -1,0 +1,1 @@
+"""Programs that run in image builds, never on the host or in a sandbox. Standard library only."""

@@ -1,0 +1,80 @@
+"""Builds the feature `kernel`: IPython for our own interpreter, and for the Pythons of projects.
+
+Runs as root in a build on the bundle's image. The directory `lib` is for our own interpreter, and also
+contains the standard library's extensions that the bundle omits. Directories such as `cp39` are for a
+project's Python of that version. Files that several versions share are stored once. A runtime layer compiles
+them for the Python of its base image.
+
+Arguments: install directory, URL of a package index.
+"""
+
+import filecmp
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from patchwright.runtime.image_build.relocatable import copy_libraries
+from patchwright.runtime.image_build.wheels import UV_PIN, download_program, install_pins
+
+PYTHON_VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+PINS = Path("patchwright/runtime/image_build/kernel.txt")
+EXCLUDED = ("bin", "share", "*/tests", "*/*/tests")
+STDLIB_EXTENSIONS = ("_ssl", "_hashlib", "_sqlite3")
+
+
+def main() -> None:
+    install_dir, index = Path(sys.argv[1]), sys.argv[2]
+    kernel = install_dir / "kernel"
+    installer = download_program(index, UV_PIN, "uv")
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    lib = kernel / "lib"
+    install_pins(installer, index, PINS, lib, own, EXCLUDED)
+    for version in PYTHON_VERSIONS:
+        place = kernel / f"cp{version.replace('.', '')}"
+        if version == own:
+            place.symlink_to("lib")
+        else:
+            install_pins(installer, index, PINS, place, version, EXCLUDED)
+            link_shared_files(place, lib)
+    add_stdlib_extensions(lib)
+    copy_libraries(lib.rglob("*.so"), kernel / "native", provided=[install_dir / "lib", *lib.glob("*.libs")])
+    python = install_dir / "python" / "bin" / "python3"
+    check = (
+        "import sys; sys.path.append(sys.argv[1]); import ipykernel.kernelapp, jupyter_client, ssl, sqlite3"
+    )
+    subprocess.run([python, "-I", "-c", check, lib], check=True)
+    subprocess.run([sys.executable, "-m", "compileall", "-q", lib], check=True)
+
+
+def link_shared_files(target: Path, lib: Path) -> None:
+    """Replace files in `target` that are identical in `lib` by links."""
+    for entry in [*target.iterdir()]:
+        if is_same(entry, lib / entry.name):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            entry.symlink_to(Path("..") / "lib" / entry.name)
+
+
+def is_same(one: Path, other: Path) -> bool:
+    if not one.is_dir():
+        return other.is_file() and filecmp.cmp(one, other, shallow=False)
+    names = {path.relative_to(one) for path in one.rglob("*")}
+    return names == {path.relative_to(other) for path in other.rglob("*")} and all(
+        is_same(one / name, other / name) for name in names if not (one / name).is_dir()
+    )
+
+
+def add_stdlib_extensions(lib: Path) -> None:
+    """Add modules of the standard library that our interpreter lacks and that the user's code may import."""
+    standard = Path(sysconfig.get_path("stdlib"))
+    for name in STDLIB_EXTENSIONS:
+        for extension in (standard / "lib-dynload").glob(f"{name}.*.so"):
+            shutil.copy(extension, lib)
+    shutil.copytree(
+        standard / "sqlite3", lib / "sqlite3", ignore=shutil.ignore_patterns("test", "__pycache__")
+    )
+
+
+if __name__ == "__main__":
+    main()

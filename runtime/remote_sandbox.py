@@ -1,0 +1,345 @@
+"""The host's side of the wire protocol: a `Sandbox` in a container whose server connects to the host.
+
+The host owns the socket and listens on it. If the container owned the socket, it could replace it with a link
+to any other socket. Nothing that arrives over the wire chooses a class, a path or a connection. All messages
+have limits for bytes and seconds.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol, assert_never
+
+from pydantic import ValidationError
+
+from patchwright.runtime.actions import (
+    CreateFile,
+    Execute,
+    FingerprintTree,
+    HostReply,
+    InsertText,
+    Interrupt,
+    ProcessExchange,
+    ReadBytes,
+    ReplaceText,
+    RunPython,
+    RunShell,
+    RunShellWithSecrets,
+    SandboxAction,
+    SearchCode,
+    SendInput,
+    StartProcess,
+    UndoEdit,
+    UseBrowser,
+    ViewFile,
+    WriteBytes,
+)
+from patchwright.runtime.errors import ProtocolError, SandboxLost
+from patchwright.runtime.observations import (
+    Acknowledgment,
+    ActionFailure,
+    CellResult,
+    EditResult,
+    ExecuteResult,
+    FileContent,
+    HostRequest,
+    Observation,
+    PageSnapshot,
+    ProcessOutput,
+    ShellResult,
+    TextResult,
+    TreeFingerprint,
+    WriteResult,
+)
+from patchwright.runtime.sandbox import current_call_id
+from patchwright.runtime.wire_protocol import (
+    KEY_FILE,
+    MAX_HELLO_BYTES,
+    PROTOCOL_VERSION,
+    SOCKET_NAME,
+    ActionRequest,
+    ActionResponse,
+    FrameTooLarge,
+    Hello,
+    max_response_bytes,
+    read_frame,
+    write_frame,
+)
+
+RESPONSE_GRACE = 20.0  # Seconds beyond an action's own timeout after which the sandbox counts as lost.
+# Additional seconds for a cell whose kernel must first start or be restarted.
+KERNEL_START_GRACE = 30.0
+BROWSER_TIMEOUT = 180.0  # seconds for all calls of one action; each call has its own, shorter limit
+FILE_TIMEOUT = 40.0  # seconds for an action on files, which has no timeout of its own
+RECONNECT_TIMEOUT = 10.0  # Seconds within which the server must connect again after a connection dropped.
+HELLO_TIMEOUT = 5.0  # Seconds for the first frame of a connection.
+MAX_UNAUTHENTICATED = 8  # Number of connections at a time that have not sent the key yet.
+_TOOL_CALL_ACTIONS = (
+    *(RunShell, RunShellWithSecrets, SendInput, RunPython, HostReply),
+    *(SearchCode, ViewFile, CreateFile, ReplaceText, InsertText, UndoEdit),
+)
+"""The actions that carry out a tool call of the agent. Other actions only prepare or inspect."""
+
+
+StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class SandboxTransport(Protocol):
+    """Provides the connection to the server in the sandbox."""
+
+    @property
+    def hello(self) -> Hello:
+        """The latest hello message from the server."""
+
+    async def get_connection(self, timeout: float) -> StreamPair:
+        """Return the live connection. Raises TimeoutError if there is none within `timeout` seconds."""
+
+    def disconnect(self, connection: StreamPair | None = None) -> None:
+        """Close this connection, or the current one if None. Does nothing if `connection` has been replaced.
+        A new connection can follow.
+        """
+
+
+class SocketTransport:
+    """A listening Unix socket that accepts only clients with the key. A new connection replaces the previous
+    one.
+    """
+
+    def __init__(self, directory: Path, key: str) -> None:
+        self._directory = directory
+        self._key = key
+        self.hello = Hello(version=PROTOCOL_VERSION)
+        self._unauthenticated = 0
+        self._connection: StreamPair | None = None
+        self._changed = asyncio.Condition()
+
+    @classmethod
+    @asynccontextmanager
+    async def listen(cls, directory: Path, key: str | None = None) -> AsyncIterator["SocketTransport"]:
+        """Listen in a directory that only the other side can enter.
+
+        The key is written next to the socket, so that the server can read it, and deleted after the server
+        has sent it. If `key` is given, the server already knows it from an earlier host process that is gone.
+        """
+        transport = cls(directory, key or secrets.token_hex(32))
+        if key is None:
+            _write_key(directory / KEY_FILE, transport.key)
+        server = await asyncio.start_unix_server(transport._authenticate, directory / SOCKET_NAME)
+        # The user of the sandbox must be able to connect. The permissions of the directory restrict who can
+        # reach the socket.
+        os.chmod(directory / SOCKET_NAME, 0o666)  # noqa: S103
+        try:
+            yield transport
+        finally:
+            server.close()
+            transport.disconnect()
+            for name in (KEY_FILE, SOCKET_NAME):
+                (directory / name).unlink(missing_ok=True)
+
+    @property
+    def key(self) -> str:
+        """The key, which another process needs to take over from this one."""
+        return self._key
+
+    async def get_connection(self, timeout: float) -> StreamPair:
+        async with asyncio.timeout(timeout), self._changed:
+            await self._changed.wait_for(lambda: self._connection is not None)
+            assert self._connection is not None
+            return self._connection
+
+    def disconnect(self, connection: StreamPair | None = None) -> None:
+        if self._connection is not None and connection in (None, self._connection):
+            self._connection[1].close()
+            self._connection = None
+
+    async def _authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._unauthenticated >= MAX_UNAUTHENTICATED:
+            writer.close()
+            return
+        self._unauthenticated += 1
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                hello = Hello.model_validate_json(await read_frame(reader, MAX_HELLO_BYTES))
+            is_valid = (
+                hmac.compare_digest(hello.key.encode(), self._key.encode())
+                and hello.version == PROTOCOL_VERSION
+            )
+        except (TimeoutError, ValidationError, FrameTooLarge, asyncio.IncompleteReadError, OSError):
+            is_valid = False
+        finally:
+            self._unauthenticated -= 1
+        if not is_valid:
+            writer.close()
+            return
+        # The key file is deleted before any command can read it.
+        (self._directory / KEY_FILE).unlink(missing_ok=True)
+        async with self._changed:
+            self.disconnect()
+            self._connection, self.hello = (reader, writer), hello
+            self._changed.notify_all()
+
+
+class RemoteSandbox:
+    """A sandbox that is reached through a transport."""
+
+    def __init__(
+        self,
+        transport: SandboxTransport,
+        root: str,
+        scratch: str,
+        find_failure: Callable[[], Awaitable[SandboxLost | None]] | None = None,
+        grace: float = RESPONSE_GRACE,
+        previous: Hello | None = None,
+    ) -> None:
+        """`find_failure` returns the reason if the sandbox is no longer running.
+
+        `grace` is the number of seconds to wait beyond an action's own timeout. `previous` is the server's
+        hello message, which contains the last requests of a host process that is gone.
+        """
+        self._transport = transport
+        self._root = root
+        self._scratch = scratch
+        self._find_failure = find_failure
+        self._grace = grace
+        self._lock = asyncio.Lock()
+        self._last_request_id = previous.last_request_id if previous else 0
+        self._previous = previous
+        self._failure: ProtocolError | SandboxLost | None = None
+
+    @property
+    def root(self) -> str:
+        return self._root
+
+    @property
+    def scratch(self) -> str:
+        return self._scratch
+
+    async def act(self, action: SandboxAction) -> Observation:
+        async with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                return await self._send_request(self._next_request(action))
+            except (ProtocolError, SandboxLost) as error:
+                self._failure = error
+                self._transport.disconnect()
+                raise
+            except asyncio.CancelledError:
+                # The response to this action must not be taken for the response to the next action.
+                self._transport.disconnect()
+                raise
+
+    def _next_request(self, action: SandboxAction) -> ActionRequest:
+        """Return a new request. If the previous process has sent a request for the same call, repeat that
+        request.
+
+        Calls come one after the other, so the previous process cannot have sent a request for any later call.
+        """
+        call_id = current_call_id.get() if isinstance(action, _TOOL_CALL_ACTIONS) else ""
+        if call_id and self._previous and self._previous.call_id == call_id:
+            request_id, self._previous = self._previous.call_request_id, None
+            return ActionRequest(id=request_id, action=action, call_id=call_id)
+        self._last_request_id += 1
+        return ActionRequest(id=self._last_request_id, action=action, call_id=call_id)
+
+    def disconnect(self) -> None:
+        """Close the connection. The next action waits until the other side connects again."""
+        self._transport.disconnect()
+
+    async def _send_request(self, request: ActionRequest) -> Observation:
+        timeout = _action_timeout(request.action) + self._grace
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    reader, writer = connection = await self._get_connection()
+                    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                        await write_frame(writer, request)
+                        return _parse_observation(
+                            await read_frame(reader, max_response_bytes(request.action)), request
+                        )
+                    # The connection dropped. The request is repeated with the same id: the server runs it
+                    # only once and keeps the result.
+                    self._transport.disconnect(connection)
+        except TimeoutError as error:
+            raise SandboxLost(f"the sandbox did not respond within {timeout:g} s") from error
+        except FrameTooLarge as error:
+            raise ProtocolError(f"the sandbox sent {error}") from error
+
+    async def _get_connection(self) -> StreamPair:
+        with contextlib.suppress(TimeoutError):
+            return await self._transport.get_connection(timeout=1)
+        if self._find_failure is not None and (failure := await self._find_failure()) is not None:
+            raise failure
+        try:
+            return await self._transport.get_connection(timeout=RECONNECT_TIMEOUT - 1)
+        except TimeoutError as error:
+            raise SandboxLost(
+                f"the sandbox disconnected and did not reconnect within {RECONNECT_TIMEOUT:g} s"
+            ) from error
+
+
+def _action_timeout(action: SandboxAction) -> float:
+    match action:
+        case RunShell(timeout=timeout) | SendInput(timeout=timeout) | Execute(timeout=timeout):
+            return timeout
+        case RunShellWithSecrets(shell=RunShell(timeout=timeout)):
+            return timeout
+        case RunPython(timeout=timeout) | HostReply(timeout=timeout):
+            return timeout + KERNEL_START_GRACE
+        case UseBrowser():
+            return BROWSER_TIMEOUT
+        case _:
+            return FILE_TIMEOUT
+
+
+def _parse_observation(frame: bytes, request: ActionRequest) -> Observation:
+    try:
+        response = ActionResponse.model_validate_json(frame)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
+        raise ProtocolError(f"the sandbox sent an invalid response: {first}") from error
+    if response.id != request.id:
+        raise ProtocolError(f"the sandbox answered request {response.id}, expected {request.id}")
+    if not isinstance(response.observation, _expected_results(request.action)):
+        raise ProtocolError(f"the sandbox answered {request.action.kind} with {response.observation.kind}")
+    return response.observation
+
+
+def _expected_results(action: SandboxAction) -> tuple[type[Observation], ...]:
+    match action:
+        case RunShell() | RunShellWithSecrets() | SendInput():
+            return (ShellResult, ActionFailure)
+        case Execute():
+            return (ExecuteResult, ActionFailure)
+        case RunPython() | HostReply():
+            return (CellResult, HostRequest, ActionFailure)
+        case UseBrowser():
+            return (PageSnapshot, ActionFailure)
+        case ViewFile() | SearchCode():
+            return (TextResult, ActionFailure)
+        case CreateFile() | ReplaceText() | InsertText() | UndoEdit():
+            return (EditResult, ActionFailure)
+        case StartProcess():
+            return (Acknowledgment, ActionFailure)
+        case ProcessExchange():
+            return (ProcessOutput, ActionFailure)
+        case Interrupt():
+            return (Acknowledgment, ActionFailure)
+        case FingerprintTree():
+            return (TreeFingerprint, ActionFailure)
+        case ReadBytes():
+            return (FileContent, ActionFailure)
+        case WriteBytes():
+            return (WriteResult, ActionFailure)
+        case _:
+            assert_never(action)
+
+
+def _write_key(path: Path, key: str) -> None:
+    path.write_text(key)
+    path.chmod(0o644)

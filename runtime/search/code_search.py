@@ -1,0 +1,108 @@
+"""Searches the work tree. Checks the request, and then runs the search program, which has its own limits."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from patchwright.runtime import program
+from patchwright.runtime.actions import SearchCode
+from patchwright.runtime.features import SandboxFeatures
+from patchwright.runtime.observations import TextResult
+from patchwright.runtime.path_guard import PathGuard, ToolInputError, path_error
+from patchwright.runtime.search.search_main import MALFORMED_EXIT_CODE, SEARCH_TIMEOUT
+
+KILL_GRACE = 10.0  # Seconds beyond the program's own time limit.
+_GLOB_CHARACTERS = re.compile(r"[*?\[{]")
+_BOOTSTRAP_CODE = (
+    "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
+    "from patchwright.runtime.search.search_main import main; main()"
+)
+
+
+class CodeSearch:
+    """Finds text and symbols in one work tree. Its methods raise ToolInputError, whose message says what to
+    do instead.
+    """
+
+    def __init__(
+        self,
+        paths: PathGuard,
+        env: Mapping[str, str],
+        features: SandboxFeatures,
+        timeout: float = SEARCH_TIMEOUT,
+    ) -> None:
+        self._paths = paths
+        self._env = env
+        self._features = features
+        self._timeout = timeout
+
+    async def search(self, action: SearchCode) -> TextResult:
+        """Return the results as text."""
+        if action.what != "outline" and not action.query.strip():
+            raise ToolInputError(
+                "malformed", f"query is empty: give the text or name to search for ({action.what})"
+            )
+        if "\0" in action.query:
+            raise ToolInputError(
+                "malformed", "query cannot hold a NUL character: such files are not searched"
+            )
+        if action.what == "text" and "\n" in action.query:
+            raise ToolInputError("malformed", "text is searched line by line: give one line as query")
+        top, glob = self._split_path(action.path)
+        if action.what == "outline":
+            if glob or not action.path:
+                raise ToolInputError("malformed", "an outline needs one file: give its path, without * or ?")
+            self._paths.resolve_file(action.path)
+        request = {
+            "what": action.what,
+            "query": action.query,
+            "root": str(self._paths.root),
+            "top": top,
+            "glob": glob,
+            "literal": action.literal,
+            "ignore_case": action.ignore_case,
+            "seconds": self._timeout,
+        }
+        own_packages = Path(__file__).parents[3]
+        packages = self._features.packages("symbols") or own_packages
+        command = [
+            sys.executable,
+            "-I",
+            "-c",
+            _BOOTSTRAP_CODE,
+            str(own_packages),
+            str(packages),
+            json.dumps(request),
+        ]
+        result = await program.run(command, self._paths.root, self._env, self._timeout + KILL_GRACE)
+        if result.exit_code == MALFORMED_EXIT_CODE:
+            raise ToolInputError("malformed", result.stderr.head.decode("utf-8", "replace").strip())
+        if result.exit_code != 0:
+            raise ToolInputError(
+                "io", "the search took too much time or memory: narrow it with path, or use a simpler pattern"
+            )
+        return TextResult(text=result.stdout.head.decode("utf-8", "replace"))
+
+    def _split_path(self, path: str) -> tuple[str, str]:
+        """Return the path (relative to the root, or absolute in the scratch directory) and the glob that
+        `path` stands for. At least one of the two is empty.
+        """
+        if path in ("", ".", "./", "/", str(self._paths.root)):
+            return "", ""
+        if path.startswith(f"{self._paths.root}/"):
+            path = path.removeprefix(f"{self._paths.root}/")
+        if _GLOB_CHARACTERS.search(path) and not os.path.lexists(self._paths.root / path):
+            if path.startswith(("/", "../")):
+                raise ToolInputError("refused", f"a glob is relative to {self._paths.root}: {path} is not")
+            return "", path
+        real = self._paths.resolve(path)
+        try:
+            real.stat()
+        except OSError as error:
+            raise path_error(path, error) from error
+        if real == self._paths.root:
+            return "", ""
+        return str(real.relative_to(self._paths.root) if real.is_relative_to(self._paths.root) else real), ""

@@ -1,0 +1,178 @@
+"""Detects changes of a work tree with inotify, without scanning its files.
+
+inotify misses two kinds of writes: a write through a memory map that is still open (it is reported when the
+map is closed), and a write through a hard link outside the tree. A fingerprint is therefore used only to
+avoid scans between two steps. Code that decides something about a run scans the tree again. `.git` at the
+root is not watched, because patches contain nothing from it. Source: inotify(7)
+"""
+
+import asyncio
+import ctypes
+import errno
+import os
+import secrets
+import struct
+import threading
+from pathlib import Path
+
+MAX_DIRECTORIES = 4000  # Half of the watches that the strictest kernels grant to all processes of a user.
+MAX_ENTRIES = 200_000  # Number of entries listed in one walk, so that a walk takes less than a second.
+# Number of reads of _READ_SIZE bytes. Together they exceed the kernel's queue (16,384 events); any further
+# events wait.
+MAX_READS = 64
+_READ_SIZE = 1 << 16
+_EVENT_HEADER = struct.Struct("iIII")
+
+_MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
+_MOVED_FROM, _MOVED_TO, _CREATE, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x40, 0x80, 0x100, 0x200, 0x400, 0x800
+_UNMOUNT, _OVERFLOW, _IGNORED = 0x2000, 0x4000, 0x8000
+_ONLYDIR, _DONT_FOLLOW, _ISDIR = 0x1000000, 0x2000000, 0x40000000
+
+# _CLOSE_WRITE covers writes through a memory map, because the map keeps the file open.
+_FILE_EVENTS = _MODIFY | _ATTRIB | _CLOSE_WRITE
+_NAME_EVENTS = _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO | _DELETE_SELF | _MOVE_SELF
+_WATCH_MASK = _FILE_EVENTS | _NAME_EVENTS | _ONLYDIR | _DONT_FOLLOW
+_GONE_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_LIMIT_ERRNOS = (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSYS)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class TreeWatcher:
+    """Distinguishes states of one work tree without reading its files. Only one task at a time may use it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.fsencode(root)
+        self._name = secrets.token_hex(8)  # A random name makes the fingerprints of two servers differ.
+        self._count = 0
+        self._inotify: int | None = None
+        self._watches: set[int] = set()
+        self._inode: tuple[int, int] | None = None
+        self._is_complete = False
+        self._has_given_up = False
+        self._lock = threading.Lock()  # A walk continues in its thread when its task is canceled.
+
+    async def fingerprint(self) -> str | None:
+        """Return a fingerprint; None if it is unknown. It equals an earlier fingerprint only if nothing
+        changed in between.
+
+        Take the fingerprint before you scan the tree. A change during the scan then makes the next
+        fingerprint differ.
+        """
+        if not self._has_given_up and not self._is_unchanged():
+            self._count += 1
+            if not self._is_complete:
+                await asyncio.to_thread(self._watch_directories)
+        return f"{self._name}-{self._count}" if self._is_complete else None
+
+    def close(self) -> None:
+        """Stop watching. A second call does no harm."""
+        with self._lock:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._has_given_up, self._is_complete = True, False
+        if self._inotify is not None:
+            os.close(self._inotify)
+            self._inotify = None
+
+    def _is_unchanged(self) -> bool:
+        """Return True if the whole tree was watched and nothing changed. Also records whether some directory
+        may no longer be watched.
+        """
+        if not self._is_complete or self._inotify is None:
+            return False
+        is_same_directory = self._inode == _find_inode(self._root)
+        masks = _read_event_masks(self._inotify)
+        self._is_complete = is_same_directory and not any(map(_is_directory_change, masks))
+        return self._is_complete and all(mask & _IGNORED for mask in masks)
+
+    def _watch_directories(self) -> None:
+        """Watch all directories of the tree and no others. Existing watches continue without a gap."""
+        with self._lock:
+            if self._has_given_up:
+                return
+            try:
+                if self._inotify is None:
+                    self._inotify = _check_result(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+                self._inode = _find_inode(self._root)
+                watches = self._add_watches(self._inotify)
+            except (_TreeTooLarge, AttributeError):  # AttributeError means that the system has no inotify.
+                self._give_up()
+                return
+            except OSError as error:
+                if error.errno in _LIMIT_ERRNOS:  # Leave watches for the user's own programs.
+                    self._give_up()
+                return
+            for old in self._watches - watches:
+                # This call fails if the watch was removed together with its directory.
+                _libc.inotify_rm_watch(self._inotify, old)
+            self._watches, self._is_complete = watches, True
+
+    def _add_watches(self, inotify: int) -> set[int]:
+        watches: set[int] = set()
+        entries, todo = 0, [self._root]
+        while todo:
+            directory = todo.pop()
+            try:
+                # The directory is watched before it is listed: a later change causes an event, and an earlier
+                # one is in the list.
+                watches.add(_check_result(_libc.inotify_add_watch(inotify, directory, _WATCH_MASK)))
+                with os.scandir(directory) as listed:
+                    for entry in listed:
+                        entries += 1
+                        if entry.is_dir(follow_symlinks=False):
+                            todo.append(entry.path)
+                        if entries > MAX_ENTRIES or len(watches) + len(todo) > MAX_DIRECTORIES:
+                            raise _TreeTooLarge
+            except OSError as error:
+                if directory == self._root or error.errno not in _GONE_ERRNOS:
+                    raise
+                continue  # The directory was removed after it was listed; the watch on its parent has reported that.
+            if directory == self._root:
+                todo = [path for path in todo if os.path.basename(path) != b".git"]
+        return watches
+
+
+class _TreeTooLarge(Exception):
+    """Watching the tree would cost more than scanning it."""
+
+
+def _check_result(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def _find_inode(root: bytes) -> tuple[int, int] | None:
+    """Return the device and inode of the directory. None if it does not exist."""
+    try:
+        status = os.stat(root)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _read_event_masks(inotify: int) -> set[int]:
+    """Return the distinct masks of the queued events. If there are very many events, only the first ones are
+    read.
+    """
+    masks: set[int] = set()
+    for _ in range(MAX_READS):
+        try:
+            events = os.read(inotify, _READ_SIZE)
+        except BlockingIOError:
+            break
+        offset = 0
+        while offset < len(events):
+            _, mask, _, length = _EVENT_HEADER.unpack_from(events, offset)
+            masks.add(mask)
+            offset += _EVENT_HEADER.size + length
+    return masks
+
+
+def _is_directory_change(mask: int) -> bool:
+    """Return True if a new directory may not be watched yet, or if a watched one may have left the tree."""
+    if mask & _ISDIR and mask & (_CREATE | _MOVED_FROM | _MOVED_TO):
+        return True
+    return bool(mask & (_OVERFLOW | _UNMOUNT | _DELETE_SELF | _MOVE_SELF))

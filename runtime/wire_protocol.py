@@ -1,0 +1,95 @@
+"""The protocol between host and container. A frame consists of a length (4 bytes, big-endian) and one of
+these types as JSON.
+"""
+
+import asyncio
+
+from pydantic import Field
+
+from patchwright.runtime.actions import (
+    Execute,
+    HostReply,
+    ProcessExchange,
+    ReadBytes,
+    RunPython,
+    SandboxAction,
+    UseBrowser,
+)
+from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.runtime.observations import Observation
+
+PROTOCOL_VERSION = 4
+SOCKET_NAME = "s"  # The name is short, because the path of a Unix socket has at most 107 bytes.
+KEY_FILE = "key"
+# Maximum bytes of a frame. The two streams of an ExecuteResult in base64 have 11 MiB.
+MAX_FRAME_BYTES = 16 << 20
+MAX_HELLO_BYTES = 16_384  # Maximum bytes of the first frame.
+
+
+class Hello(FrozenModel):
+    """The first frame, which the container sends to identify the server."""
+
+    version: int
+    key: str = Field(default="", max_length=128)
+    """The connection key. Empty if the host opened the connection, because the host then knows the server."""
+    last_request_id: int = Field(default=0, ge=0, le=1 << 53)
+    """Id of the last request that the server received. A host process that takes over counts on from this id.
+    """
+    call_id: str = Field(default="", max_length=200)
+    """Id of the agent's last tool call that sent a request; empty if none has yet."""
+    call_request_id: int = Field(default=0, ge=0, le=1 << 53)
+    """Id of the last request for that tool call. The server keeps the result of this request."""
+    process_limits: str = Field(default="", max_length=8192)
+    """Limits that the kernel imposes on the server and therefore on every command. They are read before the
+    first command.
+    """
+
+
+class ActionRequest(FrozenModel):
+    """A request from host to container. `id` increases by one per action. A request with the same id asks for
+    the same result again.
+    """
+
+    id: int = Field(ge=1)
+    action: SandboxAction
+    call_id: str = ""
+    """Id of the agent's tool call that the action belongs to; empty if it belongs to none."""
+
+
+class ActionResponse(FrozenModel):
+    """A response from container to host."""
+
+    id: int
+    observation: Observation
+
+
+class FrameTooLarge(Exception):
+    """A frame announces more bytes than are allowed."""
+
+
+def max_response_bytes(action: SandboxAction) -> int:
+    """Return the size in bytes of the largest valid response. The host reserves no more memory for a
+    response.
+    """
+    match action:
+        case Execute() | ProcessExchange() | RunPython() | HostReply() | UseBrowser():
+            return MAX_FRAME_BYTES
+        case ReadBytes(limit=limit):
+            return limit * 4 // 3 + 4096
+        case _:
+            return 1 << 19  # 30,000 escaped characters, and room for notes.
+
+
+async def read_frame(reader: asyncio.StreamReader, max_bytes: int) -> bytes:
+    """Read the next frame. Raises FrameTooLarge, IncompleteReadError, ConnectionError."""
+    length = int.from_bytes(await reader.readexactly(4), "big")
+    if length > max_bytes:
+        raise FrameTooLarge(f"a frame of {length:,} bytes, more than the maximum of {max_bytes:,}")
+    return await reader.readexactly(length)
+
+
+async def write_frame(writer: asyncio.StreamWriter, message: Hello | ActionRequest | ActionResponse) -> None:
+    """Send one frame. Raises ConnectionError."""
+    body = message.model_dump_json().encode()
+    writer.write(len(body).to_bytes(4, "big") + body)
+    await writer.drain()

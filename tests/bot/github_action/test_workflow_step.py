@@ -1,0 +1,298 @@
+"""How a workflow step handles its event, and what it writes for the runner."""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from patchwright.bot.github_action.workflow_step import OUTPUTS, escape_markdown, run_action
+from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.resolver.cost import MinimumCost
+from patchwright.resolver.domain import Job, Outcome, Published, Rejected, Reported, Verdict
+from patchwright.resolver.errors import Forbidden, ForgeError, ModelAccessDenied, SettingsError
+from patchwright.resolver.events import Entry, ModelReply, ReplyUsage, Trajectory
+from patchwright.resolver.settings.settings import parse_environment
+from patchwright.runtime.errors import EngineUnavailable
+from tests.bot.deliveries import COMMENTED, LABELED, SENDER
+
+FIXED = Verdict(kind="fixed", reason="test_add passes now.")
+PUBLISHED = Published(
+    url="https://forge.test/acme/sample/pull/8",
+    number=8,
+    branch="patchwright/issue-7",
+    draft=False,
+    verdict=FIXED,
+)
+REPORTED = Reported(
+    url="https://forge.test/acme/sample/issues/7#c1",
+    branch=None,
+    reason="Nothing was changed.",
+    verdict=Verdict(kind="empty"),
+)
+REJECTED = Rejected(explanation="Only people who may write here can ask.")
+
+
+def log_of(usage: ReplyUsage) -> Trajectory:
+    decided = ModelReply(thought="", calls=(), usage=usage)
+    return Trajectory((Entry(seq=0, timestamp=datetime.now(UTC), event=decided),))
+
+
+class Step:
+    """A workflow step for an event, and its results."""
+
+    def __init__(
+        self, directory: Path, event: str = "issues", payload: object = LABELED, **environ: str
+    ) -> None:
+        self.output, self.summary = directory / "output", directory / "summary"
+        (directory / "event.json").write_text(json.dumps(payload))
+        self.environ: Mapping[str, str] = {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_EVENT_NAME": event,
+            "GITHUB_EVENT_PATH": str(directory / "event.json"),
+            "GITHUB_OUTPUT": str(self.output),
+            "GITHUB_STEP_SUMMARY": str(self.summary),
+        } | environ
+        self.jobs: list[Job] = []
+        self.lines: list[str] = []
+        self.failures: list[str] = []
+        self.log = log_of(
+            ReplyUsage(model="m", prompt_tokens=900, completion_tokens=100, usd=Decimal("0.12"))
+        )
+
+    async def run(self, result: Outcome | Exception, *, says: str = "") -> int:
+        async def resolve(job: Job) -> Outcome:
+            self.jobs.append(job)
+            if says:
+                self.lines.extend(says.splitlines())
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        async def report_failure(job: Job, error: Exception) -> None:
+            self.failures.append(str(error))
+
+        return await run_action(
+            self.environ,
+            resolve,
+            triggers=Triggers(),
+            read_log=lambda job: self.log,
+            report_failure=report_failure,
+            secrets=["tok%en", "line one\nline two\n"],
+            write=self.lines.append,
+        )
+
+    def outputs(self) -> dict[str, str]:
+        """The outputs, parsed as the runner does."""
+        found = re.findall(r"^(.+?)<<(.+)\n((?s:.*?))\n\2\n", self.output.read_text(), re.MULTILINE)
+        return {name: value for name, _, value in found}
+
+    def commands(self) -> list[str]:
+        """The lines that the runner executes as commands."""
+        obeyed, stopped = [], ""
+        for line in "\n".join(self.lines).split("\n"):
+            if stopped:
+                stopped = "" if line.strip() == f"::{stopped}::" else stopped
+            elif line.lstrip().startswith("::stop-commands::"):
+                stopped = line.partition("::stop-commands::")[2]
+            elif line.lstrip().startswith("::") or "##[" in line:
+                obeyed.append(line)
+        assert not stopped, "commands stay off for the steps to come"
+        return obeyed
+
+
+async def test_a_published_pull_request_is_in_the_outputs_and_the_summary(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    assert await step.run(PUBLISHED) == 0
+    assert [(str(job.repo), job.number, job.requester and job.requester.id) for job in step.jobs] == [
+        ("acme/sample", 7, 5)
+    ]
+    assert step.outputs() == {
+        "outcome": "published",
+        "pull-request": "https://forge.test/acme/sample/pull/8",
+        "branch": "patchwright/issue-7",
+        "verdict": "fixed",
+        "cost-usd": "0.12",
+        "tokens": "1000",
+        "run-page": "",
+    }
+    assert step.summary.read_text().startswith(
+        "### acme/sample#7: published\n\n| | |\n|---|---|\n"
+        "| Pull request | https://forge.test/acme/sample/pull/8 |\n"
+        "| Verdict | fixed |\n"
+        "| Reason | test\\_add passes now\\. |\n"
+        "| Branch | patchwright\\/issue\\-7 |\n"
+        "| Cost (USD) | 0.12 |\n"
+        "| Tokens | 1000 |\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "outcome"),
+    [
+        (REPORTED, 3, "reported"),
+        (REJECTED, 4, "rejected"),
+        (SettingsError("PATCHWRIGHT_MODEL is not set."), 2, "error"),
+        (ModelAccessDenied("no such model"), 2, "error"),
+        (Forbidden("the token may not push"), 2, "error"),
+        (ForgeError("502"), 1, "error"),
+        (EngineUnavailable("no engine"), 1, "error"),
+        (ExceptionGroup("tasks", [ForgeError("502")]), 1, "error"),
+    ],
+    ids=repr,
+)
+async def test_every_outcome_has_its_exit_code(
+    tmp_path: Path, result: Outcome | Exception, code: int, outcome: str
+) -> None:
+    step = Step(tmp_path)
+    assert await step.run(result) == code
+    assert step.outputs()["outcome"] == outcome
+    assert (len(step.failures) == 1) is isinstance(result, Exception)
+    assert step.summary.read_text().startswith(f"### acme/sample#7: {outcome}\n")
+
+
+async def test_an_internal_error_is_raised_and_commands_are_enabled_again(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        await step.run(ZeroDivisionError())
+    with pytest.raises(ExceptionGroup):
+        await step.run(ExceptionGroup("tasks", [ForgeError("502"), ZeroDivisionError()]))
+    step.commands()
+
+
+@pytest.mark.parametrize(
+    ("event", "payload"),
+    [
+        ("push", {"ref": "refs/heads/main"}),
+        ("issues", LABELED | {"label": {"name": "bug"}}),
+        ("issue_comment", COMMENTED),
+    ],
+)
+async def test_an_event_without_a_request_succeeds(tmp_path: Path, event: str, payload: object) -> None:
+    step = Step(tmp_path, event, payload)
+    assert await step.run(PUBLISHED) == 0
+    assert step.jobs == []
+    assert step.lines == [
+        "Nothing to do: this event is neither the label fix-me nor a mention of @agent by a person."
+    ]
+    assert step.outputs() == {"outcome": "ignored"}
+
+
+async def test_a_mention_passes_its_command(tmp_path: Path) -> None:
+    step = Step(tmp_path, "issue_comment", COMMENTED | {"sender": SENDER})
+    assert await step.run(PUBLISHED) == 0
+    assert step.jobs[0].command == "go"
+
+
+HOSTILE = (
+    "\n::set-output name=x::y\n  ::add-path::/tmp\n##[add-mask]a\n::error::x\n::stop-commands::mine\n::mine::"
+)
+
+
+async def test_untrusted_text_is_never_a_workflow_command(tmp_path: Path) -> None:
+    for result in (REJECTED, ForgeError(HOSTILE)):
+        step = Step(tmp_path)
+        await step.run(result, says=HOSTILE)
+        assert sorted(step.commands()) == [
+            "::add-mask::line one",
+            "::add-mask::line two",
+            "::add-mask::tok%25en",
+        ]
+
+
+async def test_outside_of_a_runner_no_secret_is_printed(tmp_path: Path) -> None:
+    step = Step(tmp_path, GITHUB_ACTIONS="")
+    await step.run(PUBLISHED)
+    assert "tok" not in "".join(line for line in step.lines if "stop" not in line)
+    assert step.commands() == []
+
+
+async def test_untrusted_text_cannot_forge_outputs_or_table_cells(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    hostile = "x\nEOF\nadmin<<EOF\nyes\nEOF\n| <img src=//e.test> ![a](http://e.test/?q) `@all`"
+    result = PUBLISHED.model_copy(
+        update={"branch": hostile, "verdict": Verdict(kind="fixed", reason=hostile)}
+    )
+    await step.run(result)
+    assert step.outputs()["branch"] == hostile
+    assert set(step.outputs()) == DECLARED_OUTPUTS
+    assert [line.count(" | ") for line in step.summary.read_text().splitlines()[4:10]] == [1] * 6
+    assert escape_markdown("| <b> ![a](http://e.test) `x`\n") == (
+        "\\| \\<b\\> \\!\\[a\\]\\(http\\:\\/\\/e\\.test\\) \\`x\\`"
+    )
+
+
+async def test_an_unknown_cost_is_omitted(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    step.log = log_of(ReplyUsage(model="m"))
+    await step.run(PUBLISHED)
+    assert step.outputs()["cost-usd"] == "" and "Cost (USD)" not in step.summary.read_text()
+
+
+async def test_a_partly_known_cost_is_marked_in_the_summary(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    step.log = log_of(ReplyUsage(model="m", usd=MinimumCost(usd=Decimal("0.12"))))
+    await step.run(PUBLISHED)
+    assert step.outputs()["cost-usd"] == ""
+    assert "\n| Cost (USD) | at least 0.12 |\n" in step.summary.read_text()
+
+
+async def test_a_step_without_output_files_still_works(tmp_path: Path) -> None:
+    step = Step(tmp_path, GITHUB_OUTPUT="", GITHUB_STEP_SUMMARY="")
+    assert await step.run(PUBLISHED) == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "payload", "complaint"),
+    [
+        ({"GITHUB_EVENT_PATH": ""}, LABELED, "GITHUB_EVENT_PATH or GITHUB_EVENT_NAME is not set"),
+        ({"GITHUB_EVENT_NAME": ""}, LABELED, "GITHUB_EVENT_PATH or GITHUB_EVENT_NAME is not set"),
+        ({"GITHUB_EVENT_PATH": "/nowhere"}, LABELED, "Cannot read GITHUB_EVENT_PATH"),
+        ({}, [], "GITHUB_EVENT_PATH is not a valid issues payload"),
+        (
+            {"GITHUB_REPOSITORY": "acme/other"},
+            LABELED,
+            "belongs to acme/sample, but this workflow runs in acme/other",
+        ),
+        ({}, "x" * 27 * 2**20, "has more than 27262976 bytes"),
+    ],
+)
+async def test_a_missing_or_invalid_event_is_explained(
+    tmp_path: Path, environ: dict[str, Any], payload: object, complaint: str
+) -> None:
+    with pytest.raises(SettingsError, match=complaint):
+        await Step(tmp_path, payload=payload, **environ).run(PUBLISHED)
+
+
+ACTION = (Path(__file__).parents[3] / "action.yml").read_text()
+DECLARED_OUTPUTS = set(OUTPUTS)
+
+
+def test_action_yml_declares_the_written_outputs() -> None:
+    assert set(re.findall(r"steps\.run\.outputs\.([\w-]+)", ACTION)) == DECLARED_OUTPUTS
+
+
+def test_action_yml_sets_only_known_variables() -> None:
+    environ = dict(re.findall(r"^ +((?:PATCHWRIGHT|GITHUB)_\w+): \$\{\{ (.+) \}\}", ACTION, re.MULTILINE))
+    assert set(parse_environment(dict.fromkeys(environ, "1"))) >= {
+        "model",
+        "model_api_key",
+        "github_token",
+        "app_id",
+    }
+    assert parse_environment(dict.fromkeys(environ, "")) == {}  # An input that is not set.
+
+
+def test_every_input_of_action_yml_is_used_and_none_is_interpolated_in_a_script() -> None:
+    action = yaml.safe_load(ACTION)
+    steps = action["runs"]["steps"]
+    used = set(re.findall(r"inputs\.([\w-]+)", json.dumps(steps)))
+    assert used == set(action["inputs"])
+    scripts = [step["run"] for step in steps if "run" in step]
+    assert len(scripts) >= 4
+    assert not [script for script in scripts if "${{" in script]

@@ -1,0 +1,118 @@
+"""A fake GitHub whose webhook deliveries all fail, with a reconciler that finds what was missed."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import SecretStr
+
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github.graphql import GraphQLClient
+from patchwright.bot.github.identity import Identity
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.reconcile.reconciler import PollSchedule, Reconciler
+from patchwright.bot.redis.arq_queue import ArqQueue
+from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.job_records import OPEN_JOBS_KEY
+from patchwright.bot.redis.leader_lease import LeaderLease
+from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.webhooks.delivery import parse_delivery
+from patchwright.bot.webhooks.triggers import Triggers, find_job
+from patchwright.demo.github import Delivery, FakeGitHub, GitHubApp, Repository
+from patchwright.resolver.domain import Job, JobId, Repo
+
+DEAD_WEBHOOK_URL = "http://127.0.0.1:1/webhook"
+FAST_POLICY = RequestPolicy(write_interval=0, initial_backoff=0.01, max_rate_limit_wait=2, timeout=5)
+NO_GRACE = PollSchedule(redelivery_interval=0.1, poll_interval=0, delivery_grace=0, settle_seconds=0)
+WITH_GRACE = PollSchedule(redelivery_interval=0.1, poll_interval=0, settle_seconds=0)
+PERMISSIONS = {
+    **dict.fromkeys(("issues", "pull_requests", "contents"), "write"),
+    **dict.fromkeys(("checks", "actions", "statuses"), "read"),
+}
+SAMPLE = Repo(owner="acme", name="sample")
+
+
+@dataclass
+class Deployment:
+    """One App on one repository, with a Redis and everything that a reconciler needs."""
+
+    world: FakeGitHub
+    repo: Repository
+    app: GitHubApp
+    url: str
+    queue: ArqQueue
+    triggers: Triggers
+    rest: RestClient
+    identity: Identity
+    lease: LeaderLease
+    forge: GitHubForge
+    handler: TriggerHandler
+
+    def build_reconciler(
+        self, schedule: PollSchedule = NO_GRACE, *, name: str = "one", has_webhook: bool = False
+    ) -> Reconciler:
+        return Reconciler(
+            self.rest,
+            self.identity,
+            self.lease,
+            self.handler,
+            name,
+            schedule=schedule,
+            clock=self.world.now,
+            has_webhook=has_webhook,
+        )
+
+    def job_of(self, delivery: Delivery) -> Job:
+        """Returns the job that this delivery requests."""
+        job = find_job(parse_delivery(delivery.event, delivery.body), self.triggers)
+        assert job is not None, json.loads(delivery.body)
+        return job
+
+    async def has_records(self, *jobs: Job) -> list[bool]:
+        return [await self.queue.get_record(job.id) is not None for job in jobs]
+
+    async def open(self) -> set[JobId]:
+        """Returns the ids of all open jobs."""
+        redis = redis_client(self.url)
+        members = await cast("Awaitable[set[bytes]]", redis.smembers(OPEN_JOBS_KEY))
+        await redis.aclose()
+        return {JobId(name.decode()) for name in members}
+
+
+def app_auth(app: GitHubApp) -> AppAuth:
+    return AppAuth(str(app.id), SecretStr(app.private_key_pem))
+
+
+@asynccontextmanager
+async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
+    async with FakeGitHub() as world, run_embedded_redis(directory) as url:
+        repo = world.create_repository(
+            "acme/sample", {"calc.py": "x = 1\ny = 2\n"}, permissions={"maintainer": "write"}
+        )
+        app = world.create_app(permissions=PERMISSIONS)
+        world.install_app(app, repo)
+        world.add_webhook(DEAD_WEBHOOK_URL, "s3cret")
+        rest = RestClient(app_auth(app), world.api_url, None, FAST_POLICY)
+        urls = {name: getattr(world, name) for name in ("api_url", "graphql_url", "server_url")}
+        forge = GitHubForge(app_auth(app), **urls, policy=FAST_POLICY)
+        queue, lease = ArqQueue(url), LeaderLease(url)
+        try:
+            triggers = Triggers(app_id=str(app.id))
+            handler = TriggerHandler(queue, triggers, forge)
+            identity = Identity(rest, GraphQLClient(rest, world.graphql_url))
+            yield Deployment(world, repo, app, url, queue, triggers, rest, identity, lease, forge, handler)
+        finally:
+            await handler.close()
+            await forge.aclose()
+            await rest.aclose()
+            await queue.close()
+            await lease.close()
+
+
+def token_client(world: FakeGitHub, login: str) -> RestClient:
+    return RestClient(TokenAuth(SecretStr(world.create_token(login))), world.api_url, None, FAST_POLICY)

@@ -1,0 +1,140 @@
+"""An outage of GitHub is logged once when it starts and once when it ends."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from patchwright.bot.github.auth import TokenAuth
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.reconcile.reconciler import Reconciler
+from patchwright.demo.github import Issue
+from tests.bot.reconcile.deployments import (
+    DEAD_WEBHOOK_URL,
+    FAST_POLICY,
+    NO_GRACE,
+    SAMPLE,
+    Deployment,
+    app_auth,
+    open_deployment,
+)
+from tests.dashboard.browsing import UnreliableProxy
+
+pytestmark = pytest.mark.redis
+
+EVENTS = ("polling github failed", "polling github recovered")
+
+
+def add_labeled_issue(deployment: Deployment) -> Issue:
+    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    deployment.world.add_label_silently(thread, "fix-me", by="maintainer")
+    return thread
+
+
+async def wait_until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not done():
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("has_webhook", [False, True])
+async def test_an_outage_and_its_end_are_logged_once_each(
+    short_tmp: Path, caplog: pytest.LogCaptureFixture, has_webhook: bool
+) -> None:
+    caplog.set_level(logging.INFO, "patchwright.bot.reconcile.reconciler")
+
+    def records(message: str) -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.getMessage() == message]
+
+    async with (
+        open_deployment(short_tmp) as deployment,
+        UnreliableProxy(deployment.world.server_url) as proxy,
+    ):
+        url = deployment.world.api_url.replace(deployment.world.server_url, proxy.url)
+        async with aclosing(RestClient(app_auth(deployment.app), url, None, FAST_POLICY)) as rest:
+            reconciler = replace(deployment, rest=rest).build_reconciler(NO_GRACE, has_webhook=has_webhook)
+            running = asyncio.create_task(reconciler.run())
+            add_labeled_issue(deployment)
+            await wait_until(lambda: "missed job found" in caplog.messages)
+            assert await deployment.lease.fetch_failure() is None
+            await proxy.cut()
+            await wait_until(lambda: bool(records(EVENTS[0])))
+            add_labeled_issue(deployment)
+            await asyncio.sleep(1)  # about ten polls
+            failure = await deployment.lease.fetch_failure()
+            await proxy.restore()
+            await wait_until(lambda: len(records("missed job found")) == 2)
+            await wait_until(lambda: bool(records(EVENTS[1])))
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        assert await deployment.lease.fetch_failure() is None
+    assert failure is not None and "no response from GitHub" in failure.reason
+    assert [len(records(event)) for event in EVENTS] == [1, 1]
+    assert vars(records(EVENTS[0])[0])["retry_seconds"] == 0
+    assert "skipped after an error" not in caplog.messages
+
+
+async def test_one_failing_repository_is_not_an_outage(
+    short_tmp: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_deployment(short_tmp) as deployment:
+        deployment.world.fail_next_request("GET", "/acme/sample/issues", status=502, times=4)
+        await deployment.build_reconciler()._run_once()
+        assert await deployment.lease.fetch_failure() is None
+    assert caplog.messages == ["skipped after an error"]
+
+
+@asynccontextmanager
+async def open_token_reconciler(
+    deployment: Deployment, proxy: UnreliableProxy, offset: Callable[[], timedelta]
+) -> AsyncIterator[Reconciler]:
+    """Yields a reconciler that uses a user's token for the repository and its webhook."""
+    url = deployment.world.api_url.replace(deployment.world.server_url, proxy.url)
+    token = TokenAuth(SecretStr(deployment.world.create_token("maintainer")))
+    async with aclosing(RestClient(token, url, None, FAST_POLICY)) as rest:
+        yield Reconciler(
+            *(rest, deployment.identity, deployment.lease, deployment.handler, "one"),
+            repositories=(SAMPLE,),
+            webhook_url=DEAD_WEBHOOK_URL,
+            schedule=replace(NO_GRACE, poll_interval=1e6),
+            clock=lambda: deployment.world.now() + offset(),
+        )
+
+
+@pytest.mark.parametrize("hours", [0, 2], ids=["known webhooks", "webhooks listed again"])
+async def test_failing_webhook_requests_reveal_an_outage_between_polls(short_tmp: Path, hours: int) -> None:
+    offset = timedelta()
+    async with (
+        open_deployment(short_tmp) as deployment,
+        UnreliableProxy(deployment.world.server_url) as proxy,
+        open_token_reconciler(deployment, proxy, lambda: offset) as reconciler,
+    ):
+        deployment.world.set_role(deployment.repo, "maintainer", "admin")
+        deployment.world.add_webhook(DEAD_WEBHOOK_URL, "s3cret", repo=deployment.repo)
+        await deployment.world.add_label(
+            add_labeled_issue(deployment), "bug", by="maintainer"
+        )  # its delivery fails
+        await reconciler._run_once()
+        assert await deployment.lease.fetch_failure() is None
+        await proxy.cut()
+        offset = timedelta(hours=hours)
+        await reconciler._run_once()
+        assert await deployment.lease.fetch_failure() is not None
+
+
+async def test_an_outage_at_startup_is_recorded(short_tmp: Path) -> None:
+    async with (
+        open_deployment(short_tmp) as deployment,
+        UnreliableProxy(deployment.world.server_url) as proxy,
+    ):
+        await proxy.cut()
+        async with open_token_reconciler(deployment, proxy, timedelta) as reconciler:
+            reconciler._has_webhook = False
+            await reconciler._run_once()
+        assert await deployment.lease.fetch_failure() is not None

@@ -1,0 +1,285 @@
+"""Labels, comments and reviews found by polling become the same values as their deliveries."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from patchwright.bot.github.auth import TokenAuth
+from patchwright.bot.github.graphql import GraphQLClient
+from patchwright.bot.github.identity import Identity
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.reconcile.poller import Poller
+from patchwright.bot.reconcile.redelivery import AppWebhook, DeliveryAttempt, Redelivery
+from patchwright.bot.webhooks.delivery import (
+    CommentCreated,
+    Delivery,
+    LabelAdded,
+    ReviewSubmitted,
+    ThreadClosed,
+    parse_delivery,
+)
+from patchwright.demo.github import Delivery as Sent
+from patchwright.demo.github import FakeGitHub
+from patchwright.resolver.domain import Repo
+from patchwright.resolver.errors import Forbidden, Unauthorized
+from tests.bot.reconcile.deployments import (
+    FAST_POLICY,
+    PERMISSIONS,
+    SAMPLE,
+    Deployment,
+    app_auth,
+    open_deployment,
+    token_client,
+)
+
+pytestmark = pytest.mark.redis
+
+LABEL = "fix-me"
+
+
+@pytest.fixture
+async def deployment(short_tmp: Path) -> AsyncIterator[Deployment]:
+    async with open_deployment(short_tmp) as deployment:
+        yield deployment
+
+
+def parse(sent: Sent) -> Delivery:
+    return parse_delivery(sent.event, sent.body)
+
+
+async def poll_deliveries(
+    deployment: Deployment, poller: Poller
+) -> list[LabelAdded | CommentCreated | ReviewSubmitted]:
+    (repo,) = await poller.repositories.list_current()
+    result = await poller.poll(repo, deployment.world.now() - timedelta(days=3), "", LABEL)
+    assert result is not None
+    return [event.delivery for event in sorted(result.events, key=lambda event: event.occurred_at)]
+
+
+async def test_the_polling_token_can_only_read(deployment: Deployment) -> None:
+    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    (repo,) = await Poller(deployment.rest, deployment.identity).repositories.list_current()
+    path = (*repo.path, "issues", str(thread.number), "comments")
+    assert await deployment.rest.get_all(dict[str, object], repo.token, *path) == []
+    with pytest.raises(Forbidden):
+        await deployment.rest.post(dict[str, object], repo.token, *path, body={"body": "Hello."})
+
+
+async def test_threads_beyond_the_first_page_are_found(deployment: Deployment) -> None:
+    for number in range(103):
+        thread = deployment.world.create_issue(deployment.repo, title=f"{number}", body="B", by="stranger")
+        if number % 20 == 0:
+            deployment.world.add_label_silently(thread, LABEL, by="maintainer")
+    deliveries = await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
+    assert [delivery.number for delivery in deliveries] == [1, 21, 41, 61, 81, 101]
+    assert all(
+        isinstance(delivery, LabelAdded) and delivery.sender.login == "maintainer" for delivery in deliveries
+    )
+
+
+async def test_an_edited_inline_comment_is_ignored(deployment: Deployment) -> None:
+    deployment.repo.commit("topic", {"calc.py": "x = 1\ny = 3\n"})
+    pull = deployment.world.create_pull(deployment.repo, "topic", by="stranger")
+    line = ("calc.py", 2, "Why 3?")
+    deployment.world.add_review(pull, line, by="maintainer", body="First.")
+    late = deployment.world.add_review(pull, line, by="maintainer", body="Second.")
+    (edited,) = [one for thread in pull.review_threads for one in thread.comments if one.review is late]
+    deployment.world.advance_time(minutes=5)
+    deployment.world.edit_comment(pull, edited, "@agent why 3?")
+    reviews = [
+        one
+        for one in await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
+        if isinstance(one, ReviewSubmitted)
+    ]
+    assert [(one.body, one.review_comment_id is None) for one in reviews] == [
+        ("First.", True),
+        ("Why 3?", False),
+        ("Second.", True),
+    ]
+
+
+async def test_a_deleted_account_and_a_removed_label_cause_no_error(deployment: Deployment) -> None:
+    world = deployment.world
+    thread = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    world.add_label_silently(thread, LABEL, by="somebody")
+    world.add_comment_silently(thread, "@agent go", by="somebody")
+    world.delete_user("somebody")
+    deliveries = await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
+    assert [delivery.sender.login for delivery in deliveries] == ["ghost", "ghost"]
+    await world.remove_label(thread, LABEL, by="maintainer")
+    assert [
+        type(delivery)
+        for delivery in await poll_deliveries(deployment, Poller(deployment.rest, deployment.identity))
+    ] == [CommentCreated]
+
+
+async def test_a_later_installation_is_found(deployment: Deployment) -> None:
+    app = deployment.world.create_app("later", PERMISSIONS)
+    rest = RestClient(app_auth(app), deployment.world.api_url, None, FAST_POLICY)
+    frequent, rare = (Poller(rest, deployment.identity, max_age=timedelta(seconds=s)) for s in (0, 600))
+    assert (await frequent.repositories.list_current(), await rare.repositories.list_current()) == (
+        (),
+        (),
+    )
+    deployment.world.install_app(app, deployment.repo)  # an empty list is never reused
+    assert [
+        [repository.repo for repository in await poller.repositories.list_current()]
+        for poller in (frequent, rare)
+    ] == [[SAMPLE]] * 2
+    deployment.world.install_app(app, deployment.world.create_repository("acme/other", {"x": "y"}))
+    assert [len(await poller.repositories.list_current()) for poller in (frequent, rare)] == [2, 1]
+    await rest.aclose()
+
+
+async def test_a_token_polls_the_configured_repositories(deployment: Deployment) -> None:
+    rest = token_client(deployment.world, "maintainer")
+    other = deployment.world.create_repository("acme/other", {"x": "y"})
+    (repository,) = await Poller(rest, deployment.identity, [SAMPLE]).repositories.list_current()
+    assert (repository.repo, repository.id, repository.installation_id) == (SAMPLE, deployment.repo.id, None)
+    both = await Poller(
+        rest, deployment.identity, [SAMPLE, Repo(owner="acme", name="other")]
+    ).repositories.list_current()
+    assert [repository.id for repository in both] == [deployment.repo.id, other.id]
+    assert await Poller(rest, deployment.identity).repositories.list_current() == ()
+    await rest.aclose()
+
+
+async def test_an_installation_token_recognizes_its_own_comments(
+    deployment: Deployment,
+) -> None:
+    given = TokenAuth(SecretStr((await deployment.rest.get_credentials(SAMPLE)).token))
+    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    deployment.world.add_comment_silently(thread, "<!-- patchwright:ours -->\nDone.", by="patchwright[bot]")
+    busy = "<!-- patchwright:busy in-progress -->\nI am working on this."
+    deployment.world.add_comment_silently(thread, busy, by="patchwright[bot]")
+    deployment.world.add_comment_silently(thread, "<!-- patchwright:forged -->\nDone.", by="stranger")
+    async with contextlib.aclosing(RestClient(given, deployment.world.api_url, None, FAST_POLICY)) as rest:
+        with pytest.raises(Forbidden):  # a user token could do this
+            await rest.get(dict[str, object], SAMPLE, "user")
+        poller = Poller(rest, Identity(rest, GraphQLClient(rest, deployment.world.graphql_url)), [SAMPLE])
+        (repository,) = await poller.repositories.list_current()
+        result = await poller.poll(repository, deployment.world.now() - timedelta(days=3), "", LABEL)
+    assert result is not None and result.own_comments == {"ours": False, "busy": True}
+
+
+async def test_a_rate_limit_is_waited_out(deployment: Deployment) -> None:
+    deployment.world.add_label_silently(
+        deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger"),
+        LABEL,
+        by="maintainer",
+    )
+    deployment.world.fail_next_request("GET", "/app/installations", status=429, headers={"retry-after": "3"})
+    running = asyncio.create_task(deployment.build_reconciler().run())
+    await asyncio.sleep(1.5)
+    assert await deployment.open() == set()
+    async with asyncio.timeout(10):
+        while not await deployment.open():
+            await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_success"), [(200, True), (202, True), (304, True), (0, False), (401, False), (503, False)]
+)
+async def test_an_attempt_succeeds_with_a_2xx_or_3xx_status(code: int, is_success: bool) -> None:
+    async with FakeGitHub() as world:
+        at = world.now()
+    attempt = DeliveryAttempt(id=1, guid="g", delivered_at=at, status_code=code, event="issues", action=None)
+    assert attempt.is_success is is_success
+
+
+async def test_a_new_worker_continues_from_the_stored_delivery_history(deployment: Deployment) -> None:
+    world = deployment.world
+    thread = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    lost = await world.add_label(thread, "fix-me", by="maintainer")
+    world.advance_time(seconds=30)
+    first = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=world.now)
+    assert await first.redeliver() == 0
+    world.advance_time(hours=1)
+    later = await world.add_comment(thread, "Hello.", by="stranger")
+    assert await first.redeliver() == 1
+    second = Redelivery(deployment.rest, AppWebhook(), state=deployment.lease, clock=world.now)
+    stored = (await deployment.lease.load("app/hook/deliveries") or b"").decode()
+    assert lost.guid in stored and later.guid in stored and '"redelivery_count":1' in stored
+    world.advance_time(minutes=3)
+    assert await second.redeliver() == 2
+
+
+async def test_a_revoked_token_is_minted_again(deployment: Deployment) -> None:
+    poller = Poller(deployment.rest, deployment.identity)
+    await poll_deliveries(deployment, poller)
+    deployment.world.expire_tokens()
+    with pytest.raises(Unauthorized):
+        await poll_deliveries(deployment, poller)
+    assert await poll_deliveries(deployment, poller) == []
+
+
+async def test_closings_and_label_removals_of_queued_jobs_are_found(deployment: Deployment) -> None:
+    world = deployment.world
+    closed, moved, unlabeled, unchanged, mentioned = (
+        world.create_issue(deployment.repo, title=name, body="B", by="stranger")
+        for name in ("closed", "moved", "unlabeled", "unchanged", "mentioned")
+    )
+    for thread in (closed, moved, unlabeled, unchanged):
+        await deployment.handler.handle(parse(await world.add_label(thread, LABEL, by="maintainer")))
+    await deployment.handler.handle(
+        parse(await world.add_comment(mentioned, "@agent fix it", by="maintainer"))
+    )
+    assert len(await deployment.open()) == 5
+    world.close_silently(closed)
+    ended = await world.remove_label(unlabeled, LABEL, by="maintainer")
+    del deployment.repo.threads[moved.number]
+    (repo,) = await Poller(deployment.rest, deployment.identity).repositories.list_current()
+    deliveries = await Poller(deployment.rest, deployment.identity).find_ended(
+        repo, await deployment.handler.active_jobs(SAMPLE)
+    )
+    by_number = {delivery.number: delivery for delivery in deliveries}
+    assert by_number.keys() == {closed.number, moved.number, unlabeled.number}
+    first, second = by_number[closed.number], by_number[moved.number]
+    assert isinstance(first, ThreadClosed) and isinstance(second, ThreadClosed)
+    assert (first.reason, second.reason) == ("closed", "deleted")
+    assert by_number[unlabeled.number] == parse(ended)
+
+
+async def test_a_poll_cancels_jobs_of_closed_threads(deployment: Deployment) -> None:
+    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    await deployment.handler.handle(parse(await deployment.world.add_label(thread, LABEL, by="maintainer")))
+    reconciler = deployment.build_reconciler()
+    await reconciler.reconcile()
+    assert len(await deployment.open()) == 1
+    deployment.world.close_silently(thread)
+    await reconciler.reconcile()
+    assert await deployment.open() == set()
+
+
+async def test_only_requests_after_the_closing_of_a_thread_are_found(
+    deployment: Deployment,
+) -> None:
+    world = deployment.world
+    thread = world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    world.add_label_silently(thread, LABEL, by="maintainer")
+    world.add_comment_silently(thread, "@agent fix it", by="maintainer")
+    world.advance_time(seconds=2)
+    world.close_silently(thread)
+    poller = Poller(deployment.rest, deployment.identity)
+    assert await poll_deliveries(deployment, poller) == []
+    world.advance_time(seconds=2)
+    world.add_comment_silently(thread, "@agent retry", by="maintainer")
+    (delivery,) = await poll_deliveries(deployment, poller)
+    assert isinstance(delivery, CommentCreated) and delivery.body == "@agent retry"
+    await world.remove_label(thread, LABEL, by="maintainer")
+    world.add_label_silently(thread, LABEL, by="maintainer")
+    assert [type(each) for each in await poll_deliveries(deployment, poller)] == [CommentCreated, LabelAdded]
+
+
+async def test_a_stop_found_by_polling_is_answered(deployment: Deployment) -> None:
+    thread = deployment.world.create_issue(deployment.repo, title="T", body="B", by="stranger")
+    deployment.world.add_comment_silently(thread, "@agent stop", by="maintainer")
+    await deployment.build_reconciler().reconcile()
+    assert "There is nothing to stop" in thread.comments[-1].body

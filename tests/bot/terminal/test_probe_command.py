@@ -1,0 +1,51 @@
+"""`patchwright probe` in a terminal."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from patchwright.demo.recorded_model import RecordedCall, RecordedModel, RecordedTurn
+from patchwright.resolver.llm.probe import PROBE_NUMBER
+
+FIT = RecordedTurn("", calls=(RecordedCall(name="report_number", arguments={"number": PROBE_NUMBER}),))
+UNSUITABLE = RecordedTurn("I would rather talk.")
+
+
+async def patchwright(directory: Path, turn: RecordedTurn, *arguments: str) -> tuple[int, str]:
+    """Runs the command and returns its exit code and standard output."""
+    async with RecordedModel([turn]) as endpoint:
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-m", "patchwright", "probe", "--base-url", endpoint.base_url, *arguments],
+            cwd=directory,
+            env={"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(Path.cwd()),
+                 "PATCHWRIGHT_MODEL_API_KEY": "key"},
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        out, _ = await asyncio.wait_for(process.communicate(), timeout=60)
+        return process.returncode or 0, out.decode()
+
+
+async def test_a_working_model_is_reported_in_one_line(tmp_path: Path) -> None:
+    code, said = await patchwright(tmp_path, FIT, "--model", "openai/gpt-4o")
+    assert code == 0
+    assert said.startswith(
+        "openai/gpt-4o: works; it called the tool as instructed; it supports images; this test cost $0.0"
+    )
+
+
+async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(tmp_path: Path) -> None:
+    code, said = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded")
+    assert code == 3
+    assert said.startswith(
+        "openai/recorded: DOES NOT WORK; it answered without calling the tool: I would rather talk; "
+    )
+    code, said = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded", "--json")
+    assert code == 3
+    (found,) = json.loads(said)["models"]
+    assert (found["tool_calling"], found["reason"]) == (
+        "none",
+        "it answered without calling the tool: I would rather talk.",
+    )

@@ -1,0 +1,169 @@
+"""Removing the label or closing the thread cancels its jobs, and queued jobs get one notice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from patchwright.bot.jobs import Canceled, JobRecord
+from patchwright.bot.webhooks.delivery import parse_delivery
+from patchwright.demo.github import Delivery
+from patchwright.resolver.domain import JobId
+from tests.bot.handler_scenario import Scenario
+from tests.bot.handler_scenario import scenario as scenario  # the fixture
+from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
+
+AWAY = "I did not start a run: the label was removed before I started. Add it again to start a new run."
+CLOSED = "I did not start a run: this was closed before I started. Reopen it and ask me again."
+
+
+@pytest.fixture
+async def handler(scenario: Scenario) -> AsyncIterator[RecordingHandler]:
+    """Runs a worker whose jobs run until the test ends them."""
+    handler = RecordingHandler()
+    async with running_worker(scenario.queue, handler):
+        yield handler
+
+
+async def told(scenario: Scenario, *deliveries: Delivery) -> None:
+    for delivery in deliveries:
+        await scenario.handler.handle(parse_delivery(delivery.event, delivery.body))
+
+
+async def record(scenario: Scenario, job: JobId) -> JobRecord:
+    found = await scenario.queue.get_record(job)
+    assert found is not None
+    return found
+
+
+async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(scenario: Scenario) -> None:
+    labeled = await scenario.label()
+    said = await scenario.request("@agent mend it")
+    away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+    await told(scenario, away, away)
+    assert (await record(scenario, labeled.id)).result == Canceled(reason="unlabeled")
+    assert (await record(scenario, said.id)).state == "queued"
+    assert scenario.replies == [AWAY]
+
+
+async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
+    scenario: Scenario, handler: RecordingHandler
+) -> None:
+    labeled = await scenario.label()
+    await handler.running.wait()
+    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"))
+    assert (await wait_for_state(scenario.queue, labeled.id)).result == Canceled(reason="unlabeled")
+    assert scenario.replies == []  # Its status comment says so: tests/stories/test_gone.py.
+
+
+async def test_a_user_without_write_access_can_only_cancel_their_own_request(scenario: Scenario) -> None:
+    scenario.world.set_role(scenario.repo, "triager", "triage")
+    labeled = await scenario.label()
+    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
+    assert (await record(scenario, labeled.id)).state == "queued"
+    scenario.world.set_role(scenario.repo, "triager", "write")
+    own = await scenario.deliver(await scenario.world.add_label(scenario.issue, "fix-me", by="triager"))
+    scenario.world.set_role(scenario.repo, "triager", "triage")
+    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
+    assert (await record(scenario, labeled.id)).state == "queued"
+    assert (await record(scenario, own.id)).result == Canceled(reason="unlabeled")
+
+
+async def test_other_labels_and_bots_cancel_nothing(scenario: Scenario) -> None:
+    labeled = await scenario.label()
+    await scenario.world.add_label(scenario.issue, "bug", by="maintainer")
+    await told(scenario, await scenario.world.remove_label(scenario.issue, "bug", by="maintainer"))
+    scenario.world.set_role(scenario.repo, "sweeper[bot]", "write")
+    scenario.world.user("sweeper[bot]").kind = "Bot"
+    await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="sweeper[bot]"))
+    assert (await record(scenario, labeled.id)).state == "queued"
+
+
+async def test_a_label_delivered_after_its_removal_starts_nothing_and_a_later_one_does(
+    scenario: Scenario,
+) -> None:
+    first = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+    second = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    await told(scenario, away, second, first, away)
+    (waiting,) = await scenario.queue.all_active_jobs()
+    assert waiting.job.id == (await scenario.deliver(second)).id
+    assert scenario.replies == []
+
+
+async def test_closing_the_thread_cancels_queued_and_running_jobs(
+    scenario: Scenario, handler: RecordingHandler
+) -> None:
+    running = await scenario.label()
+    await handler.running.wait()
+    message, again = await scenario.request("@agent mind the tests"), await scenario.label()
+    closing = await scenario.world.close_thread(scenario.issue, by="reporter")
+    await told(scenario, closing, closing)
+    for one in (running, message, again):
+        assert (await wait_for_state(scenario.queue, one.id)).result == Canceled(reason="closed")
+    # The notice for the label; the message's run reports its cancellation itself.
+    assert scenario.replies == [CLOSED]
+
+
+async def test_closing_a_pull_request_cancels_its_jobs(scenario: Scenario) -> None:
+    scenario.repo.commit("topic", {"a.py": "x = 2\n"})
+    pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")
+    job = await scenario.deliver(await scenario.world.add_comment(pull, "@agent mend it", by="maintainer"))
+    elsewhere = await scenario.label()
+    await told(scenario, await scenario.world.close_thread(pull, by="maintainer", merged=True))
+    assert (await record(scenario, job.id)).result == Canceled(reason="closed")
+    assert (await record(scenario, elsewhere.id)).state == "queued"
+    assert pull.comments[-1].body.strip().endswith(CLOSED)
+
+
+async def test_requests_after_reopening_a_thread_are_handled(scenario: Scenario) -> None:
+    before = await scenario.label()
+    closing = await scenario.world.close_thread(scenario.issue, by="reporter")
+    scenario.issue.closed = None
+    after = await scenario.request("@agent mend it all the same")
+    await told(scenario, closing)
+    assert (await record(scenario, before.id)).result == Canceled(reason="closed")
+    assert (await record(scenario, after.id)).state == "queued"
+
+
+async def test_jobs_of_a_locked_thread_are_canceled_too(scenario: Scenario) -> None:
+    waiting = await scenario.label()
+    scenario.world.fail_next_request("POST", "/comments", status=403, body={"message": "locked"})
+    await told(scenario, await scenario.world.close_thread(scenario.issue, by="reporter"))
+    assert (await record(scenario, waiting.id)).result == Canceled(reason="closed")
+
+
+async def test_without_a_job_nothing_is_posted(scenario: Scenario) -> None:
+    handler = RecordingHandler()
+    handler.go.set()
+    async with running_worker(scenario.queue, handler):
+        done = await wait_for_state(scenario.queue, (await scenario.label()).id)
+    await told(
+        scenario,
+        await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"),
+        await scenario.world.close_thread(scenario.issue, by="maintainer"),
+    )
+    assert await record(scenario, done.job.id) == done
+    assert scenario.replies == []
+
+
+async def test_an_edit_changes_nothing(scenario: Scenario) -> None:
+    """Whoever may edit a comment could put words into another person's mouth, and nobody is notified of the
+    edit.
+    """
+    delivery = await scenario.comment("just a remark")
+    edited = delivery.body.replace(b'"action": "created"', b'"action": "edited"').replace(
+        b"just a remark", b"@agent delete it"
+    )
+    assert b"@agent delete it" in edited and b'"edited"' in edited
+    await scenario.handler.handle(parse_delivery("issue_comment", edited))
+    assert await scenario.queue.all_active_jobs() == ()
+    await scenario.handler.handle(parse_delivery("issue_comment", edited.replace(b'"edited"', b'"created"')))
+    assert len(await scenario.queue.all_active_jobs()) == 1
+
+
+async def test_simultaneous_cancellations_post_one_notice(scenario: Scenario) -> None:
+    await scenario.label()
+    closing = await scenario.world.close_thread(scenario.issue, by="reporter")
+    await asyncio.gather(*(told(scenario, closing) for _ in range(20)))
+    assert scenario.replies == [CLOSED]

@@ -1,0 +1,173 @@
+"""The job runner retries transient errors and reports permanent ones."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, JobRunner
+from patchwright.bot.jobs import Canceled, Failed, Retry
+from patchwright.bot.observe.faults import classify_error
+from patchwright.resolver.agent import record_prompts
+from patchwright.resolver.domain import Job, Outcome, RunId
+from patchwright.resolver.errors import (
+    Forbidden,
+    ForgeError,
+    Interrupted,
+    LogLocked,
+    ModelAccessDenied,
+    ModelError,
+    RateLimited,
+    SettingsError,
+    Unauthorized,
+)
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.runtime.errors import EngineUnavailable, SandboxLost
+from tests.bot.inline_queue import InlineQueue
+from tests.bot.jobs import DONE, job, running_worker, wait_for_state
+from tests.resolver.agent_runs import FakeSandbox, UncancelableModel, make_agent
+
+
+class RunnerSetup:
+    """A JobRunner with a fake resolver, and the failures that it reported."""
+
+    def __init__(self, *endings: Outcome | BaseException) -> None:
+        self.endings = list(endings)
+        self.failures: list[tuple[str, str]] = []
+        self.speechless: Exception | None = None
+        self.worker = JobRunner(
+            self.resolve, self.report_failure, max_tries=3, first_retry_seconds=10, timeout_seconds=0.2
+        )
+
+    async def resolve(self, job: Job) -> Outcome:
+        if not self.endings:
+            await asyncio.sleep(60)
+        ending = self.endings.pop(0)
+        if isinstance(ending, BaseException):
+            raise ending
+        return ending
+
+    async def report_failure(self, job: Job, error: Exception) -> None:
+        if self.speechless:
+            raise self.speechless
+        self.failures.append((job.id, str(error)))
+
+
+async def test_an_outcome_is_returned() -> None:
+    assert await RunnerSetup(DONE).worker.run(job(), 1) == DONE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ForgeError("502"),
+        ModelError("cut off"),
+        SandboxLost("gone"),
+        Interrupted("going away"),
+        ExceptionGroup("tasks", [SandboxLost("gone")]),
+    ],
+    ids=repr,
+)
+async def test_transient_errors_are_retried_with_growing_delays(error: Exception) -> None:
+    runner = RunnerSetup(error, error, error)
+    assert await runner.worker.run(job(), 1) == Retry(delay_seconds=10)
+    assert await runner.worker.run(job(), 2) == Retry(delay_seconds=20)
+    assert runner.failures == []
+    last = await runner.worker.run(job(), 3)
+    assert isinstance(last, Failed)
+    assert [told for told, _ in runner.failures] == [job().id]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden("not installed"),
+        Unauthorized("expired"),
+        ModelAccessDenied("no such model"),
+        SettingsError("PATCHWRIGHT_MODEL is not set"),
+        EngineUnavailable("no engine"),
+        ZeroDivisionError("a fault of ours"),
+        ExceptionGroup("tasks", [ForgeError("502"), ZeroDivisionError("and worse")]),
+    ],
+    ids=repr,
+)
+async def test_permanent_errors_are_reported_at_once(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = RunnerSetup(error)
+    expected = Failed(error=f"{type(error).__name__}: {error}", fault=classify_error(error))
+    assert await runner.worker.run(job(), 1) == expected
+    assert runner.failures == [(job().id, str(error))]
+    (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert (said.message, vars(said)["job"], vars(said)["try"]) == ("job failed", job().id, 1)
+
+
+async def test_a_job_held_by_another_worker_is_left_to_it() -> None:
+    runner = RunnerSetup(*[LogLocked("Another worker has gone on.")] * 2)
+    for tries in (1, 3):
+        assert await runner.worker.run(job(), tries) == Retry(
+            delay_seconds=LOG_TAKEN_RETRY_SECONDS, counts_as_try=False
+        )
+    assert runner.failures == []
+
+
+async def test_a_rate_limit_delays_the_retry() -> None:
+    again = await RunnerSetup(
+        RateLimited("slow down", datetime.now(UTC) + timedelta(seconds=900))
+    ).worker.run(job(), 1)
+    assert isinstance(again, Retry)
+    assert 890 < again.delay_seconds <= 900
+
+
+async def test_a_job_that_always_kills_its_worker_is_abandoned() -> None:
+    runner = RunnerSetup(DONE)
+    assert await runner.worker.run(job(), 4) == Failed(
+        error="JobAbandoned: The job was started 3 times, and its worker died each time."
+    )
+    assert runner.failures == [(job().id, "The job was started 3 times, and its worker died each time.")]
+
+
+async def test_a_job_that_hangs_frees_its_worker() -> None:
+    runner = RunnerSetup()
+    assert await runner.worker.run(job(), 1) == Failed(error="JobAbandoned: The job took longer than 0.2 s.")
+    assert len(runner.failures) == 1
+
+
+@pytest.mark.parametrize("trouble", [ForgeError("502"), TimeoutError(), ConnectionResetError()], ids=repr)
+async def test_a_failure_that_cannot_be_reported_changes_nothing(trouble: Exception) -> None:
+    runner = RunnerSetup(Forbidden("not installed"))
+    runner.speechless = trouble
+    assert await runner.worker.run(job(), 1) == Failed(error="Forbidden: not installed", fault="forge")
+
+
+async def test_a_cancellation_unnoticed_by_the_run_is_reported_like_any_other(tmp_path: Path) -> None:
+    queue, runner, model = InlineQueue(), RunnerSetup(), UncancelableModel()
+
+    async def resolve(job: Job) -> Outcome:
+        async with FileLogStore(tmp_path).open(RunId(job.id)) as log:
+            mind = make_agent(model, FakeSandbox())
+            await record_prompts(log, "You mend.", "Issue 7", mind.tools)
+            await mind.run(log)
+        return DONE
+
+    await queue.put(job())
+    async with running_worker(queue, JobRunner(resolve, runner.report_failure).run):
+        await asyncio.wait_for(model.asked.wait(), 10)
+        await queue.cancel(job().id, "unlabeled")
+        assert (await wait_for_state(queue, job().id)).result == Canceled(reason="unlabeled")
+        async with asyncio.timeout(10):
+            while not runner.failures:
+                await asyncio.sleep(0.02)
+    assert runner.failures == [(job().id, "Somebody removed the label.")]
+
+
+async def test_a_job_suspended_by_its_worker_reports_nothing() -> None:
+    runner = RunnerSetup()
+    task = asyncio.create_task(runner.worker.run(job(), 1))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert runner.failures == []

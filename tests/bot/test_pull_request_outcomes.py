@@ -1,0 +1,201 @@
+"""The outcomes of our pull requests are counted once, and a merge that closes its issue cancels no run."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from patchwright.bot.cancellation import CancellationHandler
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github.graphql import GraphQLClient
+from patchwright.bot.github.identity import Identity
+from patchwright.bot.github.rest import RestClient
+from patchwright.bot.jobs import Canceled
+from patchwright.bot.pull_request_outcomes import OwnPullRequests
+from patchwright.bot.reconcile.reconciler import Reconciler
+from patchwright.bot.redis.counters import Counters
+from patchwright.bot.redis.leader_lease import LeaderLease
+from patchwright.bot.trigger_handler import TriggerHandler
+from patchwright.bot.webhooks.delivery import parse_delivery
+from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, Issue, Repository
+from tests.bot.inline_queue import InlineQueue
+from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
+from tests.bot.reconcile.deployments import FAST_POLICY, NO_GRACE, app_auth
+
+pytestmark = pytest.mark.redis
+
+BRANCH = "patchwright/issue-1"
+
+
+@dataclass
+class Shop:
+    """A repository of an App with an issue, a trigger handler for its deliveries, and the counters."""
+
+    world: FakeGitHub
+    repo: Repository
+    issue: Issue
+    queue: InlineQueue
+    handler: TriggerHandler
+    counters: Counters
+    rest: RestClient
+    lease: LeaderLease
+
+    async def hears(self, *deliveries: Delivery) -> None:
+        for delivery in deliveries:
+            await self.handler.handle(parse_delivery(delivery.event, delivery.body))
+
+    def proposed(
+        self, branch: str = BRANCH, by: str = "patchwright[bot]", body: str = "Closes #1."
+    ) -> FakePullRequest:
+        self.pushed(branch, "patchwright[bot]")
+        return self.world.create_pull(self.repo, branch, by=by, body=body)
+
+    def pushed(self, branch: str, login: str) -> None:
+        """Adds a commit of this user to the branch."""
+        person, bare = self.world.user(login), self.repo.bare
+        who = f"{login} <{person.id}+{login}@users.noreply.127.0.0.1> {len(bare.branches())} +0000"
+        lines = (
+            f"commit refs/heads/{branch}",
+            *(f"author {who}", f"committer {who}", "data 4", "Mend"),
+            f"from {bare.branch_sha(branch) or bare.branch_sha('main')}",
+            *(f"M 644 inline {login}.py", "data 6", "x = 2", ""),
+        )
+        bare.git("fast-import", "--quiet", stdin="\n".join(lines).encode())
+
+    async def looks(self, looker: Reconciler, name: str) -> None:
+        await looker.reconcile()
+        await self.lease.release(name)
+
+    def looker(self, name: str) -> Reconciler:
+        clock = self.world.now
+        return Reconciler(
+            *(self.rest, Identity(self.rest, GraphQLClient(self.rest, self.world.graphql_url))),
+            *(self.lease, self.handler, name),
+            schedule=NO_GRACE,
+            clock=clock,
+            has_webhook=False,
+        )
+
+    async def counts(self) -> dict[str, float]:
+        counted = (await self.counters.fetch_counts()).get("default", {})
+        return {name: number for name, number in counted.items() if number}
+
+
+@pytest.fixture
+async def shop(short_tmp: Path) -> AsyncIterator[Shop]:
+    async with FakeGitHub() as world, run_embedded_redis(short_tmp) as url:
+        repo = world.create_repository(
+            "acme/sample", {"a.py": "x = 1\n"}, permissions={"maintainer": "write"}
+        )
+        app = world.create_app()
+        world.install_app(app, repo)
+        issue = world.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
+        world.add_webhook("http://127.0.0.1:1/webhook", "s3cret")
+        counters, queue = Counters(url), InlineQueue()
+        async with GitHubForge(
+            app_auth(app),
+            api_url=world.api_url,
+            graphql_url=world.graphql_url,
+            server_url=world.server_url,
+            policy=FAST_POLICY,
+        ) as forge:
+            pulls = OwnPullRequests(forge.rest, forge, counters, "patchwright/")
+            handler = TriggerHandler(
+                queue, Triggers(), forge, CancellationHandler(queue, "fix-me", forge, pulls)
+            )
+            lease = LeaderLease(url)
+            yield Shop(world, repo, issue, queue, handler, counters, forge.rest, lease)
+            await lease.close()
+            await handler.close()
+        await counters.close()
+
+
+@pytest.mark.parametrize(
+    ("merged", "others", "counted"),
+    [(True, False, "untouched"), (True, True, "merged"), (False, False, "closed")],
+)
+async def test_a_pull_request_is_counted_once_by_outcome_and_committers(
+    shop: Shop, merged: bool, others: bool, counted: str
+) -> None:
+    pull = shop.proposed()
+    if others:
+        shop.pushed(BRANCH, "maintainer")
+    ended = await shop.world.close_thread(pull, by="maintainer", merged=merged)
+    await shop.hears(ended, ended)
+    assert await shop.counts() == {f"pulls {counted}": 1}
+
+
+@pytest.mark.parametrize(
+    ("merged", "others", "counted"),
+    [(True, False, "untouched"), (True, True, "merged"), (False, False, "closed")],
+)
+async def test_a_pull_request_is_counted_once_by_polling_and_deliveries_together(
+    shop: Shop, merged: bool, others: bool, counted: str
+) -> None:
+    pull, theirs = shop.proposed(), shop.proposed("topic", "maintainer")
+    looker = shop.looker("one")
+    await shop.looks(looker, "one")
+    assert await shop.counts() == {}
+    if others:
+        shop.pushed(BRANCH, "maintainer")
+    await shop.world.close_thread(theirs, by="maintainer", merged=True)
+    told = await shop.world.close_thread(pull, by="maintainer", merged=merged)
+    for one, name in ((looker, "one"), (looker, "one"), (shop.looker("a newer one"), "a newer one")):
+        await shop.looks(one, name)
+        assert await shop.counts() == {f"pulls {counted}": 1}
+    await shop.hears(told)
+    assert await shop.counts() == {f"pulls {counted}": 1}
+
+
+async def test_a_reopened_and_merged_pull_request_counts_only_as_merged(shop: Shop) -> None:
+    pull = shop.proposed()
+    await shop.hears(await shop.world.close_thread(pull, by="maintainer"))
+    await shop.hears(await shop.world.close_thread(pull, by="maintainer", merged=True))
+    assert await shop.counts() == {"pulls untouched": 1}
+
+
+@pytest.mark.parametrize(("branch", "by"), [("topic", "patchwright[bot]"), (BRANCH, "maintainer")])
+async def test_pull_requests_of_others_are_not_counted(shop: Shop, branch: str, by: str) -> None:
+    await shop.hears(await shop.world.close_thread(shop.proposed(branch, by), by="maintainer", merged=True))
+    assert await shop.counts() == {}
+
+
+async def test_a_fork_with_our_branch_name_is_not_counted(shop: Shop) -> None:
+    fork = shop.world.create_fork(shop.repo, "stranger")
+    fork.commit(BRANCH, {"a.py": "x = 2\n"})
+    pull = shop.world.create_pull(shop.repo, BRANCH, by="stranger", fork=fork)
+    await shop.hears(await shop.world.close_thread(pull, by="maintainer", merged=True))
+    assert await shop.counts() == {}
+
+
+async def test_merging_the_runs_own_pull_request_does_not_cancel_the_run(
+    shop: Shop,
+) -> None:
+    handler = RecordingHandler()
+    async with running_worker(shop.queue, handler):
+        await shop.hears(await shop.world.add_label(shop.issue, "fix-me", by="maintainer"))
+        await handler.running.wait()
+        pull = shop.proposed()
+        merged = await shop.world.close_thread(pull, by="maintainer", merged=True)
+        await shop.hears(merged, await shop.world.close_thread(shop.issue, by="maintainer"))
+        (run,) = await shop.queue.all_active_jobs()
+        assert run.state == "running"
+        handler.go.set()
+        ended = await wait_for_state(shop.queue, run.job.id)
+    assert ended.result == handler.ending
+    assert shop.issue.comments == []
+
+
+@pytest.mark.parametrize(("body", "merged"), [("Closes #10.", True), ("Closes #1.", False)])
+async def test_closing_the_issue_otherwise_cancels_the_run(shop: Shop, body: str, merged: bool) -> None:
+    handler = RecordingHandler()
+    async with running_worker(shop.queue, handler):
+        await shop.hears(await shop.world.add_label(shop.issue, "fix-me", by="maintainer"))
+        await handler.running.wait()
+        (run,) = await shop.queue.all_active_jobs()
+        ended = await shop.world.close_thread(shop.proposed(body=body), by="maintainer", merged=merged)
+        await shop.hears(ended, await shop.world.close_thread(shop.issue, by="reporter"))
+        assert (await wait_for_state(shop.queue, run.job.id)).result == Canceled(reason="closed")

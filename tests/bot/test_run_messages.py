@@ -1,0 +1,195 @@
+"""A comment during a run reaches its agent once, or starts a run of its own."""
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+
+from patchwright.bot.github.auth import TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.jobs import Answered, Canceled, JobResult, Retry
+from patchwright.bot.run_messages import RunMessages
+from patchwright.resolver.domain import Job, Rejected
+from patchwright.resolver.events import Entry, Message, Trajectory
+from tests.bot.handler_scenario import QUEUED_NOTICE, QUICK, Scenario
+from tests.bot.handler_scenario import scenario as scenario  # the fixture
+from tests.bot.jobs import DONE, RecordingHandler, running_worker, wait_for_state
+from tests.bot.reconcile.deployments import app_auth
+from tests.resolver.sample_runs import started
+
+
+async def test_a_comment_reaches_the_running_agent_once_and_starts_no_job(scenario: Scenario) -> None:
+    handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
+    async with running_worker(scenario.queue, handler):
+        run = await scenario.label()
+        await handler.running.wait()
+        said = [await scenario.request(f"@agent {text}") for text in ("first <!-- hidden -->", "second")]
+        first, second = await mail.fetch_new(run, Trajectory())
+        assert (first.trigger_id, second.trigger_id) == (said[0].id, said[1].id)
+        assert first.source == "comment"
+        assert "maintainer, who may write to the repository, writes in the thread" in first.text
+        assert "> first" in first.text and "hidden" not in first.text
+        log = Trajectory((Entry(seq=0, timestamp=scenario.world.now(), event=first),))
+        assert await mail.fetch_new(run, log) == (second,)
+        record = await scenario.queue.get_record(said[0].id)
+        assert record is not None and record.result == Answered(run=run.id)
+        handler.go.set()
+        await wait_for_state(scenario.queue, said[1].id)
+    assert handler.begun == {run.id: 1, said[1].id: 1}
+
+
+async def test_work_requested_during_an_explanation_runs_after_it(scenario: Scenario) -> None:
+    handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
+    async with running_worker(scenario.queue, handler):
+        run = await scenario.request("@agent explain how a is read")
+        await handler.running.wait()
+        work = await scenario.request("@agent then mend it")
+        assert await scenario.wait_for_reply("This is queued") == QUEUED_NOTICE
+        assert await mail.fetch_new(run, Trajectory()) == ()
+        handler.go.set()
+        await wait_for_state(scenario.queue, work.id)
+    assert handler.begun == {run.id: 1, work.id: 1}
+
+
+def at_work(scenario: Scenario, run: Job) -> Trajectory:
+    """Returns the log of a run for the scenario's issue."""
+    return Trajectory(
+        (Entry(seq=0, timestamp=scenario.world.now(), event=started().model_copy(update={"job": run})),)
+    )
+
+
+async def test_a_label_after_a_mention_is_completed_by_its_run(scenario: Scenario) -> None:
+    handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
+    async with running_worker(scenario.queue, handler):
+        run = await scenario.request("@agent please mend this, the sign is wrong")
+        await handler.running.wait()
+        label = await scenario.label()
+        assert await scenario.wait_for_reactions(scenario.issue) == ["eyes"]
+        scenario.queue_notices.enabled.set()
+        await asyncio.sleep(0.5)  # Longer than the delay, so that a queue notice would be posted.
+        assert await mail.fetch_new(run, at_work(scenario, run)) == ()
+        record = await scenario.queue.get_record(label.id)
+        assert record is not None and record.result == Answered(run=run.id)
+        handler.go.set()
+        await wait_for_state(scenario.queue, run.id)
+    assert handler.begun == {run.id: 1}
+    assert scenario.replies == []
+
+
+@pytest.mark.parametrize("label", [True, False], ids=["label", "mention"])
+async def test_a_request_after_a_stop_is_not_read_by_the_canceled_run(
+    scenario: Scenario, *, label: bool
+) -> None:
+    mail, begun, ended = RunMessages(scenario.queue, scenario.forge), asyncio.Queue[Job](), asyncio.Event()
+
+    async def handler(job: Job, tries: int) -> JobResult | Retry:
+        await begun.put(job)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ended.wait()  # It saves its work.
+        return DONE
+
+    async with running_worker(scenario.queue, handler):
+        run = await scenario.request("@agent mend it")
+        assert await begun.get() == run
+        await scenario.request("@agent stop")
+        again = await (scenario.label() if label else scenario.request("@agent mend it otherwise"))
+        assert await mail.fetch_new(run, at_work(scenario, run)) == ()
+        ended.set()
+        async with asyncio.timeout(20):
+            assert (await begun.get()).id == again.id
+
+
+@pytest.mark.parametrize("said", ["@agent plan this", "@agent explain this"])
+async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: Scenario, said: str) -> None:
+    handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
+    async with running_worker(scenario.queue, handler):
+        run = await scenario.request(said)
+        await handler.running.wait()
+        label = await scenario.label()
+        assert await scenario.wait_for_reply("This is queued") == QUEUED_NOTICE
+        assert await mail.fetch_new(run, at_work(scenario, run)) == ()
+        handler.go.set()
+        await wait_for_state(scenario.queue, label.id)
+    assert handler.begun == {run.id: 1, label.id: 1}
+
+
+async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_cancels_that_of_a_writer(
+    scenario: Scenario,
+) -> None:
+    scenario.world.set_role(scenario.repo, "triager", "triage")
+    handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
+    async with running_worker(scenario.queue, handler):
+        run = await scenario.request("@agent mend it")
+        await handler.running.wait()
+        await scenario.deliver(await scenario.world.add_label(scenario.issue, "fix-me", by="triager"))
+        await mail.fetch_new(run, at_work(scenario, run))
+        (refusal,) = scenario.replies
+        assert refusal.startswith(
+            "I did not start a run: triager does not have write access to this repository"
+        )
+        label = await scenario.label()
+        await scenario.request("@agent stop")
+        assert (await wait_for_state(scenario.queue, label.id)).result == Canceled()
+    assert scenario.replies == [refusal]
+
+
+async def said_by_a_writer_of_before(scenario: Scenario, words: str, *, by: str) -> Job:
+    """Queues a comment of a user who has lost write access since."""
+    scenario.world.set_role(scenario.repo, by, "write")
+    job = await scenario.request(words, by=by)
+    scenario.world.set_role(scenario.repo, by, "read")
+    return job
+
+
+async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(scenario: Scenario) -> None:
+    run = await scenario.label()
+    stranger = await said_by_a_writer_of_before(scenario, "@agent spam", by="stranger")
+    await scenario.request("@agent mind the tests")
+    scenario.world.lock_thread(scenario.issue)
+    app = scenario.world.create_app()  # A locked thread keeps it out.
+    scenario.world.install_app(app, scenario.repo)
+    world = scenario.world
+    async with GitHubForge(
+        app_auth(app), api_url=world.api_url, graphql_url=world.graphql_url, policy=QUICK
+    ) as forge:
+        (told,) = await RunMessages(scenario.queue, forge).fetch_new(run, Trajectory())
+    assert "> mind the tests" in told.text
+    record = await scenario.queue.get_record(stranger.id)
+    assert record is not None and isinstance(record.result, Rejected)
+    assert scenario.replies == []
+
+
+async def test_a_request_through_the_api_reaches_the_running_agent(scenario: Scenario) -> None:
+    run = await scenario.label()
+    asked = run.model_copy(
+        update={"id": "nightly-7", "requester": None, "command": "mind zero", "label": None, "snapshot": None}
+    )
+    assert await scenario.queue.put(asked)
+    (told,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(run, Trajectory())
+    assert told.trigger_id == "nightly-7" and "> mind zero" in told.text
+
+
+async def test_only_comments_of_writers_reach_a_run(scenario: Scenario) -> None:
+    handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
+    async with running_worker(scenario.queue, handler):
+        run = await scenario.label()
+        await handler.running.wait()
+        again = await scenario.request("@agent retry")
+        stranger = await said_by_a_writer_of_before(scenario, "@agent rm -rf /", by="stranger")
+        assert await mail.fetch_new(run, Trajectory()) == ()
+        record = await scenario.queue.get_record(stranger.id)
+        assert record is not None and isinstance(record.result, Rejected)
+        assert [answer.split()[6] for answer in scenario.replies] == ["stranger"]
+        record = await scenario.queue.get_record(again.id)
+        assert record is not None and record.state == "queued"
+
+
+async def test_an_unavailable_forge_does_not_delay_the_agent(scenario: Scenario) -> None:
+    told = await scenario.label()
+    await scenario.request("@agent mind this")
+    async with GitHubForge(TokenAuth(SecretStr("x")), api_url="http://127.0.0.1:1", policy=QUICK) as away:
+        assert await RunMessages(scenario.queue, away).fetch_new(told, Trajectory()) == ()
+    (message,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(told, Trajectory())
+    assert isinstance(message, Message)

@@ -1,0 +1,231 @@
+"""The status comment is edited from time to time but never after the final text; failures are explained."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.errors import ForgeUnavailable, QueueDown
+from patchwright.bot.github.auth import RequestPolicy, TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.job_runner import JobAbandoned, JobCanceled
+from patchwright.bot.redis.connection import redis_client
+from patchwright.bot.redis.shared_run_log import SharedLogStore, writer_key
+from patchwright.bot.status_comment import comment_reporter, fault_text, report_failure
+from patchwright.bot.write_limiter import LocalWriteLimiter
+from patchwright.demo.github import FakeGitHub, Issue, Repository
+from patchwright.resolver.domain import Job, Repo, User
+from patchwright.resolver.errors import (
+    Forbidden,
+    LogLocked,
+    ModelAccessDenied,
+    ModelBusy,
+    QuotaExceeded,
+    SettingsError,
+    WorkspaceError,
+)
+from patchwright.resolver.run_log import FileLogStore, RunLog
+from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.errors import EngineUnavailable, SandboxLost
+from tests.resolver.sample_runs import RUN, shell_result, started, step
+
+EVERY = 0.05
+PATIENCE = 20.0
+
+
+@dataclass
+class Place:
+    """The log of a run, its thread, and a reporter that connects them."""
+
+    world: FakeGitHub
+    repo: Repository
+    issue: Issue
+    forge: GitHubForge
+    log: RunLog
+    line: LocalWriteLimiter
+    connect: Callable[[], GitHubForge]
+    """Opens the forge of another worker."""
+    steps: int = field(default=0)
+
+    @property
+    def job(self) -> Job:
+        user = User(id=self.world.user("maintainer").id, login="maintainer")
+        return Job(id=RUN, repo=Repo(owner="acme", name="calc"), number=self.issue.number, requester=user)
+
+    @property
+    def comment(self) -> str:
+        (only,) = self.repo.comments(self.issue.number)
+        return only.body.partition("\n")[2]
+
+    @property
+    def edits(self) -> int:
+        return sum(write.method == "PATCH" for write in self.world.writes)
+
+    async def go_on(self) -> None:
+        self.steps += 1
+        for event in step(f"c{self.steps}", RunShell(command=f"make {self.steps}"), shell_result("done")):
+            await self.log.append(event)
+
+    async def until(self, seen: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not seen():
+                await asyncio.sleep(0.01)
+
+    def reporting(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return comment_reporter(self.forge, Settings(data=Path("/nowhere")), EVERY)(self.job, self.log)
+
+    async def end(self, words: str) -> None:
+        await self.forge.upsert_comment(self.job.repo, self.job.number, self.job.id, words)
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with FakeGitHub() as world, FileLogStore(tmp_path).open(RUN) as log:
+        roles = {"patchwright": "write", "maintainer": "write"}
+        repo = world.create_repository("acme/calc", {"calc.py": ""}, permissions=roles)  # type: ignore[arg-type]
+        issue = world.create_issue(repo, title="T", body="B", by="maintainer")
+        urls = {"api_url": world.api_url, "graphql_url": world.graphql_url, "server_url": world.server_url}
+        pace, line = (
+            RequestPolicy(write_interval=0.001, initial_backoff=0.01, timeout=30),
+            LocalWriteLimiter(),
+        )
+        access = TokenAuth(SecretStr(world.create_token("patchwright")))
+
+        def connect() -> GitHubForge:
+            return GitHubForge(access, **urls, policy=pace, write_limiter=line)
+
+        async with connect() as forge:
+            await log.append(started())
+            yield Place(world, repo, issue, forge, log, line, connect)
+
+
+async def test_the_status_comment_is_posted_at_once_and_edited_only_after_events(place: Place) -> None:
+    async with place.reporting():
+        assert place.comment.startswith("I am working on this. I will post the result in this comment.")
+        await asyncio.sleep(EVERY * 4)
+        assert place.edits == 0
+        for number in (1, 2):
+            await place.go_on()
+            await place.until(lambda made=number: place.edits == made)  # type: ignore[misc]
+            assert f"So far: {number} step" in place.comment
+        await asyncio.sleep(EVERY * 4)
+        assert place.edits == 2
+        await place.end("The end.")
+    assert place.comment == "The end."
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["at the end", "when it is stopped"])
+async def test_no_edit_in_progress_overwrites_the_final_text(place: Place, cancelled: bool) -> None:
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        go.wait(PATIENCE)
+
+    async def run() -> None:
+        async with place.reporting():
+            place.world.before_next_request("PATCH", f"/comments/{place.repo.comments(1)[0].id}", hold)
+            await place.go_on()
+            await place.until(held.is_set)
+            if cancelled:
+                await asyncio.sleep(60)
+            await place.end("The end.")
+
+    task = asyncio.create_task(run())
+    await place.until(held.is_set)
+    if cancelled:
+        task.cancel()
+    asyncio.get_running_loop().call_later(0.3, go.set)  # GitHub responds slowly.
+    await asyncio.wait((task,), timeout=PATIENCE)
+    if cancelled:
+        await place.end("The end.")
+    assert place.comment == "The end." and place.edits == 2
+
+
+async def test_no_event_after_the_final_text_is_reported(place: Place) -> None:
+    async with place.reporting():
+        await place.end("The end.")
+        await place.go_on()
+        await asyncio.sleep(EVERY * 6)
+        assert (place.comment, place.edits) == ("The end.", 1)
+    async with place.reporting():  # Another try, which starts over.
+        assert place.comment.startswith("I am working on this.")
+        assert "So far: 1 step of" in place.comment
+
+
+@pytest.mark.redis
+async def test_a_worker_presumed_dead_reports_nothing(place: Place, short_tmp: Path) -> None:
+    async with run_embedded_redis(short_tmp) as url:
+        redis = redis_client(url)
+        one, other = (
+            SharedLogStore(FileLogStore(short_tmp / name), url, lease_seconds=30) for name in ("one", "other")
+        )
+        async with one.open(RUN) as place.log:
+            await place.log.append(started())
+            async with place.reporting():
+                await redis.delete(writer_key(RUN))
+                async with other.open(RUN), place.connect() as forge:
+                    await forge.upsert_comment(place.job.repo, place.job.number, RUN, "The end.")
+                    with pytest.raises(LogLocked):  # The event of this step stays in the worker's own file.
+                        await place.go_on()
+                    assert place.log.trajectory.replies()
+                    await asyncio.sleep(EVERY * 6)
+        assert (place.comment, place.edits) == ("The end.", 1)
+        for store in (one, other):
+            await store.close()
+        await redis.aclose()
+
+
+async def test_a_preempted_edit_is_made_later(place: Place) -> None:
+    async with place.reporting():
+        (whose,) = place.line._next_write
+        await place.line.try_acquire(whose, "other", 1, 0.5)  # type: ignore[arg-type]
+        await place.line.block(whose, 0.5)
+        await place.go_on()
+        await asyncio.sleep(EVERY * 3)
+        assert place.edits == 0
+        await place.until(lambda: place.edits == 1)
+        assert "So far: 1 step of" in place.comment
+
+
+FAILURES = [
+    (ModelBusy("too many requests"), "The model provider failed. Try again later."),
+    (QuotaExceeded("no credit"), ("The model provider rejected the request. A new attempt will fail until "
+                                  "someone")),
+    (ForgeUnavailable("502"), "GitHub failed. Try again later."),
+    (Forbidden("no"), ("GitHub rejected the request. A new attempt will fail until someone fixes the "
+                       "cause.")),
+    (WorkspaceError("x"), "The repository could not be read or written. A new attempt will fail"),
+    (SettingsError("x"), "My settings are wrong. A new attempt will fail until someone fixes the cause."),
+    (EngineUnavailable("x"), "The container engine for my sandboxes failed. A new attempt will fail"),
+    (SandboxLost("x"), "My sandbox failed. Try again later."),
+    (QueueDown("x"), "My data store failed. Try again later."),
+    (JobAbandoned("x"), ("This is a bug in Patchwright. A new attempt will fail until someone fixes the "
+                         "cause.")),
+    (ZeroDivisionError("x"), ("This is a bug in Patchwright. A new attempt will fail until someone fixes "
+                              "the cause.")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "words"), FAILURES, ids=lambda value: type(value).__name__)
+def test_a_failure_names_who_is_responsible_and_whether_to_retry(error: Exception, words: str) -> None:
+    assert fault_text(error).startswith(words)
+    assert fault_text(error).count("\n") == 0
+
+
+async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failure(place: Place) -> None:
+    await report_failure(place.forge, place.job, ModelAccessDenied("The key is refused."))
+    assert place.comment == (
+        "I had to stop before I finished. The key is refused. The model provider rejected the request. "
+        "A new attempt will fail until someone fixes the cause.\n\n"
+        f"I proposed no change. An operator can find the log under the run `{RUN}`.\n"
+    )
+    await report_failure(place.forge, place.job, JobCanceled("Somebody canceled this run."))
+    assert place.comment.startswith("I had to stop before I finished. Somebody canceled this run.\n")

@@ -1,0 +1,69 @@
+"""Retries: how long, how often, and when not."""
+
+import pytest
+
+from patchwright.resolver.errors import ModelAccessDenied, ModelError
+from patchwright.resolver.events import ReplyUsage
+from patchwright.resolver.llm.model import Reply
+from patchwright.resolver.llm.retry import RetryingModel
+from tests.resolver.scripted_model import ScriptedModel, ScriptLine
+
+REPLY = Reply(text="hello", tool_calls=(), usage=ReplyUsage(model="m"))
+
+
+class FakeClock:
+    """A clock that advances without waiting."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+async def ask(waits: FakeClock, *script: ScriptLine, budget: float = 600.0) -> Reply:
+    model = RetryingModel(ScriptedModel(script), max_seconds=budget, sleep=waits, jitter=lambda: 1.0)
+    return await model.reply((), ())
+
+
+def busy(retry_after: float | None = None) -> ModelError:
+    return ModelError("Busy.", retry_after=retry_after)
+
+
+async def test_waits_double_up_to_a_minute() -> None:
+    waits = FakeClock()
+    assert await ask(waits, *[busy() for _ in range(8)], REPLY) == REPLY
+    assert waits.seconds == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+async def test_the_providers_retry_after_is_respected() -> None:
+    waits = FakeClock()
+    assert await ask(waits, busy(retry_after=20), REPLY) == REPLY
+    assert waits.seconds == [21]
+
+
+async def test_retries_stop_at_the_time_limit_and_report_the_attempts() -> None:
+    waits = FakeClock()
+    with pytest.raises(ModelError, match=r"^Busy\. Tried 4 times in 7 s\.$"):
+        await ask(waits, *[busy() for _ in range(9)], budget=10)
+    assert waits.seconds == [1, 2, 4]
+
+
+async def test_a_wait_beyond_the_time_limit_is_reported_instead() -> None:
+    waits = FakeClock()
+    with pytest.raises(ModelError, match=r"^Busy\. The provider asks for a wait of 3,600 s\.$"):
+        await ask(waits, busy(retry_after=3600), REPLY)
+    assert waits.seconds == []
+
+
+async def test_a_permanent_failure_is_not_retried() -> None:
+    waits = FakeClock()
+    with pytest.raises(ModelAccessDenied):
+        await ask(waits, busy(), ModelAccessDenied("Wrong key."), REPLY)
+    assert waits.seconds == [1]
+
+
+async def test_the_timeout_of_the_last_attempt_is_rounded(caplog: pytest.LogCaptureFixture) -> None:
+    await ask(FakeClock(), busy(retry_after=0.0422), TimeoutError(), REPLY)
+    told = [getattr(record, "error", "") for record in caplog.records]
+    assert told == ["Busy.", "The model scripted did not reply within 599 s."]

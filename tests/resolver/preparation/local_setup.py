@@ -1,0 +1,18 @@
+"""Local sandboxes that run a setup on this machine, in a directory of their own."""
+
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.sandbox import Sandbox
+
+
+class SetupSandboxes(LocalSandboxes):
+    """Local sandboxes that run a setup; its result is not kept."""
+
+    async def with_layer(
+        self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
+    ) -> Self:
+        async with self.open(name) as sandbox:
+            await setup(sandbox)
+        return self

@@ -1,0 +1,389 @@
+"""The repository's setup, and what it leaves for later sandboxes."""
+
+import os
+import re
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from patchwright.resolver.preparation.repo_setup import (
+    SETUP_SCRIPT,
+    RepoSetup,
+    find_setup,
+    install_dependencies,
+)
+from patchwright.resolver.proof.baseline import BaselineRuns
+from patchwright.resolver.run_events import EnvironmentPrepared
+from patchwright.resolver.settings.repo_config import parse_repo_config
+from patchwright.resolver.settings.settings import RepoConfig
+from patchwright.resolver.suites.execution import run_tests
+from patchwright.resolver.suites.suite import Suites
+from patchwright.resolver.verification import verify_patch
+from patchwright.resolver.workspaces import Workspace, WorkspaceFactory
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.local_sandboxes import LocalSandboxes
+from patchwright.runtime.sandbox import SandboxSpec
+from tests.resolver.git_repository import Repository, make_patch, shell
+from tests.resolver.patch_verifier import PYTEST
+from tests.resolver.preparation.local_setup import SetupSandboxes
+from tests.runtime.fake_internet import package_index_egress
+from tests.runtime.repository_layers import remove_layers_of
+
+pytestmark = pytest.mark.slow
+
+PROJECT = '[project]\nname = "x"\nversion = "1"\n'
+JEST = '{"scripts": {"test": "jest"}}'
+YARN = '$(command -v yarn || echo "npx --yes yarn@1") install --frozen-lockfile'
+INSTALL = "python3 -m pip install --quiet"
+
+
+async def find_setup_for(
+    repository: Repository, workspaces: WorkspaceFactory, config: RepoConfig | None = None
+) -> RepoSetup | None:
+    async with workspaces.local(repository.path) as workspace:
+        return await find_setup(workspace, config or RepoConfig())
+
+
+def commands_of(setup: RepoSetup | None) -> list[str]:
+    return [step.command for step in setup.steps] if setup else []
+
+
+# --- finding the setup
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "commands"),
+    [
+        ({"calc.py": ""}, []),
+        ({"pyproject.toml": PROJECT}, []),
+        ({"pyproject.toml": "not = [toml"}, []),
+        ({"pyproject.toml": f'{PROJECT}dependencies = ["a"]\n'}, [f"{INSTALL} -e ."]),
+        (
+            {
+                "pyproject.toml": f'{PROJECT}[project.optional-dependencies]\ntest = ["a"]\ndocs = ["b"]\n'
+                '[dependency-groups]\ndev = ["c"]\nlint = ["d"]\n'
+            },
+            [f"{INSTALL} --group dev -e '.[test]'"],
+        ),
+        ({"setup.py": ""}, [f"{INSTALL} -e '.[test,tests,testing]'"]),
+        (
+            {"setup.py": "", "pytest.ini": "[pytest]\naddopts = --cov=x -n 2\n"},
+            [f"{INSTALL} -e '.[test,tests,testing]' pytest-cov pytest-xdist"],
+        ),
+        (
+            {"pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest>=8.3", "hypothesis", 1]\n'},
+            [f"{INSTALL} 'pytest>=8.3' hypothesis"],
+        ),
+        (
+            {
+                "requirements.txt": "",
+                "requirements-dev.txt": "",
+                "docs/requirements.txt": "",
+                "requirements/test.txt": "",
+            },
+            [f"{INSTALL} -r requirements-dev.txt -r requirements.txt -r requirements/test.txt"],
+        ),
+        ({"package.json": "{}", "package-lock.json": "{}"}, ["npm ci --no-audit --no-fund"]),
+        ({"package.json": "{}"}, ["npm install --no-audit --no-fund --no-package-lock"]),
+        ({"go.mod": ""}, ["go mod download"]),
+        ({"Cargo.toml": "", "Cargo.lock": ""}, ["cargo fetch --locked"]),
+        ({"pom.xml": ""}, ["mvn -B -q dependency:go-offline"]),
+        ({"build.gradle": "", "gradlew": ""}, ["sh ./gradlew --no-daemon --quiet testClasses"]),
+        ({"Gemfile": ""}, ["bundle install --quiet"]),
+        ({"requirements.txt": "", "go.mod": ""}, [f"{INSTALL} -r requirements.txt", "go mod download"]),
+        ({"web/package.json": JEST, "web/yarn.lock": ""}, [f"cd web && {YARN}"]),
+        (
+            {
+                "a/pyproject.toml": f'{PROJECT}dependencies = ["a"]\n',
+                "a/tox.ini": "[pytest]\naddopts = --cov",
+                "a/test_a.py": "",
+            },
+            [f"cd a && {INSTALL} -e . pytest-cov"],
+        ),
+        (
+            {"go.mod": "", "tools/go.mod": "", "tools/a_test.go": ""},
+            ["go mod download", "cd tools && go mod download"],
+        ),
+        (
+            {
+                "package.json": '{"workspaces": ["web"]}',
+                "web/package.json": JEST,
+                "docs/requirements.txt": "",
+            },
+            ["npm install --no-audit --no-fund --no-package-lock"],
+        ),
+        ({"requirements.txt": "", ".github/patchwright/setup.sh": ""}, ["bash .github/patchwright/setup.sh"]),
+    ],
+)
+async def test_the_setup_is_derived_from_the_manifests(
+    files: dict[str, str | bytes], commands: list[str], repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    repository.commit(files)
+    setup = await find_setup_for(repository, workspaces)
+    assert commands_of(setup) == commands
+
+
+@pytest.mark.parametrize(
+    ("lock", "program"),
+    [
+        ("uv.lock", "uv sync"),
+        ("poetry.lock", "poetry install"),
+        ("pnpm-lock.yaml", "pnpm"),
+        ("yarn.lock", "yarn"),
+    ],
+)
+async def test_a_lock_file_selects_its_tool(
+    lock: str, program: str, repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    repository.commit({lock: "", "pyproject.toml": PROJECT, "package.json": "{}"})
+    setup = await find_setup_for(repository, workspaces)
+    assert setup and any(program in step.command for step in setup.steps)
+
+
+async def test_a_configured_setup_comes_first_and_can_be_empty(
+    repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    repository.commit({"requirements.txt": "", ".github/patchwright/setup.sh": ""})
+    for said, commands in (
+        ('setup = "make"', ["make"]),
+        ('setup = ["a", "b"]', ["a", "b"]),
+        ('setup = ""', []),
+    ):
+        setup = await find_setup_for(repository, workspaces, parse_repo_config(said).config)
+        assert commands_of(setup) == commands
+
+
+async def test_the_setup_key_depends_only_on_commands_and_manifests(
+    repository: Repository, workspaces: WorkspaceFactory
+) -> None:
+    def key(setup: RepoSetup | None) -> str:
+        assert setup is not None
+        return setup.key
+
+    repository.commit({"requirements.txt": "a", "calc.py": "1"})
+    first = key(await find_setup_for(repository, workspaces))
+    repository.commit({"calc.py": "2", "README.md": "x"})
+    assert key(await find_setup_for(repository, workspaces)) == first
+    assert key(await find_setup_for(repository, workspaces, RepoConfig(setup="true"))) != first
+    repository.commit({"requirements.txt": "b"})
+    assert key(await find_setup_for(repository, workspaces)) != first
+
+
+# --- running the setup
+# ------------------------------------------------------------------------------------------
+
+
+async def test_a_proposed_change_can_change_manifests_but_not_the_setup(
+    workspaces: WorkspaceFactory, repository: Repository, tmp_path: Path
+) -> None:
+    """The script comes from the base branch, whatever the reviewed head contains."""
+    said = tmp_path / "said"
+    begun = repository.commit({"calc.py": ""})
+    base = repository.commit({SETUP_SCRIPT: f"echo base >>{said}\n"})
+    head = repository.commit({SETUP_SCRIPT: f"echo head >>{said}\n", "requirements.txt": "wcwidth\n"})
+    other = repository.commit({SETUP_SCRIPT: f"echo head again >>{said}\n"})
+
+    async with workspaces.local(repository.path) as workspace:
+        rules = workspace.with_base(base)
+        proposed = Workspace(workspace.git_dir, head, None, config_source=rules)
+        again = Workspace(workspace.git_dir, other, None, config_source=rules)
+        one, two = await find_setup(proposed, RepoConfig()), await find_setup(again, RepoConfig())
+        assert commands_of(one) == [f"bash {SETUP_SCRIPT}"]
+        assert one == two
+        none = Workspace(workspace.git_dir, head, None, config_source=workspace.with_base(begun))
+        assert commands_of(await find_setup(none, RepoConfig())) == [f"{INSTALL} -r requirements.txt"]
+        sandboxes = SetupSandboxes(tmp_path / "boxes", dict(os.environ))
+        made = await install_dependencies(
+            proposed, RepoConfig(), sandboxes, name="setup", source="here", timeout=60
+        )
+    assert made[1] is not None and made[1].problem is None
+    assert said.read_text() == "base\n"
+
+
+async def test_the_local_sandbox_cannot_run_a_setup(
+    repository: Repository, workspaces: WorkspaceFactory, sandboxes: LocalSandboxes
+) -> None:
+    repository.commit({"requirements.txt": ""})
+    async with workspaces.local(repository.path) as workspace:
+        same, prepared, _ = await install_dependencies(
+            workspace, RepoConfig(), sandboxes, name="s", source="s", timeout=60
+        )
+    assert same is sandboxes
+    assert prepared and prepared.problem and "the local sandbox stores no layers" in prepared.problem
+
+
+@pytest.fixture
+async def online() -> AsyncIterator[DockerSandboxes]:
+    """Docker sandboxes that can reach the default hosts."""
+    bundle = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
+    made = DockerSandboxes(
+        SandboxSpec(memory_mb=1024),
+        ca_bundle=bundle if bundle.exists() else None,
+        package_index=os.environ.get("PATCHWRIGHT_PACKAGE_INDEX"),
+        egress=package_index_egress(),
+    )
+    yield made
+    await made.close()
+
+
+class DockerSetup:
+    """A local repository and its setup in Docker."""
+
+    def __init__(
+        self, repository: Repository, workspaces: WorkspaceFactory, sandboxes: DockerSandboxes
+    ) -> None:
+        self.repository = repository
+        self.workspaces = workspaces
+        self.sandboxes = sandboxes
+        self.source = str(repository.path)
+
+    async def set_up(
+        self, setup: str | None = None, seconds: int = 120
+    ) -> tuple[DockerSandboxes, EnvironmentPrepared]:
+        async with self.workspaces.local(self.repository.path) as workspace:
+            made, prepared, _ = await install_dependencies(
+                workspace,
+                RepoConfig(setup=setup),
+                self.sandboxes,
+                name=f"setup-{os.getpid()}",
+                source=self.source,
+                timeout=seconds,
+            )
+        assert isinstance(made, DockerSandboxes) and prepared is not None
+        return made, prepared
+
+    async def says(self, sandboxes: DockerSandboxes, command: str, sent: bool = False) -> str:
+        async with sandboxes.open(f"look-{os.getpid()}") as sandbox:
+            if sent:
+                async with self.workspaces.local(self.repository.path) as workspace:
+                    await workspace.send_to(sandbox)
+            return await shell(sandbox, command)
+
+
+@pytest.fixture
+async def docker_setup(
+    repository: Repository, workspaces: WorkspaceFactory, online: DockerSandboxes
+) -> AsyncIterator[DockerSetup]:
+    made = DockerSetup(repository, workspaces, online)
+    yield made
+    await remove_layers_of(made.source)
+
+
+@pytest.mark.docker
+async def test_tests_with_dependencies_run_and_the_layer_is_reused(docker_setup: DockerSetup) -> None:
+    """The package comes from the index through the egress proxy; verification sandboxes have no network."""
+    repository = docker_setup.repository
+    mended = "from wcwidth import wcswidth\n\n\ndef pad(text, to):\n    return text + ' ' * (to - wcswidth(text))\n"
+    repository.commit(
+        {
+            "requirements.txt": "wcwidth==0.2.13\n",
+            "pad.py": mended.replace("wcswidth(text))", "len(text))"),
+            "test_pad.py": "from pad import pad\n\n\ndef test_ascii():\n    assert pad('a', 3) == 'a  '\n\n\n"
+            "def test_wide():\n    assert pad('\\u5b57', 3) == '\\u5b57 '\n",
+        }
+    )
+    async with docker_setup.workspaces.local(repository.path) as workspace:
+        bare = await run_tests(workspace, None, PYTEST, docker_setup.sandboxes, "bare", 60)
+        assert (
+            bare.results.get("test_pad.py::test_ascii") != "passed"
+        )  # without the package the tests cannot run
+
+        made, prepared = await docker_setup.set_up()
+        assert (prepared.problem, prepared.was_cached) == (None, False)
+        before = await run_tests(workspace, None, PYTEST, made, "base", 60)
+        assert (before.passed_count, before.failed_count) == (1, 1)
+        patch = await make_patch(workspace, made, {"pad.py": mended})
+        async with BaselineRuns(workspace, made, "proof", 60) as bases:
+            suites = Suites(all=(PYTEST,), primary=PYTEST)
+            verdict = await verify_patch(workspace, patch, suites, made, "proof", 60, bases)
+        assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("test_pad.py::test_wide",))
+
+    repository.commit({"README.md": "another issue\n"})
+    begun = time.monotonic()
+    again, second = await docker_setup.set_up()
+    async with again.open(f"second-{os.getpid()}") as sandbox:
+        await sandbox.act(RunShell(command="python3 -c 'import wcwidth'"))
+    assert (second.problem, second.was_cached) == (None, True)
+    assert time.monotonic() - begun < 5  # seconds; benchmarks/images.py checks a smaller limit
+
+
+@pytest.mark.docker
+async def test_setup_files_belong_to_the_agent_and_are_not_in_the_patch(docker_setup: DockerSetup) -> None:
+    docker_setup.repository.commit({".gitignore": "ignored/\n", "a.txt": "old\n", "sub/b.txt": "b\n"})
+    made, prepared = await docker_setup.set_up(
+        "id -u; mkdir ignored node_modules; touch ignored/x node_modules/y stray ~/kept; echo changed > a.txt"
+    )
+    assert prepared.problem is None
+    seen = await docker_setup.says(
+        made, "ls -A; stat -c %U . ignored ignored/x node_modules/y ~/kept; env | grep -i proxy; id -u"
+    )
+    assert seen.split() == ["ignored", "node_modules", *["agent"] * 5, "10001"]
+    assert await docker_setup.says(made, "cat a.txt sub/b.txt; git status --short --ignored", sent=True) == (
+        "old\nb\n!! ignored/\n!! node_modules/\n"
+    )
+    async with docker_setup.workspaces.local(docker_setup.repository.path) as workspace:
+        assert (await make_patch(workspace, made, {})).is_empty
+
+
+@pytest.mark.docker
+async def test_a_setup_runs_as_root_with_five_capabilities(docker_setup: DockerSetup) -> None:
+    docker_setup.repository.commit({"a": ""})
+    made, prepared = await docker_setup.set_up(
+        "grep -E '^(Uid|Cap...|NoNewPrivs|Seccomp):' /proc/self/status > ~/status; touch /etc/as-root; "
+        "! mount -t tmpfs x /mnt && ! mknod /dev/x b 8 0 && ! unshare -m true && ! chroot / true"
+    )
+    assert prepared.problem is None
+    status = dict(
+        line.split(":\t")
+        for line in (await docker_setup.says(made, "cat ~/status; ls /etc/as-root >/dev/null")).splitlines()
+    )
+    assert status["Uid"].split() == ["0"] * 4
+    assert {int(status[name], 16) for name in ("CapPrm", "CapEff", "CapBnd")} == {0b11001011}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+
+
+@pytest.mark.docker
+async def test_a_denied_host_is_named_with_the_setting_to_allow_it(docker_setup: DockerSetup) -> None:
+    docker_setup.repository.commit({"a": ""})
+    fetch = "import urllib.request as r; r.urlopen('https://example.org/x', timeout=9)"
+    same, prepared = await docker_setup.set_up(f'python3 -c "{fetch}"')
+    assert same is docker_setup.sandboxes
+    assert prepared.problem is not None
+    assert re.fullmatch(
+        r"`python3 .*` ended with exit code 1 \(.*\)\. The sandbox refused a connection to example\.org: "
+        r"it is not on the allowlist \(setting `allowed_hosts`\)\.",
+        prepared.problem,
+    )
+
+
+@pytest.mark.docker
+async def test_a_setup_that_changes_our_runtime_is_rejected(docker_setup: DockerSetup) -> None:
+    docker_setup.repository.commit({"a": ""})
+    same, prepared = await docker_setup.set_up(
+        "echo 'import os' >> /opt/patchwright/app/patchwright/runtime/action_server.py"
+    )
+    assert same is docker_setup.sandboxes
+    assert prepared.problem == (
+        "the setup changed /opt/patchwright/app/patchwright/runtime/action_server.py, which is not the repository's"
+    )
+    _, harmless = await docker_setup.set_up("touch /opt/elsewhere")  # the control
+    assert harmless.problem is None
+
+
+@pytest.mark.docker
+async def test_a_hanging_setup_is_stopped(docker_setup: DockerSetup) -> None:
+    docker_setup.repository.commit({"a": ""})
+    same, prepared = await docker_setup.set_up("sleep 60", seconds=2)
+    assert (same is docker_setup.sandboxes, prepared.problem) == (True, "`sleep 60` timed out.")
+
+
+@pytest.mark.docker
+async def test_steps_with_missing_programs_are_skipped_and_reported(docker_setup: DockerSetup) -> None:
+    docker_setup.repository.commit({"go.mod": "module x\n"})
+    same, prepared = await docker_setup.set_up()
+    assert same is docker_setup.sandboxes
+    assert prepared.problem == "The image lacks go. Set `image` to one that includes it."

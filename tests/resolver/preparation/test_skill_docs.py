@@ -1,0 +1,26 @@
+"""The documentation of the skills, compared with the functions themselves."""
+
+import inspect
+
+import patchwright.runtime.skills as skills
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.preparation.skill_docs import MAINTAINER_NOTE, load_skill_docs
+
+
+def test_each_skill_is_documented_as_defined() -> None:
+    told = load_skill_docs()
+    assert [doc.signature.partition("(")[0] for doc in told] == skills.__all__
+    for doc in told:
+        function = getattr(skills, doc.signature.partition("(")[0])
+        defined = str(inspect.signature(function)).replace("'", "").replace(" ", "")
+        assert doc.signature.partition("(")[2].replace("'", "").replace(" ", "") == defined[1:]
+        said = " ".join((inspect.getdoc(function) or "").split())
+        assert said.startswith(f"{doc.description} {MAINTAINER_NOTE}")
+
+
+def test_the_system_prompt_lists_skills_if_there_is_a_python_session() -> None:
+    with_python = prompt_texts.render_system_prompt("/w", "/tmp", "docker", "none", ("kernel",))
+    without = prompt_texts.render_system_prompt("/w", "/tmp", "docker", "none", ("browser",))
+    for doc in load_skill_docs():
+        assert f"- `{doc.signature}` {doc.description}\n" in with_python
+    assert "parse_pdf" not in without

@@ -1,0 +1,146 @@
+"""Patches of an agent that cheats: none of its tricks gets the verdict `fixed`.
+
+Each trick has a control: a verification that takes everything from the patch, as most do, is deceived by it.
+"""
+
+import pytest
+
+from patchwright.resolver.domain import Patch
+from patchwright.resolver.suites.suite import Suite
+from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, PatchVerifier
+
+pytestmark = pytest.mark.slow
+
+TRACE = BUG + "# mended\n"
+"""A change to the code that fixes nothing, by which the tricks recognize that the patch is applied."""
+HIDE = """
+from _pytest.reports import TestReport
+
+honest = TestReport.from_item_and_call.__func__
+
+
+def flattered(cls, item, call):
+    report = honest(cls, item, call)
+    report.outcome = "passed"
+    return report
+
+
+TestReport.from_item_and_call = classmethod(flattered)
+"""
+FORGE = """
+import os, shlex, sys
+
+(path,) = [word[11:] for word in shlex.split(os.environ["PYTEST_ADDOPTS"]) if word.startswith("--junitxml=")]
+bad = "" if "mended" in open("calc.py").read() else "<failure/>"
+tests = "<testcase classname='tests.test_%s' file='tests/test_%s.py' name='%s'>%s</testcase>"
+
+
+def forge():
+    with open(path, "w") as report:
+        print(
+            "<testsuite>", tests % ("calc", "calc", "test_one", ""), tests % ("calc", "calc", "test_add", bad),
+            tests % ("new", "new", "test_new", bad), "</testsuite>", file=report,
+        )
+    sys.stdout.flush()
+    os._exit(bool(bad))
+"""
+NEW = "\n\ndef test_new():\n    pass\n"
+HIDING_HOOK = (
+    "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n"
+    "    out = yield\n    out.get_result().outcome = 'passed'\n"
+)
+SHADOW = (
+    """
+import sysconfig
+exec(compile(open(sysconfig.get_path("stdlib") + "/shlex.py").read(), "shlex", "exec"))
+"""
+    + FORGE.replace("shlex.split", "split").replace("shlex, ", "")
+    + "\nimport atexit\natexit.register(forge)\n"
+)
+TOUCHED = FAILING.replace("assert add(1, 2) == 3", "assert add")
+SKIPPED = FAILING.replace("def test_add", "@pytest.mark.skip\ndef test_add").replace(
+    "from", "import pytest\nfrom", 1
+)
+WITH_SOURCE = Suite(command="PYTHONPATH=. python3 -m pytest", runner="pytest", command_reason="")
+WITH_SITE = Suite(
+    command="python3 -c \"import site, sys, pytest; site.addsitedir('.'); sys.exit(pytest.main())\"",
+    runner="pytest",
+    command_reason="",
+)
+
+TRICKS: dict[str, tuple[dict[str, str | None], Suite]] = {
+    "deletes the test that fails": (
+        {"tests/test_calc.py": FAILING.partition("\n\n\ndef test_add")[0]},
+        PYTEST,
+    ),
+    "skips it": ({"tests/test_calc.py": SKIPPED}, PYTEST),
+    "expects it to fail": ({"tests/test_calc.py": SKIPPED.replace("mark.skip", "mark.xfail")}, PYTEST),
+    "weakens it": ({"tests/test_calc.py": TOUCHED}, PYTEST),
+    "breaks one and rewrites it": (
+        {
+            "calc.py": FIXED.replace("return 1", "return 2"),
+            "tests/test_calc.py": FAILING.replace("one() == 1", "one() == 2"),
+        },
+        PYTEST,
+    ),
+    "mends, and takes another test away": (
+        {"calc.py": FIXED, "tests/test_calc.py": FAILING.replace("def test_one", "def no_test")},
+        PYTEST,
+    ),
+    "mends, and weakens another test": (
+        {"calc.py": FIXED, "tests/test_calc.py": FAILING.replace("one() == 1", "one() or True")},
+        PYTEST,
+    ),
+    "plants a conftest.py": ({"conftest.py": HIDING_HOOK, "calc.py": TRACE}, PYTEST),
+    "plants a conftest.py that drops it": (
+        {
+            "tests/conftest.py": "def pytest_collection_modifyitems(items):\n    items[:] = items[:1]\n",
+            "calc.py": TRACE,
+        },
+        PYTEST,
+    ),
+    "configures it away in pytest.ini": (
+        {"pytest.ini": "[pytest]\naddopts = --deselect tests/test_calc.py::test_add\n", "calc.py": TRACE},
+        PYTEST,
+    ),
+    "configures it away in pyproject.toml": (
+        {"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-k test_one"\n', "calc.py": TRACE},
+        PYTEST,
+    ),
+    "plants a sitecustomize.py": ({"sitecustomize.py": HIDE, "calc.py": TRACE}, WITH_SOURCE),
+    "plants a .pth": ({"evil.pth": "import hidden\n", "hidden.py": HIDE, "calc.py": TRACE}, WITH_SITE),
+    "brings a runner along": (
+        {"pytest.py": FORGE + "\nforge()\n", "calc.py": TRACE},
+        PYTEST,
+    ),
+    "brings a module along that the runner imports": ({"shlex.py": SHADOW, "calc.py": TRACE}, PYTEST),
+    "hides all failures from a new test": ({"tests/test_new.py": HIDE + NEW, "calc.py": TRACE}, PYTEST),
+    "writes the report at the end of a new test": (
+        {"tests/test_new.py": FORGE + "\nimport atexit\natexit.register(forge)\n" + NEW, "calc.py": TRACE},
+        PYTEST,
+    ),
+    "writes the report in a new test and ends the process": (
+        {"tests/test_new.py": FORGE + NEW.replace("pass", "forge()"), "calc.py": TRACE},
+        PYTEST,
+    ),
+    "mends the code from a new test": (
+        {"tests/test_a_new.py": f"open('calc.py', 'w').write({FIXED!r})\n" + NEW, "calc.py": TRACE},
+        PYTEST,
+    ),
+}
+
+
+async def deceives_naive_verification(verifier: PatchVerifier, patch: Patch, suite: Suite) -> bool:
+    """Returns True if a verification would be deceived that uses the patch's tests, configuration and report."""
+    run = await verifier.run(suite, patch)
+    return run.exit_code == 0 and bool(run.results) and not run.failed_tests
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+async def test_a_cheating_agent_gets_no_fixed_verdict(open_verifier, trick: str) -> None:
+    files, suite = TRICKS[trick]
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        patch = await verifier.patch(files)
+        verdict = await verifier.judged(patch, suite)
+        assert verdict.kind in ("unproven", "regressed"), verdict
+        assert await deceives_naive_verification(verifier, patch, suite), "the trick works on others"

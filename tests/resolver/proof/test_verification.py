@@ -1,0 +1,210 @@
+"""Verification with real suites in real sandboxes, on good, bad and dishonest patches."""
+
+import pytest
+
+from patchwright.resolver.domain import Verdict
+from patchwright.resolver.suites.suite import Suite
+from tests.resolver.patch_verifier import BUG, FAILING, FIXED, TESTS
+
+
+async def test_a_failing_test_that_passes_with_the_patch_is_a_fix(open_verifier) -> None:
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED})
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_add",))
+    assert verdict.reason == "1 test failed without the patch and passed with it; none broke."
+    assert verdict.before and verdict.after
+    assert (verdict.before.failed_count, verdict.after.failed_count, verdict.after.passed_count) == (1, 0, 2)
+
+
+async def test_a_new_test_counts_when_the_base_code_fails_it(open_verifier) -> None:
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED, "tests/test_calc.py": FAILING})
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_add",))
+
+
+@pytest.mark.parametrize(
+    "command", ["python3 -m pytest", "(python3 -m pytest)"]
+)  # the second command runs all or none
+async def test_a_new_case_in_an_existing_test_counts_as_a_new_test(open_verifier, command: str) -> None:
+    suite = Suite(command=command, runner="pytest", command_reason="")
+    more = TESTS + "    assert add(1, 2) == 3\n"
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED, "tests/test_calc.py": more}, suite)
+        idle = await verifier.verdict({"calc.py": FIXED, "tests/test_calc.py": TESTS + "\n"}, suite)
+    test = "tests/test_calc.py::test_one"
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", (test,)), verdict.reason
+    assert verdict.new_tests_at_base == {test: "failed"}
+    assert (idle.kind, idle.fail_to_pass) == ("unproven", ()), idle.reason
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def test_new():\n    assert True\n",
+        "from calc import one\ndef test_new():\n    assert one() == 1\n",
+        "from data import NUMBER\ndef test_new():\n    assert NUMBER == 1\n",
+        "import os\nif not os.path.exists('added.py'):\n    raise OSError\ndef test_new():\n    pass\n",
+        "import importlib as i\nif i.util.find_spec('added'):\n    def test_new():\n        pass\n",
+    ],
+)
+async def test_a_new_test_that_does_not_check_the_code_is_no_fix(open_verifier, test: str) -> None:
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
+        verdict = await verifier.verdict(
+            {"calc.py": FIXED, "added.py": "", "tests/data.py": "NUMBER = 1", "tests/test_new.py": test}
+        )
+    assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ()), verdict
+    assert verdict.after and verdict.after.results["tests/test_new.py::test_new"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("module", "added", "test"),
+    [
+        ("calc.py", FIXED + "\n\ndef sub(a, b):\n    return a - b\n", "from calc import sub"),
+        ("calc.py", FIXED + "\n\ndef sub(a, b):\n    return a - b\n", "import calc\nsub = calc.sub"),
+        ("minus.py", "def sub(a, b):\n    return a - b\n", "from minus import sub"),
+    ],
+)
+async def test_a_new_test_that_fails_for_the_missing_feature_counts(
+    open_verifier, module: str, added: str, test: str
+) -> None:
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
+        verdict = await verifier.verdict(
+            {module: added, "tests/test_sub.py": f"{test}\n\n\ndef test_sub():\n    assert sub(3, 1) == 2\n"}
+        )
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_sub.py::test_sub",)), verdict
+
+
+async def test_a_weakened_test_is_no_fix(open_verifier) -> None:
+    weak = FAILING.replace("assert add(1, 2) == 3", "assert add")
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({"tests/test_calc.py": weak})
+    assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ())
+
+
+async def test_a_test_that_breaks_twice_is_a_regression(open_verifier) -> None:
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED.replace("return 1", "return 2")})
+    assert (verdict.kind, verdict.pass_to_fail) == ("regressed", ("tests/test_calc.py::test_one",))
+    assert verdict.reason == "1 test passed without the patch and failed with it, twice."
+
+
+async def test_a_patch_that_cannot_be_imported_breaks_all_tests(open_verifier) -> None:
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({"calc.py": "def add(a, b:\n"})
+    assert (verdict.kind, verdict.pass_to_fail) == ("regressed", ("tests/test_calc.py::test_one",))
+
+
+async def test_a_test_that_fails_sometimes_is_flaky(open_verifier, tmp_path) -> None:
+    # Outside all sandboxes, so that both runs can see it.
+    once = (
+        f"import os\nfrom calc import add\n\n\ndef test_moody():\n    mark = {str(tmp_path / 'mark')!r}\n"
+        "    if add(1, 2) == 3 and not os.path.exists(mark):\n        open(mark, 'w').close()\n        assert False\n"
+    )
+    async with open_verifier({"calc.py": BUG, "test_moody.py": once, "test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED})
+    assert (verdict.kind, verdict.flaky, verdict.pass_to_fail) == (
+        "fixed",
+        ("test_moody.py::test_moody",),
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [{"tests/test_calc.py": None}, {"tests/test_calc.py": TESTS + "test_one = None"}]
+)
+async def test_a_missing_test_leaves_the_patch_unproven(open_verifier, change) -> None:
+    async with open_verifier(
+        {"calc.py": BUG, "tests/test_calc.py": TESTS, "test_add.py": FAILING}
+    ) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED, **change})
+    assert (verdict.kind, verdict.missing) == ("unproven", ("tests/test_calc.py::test_one",))
+    assert verdict.fail_to_pass == ("test_add.py::test_add",)
+    assert verdict.reason == "1 test passed without the patch and did not run with it."
+
+
+async def test_a_completely_failing_baseline_can_be_fixed(open_verifier) -> None:
+    async with open_verifier({"calc.py": "1/0\n", "tests/test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED})
+    assert verdict.kind == "fixed" and len(verdict.fail_to_pass) == 2
+
+
+@pytest.mark.slow
+async def test_a_patch_that_makes_the_suite_hang_is_a_regression(open_verifier) -> None:
+    async with open_verifier({"calc.py": FIXED, "tests/test_calc.py": FAILING}) as verifier:
+        hang = FIXED.replace("return 1", "while True: pass")
+        verdict = await verifier.verdict({"calc.py": hang}, seconds=4)
+    assert verdict.kind == "regressed"
+    assert verdict.reason == (
+        "The tests ran without the patch but not with it, twice: they did not finish within 4 s and were killed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "patched", "kind", "reason"),
+    [
+        (
+            "1",
+            "0",
+            "fixed",
+            "The test command failed without the patch and passed with it, as a whole.",
+        ),
+        (
+            "0",
+            "1",
+            "regressed",
+            "The test command passed without the patch and failed with it, twice.",
+        ),
+        (
+            "0",
+            "00",
+            "unproven",
+            "The test command passed without the patch and with it, and reports no",
+        ),
+        (
+            "2",
+            "1",
+            "unproven",
+            "The test command failed without the patch and with it, and reports no",
+        ),
+    ],
+)
+async def test_without_a_report_the_exit_code_counts(open_verifier, base, patched, kind, reason) -> None:
+    suite = Suite(command='exit "$(cat code)"', runner="none", command_reason="")
+    async with open_verifier({"code": base}) as verifier:
+        verdict = await verifier.verdict({"code": patched}, suite)
+    assert verdict.kind == kind and verdict.reason.startswith(reason)
+
+
+async def test_a_command_that_fails_only_for_a_missing_test_is_no_fix(open_verifier) -> None:
+    suite = Suite(command="test -e tests/new.txt", runner="none", command_reason="")
+    async with open_verifier({"a": ""}) as verifier:
+        verdict = await verifier.verdict({"a": "changed", "tests/new.txt": "x"}, suite)
+    assert (verdict.kind, verdict.reason) == (
+        "unproven",
+        "The test command failed without the patch and with it, and reports no individual tests.",
+    )
+
+
+async def test_an_empty_patch_needs_no_verification(open_verifier) -> None:
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({})
+    assert verdict == Verdict(kind="empty", reason="The run ended without a change to the code.")
+
+
+async def test_without_a_suite_a_patch_is_untested(open_verifier) -> None:
+    async with open_verifier({"calc.py": BUG}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED}, suite=None)
+    assert verdict == Verdict(
+        kind="untested", reason="No tests were found in the repository, and none are configured."
+    )
+
+
+async def test_without_pytest_a_patch_is_untested_with_advice(open_verifier) -> None:
+    suite = Suite(command="python3 -S -m pytest", runner="pytest", command_reason="")
+    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED}, suite)
+    assert verdict.kind == "untested"
+    assert verdict.reason == (
+        "The tests could not be run, with the patch or without it: pytest is not installed in the sandbox; "
+        "add it to the image, or set `test_command` in .github/patchwright.toml."
+    )

@@ -1,0 +1,53 @@
+"""Notes for reviewers about code that tests cannot judge."""
+
+import pytest
+
+from patchwright.resolver.security.review_notes import scan_added_lines
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("    os._exit(0)", "can end the process that runs it, tests or not"),
+        ("import atexit", "can end the process that runs it, tests or not"),
+        ("at_exit { exit!(true) }", "can end the process that runs it, tests or not"),
+        ("sys.exit(main())", "can end the process that runs it"),
+        ("process.exit(0)", "can end the process that runs it"),
+        ("os.Exit(0)", "can end the process that runs it"),
+        ("sys.meta_path.insert(0, Finder())", "can change what is loaded when code or tests start"),
+        ("open(site + '/sitecustomize.py', 'w')", "can change what is loaded when code or tests start"),
+        ("process.env.NODE_OPTIONS = '-r ./x'", "can change what is loaded when code or tests start"),
+        ("require.extensions['.js'] = f", "can change what is loaded when code or tests start"),
+        ("report = os.environ['PATCHWRIGHT_REPORT']", "mentions how the test report is written"),
+        ("def pytest_runtest_makereport(item):", "mentions how the test report is written"),
+    ],
+)
+def test_an_added_line_that_can_affect_tests_is_noted(line: str, what: str) -> None:
+    assert scan_added_lines("src/a", "x\n", f"x\n{line}\n") == [f"src/a, line 2, {what}: `{line.strip()}`"]
+
+
+def test_a_moved_line_is_not_noted() -> None:
+    assert scan_added_lines("cli.py", "sys.exit(main())\nx = 1\n", "x = 2\n\n  sys.exit(main())\n") == []
+
+
+def test_an_additional_line_of_the_same_kind_is_noted() -> None:
+    assert scan_added_lines("cli.py", "os._exit(0)\n", "os._exit(0)\nos._exit(0)\n") == [
+        "cli.py, line 2, can end the process that runs it, tests or not: `os._exit(0)`"
+    ]
+
+
+def test_in_tests_only_immediate_exits_are_noted() -> None:
+    assert scan_added_lines("tests/test_cli.py", "", "with pytest.raises(SystemExit): sys.exit(1)\n") == []
+    assert len(scan_added_lines("tests/test_cli.py", "", "os._exit(0)\n")) == 1
+
+
+def test_a_match_in_a_long_line_is_found_and_clipped() -> None:
+    (sentence,) = scan_added_lines("a.py", "", f"x = 1;{' ' * 100_000}os._exit(0)")
+    assert sentence.endswith(": `os._exit(0)`")
+
+
+@pytest.mark.parametrize(
+    "line", ["def exit_code(): ...", "model.exit", "on_exit = 1", "weights = 'best.pth'", ""]
+)
+def test_ordinary_code_is_not_noted(line: str) -> None:
+    assert scan_added_lines("a.py", "", line) == []

@@ -1,0 +1,293 @@
+"""The checks of a run that wants to finish, on logs and diffs."""
+
+import time
+
+import pytest
+
+from patchwright.resolver.actions import Action, AnyObservation, Finish, Plan, PlanItem
+from patchwright.resolver.domain import Issue, Job, JobId, Patch, Repo, User
+from patchwright.resolver.events import (
+    Checkpoint,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    RunStarted,
+    ToolCall,
+    ToolResult,
+)
+from patchwright.resolver.finish_checks import (
+    find_missing_steps,
+    has_reproduced,
+    has_run_tests,
+    parse_requirements,
+    was_sent_back,
+)
+from patchwright.resolver.proof.diff_lint import lint_diff
+from patchwright.runtime.actions import ReplaceText, RunPython, RunShell
+from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ShellResult
+from tests.resolver.trajectories import run
+
+MENDED = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
+EDIT = Checkpoint(patch=Patch(base_sha="b" * 40, diff=MENDED))
+NOT_REPRODUCED = "No command failed before the last edit, so nothing shows that the failure was reproduced."
+NOT_TESTED = "The repository's tests were not run after the last edit."
+
+
+def shell(command: str, code: int | None = 0) -> tuple[Action, AnyObservation]:
+    return RunShell(command=command), ShellResult(output="", exit_code=code, cwd="/w", seconds=0.1)
+
+
+def started(body: str) -> RunStarted:
+    user = User(login="r", id=1)
+    issue = Issue(number=7, title="t", body=body, author=user, trusted=False, open=True, url="u")
+    job = Job(id=JobId("j"), repo=Repo(owner="o", name="r"), number=7, requester=None)
+    return RunStarted(
+        job=job, thread=issue, base_sha="b" * 40, base_branch="main", source="s", model="m", sandbox="local"
+    )
+
+
+def test_a_run_that_reproduced_fixed_and_tested_misses_no_step() -> None:
+    done = run(shell("pytest -k sign", 1), EDIT, shell("cd /w && python -m pytest -q"))
+    assert find_missing_steps(done, "python3 -m pytest") == ()
+
+
+def test_each_missing_step_is_one_sentence() -> None:
+    assert find_missing_steps(run(EDIT), None) == (NOT_REPRODUCED, NOT_TESTED)
+
+
+def test_tests_that_cannot_run_are_not_required() -> None:
+    assert find_missing_steps(run(EDIT), "go test ./...", can_run_tests=False) == (NOT_REPRODUCED,)
+
+
+def test_a_run_without_a_change_misses_no_step() -> None:
+    assert find_missing_steps(run(shell("ls")), None) == ()
+    assert find_missing_steps(run(Checkpoint(patch=Patch(base_sha="b" * 40, diff=b""))), None) == ()
+
+
+def test_a_finish_call_beside_a_failed_call_is_rejected() -> None:
+    edit = ReplaceText(path="calc.py", old="a - b", new="a + b")
+    calls = (
+        ToolCall(id="a", action=edit),
+        ToolCall(id="b", action=Finish(cause="c", change="c", testing="c")),
+    )
+    reply = ModelReply(thought="", calls=calls, usage=ReplyUsage(model="m"))
+    failed = ToolResult(
+        call_id="a", observation=ActionFailure(reason="not_found", message="old is not in calc.py")
+    )
+    done = ToolResult(call_id="a", observation=EditResult(path="calc.py", diff=""))
+    assert find_missing_steps(run(reply, failed), None) == (
+        'In the reply that ends the work, these calls failed: "replace_text".',
+    )
+    assert find_missing_steps(run(reply, done), None) == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "shows"),
+    [
+        ("python repro.py", 1, True),
+        ("PYTHONPATH=/w python /tmp/repro.py", 1, True),
+        ("cd sub && node repro.js", 1, True),
+        ("python repro.py", 0, False),
+        ("grep -rn missing src", 1, False),
+        ("git diff --exit-code | cat", 1, False),
+        ("no-such-program", 127, False),
+    ],
+)
+def test_only_a_failed_program_is_a_reproduction(command: str, code: int, shows: bool) -> None:
+    assert has_reproduced(run(shell(command, code), EDIT)) is shows
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("python -m pytest -q 2>&1 | tail -n 3", "FAILED test_calc.py::test_add\n1 failed, 3 passed in 0.1s"),
+        ("npx jest | cat", "Tests:       1 failed, 4 passed, 5 total"),
+        ("npm test || true", "  2 passing (8ms)\n  1 failing"),
+        ("go test ./... | tail", "--- FAIL: TestAdd (0.00s)\nFAIL"),
+        ("python -m unittest; true", "FAILED (failures=1)"),
+        ("cargo test; echo", "test result: FAILED. 1 passed; 1 failed"),
+        ("node --test; true", "not ok 1 - adds"),
+    ],
+)
+def test_a_failing_test_behind_a_pipe_is_a_reproduction(command: str, output: str) -> None:
+    def seen(said: str) -> tuple[Action, AnyObservation]:
+        return RunShell(command=command), ShellResult(output=said, exit_code=0, cwd="/w", seconds=0.1)
+
+    assert has_reproduced(run(seen(output), EDIT))
+    assert not has_reproduced(run(seen("3 passed, 0 failed in 0.1s"), EDIT))
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "Traceback (most recent call last):\n  File ...",
+        "===== ( as )\nIndexError: list index out of range\n",
+        "sqlparse.exceptions.SQLParseError: too deep",
+        "case , end -> ValueError('None is not in list')",
+        "Uncaught TypeError: x is not a function",
+        'Exception in thread "main" java.lang.IllegalStateException',
+        "thread 'main' panicked at src/main.rs:3:5:",
+    ],
+)
+def test_an_exception_that_a_script_prints_is_a_reproduction(output: str) -> None:
+    def seen(command: str, said: str) -> tuple[Action, AnyObservation]:
+        return RunShell(command=command), ShellResult(output=said, exit_code=0, cwd="/w", seconds=0.1)
+
+    made = "cat > /tmp/r.py <<'X'\nimport calc\nX\n"
+    assert has_reproduced(run(seen(f"{made}PYTHONPATH=/w python3 /tmp/r.py", output), EDIT))
+    assert not has_reproduced(run(seen("cat error.log", output), EDIT))
+    assert not has_reproduced(run(seen(made, output), EDIT))
+    assert not has_reproduced(run(seen("python3 /tmp/r.py", "raises ValueError where it should"), EDIT))
+
+
+def test_huge_output_is_checked_quickly() -> None:
+    flood = "A" * 500_000 + "\n" + "a." * 250_000 + "\n" * 100_000 + "<<X" * 10_000
+    begun = time.perf_counter()
+    seen = RunShell(command="python3 r.py"), ShellResult(output=flood, exit_code=0, cwd="/w", seconds=0.1)
+    assert not has_reproduced(run(seen, EDIT, seen))
+    assert time.perf_counter() - begun < 5
+
+
+def test_a_script_counts_as_the_same_command_in_a_longer_command_line() -> None:
+    def seen(command: str, output: str) -> tuple[Action, AnyObservation]:
+        return RunShell(command=command), ShellResult(output=output, exit_code=0, cwd="/w", seconds=0.1)
+
+    written = seen("cat > /tmp/r.py <<'X'\nfrom calc import add\nX\npython3 /tmp/r.py", "-1")
+    assert has_reproduced(run(written, EDIT, seen("python3 /tmp/r.py | head -2; git status", "3")))
+    assert not has_reproduced(run(written, EDIT, seen("cat > /tmp/s.py <<'X'\nfrom calc import add\nX", "")))
+    typed = seen("python3 - <<'X'\nfrom calc import add\nX", "-1")
+    assert not has_reproduced(run(typed, EDIT, seen("python3 - <<'X'\nprint(3)\nX", "3")))
+
+
+def test_the_same_command_with_another_result_after_the_edit_is_a_reproduction() -> None:
+    def seen(command: str, output: str) -> tuple[Action, AnyObservation]:
+        return RunShell(command=command), ShellResult(output=output, exit_code=0, cwd="/w", seconds=0.1)
+
+    shown = "python3 -c 'from calc import add; print(add(1, 2))'"
+    assert has_reproduced(run(seen(shown, "-1"), EDIT, seen(f"pytest -q; {shown}", "1 passed\n3")))
+    assert not has_reproduced(run(seen(shown, "-1"), EDIT, seen(shown, "-1")))
+    assert not has_reproduced(run(seen("cat calc.py", "a - b"), EDIT, seen("cat calc.py", "a + b")))
+    assert not has_reproduced(run(EDIT, seen(shown, "3"), seen(shown, "3")))
+
+
+def test_a_cell_that_raises_is_a_reproduction_only_before_the_edit() -> None:
+    raised = RunPython(code="calc.add(1, 2)"), CellResult(output="AssertionError", ok=False, seconds=0.1)
+    assert has_reproduced(run(raised, EDIT))
+    assert not has_reproduced(run(EDIT, shell("pytest", 1)))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest",
+        "python -m pytest tests",
+        "npm test",
+        "npm run test -- x",
+        "go test ./...",
+        "make check",
+        "cargo test",
+        "bundle exec rspec",
+        "node --test",
+        "./gradlew test",
+        "mvn -q verify",
+        "sh ./own-suite.sh",
+    ],
+)
+def test_the_usual_runners_and_the_repositorys_own_command_count_as_tests(command: str) -> None:
+    assert has_run_tests(run(EDIT, shell(command)), "sh ./own-suite.sh")
+    assert not has_run_tests(run(shell(command), EDIT), "sh ./own-suite.sh")
+
+
+def test_reading_a_test_is_not_running_it() -> None:
+    assert not has_run_tests(run(EDIT, shell("cat tests/test_calc.py")), "python3 -m unittest")
+
+
+def test_open_points_of_the_last_plan_are_named() -> None:
+    def plan(*states: str) -> tuple[Action, AnyObservation]:
+        items = tuple(PlanItem(text=f"part {n}", status=state) for n, state in enumerate(states))  # type: ignore[arg-type]
+        return Plan(items=items), ShellResult(output="", exit_code=0, cwd="/", seconds=0)
+
+    before = (shell("pytest", 1), EDIT, shell("pytest"))
+    assert find_missing_steps(run(*before, plan("done", "open", "dropped")), None) == (
+        'These points are not marked as done in the plan: "part 1".',
+    )
+    assert find_missing_steps(run(*before, plan("open", "open"), plan("done", "dropped")), None) == ()
+
+
+def test_an_issue_with_two_points_requires_a_plan() -> None:
+    body = "It fails.\n\nAcceptance:\n- add takes floats\n- sub takes floats\n\nVersions:\n- 1.2\n- 1.3\n"
+    trajectory = run(started(body), shell("pytest", 1), EDIT, shell("pytest"))
+    assert find_missing_steps(trajectory, None) == (
+        'These points are not marked as done in the plan: "add takes floats"; "sub takes floats".',
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("- [ ] a\n- [x] I searched\n* [ ] b", ("a", "b")),
+        ("1. open it\n2. it crashes", ()),
+        ("## Steps to reproduce\n1. x\n## Expected\n1. y\n2. z", ("y", "z")),
+        ("The requirements are:\n\n- one\n- two\n\nThanks!\n- not this", ("one", "two")),
+    ],
+)
+def test_requirements_are_open_task_boxes_and_listed_requirements(
+    body: str, expected: tuple[str, ...]
+) -> None:
+    assert parse_requirements(started(body).thread) == expected
+
+
+def test_a_finish_call_is_rejected_once_until_a_person_comments() -> None:
+    finish: Action = Finish(cause="a", change="b", testing="c")
+    refused = ActionFailure(reason="refused", message="not yet")
+    assert not was_sent_back(run(shell("ls")))
+    assert was_sent_back(run((finish, refused), shell("ls")))
+    assert not was_sent_back(run((finish, refused), Message(text="Do more.", source="comment")))
+
+
+# --- leftovers --------------------------------------------------------------------------------------------------
+
+
+def diff(path: str, added: str, removed: str = "", new: bool = False) -> Patch:
+    lines = [f"diff --git a/{path} b/{path}", *(["new file mode 100644"] if new else [])]
+    lines += [f"--- a/{path}", f"+++ b/{path}", "@@ -1 +1 @@"]
+    lines += [f"-{line}" for line in removed.splitlines()] + [f"+{line}" for line in added.splitlines()]
+    return Patch(base_sha="b" * 40, diff="\n".join(lines).encode() + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        (diff("a.py", "    breakpoint()"), "a.py contains what looks like new debug output: `breakpoint()`."),
+        (
+            diff("src/x.ts", "  console.log(state)"),
+            "src/x.ts contains what looks like new debug output: `console.log(state)`.",
+        ),
+        (diff("repro.py", "x", new=True), "repro.py is a new file that looks like a scratch file."),
+        (
+            diff("src/a.py.orig", "x", new=True),
+            "src/a.py.orig is a new file of a kind that does not belong in a repository.",
+        ),
+        (diff("a.c", "<<<<<<< HEAD"), "a.c contains a conflict marker (`<<<<<<< HEAD`)."),
+        (diff("a.js", "if (a)  {", "if (a) {"), "a.js changes only whitespace."),
+        (diff("a.py", "x = 1", "x = 1  "), "a.py changes only whitespace."),
+        (diff("a.js", "console.log(x)", "  console.log(x)"), "a.js changes only whitespace."),
+    ],
+)
+def test_leftovers_in_the_diff_are_named(patch: Patch, sentence: str) -> None:
+    assert lint_diff(patch) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        diff("cli.py", 'print("done")'),
+        diff("a.py", "    x = 1", "x = 1"),
+        diff("tests/test_repro.py", "def test_x(): ...", new=True),
+        diff("src/debug.py", "def trace(): ...", new=True),
+        Patch(base_sha="b" * 40, diff=b"Binary files differ\n\xff\xfe"),
+        Patch(base_sha="b" * 40, diff=b""),
+    ],
+)
+def test_legitimate_lines_are_no_leftovers(patch: Patch) -> None:
+    assert lint_diff(patch) == ()

@@ -1,0 +1,150 @@
+"""Exact texts of replies; every text in the templates must appear in a test."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from patchwright.resolver import reply_texts
+from patchwright.resolver.publishing import publishing_texts
+from patchwright.resolver.publishing.publishing_texts import NoPullRequestReason, UnsignedReason
+from patchwright.resolver.pull_request import follow_up_texts
+from tests.resolver.pull_requests import job, pull
+
+ROOT = Path(__file__).parents[3]
+REPLIES = sorted(path for path in (ROOT / "templates/replies").iterdir() if not path.name.startswith("_"))
+MIN_TEXT_LENGTH = 16  # characters; shorter texts are not checked
+PARTLY_TESTED = {"no_pull_request.md.j2", "follow_up.md.j2", "pull_body.md.j2", "salvaged.md.j2"}
+"""Long templates of which only some texts appear in tests. Remove one when all of its texts do."""
+
+REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
+    "permission": "maintainer does not have write access to this repository. Someone with write access "
+    "can add the label or ask me in a comment.",
+    "withdrawn": "maintainer no longer has write access to this repository. Someone with write access "
+    "can add the label or ask me in a comment.",
+    "closed": "the issue is closed. Reopen it and ask me again.",
+    "closed_pull": "the pull request is closed. Reopen it and ask me again.",
+    "locked": "this conversation is locked, so I could not report here. Unlock it and ask me again.",
+    "archived": "this repository is archived and read-only.",
+    "empty": "this repository has no commits. Push one and ask me again.",
+    "gone": "it was deleted or transferred, or I have no access to it.",
+    "pull_only": "this command works on pull requests only. Write it on the pull request.",
+    "no_plan": "I know of no plan that waits for approval here. Ask me for one with `plan`, or tell me "
+    "what to do.",
+    "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
+    "`plan`, or tell me what to do.",
+    "not_stopped": "I know of no stopped run here that I could resume. Tell me what to do.",
+    "already_read": "a run that was in progress has read it.",
+    "already_done": "a run that was in progress has done it.",
+    "nothing_asked": "there is no open review thread here, and you gave no instructions. Say in a review "
+    "or a comment what I should change, and mention me.",
+}
+NOT_PUSHED = {
+    "regressed": "it would break tests that pass. 1 test fails",
+    "failing": "its own tests fail: 1 test fails.",
+    "fork": "the fork's owner does not allow edits by maintainers.",
+    "gone": "its head repository or branch was deleted.",
+    "closed": "it was closed while I worked.",
+    "default": "its head branch is the default branch of this repository, and I never push to that.",
+    "moved": "someone pushed to its branch while I worked, and my change conflicts with theirs.",
+    "moved_unproven": "someone pushed to its branch while I worked, and the publishing job does not run "
+    "tests. Ask me again to start from the current commit.",
+    "moved_checks": "someone pushed to its branch while I worked, and I only repair my own commits.",
+    "moving": "its branch changes faster than I can test.",
+    "moved_merge": (
+        "someone pushed to its branch while I merged. Ask me again to merge into the current commit."
+    ),
+    "empty": "the run ended without a change to the code.",
+    "refused": "GitHub rejected it: 1 test fails",
+}
+NO_PULL_REQUEST: dict[NoPullRequestReason, str] = {
+    "closed": "the issue was closed while I worked on it.",
+    "rewritten": "the branch `main` no longer contains the commit that I started from and tested. Ask me "
+    "again to start from its current commit.",
+    "refused": "GitHub rejected the pull request (`main`).",
+    "nowhere": "GitHub rejected every branch that I tried to push (`main`).",
+}
+PUSHED_WITH_GIT = (
+    "This commit was pushed with git and is not signed by GitHub, because GitHub's API for signed commits "
+)
+UNSIGNED: dict[UnsignedReason, str] = {
+    "merge": f"{PUSHED_WITH_GIT}does not create merge commits.",
+    "name": f"{PUSHED_WITH_GIT}accepts only file names in UTF-8 (`7`).",
+    "mode": f"{PUSHED_WITH_GIT}writes regular files only (`7` is or was not one).",
+    "files": f"{PUSHED_WITH_GIT}fails on this many files (7).",
+    "size": f"{PUSHED_WITH_GIT}does not accept 7 MB.",
+    "refused": f"{PUSHED_WITH_GIT}rejected it: `7`.",
+    "different": f"{PUSHED_WITH_GIT}created a commit that differs from the tested change.",
+    "unsigned": "GitHub does not show this commit as verified (7).",
+    "fork": "This commit was pushed to a fork with git and is not signed by GitHub.",
+}
+
+
+def test_each_rejection_has_this_text() -> None:
+    assert {
+        why: reply_texts.render_rejection_reason(why, job()) for why in get_args(reply_texts.AdmissionProblem)
+    } == REJECTIONS
+
+
+def test_each_publishing_problem_has_this_text() -> None:
+    assert {
+        why: follow_up_texts.render_not_pushed_reason(why, "1 test fails") for why in NOT_PUSHED
+    } == NOT_PUSHED
+    assert {
+        why: publishing_texts.render_no_pull_request_reason(why, "main")
+        for why in get_args(NoPullRequestReason)
+    } == NO_PULL_REQUEST
+    assert {
+        why: publishing_texts.render_unsigned_reason(why, "7") for why in get_args(UnsignedReason)
+    } == UNSIGNED
+
+
+def test_up_to_date_and_large_patches_have_these_texts() -> None:
+    assert follow_up_texts.render_up_to_date(pull(head_branch="topic", base_branch="main")) == (
+        "`topic` is up to date with `main`: there is nothing to merge."
+    )
+    assert publishing_texts.render_patch_too_large(70_000, "run-1", "change.diff").strip() == (
+        "The change is too large for a comment (70,000 characters). An operator can find it as "
+        "`change.diff` in the directory of the run `run-1`."
+    )
+    assert publishing_texts.render_pasted_patch("+1\n").startswith(
+        "<details><summary>The change as a patch for `git apply`</summary>\n\n```diff\n+1\n"
+    )
+
+
+def test_a_salvage_commit_says_that_the_work_is_unfinished() -> None:
+    assert reply_texts.salvage_commit_message(pull(title="Add it", number=7)) == (
+        "Unfinished: Add it\n\n"
+        "This is the work of a run that stopped early. It is not finished and may\nnot have been "
+        "tested.\n\n"
+        "Issue: #7\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def inlined() -> str:
+    """All string literals in tests, joined."""
+    trees = (ast.parse(path.read_text()) for path in (ROOT / "tests").rglob("*.py"))
+    return "\0".join(text for tree in trees for node in ast.walk(tree) for text in _texts(node))
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.JoinedStr(values=values):
+            yield "".join(str(one.value) if isinstance(one, ast.Constant) else "" for one in values)
+        case ast.Constant(value=str(text)):
+            yield text
+
+
+@pytest.mark.parametrize("template", REPLIES, ids=lambda path: path.name)
+def test_every_reply_text_appears_in_a_test(inlined: str, template: Path) -> None:
+    parts = re.split(r"\{[%{#].*?[%}#]\}|`|\n", template.read_text(), flags=re.DOTALL)
+    texts = [text.strip() for text in parts if len(text.strip()) >= MIN_TEXT_LENGTH]
+    untested = [text for text in texts if text not in inlined]
+    if template.name in PARTLY_TESTED:
+        assert 0 < len(untested) < len(texts)
+    else:
+        assert untested == []

@@ -1,0 +1,54 @@
+"""The prompt describes the tools of a sandbox's features only if they are available."""
+
+import pytest
+
+from patchwright.resolver import prompt_texts
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.runtime.egress.policy import NetworkMode
+from patchwright.runtime.features import ALL_FEATURES
+from tests.resolver.agent_runs import FakeSandbox
+
+
+def names(*plugins: str) -> list[str]:
+    found = build_sandbox_tools(FakeSandbox(), tuple(plugin for plugin in ALL_FEATURES if plugin in plugins))
+    return [spec.name for spec in ToolRegistry(found).specs]
+
+
+def test_python_is_offered_if_the_kernel_is_available() -> None:
+    assert "run_python" not in names("browser", "documents")
+    assert set(names("kernel")) - set(names()) == {"run_python"}
+
+
+def test_the_system_prompt_mentions_only_available_tools() -> None:
+    plain = prompt_texts.render_system_prompt("/w", "/s", "docker")
+    assert "run_python" not in plain and "browse" not in plain
+    both = prompt_texts.render_system_prompt("/w", "/s", "docker", features=("kernel", "browser"))
+    assert "`run_python`" in both and "`browse`" in both
+    assert "run_python" not in prompt_texts.render_system_prompt("/w", "/s", "docker", features=("browser",))
+
+
+@pytest.mark.parametrize(
+    ("network", "reach"),
+    [
+        ("none", "can open only what you serve here yourself"),
+        ("allowlist", "can open the hosts that the sandbox may reach"),
+        ("open", "can open public sites"),
+    ],
+)
+def test_the_system_prompt_states_what_the_browser_can_reach(network: NetworkMode, reach: str) -> None:
+    assert reach in prompt_texts.render_system_prompt("/w", "/s", "docker", network, ("browser",))
+
+
+def test_on_a_local_machine_the_browser_is_for_local_pages() -> None:
+    said = prompt_texts.render_system_prompt("/w", "/s", "local", "open", ("browser",))
+    assert "can open only what you serve here yourself" in said and "public" not in said
+
+
+def test_on_a_pull_request_the_prompt_states_the_test_baseline() -> None:
+    of_issue, of_pull = (
+        prompt_texts.render_system_prompt("/w", "/s", "docker", is_pull_request=reviewed)
+        for reviewed in (False, True)
+    )
+    assert "at least one test that fails on the starting code passes with the patch" in of_issue
+    assert "at least one test" not in of_pull and "No test that passed before may fail." in of_pull

@@ -1,0 +1,310 @@
+"""Unexpected events of pages and misbehaving pages: reported, bounded, survived."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from patchwright.runtime.browser.action_space import ALL_CALLS
+from patchwright.runtime.egress.proxy import EgressProxy
+from patchwright.runtime.egress_forwarder import relay
+from patchwright.runtime.observations import SnapshotOptions
+from tests.runtime.fake_internet import ALLOWED, PUBLIC, Internet, internet
+from tests.runtime.web_fixture import LOAD_SECONDS, Web, notes, open_web
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+# --- dialogs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("button", "note", "saw"),
+    [
+        ("Alert", "the page opened this alert; OK was pressed: 'Saved 3 rows'", []),
+        ("Confirm", "the page opened this confirm; OK was pressed: 'Delete all?'", ["confirmed true"]),
+        (
+            "Prompt",
+            "the page asked 'Your name?'; its own suggestion 'nobody'",
+            ["prompted nobody"],
+        ),
+        ("Print", "", ["printed"]),
+        ("Locate", "", ["not located"]),
+    ],
+)
+async def test_a_dialog_is_answered_and_reported(web: Web, button: str, note: str, saw: list[str]) -> None:
+    await web.open("trouble.html")
+    assert await web.do(f"click({{button {button!r}}})") == saw
+    assert notes(web) == note
+
+
+async def test_endless_alerts_close_the_tab(web: Web) -> None:
+    await web.open("trouble.html")
+    page = await web.use(web.filled("click({button 'Alerts'})"))
+    assert "the page opened more than 10 dialogs: its tab was closed" in page.notes
+    assert page.url == "about:blank" and page.error is not None
+    assert (await web.open("answer.html")).notes == ()
+
+
+async def test_a_page_that_asks_before_leaving_is_left(web: Web) -> None:
+    await web.open("trouble.html")
+    await web.do("click({button 'Trap'})")
+    assert (await web.open("answer.html")).title == "The answer"
+    assert "the page asked for confirmation before leaving it; it was left" in notes(web)
+
+
+async def test_an_endless_script_is_stopped(web: Web) -> None:
+    await web.open("trouble.html")
+    begun = time.monotonic()
+    page = await web.use(web.filled("click({button 'Loop'})"))
+    assert time.monotonic() - begun < 25
+    assert "an endless script of the page was stopped" in page.notes
+    assert (await web.do("click({button 'Confirm'})")) == ["confirmed true"]
+
+
+@pytest.mark.slow
+async def test_a_call_on_a_page_that_hangs_times_out(web: Web) -> None:
+    await web.open("trouble.html")
+    begun = time.monotonic()
+    error = await web.refused("click({button 'Soon'})\nnoop(200)\nfocus({button 'Confirm'})\nnoop(1)")
+    assert time.monotonic() - begun < 30
+    assert error.startswith("line 3: ") and "(1 more was not run): it did not finish within 10 s" in error
+    assert (await web.do("click({button 'Confirm'})")) == ["confirmed true"]
+
+
+# --- tabs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("opener", "title"),
+    [("button 'Popup'", "The answer"), ("link 'New tab'", "The answer"), ("link 'Late tab'", "Late")],
+)
+async def test_a_popup_becomes_the_active_tab(web: Web, opener: str, title: str) -> None:
+    await web.open("trouble.html")
+    await web.do(f"click({{{opener}}})")
+    assert web.page is not None and web.page.title == title
+    assert [tab.active for tab in web.page.tabs] == [False, True]
+    assert notes(web) == "a tab opened and is now active: number 1"
+    assert (await web.use("tab_close()")).title == "Trouble"
+
+
+async def test_a_tab_that_never_opens_is_awaited_once(web: Web) -> None:
+    await web.open("trouble.html")
+    assert (await web.use(web.filled("click({link 'No tab'})"))).title == "Trouble"
+    begun = time.monotonic()
+    assert (await web.use("scroll(0, 10)")).title == "Trouble"
+    assert time.monotonic() - begun < LOAD_SECONDS
+
+
+async def test_a_click_opens_no_more_than_one_tab(web: Web) -> None:
+    await web.open("trouble.html")
+    page = await web.use(web.filled("click({button 'Popups'})"))
+    assert len(page.tabs) == 2
+    await web.use("tab_close()")
+
+
+async def test_tabs_have_a_limit(web: Web) -> None:
+    await web.use("new_tab()\n" * 19)
+    assert "at most 20 tabs can be open: close one" in await web.refused("new_tab()")
+    await web.open("trouble.html")
+    page = await web.use(web.filled("click({link 'New tab'})"))
+    assert "another tab was closed: at most 20 are kept" in page.notes and len(page.tabs) == 20
+    page = await web.use("tab_close()\n" * 20)
+    assert [tab.url for tab in page.tabs] == ["about:blank"]
+
+
+# --- URLs
+# -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("file:///etc/passwd", "file: addresses are not opened, only http and https"),
+        ("view-source:http://localhost", "view-source: addresses are not opened"),
+        ("chrome://version", "chrome: addresses are not opened"),
+        ("javascript:alert(1)", "javascript: addresses are not opened"),
+        ("data:text/html,x", "data: addresses are not opened"),
+        ("http://example.com/", "this sandbox has no network, its browser can open only its own localhost"),
+        ("https://192.168.0.1/", "this sandbox has no network"),
+        ("http://169.254.169.254/latest/meta-data", "this sandbox has no network"),
+        ("http://localhost:1/", "browsers refuse this port"),
+        ("http://localhost:1999/", "nothing listens there: check that the server runs, and on this port"),
+        ("http://", "this is not a URL"),
+        ("{url}/round", "it redirects endlessly"),
+        ("{url}/to-file", "it redirects to a URL that is not http or https"),
+        ("{url}/private", "it requires a user name and a password"),
+    ],
+)
+async def test_an_unsupported_url_yields_a_reason(web: Web, url: str, why: str) -> None:
+    assert why in await web.refused(f"goto({url.format(url=web.url)!r})")
+
+
+async def test_urls_are_completed_as_in_an_address_bar(web: Web) -> None:
+    for url in (f"localhost:{web.port}/answer.html", f"http://0.0.0.0:{web.port}/answer.html"):
+        assert (await web.use(f"goto({url!r})")).title == "The answer"
+    assert (await web.use(f"goto('http://user:pass@localhost:{web.port}/private')")).title == "Private"
+
+
+async def test_the_http_status_of_a_failed_response_is_reported(web: Web) -> None:
+    await web.open("nothing-here")
+    assert notes(web) == "the server responded with status 404 Not Found"
+
+
+@pytest.mark.parametrize("way", ["link 'Local file'", "button 'Script to file'", "button 'Chrome'"])
+async def test_a_page_cannot_open_local_files(web: Web, way: str) -> None:
+    await web.open("trouble.html")
+    page = await web.use(web.filled(f"click({{{way}}})"))
+    assert "root:" not in page.tree and not page.url.startswith(("file:", "chrome:"))
+
+
+async def test_an_endless_page_is_shown_as_far_as_it_loaded(web: Web) -> None:
+    page = await web.use(f"goto('{web.url}/trickle')")
+    assert "heading 'First'" in page.tree and "still loading after 3 s" in notes(web)
+
+
+async def test_a_server_that_never_responds_times_out(web: Web) -> None:
+    assert "the server did not respond within" in await web.refused(f"goto('{web.url}/never')")
+
+
+async def test_a_page_that_keeps_reloading_can_be_left(web: Web) -> None:
+    begun = time.monotonic()
+    await web.use(f"goto('{web.url}/reloading')")
+    assert time.monotonic() - begun < 60
+    assert (await web.open("answer.html")).title == "The answer"
+    # Its scripts were disabled on leaving; those of the next page must run.
+    await web.open("files.html")
+    (web.root / "b.txt").write_text("hi")
+    assert await web.do("upload_file({button 'Choose'}, 'b.txt')") == ["photo [b.txt=hi]"]
+
+
+async def test_history_works_after_several_goto_calls(web: Web) -> None:
+    await web.use(
+        "\n".join(f"goto('{web.url}/{page}.html')" for page in ("answer", "files", "answer", "files"))
+    )
+    assert (await web.use("go_back()")).title == "The answer"
+
+
+@pytest.mark.slow
+async def test_a_page_of_a_hundred_megabytes_costs_seconds(web: Web) -> None:
+    begun = time.monotonic()
+    await web.browser.run_code(f"goto('{web.url}/huge')", ALL_CALLS, SnapshotOptions(screenshot=True))
+    assert time.monotonic() - begun < 60
+    assert (await web.open("answer.html")).title == "The answer"
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+async def test_files_can_be_uploaded_to_local_pages(web: Web) -> None:
+    (web.root / "data").mkdir()
+    (web.root / "data/a.csv").write_text("1,2")
+    (web.root / "b.txt").write_text("hi")
+    await web.open("files.html")
+    assert await web.do("upload_file({button 'Papers'}, ['data/a.csv', 'b.txt'])") == [
+        "papers [a.csv=1,2,b.txt=hi]"
+    ]
+    assert await web.do("upload_file({button 'Papers'}, [])") == ["papers []"]
+    assert await web.do("upload_file({button 'Choose'}, 'b.txt')") == ["photo [b.txt=hi]"]
+    assert await web.do("mouse_upload_file(220, 210, 'data/a.csv')") == ["photo [a.csv=1,2]"]
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("upload_file({button 'Photo'}, '/etc/passwd')", "/etc/passwd is outside of the work tree"),
+        ("upload_file({button 'Photo'}, 'link')", "link is outside of the work tree"),
+        ("upload_file({button 'Photo'}, 'no.txt')", "no.txt does not exist"),
+        ("upload_file({button 'Photo'}, ['c.txt', 'c.txt'])", "this input accepts only one file"),
+        ("mouse_upload_file(900, 600, 'c.txt')", "no file chooser opened"),
+        ("upload_file({link 'Plain'}, 'c.txt')", "no file chooser opened"),
+    ],
+)
+async def test_a_file_that_cannot_be_uploaded_yields_a_reason(web: Web, call: str, why: str) -> None:
+    (web.root / "c.txt").write_text("c")
+    if not (web.root / "link").is_symlink():
+        (web.root / "link").symlink_to("/etc/passwd")
+    await web.open("files.html")
+    assert why in await web.refused(call)
+
+
+async def test_a_file_is_not_uploaded_to_a_foreign_page(web: Web) -> None:
+    (web.root / "secret.txt").write_text("s")
+    await web.use("goto('about:blank')")
+    assert "files can be uploaded only to pages on the sandbox's own localhost" in await web.refused(
+        "mouse_upload_file(5, 5, 'secret.txt')"
+    )
+
+
+async def test_a_download_is_saved_and_reported(web: Web) -> None:
+    await web.open("files.html")
+    await web.do("click({link 'Minutes'})")
+    kept = web.scratch / "downloads/minutes.txt"
+    assert notes(web) == f"downloaded minutes.txt: 11 bytes, saved as {kept}"
+    assert kept.read_text() == "some notes\n"
+    page = await web.use(f"goto('{web.url}/download/minutes.txt')")
+    assert page.error is None and notes(web).endswith("downloads/minutes-2.txt")
+
+
+async def test_a_download_is_saved_nowhere_else(web: Web) -> None:
+    await web.open("files.html")
+    await web.do("click({link 'Evil'})")
+    (name,) = re.findall(r"downloads/(.+)$", notes(web))
+    assert (web.scratch / "downloads" / name).is_file() and "/" not in name and "$" not in name
+
+
+async def test_an_endless_download_is_canceled(web: Web) -> None:
+    await web.open("files.html")
+    await web.do("click({link 'Endless'})")
+    assert notes(web) == "the download of endless.bin was canceled: over 50 MB"
+    assert sum(file.stat().st_size for file in web.scratch.rglob("*") if file.is_file()) < 300_000_000
+
+
+# --- network
+# ----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def way_out(net: Internet, directory: Path) -> AsyncIterator[str]:
+    """Listen on a loopback port that leads to the egress proxy, as in an online sandbox."""
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await relay((reader, writer), await asyncio.open_unix_connection(directory / "e"))
+        writer.close()
+
+    async with EgressProxy(net.egress()).listen(directory / "e"):
+        server = await asyncio.start_server(forward, "127.0.0.1", 0)
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server.close()
+
+
+async def test_everything_but_loopback_goes_through_the_proxy(tmp_path: Path, short_tmp: Path) -> None:
+    outside = (
+        b"<title>Outside</title><input type=file><script>fetch('http://10.0.0.1/').catch(() => 0)</script>"
+    )
+    async with (
+        internet() as net,
+        way_out(net, short_tmp) as proxy,
+        open_web(tmp_path, HTTPS_PROXY=proxy) as web,
+    ):
+        net.answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(outside), outside)
+        page = await web.use(f"goto('http://{ALLOWED}/')")
+        assert (page.title, page.error) == ("Outside", None)
+        (web.root / "any.txt").write_text("secret")
+        strange = f"on the sandbox's own localhost, and this is http://{ALLOWED}/"
+        assert strange in await web.refused("upload_file({button 'Choose File'}, 'any.txt')")
+        assert "on the sandbox's own localhost" in await web.refused("mouse_upload_file(9, 9, 'any.txt')")
+        await web.open(f"around?http://{ALLOWED}/")
+        assert strange in await web.refused("upload_file({button 'Choose File'}, 'any.txt')")
+        assert {address for address, _ in net.dialed} == {PUBLIC}
+        dialed = len(net.dialed)
+        assert (await web.open("answer.html")).title == "The answer"
+        for url in ("https://10.0.0.1/", "https://169.254.169.254/", "https://other.test/"):
+            assert "the sandbox's proxy does not allow this host" in await web.refused(f"goto('{url}')")
+        page = await web.use("goto('http://169.254.169.254/latest/meta-data')")
+        assert "the server responded with status 403" in notes(web)
+        assert len(net.dialed) == dialed and "localhost" not in net.looked_up

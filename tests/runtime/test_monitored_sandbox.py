@@ -1,0 +1,80 @@
+"""Disk limits, in a container and with a simulated disk."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
+from patchwright.runtime.docker.engine import Engine
+from patchwright.runtime.docker.sandbox_container import container_name
+from patchwright.runtime.errors import EngineUnavailable, SandboxDiskFull
+from patchwright.runtime.monitored_sandbox import DiskMonitor
+from patchwright.runtime.observations import ShellResult
+
+NAME = f"disk-{os.getpid()}"
+Make = Callable[..., DockerSandboxes]
+FILL = "for n in $(seq 8); do head -c 10000000 /dev/zero > /workspace/$n; done; sleep {}; echo still here"
+
+
+@pytest.mark.docker
+async def test_a_sandbox_over_its_disk_limit_is_stopped_with_the_reason(docker_sandboxes: Make) -> None:
+    async with docker_sandboxes(disk_mb=40).open(NAME) as sandbox:
+        with pytest.raises(
+            SandboxDiskFull, match=r"76 MiB of files, more than `disk_mb` \(40\), and was stopped"
+        ) as full:
+            await sandbox.act(RunShell(command=FILL.format(30)))
+        assert not full.value.retryable
+        with pytest.raises(SandboxDiskFull):
+            await sandbox.act(RunShell(command="echo again"))
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+async def test_the_same_files_fit_where_the_limit_is_larger(docker_sandboxes: Make) -> None:
+    """Control of the case above; files in scratch are memory and do not count."""
+    async with docker_sandboxes(disk_mb=200).open(NAME) as sandbox:
+        ran = await sandbox.act(
+            RunShell(command=FILL.format(5) + "; head -c 150000000 /dev/zero > /tmp/more")
+        )
+        assert isinstance(ran, ShellResult) and ran.output == "still here\n"
+        engine = await Engine.connect()
+        found = await engine.inspect(container_name(NAME))
+        assert found is not None
+        size = await engine.size(found["Id"])
+        assert size is not None and 80_000_000 <= size < 90_000_000
+        await engine.close()
+
+
+async def test_a_short_outage_of_the_engine_stops_nothing() -> None:
+    sizes = iter([EngineUnavailable("away"), 30 << 20, 50 << 20])
+    ended: list[bool] = []
+
+    async def size() -> int | None:
+        found = next(sizes)
+        if isinstance(found, EngineUnavailable):
+            raise found
+        return found
+
+    async def end() -> None:
+        ended.append(True)
+
+    disk = DiskMonitor(40, size, end, interval=0.01)
+    async with disk.monitor() as watch:
+        await watch
+    assert ended == [True]
+    assert str(disk.error).startswith("the sandbox wrote 50 MiB of files, more than `disk_mb` (40)")
+
+
+async def test_monitoring_stops_when_the_container_is_gone() -> None:
+    async def size() -> int | None:
+        return None
+
+    async def end() -> None:
+        raise AssertionError("there is nothing to end")
+
+    disk = DiskMonitor(40, size, end, interval=0.01)
+    async with disk.monitor() as watch:
+        await watch
+    assert disk.error is None

@@ -1,0 +1,32 @@
+"""Error messages of the model test during the setup."""
+
+import json
+import sys
+
+import pytest
+
+from patchwright.bot.setup.credential_store import ModelConnection
+from patchwright.bot.setup.model_probe import MAX_ERROR_LENGTH, probe_model
+
+KEY = "sk-typed-into-a-field"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("check PATCHWRIGHT_MODEL_API_KEY, or wait", "check the API key, or wait"),
+        ("write PATCHWRIGHT_MODEL as provider/model", "write the model name as provider/model"),
+        ("check PATCHWRIGHT_MODEL_BASE_URL.", "check the base URL."),
+        (
+            "no reply within 60 s (PATCHWRIGHT_MODEL_TIMEOUT)",
+            "no reply within 60 s (PATCHWRIGHT_MODEL_TIMEOUT)",
+        ),
+        (f"wrong key {KEY}", "wrong key ..."),
+        ("x" * (MAX_ERROR_LENGTH - 5) + KEY, "x" * (MAX_ERROR_LENGTH - 5) + "..."),
+    ],
+)
+async def test_errors_name_the_form_fields_and_hide_the_key(error: str, expected: str) -> None:
+    probe = "import json, os, sys; print(os.environ['SAID']); sys.exit(1)"
+    model = ModelConnection(model="openai/any", model_base_url=None, model_api_key=KEY)
+    result = await probe_model(model, [sys.executable, "-c", probe], {"SAID": json.dumps({"error": error})})
+    assert result.error == expected

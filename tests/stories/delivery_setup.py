@@ -1,0 +1,148 @@
+"""Delivery alone: a run that has ended, with its patch and verdict, before the fake server; no agent, no sandbox."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from patchwright.bot.github.auth import AppAuth, TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.demo.github import FakeGitHub, GitHubApp, Issue, Repository
+from patchwright.demo.github.bare_repository import BareRepository
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Job, JobId, Outcome, Patch, Repo, TestRun, User, Verdict, VerdictKind
+from patchwright.resolver.events import (
+    AgentStopped,
+    Entry,
+    Event,
+    ModelReply,
+    ReplyUsage,
+    RunStarted,
+    ToolCall,
+    Trajectory,
+)
+from patchwright.resolver.forge import MaskingForge
+from patchwright.resolver.publish import Attempt, publish_attempt
+from patchwright.resolver.request.base_branch import clone_at_base
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.workspaces import WorkspaceFactory
+from tests.contracts.forges import FIXED, QUICK, change, file
+
+CALC = Repo(owner="acme", name="calc")
+DONE = Finish(cause="add() subtracted.", change="It adds now.", testing="python3 -m pytest: all pass.")
+FIX = file("calc.py", FIXED.encode())
+BRANCH = "patchwright/issue-1"
+RUN = "acme-calc-1-0123456789ab"
+SHORT = "456789ab"
+
+
+def verdict(kind: VerdictKind) -> Verdict:
+    test = "tests/test_calc.py::test_add"
+    before = TestRun(command="pytest", results={test: "failed"}, exit_code=1, seconds=1, output="")
+    after = before.model_copy(update={"results": {test: "passed"}, "exit_code": 0})
+    match kind:
+        case "fixed":
+            return Verdict(kind=kind, fail_to_pass=(test,), before=before, after=after)
+        case "regressed":
+            broken = {"pass_to_fail": (test,), "before": after, "after": before}
+            return Verdict(kind=kind, reason="A test that passed before fails now.", **broken)
+        case _:
+            return Verdict(kind=kind, reason="No test shows the fix.")
+
+
+@dataclass
+class Depot:
+    """acme/calc with one issue, and whatever is to be delivered there."""
+
+    world: FakeGitHub
+    repo: Repository
+    app: GitHubApp
+    issue: Issue
+    data: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    command: str = ""
+    plain: bool = False
+    """Whether the token of the App's installation is given as it is, instead of the App's key."""
+    meanwhile: Callable[[], object] = lambda: None
+    """What happens between the run's beginning and its delivery."""
+
+    @property
+    def pulls(self) -> tuple[Any, ...]:
+        return self.repo.pulls
+
+    @property
+    def comments(self) -> list[str]:
+        return [comment.body.partition("\n")[2] for comment in self.repo.comments(self.issue.number)]
+
+    @property
+    def job(self) -> Job:
+        person = self.world.user("maintainer")
+        return Job(
+            id=JobId(RUN),
+            repo=CALC,
+            number=self.issue.number,
+            requester=User(id=person.id, login=person.login),
+            command=self.command,
+        )
+
+    @asynccontextmanager
+    async def forge(self) -> AsyncIterator[GitHubForge]:
+        """As a process that has just started has it."""
+        access: AppAuth | TokenAuth = AppAuth(str(self.app.id), SecretStr(self.app.private_key_pem))
+        if self.plain:
+            installation = self.world.install_app(self.app, self.repo)
+            access = TokenAuth(SecretStr(self.world.create_installation_token(installation)))
+        urls = {name: getattr(self.world, name) for name in ("api_url", "graphql_url", "server_url")}
+        async with GitHubForge(access, **urls, policy=QUICK) as forge:
+            yield forge
+
+    async def deliver(self, *stream: bytes, kind: VerdictKind = "fixed") -> Outcome:
+        """A run from its beginning to its delivery, with this change and this verdict."""
+        settings = Settings(
+            data=self.data, github_server_url=self.world.server_url, **{"model": "m", **self.settings}
+        )
+        workspaces, job = WorkspaceFactory(self.data / "cache"), self.job
+        async with self.forge() as forge:
+            facts, thread = await forge.get_repo_facts(CALC), await forge.get_thread(job)
+            credentials = await forge.get_credentials(CALC)
+            async with clone_at_base(job, thread, Trajectory(), facts, workspaces, credentials) as workspace:
+                clone = BareRepository(workspace.git_dir)
+                clone.git("update-ref", "refs/heads/fix", workspace.base)
+                if kind == "empty":
+                    diff = b""
+                else:
+                    commit, parent = change(clone, *(stream or (FIX,)))
+                    diff = clone.git("diff", "--binary", "--full-index", "--no-renames", parent, commit)
+                ended = AgentStopped(reason="finished", detail="The agent finished.")
+                started = RunStarted(
+                    job=job,
+                    thread=thread,
+                    base_sha=workspace.base,
+                    base_branch=workspace.base_branch or "",
+                    source=facts.clone_url,
+                    model="m",
+                    sandbox="local",
+                )
+                done = ModelReply(
+                    thought="", calls=(ToolCall(id="1", action=DONE),), usage=ReplyUsage(model="m")
+                )
+                self.meanwhile()
+                return await publish_attempt(
+                    job,
+                    Attempt(ended, Patch(base_sha=workspace.base, diff=diff), verdict(kind)),
+                    workspace,
+                    Trajectory(tuple(entries(started, done, ended))),
+                    MaskingForge(forge, Secrets().mask),
+                    settings,
+                    Secrets(),
+                )
+
+
+def entries(*events: Event) -> list[Entry]:
+    at = datetime(2026, 1, 1, tzinfo=UTC)  # the same in every try: so is the commit
+    return [Entry(seq=seq, timestamp=at, event=event) for seq, event in enumerate(events)]
