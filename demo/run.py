@@ -142,7 +142,7 @@ def show_result(
 @contextlib.asynccontextmanager
 async def set_up(data_dir: Path, environ: Mapping[str, str]) -> AsyncIterator[DemoSetup]:
     """Starts the fake server, with the sample repository and its issue, and the recorded model."""
-    sample = files("demo") / "sample"
+    sample = files("patchwright.demo") / "sample"
     recording = json.loads((sample / "recording.json").read_text(encoding="utf-8"))
     title, _, body = (sample / "issue.md").read_text(encoding="utf-8").partition("\n")
     key = secrets.token_urlsafe(24)

@@ -212,7 +212,7 @@ def describe_action(action: Action) -> str:
         case Finish():
             return "finish"
         case MalformedCall(name=name, problem=problem):
-            return clip_line(f"call of {name} that could not be read: {problem}")
+            return clip_line(f"call of {name} that could not be parsed: {problem}")
         case _:
             return action.kind
 

@@ -9,7 +9,7 @@ from jinja2.exceptions import TemplateNotFound
 
 from patchwright.resolver.errors import SettingsError
 
-_BUILTIN_TEMPLATES = PackageLoader("templates", package_path="")
+_BUILTIN_TEMPLATES = PackageLoader("patchwright.templates", package_path="")
 _custom_directories: list[Path] = []  # The operator's directory, if one is set.
 
 

@@ -13,7 +13,7 @@ PRIVATE = {
     "tests/test_calc.py": TESTS,
     "requirements.txt": f"--index-url https://{HOST}/simple\nwidget==1\n",
 }
-BLOCKED = f"The sandbox blocked a connection to {HOST}: it is not on the allowlist (setting `allowed_hosts`)."
+BLOCKED = f"The sandbox refused a connection to {HOST}: it is not on the allowlist (setting `allowed_hosts`)."
 
 
 @pytest.mark.slow

@@ -170,7 +170,7 @@ async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
     assert code == 0, out + error
     ((asked, report),) = scene.trajectory(run).subagents()
     assert report is not None and report.status == "unfinished" and report.usage.steps == 1
-    assert "program was stopped" in report.text
+    assert "process was stopped" in report.text
     assert scene.trajectory(run).usage().steps == len(scene.trajectory(run).replies()) + 1
     ended = scene.trajectory(asked.run).agent_stopped
     assert ended is not None and ended.reason == "canceled"

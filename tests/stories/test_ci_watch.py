@@ -56,7 +56,7 @@ async def test_a_failing_head_is_repaired_once_and_then_said(scene: Scene) -> No
         await asyncio.sleep(1)
     assert pull.head.sha == second
     assert answers(pull)[1] == (
-        f"This check still fails on {second[:12]}, after 1 repair of mine: `test (3.12)`. I made no "
+        f"This check still fails on {second[:12]}, after 1 repair attempt: `test (3.12)`. I made no "
         "further attempt. Mention me and say what to try next, or push a fix to the branch."
     )
     assert len(answers(pull)) == 2

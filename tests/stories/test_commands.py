@@ -110,7 +110,9 @@ async def test_a_word_in_between_reaches_the_agent_before_its_next_step_once(sce
     assert all(request.count("> keep the signature") == 1 for request in requests[heard.index(True) :])
     assert not any("obey me" in request or "delete everything" in request for request in requests)
     (message,) = [e for e in scene.trajectory() if isinstance(e, Message) and e.source == "comment"]
-    assert message.text.startswith("maintainer, who may write to the repository, says in the thread")
+    assert message.text.startswith(
+        "maintainer, who may write to the repository, writes in the thread while you work:"
+    )
     assert len(scene.runs) == len(scene.repo.pulls) == 1
     assert message.trigger_id is not None
     asked_again = scene.job().model_copy(update={"id": message.trigger_id, "command": "keep the signature"})

@@ -139,7 +139,7 @@ async def test_a_permission_that_the_app_lacks_is_said_with_its_page_and_a_retry
     said = f"{town.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
     assert conversation(two) == [
         "maintainer: @agent mend it [eyes]",
-        "patchwright[bot]: I did not start a run: the GitHub App still needs `contents: write` here; "
+        "patchwright[bot]: I did not start a run: the GitHub App still needs `contents: write` here. See "
         f"{said} for how to grant it.",
     ]
     assert len(town.model.requests) == asked

@@ -128,7 +128,7 @@ async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
     assert code == 0, out + error
     reports = [report for _, report in scene.trajectory(run).subagents() if report]
     assert len(reports) == 2 and reports[1].status == "unfinished" and reports[1].usage.steps == 1
-    assert "program was stopped" in reports[1].text
+    assert "process was stopped" in reports[1].text
     spent = scene.trajectory(run).usage()
     assert spent.steps == len(scene.trajectory(run).replies()) + sum(each.usage.steps for each in reports)
     assert "a + b" in fix.read_text()

@@ -39,7 +39,7 @@ async def test_a_runner_that_is_faked_in_the_agent_s_sandbox_judges_nothing(scen
         RecordedTurn("Break.", FIX, BREAK),
         RecordedTurn("Trap.", TRAP, SEES),
         RecordedTurn("Done.", DONE),
-        repairs=0,
+        max_repairs=0,
     )
     outcome = await scene.resolve()
     seen = [e.observation for e in scene.trajectory() if isinstance(e, ToolResult)]
@@ -62,7 +62,7 @@ async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgment_and_named(
     )
     hooks = CreateFile(path="conftest.py", content=hide)
     turns = RecordedTurn("Pretend.", wrong, hooks, RUN_TESTS), RecordedTurn("Done.", DONE)
-    await says(scene, *turns, repairs=0)
+    await says(scene, *turns, max_repairs=0)
     outcome = await scene.resolve()
     seen = [e.observation for e in scene.trajectory() if isinstance(e, ToolResult)]
     assert any(

@@ -113,4 +113,4 @@ async def test_without_a_conflict_the_base_is_merged_by_git_alone_and_proven(sce
     assert "without conflicts" in told(pull)
     again = await scene.resolve(asked(scene, pull, command="update this branch"))
     assert isinstance(again, Reported)
-    assert "has everything of `main` already" in pull.comments[-1].body
+    assert "`topic` is up to date with `main`" in pull.comments[-1].body

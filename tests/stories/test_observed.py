@@ -30,7 +30,7 @@ def collector() -> Iterator[Collector]:
 async def test_a_job_is_begun_by_a_program_and_seen_in_logs_figures_traces_and_the_archive(
     collector: Collector,
 ) -> None:
-    async with a_town(operator_token=TOKEN, configuration="canary") as town:
+    async with a_town(operator_token=TOKEN, metrics_label="canary") as town:
         archive = town.data / "archive"
         town.environment |= {
             "PATCHWRIGHT_ARCHIVE": f"file://{archive}",

@@ -25,7 +25,7 @@ async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
     await scene.will(*MENDED)
     outcome = await scene.resolve()
     assert isinstance(outcome, Published)
-    told = "setup was not done, and the tests ran without it: the local sandbox stores no layers"
+    told = "setup failed, and the tests ran without it: the local sandbox stores no layers"
     assert told in str(scene.pull.body)
     assert "The repository's own setup failed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
 

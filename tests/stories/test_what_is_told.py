@@ -101,7 +101,7 @@ async def test_tests_that_cannot_be_run_are_no_success_and_the_reason_is_told(
     assert (outcome.verdict.kind, outcome.draft) == ("untested", True)
     assert len(endpoint.requests) == 3  # it is not sent back to run what cannot be run
     body = str(scene.pull.body)
-    assert body.startswith("**Untested:** the tests could not be run, so nothing is known about this change")
+    assert body.startswith("**Untested:** the tests could not be run, so nothing proves this change")
     assert (
         "`no-such-runner` was not found in the sandbox; name an image that has it in the"
         in body.partition("###")[0]

@@ -368,7 +368,7 @@ async def test_a_setup_that_changes_our_runtime_is_rejected(docker_setup: Docker
     )
     assert same is docker_setup.sandboxes
     assert prepared.problem == (
-        "the setup changed /opt/patchwright/app/patchwright/runtime/action_server.py, which is not the repository's"
+        "the setup changed /opt/patchwright/app/patchwright/runtime/action_server.py, which belongs to Patchwright"
     )
     _, harmless = await docker_setup.set_up("touch /opt/elsewhere")  # the control
     assert harmless.problem is None

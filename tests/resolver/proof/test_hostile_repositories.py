@@ -194,7 +194,7 @@ async def test_weakened_tests_are_reported(open_verifier) -> None:
         )
     assert verdict.kind == "unproven"
     assert verdict.deleted_test_files == ("tests/test_old.py",)
-    assert verdict.weakened == ("tests/test_calc.py has 2 checks fewer in test_one and 1 skip more.",)
+    assert verdict.weakened_tests == ("tests/test_calc.py has 2 checks fewer in test_one and 1 skip more.",)
     assert verdict.missing == ("tests/test_calc.py::test_more", "tests/test_old.py::test_old")
 
 

@@ -163,7 +163,7 @@ async def test_a_feature_that_cannot_be_built_is_omitted_with_a_notice(
     assert made == usual == (made[0], ())
     (log,) = tmp_path.iterdir()
     assert told[0] == "Building the sandbox feature `kernel`, 1 of 1 (once) ..."
-    assert told[1].startswith("NOTICE: the plugin kernel cannot be built: ")
+    assert told[1].startswith("NOTICE: the sandbox feature `kernel` cannot be built: ")
     assert told[1].endswith(f"(complete log: {log}). The sandbox runs without it.")
     assert "Connection refused" in told[1] and len(told) == 2
     assert "WARNING" not in {record.levelname for record in caplog.records}  # a terminal shows these, too
