@@ -354,7 +354,7 @@ async def test_a_denied_host_is_named_with_the_setting_to_allow_it(docker_setup:
     assert same is docker_setup.sandboxes
     assert prepared.problem is not None
     assert re.fullmatch(
-        r"`python3 .*` ended with exit code 1 \(.*\)\. The sandbox refused a connection to example\.org: "
+        r"`python3 .*` failed with exit code 1 \(.*\)\. The sandbox refused a connection to example\.org: "
         r"it is not on the allowlist \(setting `allowed_hosts`\)\.",
         prepared.problem,
     )

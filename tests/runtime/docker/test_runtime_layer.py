@@ -154,7 +154,7 @@ async def test_a_feature_that_cannot_be_built_is_omitted_with_a_notice(
     index = (
         os.environ.get("PATCHWRIGHT_PACKAGE_INDEX", DEFAULT_PACKAGE_INDEX).rstrip("/") + "//"
     )  # a tag of its own
-    how = {"ca_bundle": USED_CA, "package_index": index, "logs": tmp_path}
+    how = {"ca_bundle": USED_CA, "package_index": index, "log_dir": tmp_path}
     usual = await ensure_runtime_layer(engine, BASE, **how)
     told: list[str] = []
     made = await ensure_runtime_layer(
