@@ -3,8 +3,8 @@ it ever changes.
 
 Fifty shell commands with outputs of the sizes that reading and testing code produces. Tokens are bytes
 divided by four, for us and for the peer. Floor, in the same run: commands and outputs alone. Peer:
-mini-swe-agent 2.4.6 with its `mini.yaml`, with the same commands and outputs, none of which it had to
-shorten; measured by the messages and the tool that its agent passes to its model.
+mini-swe-agent 2.4.6 with its `mini.yaml` and the same commands and outputs, all short enough that it
+truncates none. Its figure is the size of the messages and the tool description that it sends to its model.
 """
 
 import json

@@ -1,13 +1,13 @@
 """Measures what verification costs besides the tests: the wait for the baseline, and the time to the first
 verdict.
 
-Real pytest in clean local sandboxes, on a repository of 2,000 tests in 100 files, each of which sleeps PAUSE.
-A change to one module fixes one of the 20 tests that call it. `proof_first_verdict` is the time from the
-agent's end to the verdict on these 20 (with every difference run again, with and without the patch), as a
-share of the time for the full suite. `..._at_once` is the same for an agent that finished before the
-baseline. `proof_waiting` is the time that a run waits for the baseline if its agent takes longer than the
-suite: at its start, to include it in the first message, and at its end. Floor of the verdicts: one run of
-these 20 tests by hand.
+Real pytest in clean local sandboxes, on a repository of 2,000 tests in 100 files; each test sleeps for
+20 ms. A change to one module fixes one of the 20 tests that call it. `proof_first_verdict` is the time from
+the agent's end to the verdict on these 20 tests (every test with a different result runs again, with and
+without the patch), as a share of the time for the full suite. `..._at_once` is the same for an agent that
+finished before the baseline. `proof_waiting` is the time that a run waits for the baseline if its agent
+takes longer than the suite: once at the start, so that the first message can include its result, and once
+at the end. Floor of the verdicts: one run of these 20 tests by hand.
 """
 
 import asyncio

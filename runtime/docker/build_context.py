@@ -155,7 +155,7 @@ class FeatureBundle(Bundle):
 
     @property
     def description(self) -> str:
-        return f"the feature {self.feature}"
+        return f"the sandbox feature `{self.feature}`"
 
     @property
     def tags(self) -> tuple[str, ...]:
