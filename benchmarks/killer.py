@@ -14,7 +14,7 @@ HANGING, HANGS = (
     4.0,
 )  # the model's reply with a command that is killed halfway, and its duration in seconds
 PROOF = (3, 10, 20)  # tenths of a second after the end of the agent's work
-LINE = re.compile(rb'\{"seq":(\d+),"at":')
+LINE = re.compile(rb'\{"seq":(\d+),"timestamp":')
 
 
 class Point(NamedTuple):
