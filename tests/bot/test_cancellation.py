@@ -53,7 +53,7 @@ async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
     await handler.running.wait()
     await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer"))
     assert (await wait_for_state(scenario.queue, labeled.id)).result == Canceled(reason="unlabeled")
-    assert scenario.replies == []  # Its status comment says so: tests/stories/test_gone.py.
+    assert scenario.replies == []  # Its status comment says so: tests/end_to_end/test_withdrawn_requests.py.
 
 
 async def test_a_user_without_write_access_can_only_cancel_their_own_request(scenario: Scenario) -> None:

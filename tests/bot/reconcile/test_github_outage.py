@@ -15,6 +15,7 @@ from patchwright.bot.github.auth import TokenAuth
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.reconcile.reconciler import Reconciler
 from patchwright.demo.github import Issue
+from tests.bot.dashboard.browsing import UnreliableProxy
 from tests.bot.reconcile.deployments import (
     DEAD_WEBHOOK_URL,
     FAST_POLICY,
@@ -24,7 +25,6 @@ from tests.bot.reconcile.deployments import (
     app_auth,
     open_deployment,
 )
-from tests.dashboard.browsing import UnreliableProxy
 
 pytestmark = pytest.mark.redis
 

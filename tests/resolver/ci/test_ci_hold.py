@@ -16,8 +16,8 @@ from patchwright.resolver.events import (
 )
 from patchwright.runtime.egress.policy import NetworkMode
 from patchwright.runtime.observations import PageSnapshot
+from tests.end_to_end.publish_scenario import entries
 from tests.resolver.pull_requests import AUTHOR, comment, job, pull, thread
-from tests.stories.delivery_setup import entries
 
 HELD, STARTS = CiHold(state="held"), CiHold(state="starts")
 STRANGER = User(id=99, login="stranger")

@@ -1,0 +1,53 @@
+"""The list of runs and the page of a run."""
+
+from typing import get_args
+
+import pytest
+
+from patchwright.bot.jobs import Failed
+from patchwright.bot.observe.faults import Fault
+from patchwright.resolver.domain import RunId
+from tests.bot.dashboard.conftest import DashboardServer
+from tests.resolver.sample_runs import full_run, started
+
+pytestmark = pytest.mark.redis
+
+
+async def test_the_operator_opens_a_run_from_the_list(server: DashboardServer) -> None:
+    await server.add_finished_run("acme-calc-1-done", *full_run())
+    browser = await server.operator()
+    seen = await browser.get("/")
+    assert seen.status_code == 200
+    assert 'href="/runs/acme-calc-1-done"' in seen.text
+    page = await browser.get("/runs/acme-calc-1-done")
+    assert page.status_code == 200
+    assert "Timeline" in page.text
+
+
+async def test_an_interrupted_run_shows_who_is_responsible(server: DashboardServer) -> None:
+    browser = await server.operator()
+    await server.add_finished_run("acme-calc-1-off", started())
+    page = (await browser.get("/runs/acme-calc-1-off")).text
+    assert "The run stopped before it finished." in page
+    assert "See the comment on the issue or pull request for details." not in page
+    listed = await server.runs.get(RunId("acme-calc-1-off"))
+    assert listed is not None
+    for fault in get_args(Fault):
+        await server.runs.put(listed.with_result(Failed(error="It is down.", fault=fault)))
+        page = (await browser.get("/runs/acme-calc-1-off")).text
+        assert (
+            'class="mark failed">failed<' in page,
+            "See the comment on the issue or pull request for details." in page,
+        ) == (
+            True,
+            True,
+        ), fault
+
+
+async def test_a_queued_run_is_shown_as_queued(server: DashboardServer) -> None:
+    job = server.job("acme-calc-9-waiting", number=9)
+    await server.queue.put(job)
+    browser = await server.operator()
+    page = (await browser.get("/runs/acme-calc-9-waiting")).text
+    assert 'class="mark waiting">queued<' in page
+    assert "The run has not started." in page

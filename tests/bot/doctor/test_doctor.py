@@ -1,0 +1,198 @@
+"""`patchwright doctor`: each check with its requirement met and broken."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from patchwright.bot.doctor import docker_checks, host_checks, redis_checks
+from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, ok
+from patchwright.bot.embedded_redis import run_embedded_redis
+from patchwright.bot.setup import credential_store
+from patchwright.demo.recorded_model import RecordedModel
+from patchwright.resolver.settings.settings import Settings
+from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test
+from tests.bot.terminal.test_probe_command import FIT, UNSUITABLE
+
+# --- the machine and Redis ----------------------------------------------------------------------------------
+
+
+def test_a_read_only_data_directory_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (good,) = host_checks.check_data_directory(tmp_path / "new" / "data")
+    assert good.state == "ok"
+    assert not (tmp_path / "new").exists()
+    (bad,) = host_checks.check_data_directory(Path("/proc/1"))
+    assert (bad.state, bad.fix) == ("failed", "Make /proc/1 writable for this user, or set PATCHWRIGHT_DATA.")
+
+
+def test_a_readable_key_is_reported_with_a_command_that_fixes_it(tmp_path: Path) -> None:
+    credential_store.save(
+        tmp_path, credential_store.StoredSetup(model=credential_store.ModelConnection(model="openai/gpt-4o"))
+    )
+    assert [result.state for result in host_checks.check_data_directory(tmp_path)] == ["ok"]
+    credential_store.store_path(tmp_path).chmod(0o644)
+    exposed = host_checks.check_data_directory(tmp_path)[1]
+    assert exposed.state == "warning"
+    assert "credentials.json has mode 0644" in exposed.detail
+    command, _, _ = exposed.fix.partition(";")
+    subprocess.run(["sh", "-c", command], check=True)
+    assert [result.state for result in host_checks.check_data_directory(tmp_path)] == ["ok"]
+
+
+def test_low_disk_space_and_memory_are_reported(tmp_path: Path) -> None:
+    high_minimums = Settings(data=tmp_path, min_free_disk_mb=1 << 40, min_free_memory_mb=1 << 40)
+    assert (
+        host_checks.check_disk(high_minimums)[0].state,
+        host_checks.check_memory(high_minimums)[0].state,
+    ) == (
+        "failed",
+        "failed",
+    )
+    many_jobs = Settings(data=tmp_path, max_concurrent_jobs=64, memory_mb=1 << 20, min_free_disk_mb=0)
+    assert host_checks.check_memory(many_jobs)[0].state == "warning"
+
+
+async def test_an_unreachable_redis_is_reported(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path, redis_url="redis://127.0.0.1:1/0")
+    result = await find_result(redis_checks.build_checks(settings), "redis", "failed")
+    assert (result.detail, result.fix) == (
+        "Redis does not respond: ConnectionError",
+        "Start Redis, or correct REDIS_URL.",
+    )
+
+
+@pytest.mark.redis
+async def test_the_embedded_redis_of_a_running_server_is_checked(short_tmp: Path) -> None:
+    settings = Settings(data=short_tmp)
+    assert (
+        "will start an embedded one"
+        in (await find_result(redis_checks.build_checks(settings), "redis", "ok")).detail
+    )
+    async with run_embedded_redis(short_tmp):
+        results = await run_all(redis_checks.build_checks(settings))
+    assert [(result.name, result.state) for result in results] == [
+        ("redis", "ok"), ("redis persistence", "ok"), ("redis memory", "ok"), ("workers", "warning"),
+    ]  # fmt: skip
+
+
+async def test_a_stale_redis_socket_is_reported(
+    short_tmp: Path,
+) -> None:
+    (short_tmp / "redis").mkdir()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(short_tmp / "redis/redis.sock"))
+    result = await find_result(redis_checks.build_checks(Settings(data=short_tmp)), "redis", "warning")
+    assert result.fix.startswith("Start patchwright serve")
+
+
+def test_missing_persistence_and_eviction_are_reported() -> None:
+    assert redis_checks._check_persistence({"aof_enabled": 0}).state == "warning"
+    assert (
+        redis_checks._check_persistence({"aof_enabled": 1, "aof_last_write_status": "err"}).state == "failed"
+    )
+    assert redis_checks._check_memory({"maxmemory": 1, "maxmemory_policy": "allkeys-lru"}).state == "failed"
+    assert redis_checks._check_version({"redis_version": "5.0.14"}).state == "failed"
+
+
+# --- the engine ---------------------------------------------------------------------------------------------
+
+
+async def test_an_unreachable_engine_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    result = await find_result(docker_checks.build_checks(Settings(data=tmp_path), {}), "engine", "failed")
+    assert "no Docker engine responds" in result.detail
+
+
+@pytest.mark.docker
+async def test_the_engine_enforces_sandbox_limits(tmp_path: Path) -> None:
+    settings = Settings(data=tmp_path, memory_mb=300, pids=77, cpus=0.5)
+    result = await find_result(docker_checks.build_checks(settings, {}), "sandbox limits", "ok")
+    assert result.detail.startswith("enforced in a container: 300 MiB, 77 processes, 0.5 CPUs")
+    absent = Settings(data=tmp_path, image="no-such-image:here")
+    assert (
+        "no-such-image:here is not pulled yet"
+        in (await find_result(docker_checks.build_checks(absent, {}), "base image", "warning")).detail
+    )
+
+
+def test_the_disk_of_the_engine_is_checked(tmp_path: Path) -> None:
+    for floor, state in ((0, "ok"), (1 << 40, "failed")):
+        (result,) = docker_checks._check_disk(Settings(data=tmp_path, min_free_disk_mb=floor), tmp_path)
+        assert (result.state, str(tmp_path) in result.detail) == (state, True)
+    assert (
+        docker_checks._check_disk(Settings(data=tmp_path), tmp_path / "elsewhere") == []
+    )  # the engine runs in a VM
+
+
+def test_an_old_engine_and_missing_limits_are_reported() -> None:
+    assert docker_checks._check_version({"ServerVersion": "19.03.1"})[0].state == "failed"
+    (limits,) = docker_checks._check_version({"ServerVersion": "28.0.1", "MemoryLimit": False})[1:]
+    assert limits.detail == "the engine cannot limit memory"
+
+
+# --- the report -----------------------------------------------------------------------------------------
+
+
+async def test_checks_run_in_parallel_and_time_out() -> None:
+    both = asyncio.Barrier(2)
+
+    async def wait_for_other() -> list[CheckResult]:
+        await both.wait()
+        return [ok("meeting", "met")]
+
+    async def hang() -> list[CheckResult]:
+        await asyncio.Event().wait()
+        return []
+
+    checks = [
+        DoctorCheck("hanging", hang, "Check it.", timeout_seconds=0.05),
+        DoctorCheck("meeting", wait_for_other, ""),
+        DoctorCheck("meeting", wait_for_other, ""),
+    ]
+    assert [(one.name, one.state, one.fix) for one in await run_all(checks)] == [
+        ("hanging", "failed", "Check it."), ("meeting", "ok", ""), ("meeting", "ok", ""),
+    ]  # fmt: skip
+
+
+async def doctor(directory: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-m", "patchwright", "doctor", *arguments],
+        env={"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(Path.cwd()), **environment},
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await asyncio.wait_for(process.communicate(), timeout=120)
+    return process.returncode or 0, out.decode()
+
+
+async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path) -> None:
+    async with (
+        server_under_test(tmp_path) as server,
+        RecordedModel([FIT]) as fit,
+        RecordedModel([UNSUITABLE]) as unfit,
+    ):
+        settings = {
+            "PATCHWRIGHT_SANDBOX": "local",
+            "PATCHWRIGHT_APP_ID": str(server.app.id),
+            "PATCHWRIGHT_PRIVATE_KEY": server.app.private_key_pem,
+            "PATCHWRIGHT_WEBHOOK_SECRET": SECRET,
+            "PATCHWRIGHT_PUBLIC_URL": server.settings["public_url"],
+            "PATCHWRIGHT_MODEL_API_KEY": "sk-of-a-doctor",
+            "GITHUB_API_URL": server.world.api_url,
+        }
+        good_model = {"PATCHWRIGHT_MODEL": "openai/gpt-4o", "PATCHWRIGHT_MODEL_BASE_URL": fit.base_url}
+        bad_model = {"PATCHWRIGHT_MODEL": "openai/gpt-4o", "PATCHWRIGHT_MODEL_BASE_URL": unfit.base_url}
+        code, result = await doctor(tmp_path, **settings, **good_model)
+        assert (code, "\033" in result) == (0, False), result
+        assert result.startswith("ok       data directory    ")
+        assert ", 0 failed.\n" in result
+        code, result = await doctor(tmp_path, "--json", **settings, **bad_model)
+        report = json.loads(result)
+        assert (code, report["healthy"]) == (1, False)
+        assert [one["name"] for one in report["checks"] if one["state"] == "failed"] == ["model"]
+        assert not any(secret in result for secret in (SECRET, "sk-of-a-doctor"))

@@ -1,0 +1,170 @@
+"""The GitHub checks of `patchwright doctor`: each with its requirement met and broken."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+
+from patchwright.bot.doctor import github_checks
+from patchwright.bot.doctor.runner import CheckState
+from patchwright.bot.setup.app_api import APP_PERMISSIONS
+from patchwright.resolver.settings.settings import Settings
+from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test, states
+
+
+async def test_all_checks_pass_on_a_healthy_server(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        results = await run_all(server.checks())
+        assert states(results) == {"ok"}, results
+        (webhook,) = [result for result in results if result.name == "webhook"]
+        assert webhook.detail == "GitHub reaches it, and a new ping had a valid signature"
+        assert any(
+            "got an installation token that is valid for 60 minutes" in result.detail for result in results
+        )
+        pings = [one for one in server.world.deliveries if one.event == "ping"]
+        assert [ping.status for ping in pings] == [200, 200]
+        # Doctor writes nothing else.
+        assert [write.path.rpartition("/")[2] for write in server.world.writes] == ["attempts"]
+
+
+async def test_a_wrong_private_key_is_reported(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        checks = github_checks.build_checks(
+            Settings(**server.settings), server.world.create_app("other").private_key_pem
+        )
+        result = await find_result(checks, "GitHub App", "failed")
+        assert result.detail.startswith("GitHub rejected the App's credentials:")
+        assert "generate a new key on the App's page" in result.fix
+
+
+async def test_an_invalid_private_key_is_reported_without_quoting_it(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        result = await find_result(
+            github_checks.build_checks(Settings(**server.settings), "-----nonsense"), "GitHub App", "failed"
+        )
+        assert result.detail == "the App's private key is not a PEM private key"
+
+
+@pytest.mark.parametrize(
+    ("without", "state"), [("contents", "failed"), ("checks", "warning"), ("statuses", "warning")]
+)
+async def test_a_missing_permission_is_reported_with_a_link(
+    tmp_path: Path, without: str, state: CheckState
+) -> None:
+    async with server_under_test(tmp_path) as server:
+        del server.app.permissions[without]
+        result = await find_result(server.checks(), "permissions", state)
+        assert f"the App patchwright lacks {without}: {APP_PERMISSIONS[without]}" in result.detail
+        assert result.fix == f"Grant the permissions at {server.world.server_url}/apps/patchwright."
+
+
+async def test_an_app_without_installations_is_reported(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        server.app = server.world.create_app("lonely", APP_PERMISSIONS)
+        checks = server.checks(app_id=str(server.app.id))
+        assert "not installed anywhere" in (await find_result(checks, "installations", "failed")).detail
+
+
+@pytest.mark.parametrize(
+    ("path", "secret", "status", "fix"),
+    [
+        ("/webhook", "another", "401", "The webhook secret on the App's page is not the one configured here"),
+        ("/hooks", SECRET, "404", "It must lead to patchwright serve, path /webhook"),
+    ],
+)
+async def test_a_rejected_delivery_is_reported_with_a_fix(
+    tmp_path: Path, path: str, secret: str, status: str, fix: str
+) -> None:
+    async with server_under_test(tmp_path, path, secret) as server:
+        checks = [check for check in server.checks() if check.name == "webhook"]
+        result = (await run_all(checks))[-1]
+        assert result.state == "failed"
+        assert f"a new ping failed: {status}" in result.detail
+        assert fix in result.fix
+
+
+async def test_an_unreachable_server_gets_advice_on_firewalls(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        hook = server.world.add_webhook("http://127.0.0.1:1/webhook", SECRET)
+        await server.world.send_delivery(hook, "ping", "", b"{}", guid="later")
+        result = (await run_all([check for check in server.checks() if check.name == "webhook"]))[-1]
+        assert (result.state, result.fix) == ("failed", github_checks.FIREWALL_FIX)
+
+
+async def test_a_wrong_public_url_is_reported(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        result = await find_result(server.checks(public_url="http://127.0.0.1:1"), "webhook", "warning")
+        assert "not http://127.0.0.1:1/webhook" in result.detail
+        assert (
+            "no response"
+            in (
+                await find_result(server.checks(public_url="http://127.0.0.1:1"), "public URL", "failed")
+            ).detail
+        )
+
+
+async def test_clock_skew_is_reported(tmp_path: Path) -> None:
+    import httpx
+
+    for minutes, state in ((0, "ok"), (5, "failed")):
+        date = format_datetime(datetime.now(UTC) - timedelta(minutes=minutes), usegmt=True)
+        result = github_checks._check_clock(httpx.Response(200, headers={"date": date}))
+        assert result.state == state
+    assert result.detail in ("300 s ahead of GitHub's", "301 s ahead of GitHub's")
+    assert github_checks._check_clock(httpx.Response(200)).state == "warning"
+
+
+async def test_a_missing_webhook_secret_fails_unless_the_server_polls(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        server.settings["webhook_secret"] = None
+        assert (
+            "the webhook secret is not set"
+            in (await find_result(server.checks(), "webhook", "failed")).detail
+        )
+        assert "polls GitHub" in (await find_result(server.checks(poll=True), "webhook", "ok")).detail
+
+
+async def test_an_unavailable_github_fails_each_check(
+    tmp_path: Path,
+) -> None:
+    async with server_under_test(tmp_path) as server:
+        server.world.fail_next_request("GET", "/app", status=500, times=2)
+        result = await find_result(server.checks(), "GitHub App", "failed")
+        assert "GitHub returned 500" in result.detail
+        results = await run_all(server.checks(github_api_url="http://127.0.0.1:1"))
+        assert {result.state for result in results if result.name != "public URL"} == {"failed"}
+        assert all(
+            "no response from 127.0.0.1:1" in one.detail for one in results if one.name != "public URL"
+        )
+
+
+async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> None:
+    async with server_under_test(tmp_path) as server:
+        plain = {"data": tmp_path, "github_api_url": server.world.api_url, "poll": True}
+        token = server.world.create_token("maintainer")
+        settings = Settings(**plain, github_token=token, polled_repositories=("acme/calc",))
+        assert states(await run_all(github_checks.build_checks(settings, None))) == {"ok"}
+        stranger = Settings(
+            **plain,
+            github_token=server.world.create_token("stranger"),
+            polled_repositories=("acme/calc", "acme/none"),
+        )
+        assert [result.detail for result in await run_all(github_checks.build_checks(stranger, None))][
+            2:
+        ] == [
+            "the token cannot write to acme/calc",
+            "the token has no access to acme/none",
+        ]
+        wrong = Settings(**plain, github_token="ghp_wrong")
+        assert (
+            "GitHub rejected it"
+            in (await find_result(github_checks.build_checks(wrong, None), "token", "failed")).detail
+        )
+
+
+async def test_an_unconfigured_server_gets_advice_on_the_setup(tmp_path: Path) -> None:
+    result = await find_result(
+        github_checks.build_checks(Settings(data=tmp_path), None), "GitHub App", "failed"
+    )
+    assert result.fix.startswith("Start patchwright serve and open the URL that it prints")

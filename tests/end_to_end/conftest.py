@@ -1,0 +1,274 @@
+"""A whole run in one room: the fake server forge, a scripted model over HTTP, and the product as it is composed."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.bot.github.comment_tags import parse_tag
+from patchwright.bot.status_comment import EDIT_INTERVAL_SECONDS, comment_reporter
+from patchwright.demo.github import Delivery, FakeGitHub, FakePullRequest, GitHubApp, Issue, Repository
+from patchwright.demo.github.state import APP_PERMISSIONS
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn, RequestHook
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Job, JobId, Outcome, Repo, User
+from patchwright.resolver.events import Trajectory
+from patchwright.resolver.forge import MaskingForge
+from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.runtime.actions import ReplaceText, RunShell
+from tests.end_to_end.publish_scenario import Depot
+from tests.plain_python import PROGRAMS
+from tests.runtime.repository_layers import remove_layers_of
+
+CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
+TESTS = "from calc import double\n\n\ndef test_double():\n    assert double(4) == 8\n"
+FIX = ReplaceText(path="calc.py", old="a - b", new="a + b")
+NEW_TEST = ReplaceText(
+    path="tests/test_calc.py",
+    old="from calc import double\n",
+    new="from calc import add, double\n\n\ndef test_add():\n    assert add(2, 3) == 5\n",
+)
+DONE = Finish(cause="add() subtracted.", change="It adds now.", testing="python3 -m pytest: all pass.")
+RUN_TESTS = RunShell(command="python3 -m pytest -q 2>&1 | tail -n 3")
+MENDED = (
+    RecordedTurn("Mend it.", FIX),
+    RecordedTurn("Test it.", NEW_TEST),
+    RecordedTurn("Run them.", RUN_TESTS),
+    RecordedTurn("Done.", DONE),
+)
+"""A model that does it right."""
+
+KEY = "sk-story-model-key"
+
+
+@dataclass
+class Scene:
+    """One repository with one issue, and a model that follows a script."""
+
+    world: FakeGitHub
+    repo: Repository
+    issue: Issue
+    data: Path
+    stack: AsyncExitStack
+    environment: dict[str, str]
+    endpoint: RecordedModel = field(init=False)
+
+    async def will(
+        self,
+        *turns: RecordedTurn,
+        delay: float = 0.0,
+        on_request: RequestHook | None = None,
+        key: str | None = KEY,
+    ) -> None:
+        """What the model says, reply by reply. `key` None: its endpoint takes any."""
+        endpoint = RecordedModel(turns, key=key, delay=delay, on_request=on_request)
+        self.endpoint = await self.stack.enter_async_context(endpoint)
+        self.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
+
+    def job(self, requester: str = "maintainer") -> Job:
+        """The same job whenever it is asked for, and no other scene's: its name is that of its containers."""
+        person = self.world.user(requester)
+        return Job(
+            id=JobId(f"acme-calc-1-{self.data.name}"),
+            repo=Repo(owner="acme", name="calc"),
+            number=self.issue.number,
+            requester=User(id=person.id, login=person.login),
+        )
+
+    async def resolve(
+        self, job: Job | None = None, every: float = EDIT_INTERVAL_SECONDS, **beyond: Any
+    ) -> Outcome:
+        """The job done in this process, composed as the server composes it; told `every` so many seconds.
+
+        `beyond`: settings that no operator may have, such as a run of two seconds.
+        """
+        settings = composition_root.read_settings({}, self.environment, None, None).model_copy(update=beyond)
+        async with (
+            composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+            composition_root.open_forge(
+                settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
+            ) as forge,
+        ):
+            masked = MaskingForge(forge, kit.secrets.mask)
+            return await resolve_job(
+                job or self.job(), kit, masked, comment_reporter(masked, settings, every)
+            )
+
+    async def cli(
+        self, *arguments: str, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> asyncio.subprocess.Process:
+        """`patchwright ARGUMENTS` as a process of its own, its output in pipes."""
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "patchwright", *arguments,
+            env=self.environment | dict(environment or {}), cwd=cwd or self.data,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    async def command(self, *arguments: str, **more: Any) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of `patchwright ARGUMENTS`."""
+        process = await self.cli(*arguments, **more)
+        async with asyncio.timeout(120):
+            out, error = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), error.decode()
+
+    def event(self, delivery: Delivery) -> dict[str, str]:
+        """What the step of a workflow is given that this delivery has started."""
+        payload = self.data / "event.json"
+        payload.write_bytes(delivery.body)
+        return {
+            "GITHUB_EVENT_NAME": delivery.event,
+            "GITHUB_EVENT_PATH": str(payload),
+            "GITHUB_OUTPUT": str(self.data / "output"),
+            "GITHUB_STEP_SUMMARY": str(self.data / "summary.md"),
+        }
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["Served"]:
+        """`patchwright serve` as a process, told of what happens in the world."""
+        process = await self.cli("serve", "--port", "0")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            async with asyncio.timeout(60):
+                line = (await process.stdout.readline()).decode()
+            assert line.startswith("patchwright is listening on "), (await process.stderr.read()).decode()
+            yield Served(process, line.split()[-1])
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.communicate()
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(sorted(path.name for path in (self.data / "runs").glob("*")))
+
+    def trajectory(self, run: str | None = None) -> Trajectory:
+        return FileLogStore(self.data / "runs").read(JobId(run or self.runs[0]))
+
+    async def settled(self, runs: int = 1) -> None:
+        """Wait until so many runs have become something."""
+        async with asyncio.timeout(90):
+            while len([run for run in self.runs if self._is_settled(run)]) < runs:
+                await asyncio.sleep(0.1)
+
+    def _is_settled(self, run: str) -> bool:
+        path = self.data / "runs" / run / "events.jsonl"
+        return path.exists() and '{"kind":"job_completed"' in path.read_text(errors="replace")
+
+    @property
+    def comments(self) -> list[str]:
+        """What a person sees: without the hidden tag in the first line."""
+        return [comment.body.partition("\n")[2] for comment in self.repo.comments(self.issue.number)]
+
+    @property
+    def comments_in_progress(self) -> list[str]:
+        """Those whose hidden tag says that the run is queued or running."""
+        ours = [parse_tag(comment.body) for comment in self.repo.comments(self.issue.number)]
+        return [one.text.removeprefix("\n") for one in ours if one.is_in_progress]
+
+    @property
+    def pull(self) -> FakePullRequest:
+        (pull,) = self.repo.pulls
+        return pull
+
+
+@dataclass
+class Served:
+    process: asyncio.subprocess.Process
+    webhook: str
+
+    async def health(self) -> int:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            return (await client.get(self.webhook.replace("/webhook", "/readyz"))).status_code
+
+
+@pytest.fixture
+def for_images() -> dict[str, str]:
+    """What an image build needs on a closed network."""
+    return dict(composition_root.select_variables(os.environ, composition_root.IMAGE_VARIABLES))
+
+
+@pytest.fixture
+async def sources() -> AsyncIterator[list[str]]:
+    """The repositories whose layers are removed in the end."""
+    sources: list[str] = []
+    yield sources
+    for source in sources:
+        await remove_layers_of(source)
+
+
+def environment_of(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
+    """What a server is told that acts as this App, without Docker."""
+    return {
+        "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(data),
+        "PATCHWRIGHT_DATA": str(data),
+        "PATCHWRIGHT_SANDBOX": "local",
+        "PATCHWRIGHT_SANDBOX_FEATURES": "none",
+        "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripts leave traces outside of the work tree
+        "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake server has no rate limits
+        "PATCHWRIGHT_MODEL": "openai/scripted",
+        "PATCHWRIGHT_MODEL_API_KEY": KEY,
+        "PATCHWRIGHT_APP_ID": str(app.id),
+        "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
+        "PATCHWRIGHT_WEBHOOK_SECRET": "story-webhook-secret",
+        "GITHUB_API_URL": world.api_url,
+        "GITHUB_GRAPHQL_URL": world.graphql_url,
+        "GITHUB_SERVER_URL": world.server_url,
+    }
+
+
+@pytest.fixture
+async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[Callable[..., Scene]]:
+    """Makes the scene: `a_scene(files=..., title=..., body=...)`."""
+    async with AsyncExitStack() as stack:
+        world = await stack.enter_async_context(FakeGitHub())
+
+        def make(
+            files: Mapping[str, str | bytes] | None = None,
+            title: str = "add(2, 3) gives -1",
+            body: str = "It should give 5.",
+        ) -> Scene:
+            files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
+            permissions = {"maintainer": "write", "triager": "triage"}
+            repo = world.create_repository("acme/calc", files or None, permissions=permissions)  # type: ignore[arg-type]
+            app = world.create_app()
+            world.install_app(app, repo)
+            issue = world.create_issue(repo, title=title, body=body, by="reporter")
+            environment = for_images | environment_of(world, app, short_tmp)
+            return Scene(world, repo, issue, short_tmp, stack, environment)
+
+        yield make
+
+
+@pytest.fixture
+async def scene(a_scene: Callable[..., Scene]) -> Scene:
+    """acme/calc: add() subtracts, and one test passes."""
+    return a_scene()
+
+
+@pytest.fixture
+async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
+    """acme/calc with one issue, where a run's work is to be delivered; no agent works."""
+    async with FakeGitHub() as world:
+        repo = world.create_repository(
+            "acme/calc",
+            {"calc.py": "def add(a, b):\n    return a - b\n"},
+            permissions={"maintainer": "write"},
+        )
+        app = world.create_app(permissions={**APP_PERMISSIONS, "checks": "write"})
+        world.install_app(app, repo)
+        issue = world.create_issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
+        yield Depot(world, repo, app, issue, tmp_path)

@@ -1,0 +1,267 @@
+"""The second workflow job rejects every forged artifact, which would have succeeded without its checks."""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from patchwright.bot.github_action.workflow_jobs import PublishJob, ResolveJobFailed, build_publish_deps
+from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.resolver.actions import Finish, ThreadReply
+from patchwright.resolver.domain import JobId, Published, PullRequest, Rejected, Reported, Verdict
+from patchwright.resolver.errors import InvalidArtifact
+from patchwright.resolver.events import (
+    AgentStopped,
+    Checkpoint,
+    Event,
+    JobCompleted,
+    ModelReply,
+    ReplyUsage,
+    RunResumed,
+    RunStarted,
+    ToolCall,
+    VerificationCompleted,
+)
+from patchwright.resolver.publishing import artifact
+from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
+from tests.contracts.forges import file
+from tests.end_to_end.publish_scenario import FIX, Depot, verdict
+from tests.end_to_end.uploaded_artifact import Post
+
+
+@pytest.fixture
+def post(depot: Depot) -> Post:
+    return Post(depot)
+
+
+@pytest.fixture
+def on_pull(depot: Depot) -> Post:
+    """On somebody's pull request, with a review thread; `release` is a branch that nobody asked about."""
+    depot.repo.commit("release", {"VERSION": "1\n"})
+    depot.repo.commit("topic", {"calc.py": "def add(a, b):\n    return a - b  # TODO\n"})
+    pull = depot.world.create_pull(depot.repo, "topic", by="maintainer", title="Add")
+    depot.world.add_review(pull, ("calc.py", 2, "This subtracts."), by="maintainer")
+    return Post(depot, pull)
+
+
+def forged(events: list[Event], **changes: Any) -> list[Event]:
+    """Its beginning with other facts."""
+    return [events[0].model_copy(update=changes), *events[1:]]
+
+
+async def test_an_honest_artifact_is_published(post: Post) -> None:
+    outcome = await post.publish(await post.events())
+    assert isinstance(outcome, Published)
+    assert not outcome.draft
+    assert post.depot.repo.branches == ("main", "patchwright/issue-1")
+
+
+async def test_an_honest_artifact_of_a_pull_request_is_published(on_pull: Post) -> None:
+    outcome = await on_pull.publish(await on_pull.events(FIX))
+    assert isinstance(outcome, Published)
+    assert on_pull.depot.repo.read("topic", "calc.py") == "def add(a, b):\n    return a + b\n"
+
+
+async def test_a_log_that_names_another_branch_of_the_pull_request_writes_nowhere(on_pull: Post) -> None:
+    repo = on_pull.depot.repo
+    release = repo.bare.branch_sha("release")
+    assert release is not None
+    events = await on_pull.events(file("VERSION", b"2\n"), base=release)
+    assert isinstance(events[0], RunStarted)
+    thread = events[0].thread.model_copy(update={"head_branch": "release", "head_sha": release})
+    with pytest.raises(InvalidArtifact, match="branches differ"):
+        await on_pull.publish(forged(events, thread=thread))
+    assert repo.bare.branch_sha("release") == release
+    await on_pull.publish(forged(events, thread=thread), checked=False)
+    assert repo.read("release", "VERSION") == "2\n"
+
+
+async def test_a_base_that_the_base_branch_does_not_have_is_not_brought_in(post: Post) -> None:
+    repo = post.depot.repo
+    repo.commit("planted", {".github/workflows/evil.yml": "on: push\n"})
+    planted = repo.bare.branch_sha("planted")
+    assert planted is not None
+    events = await post.events(base=planted)
+    with pytest.raises(InvalidArtifact, match="does not contain the commit"):
+        await post.publish(events)
+    assert "patchwright/issue-1" not in repo.branches
+    await post.publish(events, checked=False)
+    assert repo.read("patchwright/issue-1", ".github/workflows/evil.yml") == "on: push\n"
+
+
+async def test_a_head_that_the_pull_request_does_not_have_is_not_built_on(on_pull: Post) -> None:
+    planted = on_pull.depot.repo.commit("planted", {"evil.py": "print()\n"})
+    events = await on_pull.events(base=planted)
+    assert isinstance(events[0], RunStarted)
+    thread = events[0].thread.model_copy(update={"head_sha": planted})
+    with pytest.raises(InvalidArtifact, match="no longer contains the commit"):
+        await on_pull.publish(forged(events, thread=thread))
+    await on_pull.publish(forged(events, thread=thread), checked=False)
+    (ours,) = (name for name in on_pull.depot.repo.branches if name.startswith("patchwright/"))
+    assert on_pull.depot.repo.read(ours, "evil.py") == "print()\n"
+
+
+async def test_a_review_thread_of_another_pull_request_is_left_alone(on_pull: Post) -> None:
+    depot = on_pull.depot
+    depot.repo.commit("other", {"calc.py": "x = 1\n"})
+    other = depot.world.create_pull(depot.repo, "other", by="maintainer", title="Other")
+    depot.world.add_review(other, ("calc.py", 1, "Why?"), by="maintainer")
+    events = await on_pull.events(FIX)
+    async with depot.forge() as forge:
+        there = await forge.get_thread(on_pull.job.model_copy(update={"number": other.number}))
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[0].thread, PullRequest)
+    assert isinstance(there, PullRequest)
+    (mine,) = events[0].thread.threads
+    planted = mine.model_copy(update={"id": there.threads[0].id})
+    answered = Finish(
+        cause="c",
+        change="c",
+        testing="c",
+        thread_replies=(ThreadReply(thread=1, is_done=True, text="Done."),),
+    )
+    events[1] = ModelReply(
+        thought="", calls=(ToolCall(id="1", action=answered),), usage=ReplyUsage(model="m")
+    )
+    events = forged(events, thread=events[0].thread.model_copy(update={"threads": (planted,)}))
+    with pytest.raises(InvalidArtifact, match="review thread"):
+        await on_pull.publish(events)
+    assert other.review_threads[0].resolved_by is None
+    await on_pull.publish(events, checked=False)
+    assert other.review_threads[0].resolved_by is not None
+
+
+ANOTHER = (
+    lambda job: job.model_copy(update={"id": JobId("../../../planted")}),
+    lambda job: job.model_copy(update={"number": 2}),
+    lambda job: job.model_copy(update={"requester": None}),
+    lambda job: job.model_copy(update={"command": "model=dear"}),
+)
+
+
+@pytest.mark.parametrize("change", ANOTHER)
+async def test_the_job_is_the_one_that_the_event_asks_for(post: Post, change: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidArtifact, match="another job"):
+        await post.publish(forged(await post.events(), job=change(post.job)))
+    assert post.depot.comments == []
+
+
+@pytest.mark.parametrize(
+    "last", [JobCompleted(outcome=Rejected(explanation="Done.")), RunResumed(run=JobId("another"))]
+)
+async def test_a_log_cannot_say_that_it_is_published_already(post: Post, last: Event) -> None:
+    with pytest.raises(InvalidArtifact, match="only the publishing job writes"):
+        await post.publish([*await post.events(), last])
+
+
+async def test_what_policy_forbids_is_taken_out_of_a_patch_that_a_log_calls_proven(post: Post) -> None:
+    workflow = file(".github/workflows/evil.yml", b"on: push\n")
+    outcome = await post.publish(await post.events(FIX, workflow))
+    assert isinstance(outcome, Published)
+    assert (
+        "evil.yml"
+        not in post.depot.repo.bare.git("ls-tree", "-r", "--name-only", "patchwright/issue-1").decode()
+    )
+    assert "left to maintainers" in (post.depot.pulls[0].body or "")
+
+
+async def test_a_permission_that_was_taken_away_publishes_nothing(post: Post) -> None:
+    events = await post.events()
+    post.depot.world.set_role(post.depot.repo, "maintainer", "read")
+    assert isinstance(await post.publish(events), Rejected)
+    assert post.depot.repo.branches == ("main",)
+
+
+LOUD = "@everyone <img src=//evil.test> ![x](http://evil.test) fixes #1\n::set-output name=x::y\n```"
+LIVE = re.compile(r"@everyone|<img|!\[x\]|fixes #1", re.IGNORECASE)
+
+
+def live(text: str) -> list[str]:
+    """The lines in which something is live: not in code, where nothing is."""
+    outside = re.sub(r"(`{3,}).*?\\1|`[^`\n]+`", "", text, flags=re.DOTALL)
+    return [line for line in outside.splitlines() if LIVE.search(line) and line != "Fixes #1"]
+
+
+@pytest.mark.parametrize("kind", ["fixed", "unproven", "regressed"])
+async def test_no_text_of_a_forged_log_is_live_where_people_read_it(post: Post, kind: Any) -> None:
+    events = await post.events(kind=kind)
+    told = verdict(kind)
+    shouting = {LOUD: "failed", f"{LOUD}2": "passed"}
+    run = told.before and told.before.model_copy(
+        update={"command": LOUD, "command_reason": LOUD, "output": LOUD, "results": shouting}
+    )
+    events[4] = VerificationCompleted(
+        verdict=Verdict(
+            kind=kind,
+            reason=LOUD,
+            fail_to_pass=(LOUD,),
+            pass_to_fail=(LOUD,),
+            flaky=(LOUD,),
+            before=run,
+            after=run,
+        )
+    )
+    events[3] = AgentStopped(reason="limit", detail=LOUD)
+    finish = Finish(cause=LOUD, change=LOUD, testing=LOUD)
+    events[1] = ModelReply(
+        thought=LOUD, calls=(ToolCall(id="1", action=finish),), usage=ReplyUsage(model=LOUD, prompt_tokens=1)
+    )
+    places = {"mention": LOUD, "workflow_url": "https://evil.test/run", "public_url": LOUD}
+    under = RunConfigured(
+        version=LOUD,
+        models={"act": LOUD},
+        steps=1,
+        seconds=1,
+        usd=Decimal(1),
+        settings=places,
+        repository={LOUD: LOUD},
+    )
+    events = forged(events, model=LOUD, source=LOUD)
+    await post.publish([events[0], under, *events[1:]])
+    texts = [*post.depot.comments, *(pull.body or "" for pull in post.depot.pulls)]
+    texts += [pull.title for pull in post.depot.pulls]
+    texts.append(post.depot.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode())
+    assert len(texts) >= 2
+    assert [line for text in texts for line in live(text)] == []
+    assert "evil.test/run" not in "".join(texts)
+    assert live(f"so {LOUD} and `so`")  # a text that nobody quiets would be found
+
+
+async def test_a_patch_against_another_commit_than_the_run_began_at_is_refused(post: Post) -> None:
+    events = await post.events()
+    other = post.depot.repo.commit("main", {"new.py": "x = 1\n"})
+    assert isinstance(events[2], Checkpoint)
+    events[2] = Checkpoint(patch=events[2].patch.model_copy(update={"base_sha": other}))
+    with pytest.raises(Exception, match="was made against"):
+        await post.publish(events)
+
+
+async def test_why_the_work_broke_off_is_told_quietly(post: Post) -> None:
+    place = post.depot.data / "artifact"
+    artifact.write_artifact(place, post.job.id, None, LOUD, Secrets())
+    settings = Settings(data=post.depot.data / "publish", github_server_url=post.depot.world.server_url)
+    logs = FileLogStore(settings.data / "runs")
+    async with post.depot.forge() as forge:
+        part = PublishJob(forge, Triggers(), build_publish_deps(settings, Secrets(), logs), logs, place)
+        with pytest.raises(ResolveJobFailed) as broke:
+            await part.resolve(post.job)
+        await part.report_failure(post.job, broke.value)
+    (told,) = post.depot.comments
+    assert live(told) == []
+    assert "everyone" in told
+
+
+async def test_work_on_a_branch_that_moved_meanwhile_goes_beside_it_and_says_why(on_pull: Post) -> None:
+    on_pull.depot.repo.commit("main", {"tests/test_calc.py": "def test_nothing():\n    pass\n"})
+    events = await on_pull.events(FIX)
+    theirs = on_pull.depot.repo.commit("topic", {"README": "Later.\n"})
+    outcome = await on_pull.publish(events)
+    assert isinstance(outcome, Reported)
+    assert outcome.branch is not None and outcome.branch.startswith("patchwright/pull-")
+    assert "the publishing job does not run tests" in outcome.reason
+    assert on_pull.depot.repo.bare.branch_sha("topic") == theirs

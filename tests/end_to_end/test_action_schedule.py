@@ -1,0 +1,68 @@
+"""A workflow on a schedule: what nobody has answered is worked on, the oldest first, and once."""
+
+from datetime import timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from patchwright.bot.github.auth import TokenAuth
+from patchwright.bot.github.forge import GitHubForge
+from patchwright.bot.github_action.scheduled import find_missed_delivery
+from patchwright.bot.webhooks.delivery import CommentCreated, IgnoredEvent, LabelAdded
+from patchwright.bot.webhooks.triggers import Triggers, find_job
+from tests.contracts.forges import QUICK
+from tests.end_to_end.conftest import Scene
+from tests.end_to_end.publish_scenario import CALC
+from tests.end_to_end.workflow_jobs import Workflow
+
+AT_ONCE = timedelta(minutes=-1)
+"""Each change is dated a second after the last one, so that the fake server's clock is ahead of ours."""
+
+
+@pytest.fixture
+def scheduled(scene: Scene) -> Workflow:
+    workflow = Workflow(scene)
+    event = scene.data / "event.json"
+    event.write_text('{"schedule": "7 * * * *"}')
+    workflow.given = {"GITHUB_EVENT_NAME": "schedule", "GITHUB_EVENT_PATH": str(event)}
+    return workflow
+
+
+async def test_what_was_labeled_without_a_machine_is_found_until_it_has_an_answer(
+    scheduled: Workflow,
+) -> None:
+    scene, rules = scheduled.scene, Triggers()
+    scene.world.add_label_silently(scene.issue, "fix-me", by="maintainer")
+    scene.world.add_comment_silently(scene.issue, "@agent mend it", by="maintainer")
+    urls = {name: getattr(scene.world, name) for name in ("api_url", "graphql_url", "server_url")}
+    async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), **urls, policy=QUICK) as github:
+        found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
+        assert isinstance(found, LabelAdded)
+        assert await find_missed_delivery(github, CALC, rules, timedelta(hours=1)) == IgnoredEvent(
+            event="schedule"
+        )
+        for kind in (LabelAdded, CommentCreated):
+            found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
+            assert isinstance(found, kind)
+            job = find_job(found, rules)
+            assert job is not None
+            await github.upsert_comment(CALC, 1, job.id, "I am at it.")
+        assert await find_missed_delivery(github, CALC, rules, AT_ONCE) == IgnoredEvent(event="schedule")
+
+
+async def test_what_a_workflow_may_still_be_at_work_on_is_left_to_it(scheduled: Workflow) -> None:
+    scheduled.scene.world.add_label_silently(scheduled.scene.issue, "fix-me", by="maintainer")
+    done = await scheduled.all()
+    assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.said
+
+
+async def test_a_schedule_in_two_jobs_says_what_it_takes(scheduled: Workflow) -> None:
+    done = await scheduled.resolve()
+    assert done.code == 2
+    assert "must use `part: all`" in done.said
+
+
+async def test_a_schedule_outside_of_a_repository_says_what_is_missing(scheduled: Workflow) -> None:
+    done = await scheduled.all(GITHUB_REPOSITORY="")
+    assert done.code == 2
+    assert "GITHUB_REPOSITORY is not set" in done.said

@@ -1,0 +1,103 @@
+"""Complaints 3 and 21: continuous integration on our commits, and a question or a plan before the work."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from patchwright.demo.github import FakePullRequest, Issue
+from patchwright.demo.recorded_model import RecordedTurn
+from tests.end_to_end.conftest import CODE
+from tests.end_to_end.server_scenario import Town, a_town, conversation, ours
+from tests.end_to_end.test_plans import ANSWER, PLAN, WORK
+from tests.end_to_end.test_replies_to_people import MENDED_CODE, OPENED
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.slow,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("before"),
+]
+
+WHY = "why is it so with 2 and 3, of all the numbers that there are?"
+HOW = "this, with a look at what those who call add() expect of it, now and in a year"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def town() -> AsyncIterator[Town]:
+    async with a_town(max_concurrent_jobs=2) as town, town.serving():
+        yield town
+
+
+async def opened(town: Town, issue: Issue) -> FakePullRequest:
+    await town.world.add_label(issue, "fix-me", by="maintainer")
+    await town.quiet()
+    (pull,) = issue.repo.pulls
+    return pull
+
+
+def is_held(pull: FakePullRequest) -> bool:
+    return "[skip ci]" in pull.repo.bare.git("log", "-1", "--format=%B", pull.head.sha).decode()
+
+
+async def test_checks_run_on_our_commits_unless_an_outsiders_words_went_into_them_until_a_writer_says_so(
+    town: Town,
+) -> None:
+    ours_alone = await opened(town, town.issue("trusted", by="maintainer"))
+    assert not is_held(ours_alone) and "Continuous integration is on hold" not in str(ours_alone.body)
+    pull = await opened(town, town.issue("foreign", by="reporter"))
+    assert is_held(pull)
+    assert (
+        "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "
+        "who "
+        "cannot write to this repository. Review the change. Then someone with write access can start it "
+        "with `@agent run-ci`."
+    ) in str(pull.body)
+    await town.world.add_comment(pull, "@agent run-ci", by="reporter")
+    await town.quiet()
+    assert is_held(pull)
+    await town.world.add_comment(pull, "@agent run-ci", by="maintainer")
+    await town.quiet()
+    assert not is_held(pull)
+    assert conversation(pull) == [
+        "reporter: @agent run-ci",
+        "patchwright[bot]: I did not start a run: reporter does not have write access to this "
+        "repository. Someone with write access can add the label or ask me in a comment.",
+        "maintainer: @agent run-ci [eyes]",
+        "patchwright[bot]: I pushed the empty commit ID to `patchwright/issue-1`. It does not say `[skip "
+        "ci]`, so continuous integration starts. If you squash and merge, remove `[skip ci]` from the "
+        "commit message, or GitHub skips it on `main` too.",
+    ]
+
+
+async def test_a_question_and_a_plan_come_before_the_work_and_nothing_is_touched_until_a_writer_says_go(
+    town: Town,
+) -> None:
+    issue = town.issue("planned")
+    town.model.scripts |= {WHY: (RecordedTurn("It.", ANSWER),), HOW: (RecordedTurn("So.", PLAN), *WORK)}
+    await town.world.add_comment(issue, f"@agent explain {WHY}", by="maintainer")
+    await town.quiet()
+    await town.world.add_comment(issue, f"@agent plan {HOW}", by="maintainer")
+    await town.quiet()
+    await town.world.add_comment(issue, "@agent go", by="outsider")
+    await town.quiet()
+    assert (issue.repo.branches, issue.repo.pulls, issue.repo.read("main", "calc.py")) == (
+        ("main",),
+        (),
+        CODE,
+    )
+    assert "To approve the plan, comment `@agent go`" in ours(issue)[1]
+    await town.world.add_comment(issue, "@agent go", by="colleague")
+    await town.quiet()
+    assert conversation(issue) == [
+        f"maintainer: @agent explain {WHY} [eyes]",
+        "patchwright[bot]: It subtracts: `calc.py:2` says `return a - b`.",
+        f"maintainer: @agent plan {HOW} [eyes]",
+        "patchwright[bot]: Here is my plan. I have not changed anything yet.",
+        "outsider: @agent go",
+        "patchwright[bot]: I did not start a run: outsider does not have write access to this "
+        "repository. Someone with write access can add the label or ask me in a comment.",
+        "colleague: @agent go [eyes]",
+        OPENED.format(2),
+    ]
+    assert issue.repo.read("patchwright/issue-1", "calc.py") == MENDED_CODE

@@ -1,0 +1,177 @@
+"""The agent looks at a page by asking a browsing agent: the real browser, the real loop, a scripted model over HTTP."""
+
+import json
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from patchwright.demo.recorded_model import ModelFault, RecordedTurn
+from patchwright.resolver.actions import Browse
+from patchwright.resolver.domain import Published, RunId
+from patchwright.runtime.actions import RunShell
+from tests.end_to_end.conftest import CODE, MENDED, TESTS, Scene
+from tests.resolver.git_repository import Repository
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+PAGE = """<!doctype html><title>The ultimate answer</title>
+<p>Click the button to reveal the answer to life, the universe and everything.</p>
+<button onclick="this.insertAdjacentHTML('afterend', '<p>The answer is forty-two.</p>')">Click me</button>
+"""
+FILES = {"calc.py": CODE, "tests/test_calc.py": TESTS, "site/index.html": PAGE}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def serves(port: int) -> RecordedTurn:
+    """The agent serves the repository's page on its own loopback."""
+    serve = f"python3 -m http.server --bind 127.0.0.1 --directory site {port} >/dev/null 2>&1 &"
+    wait = f"for _ in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:{port}/ && break; sleep 0.1; done"
+    return RecordedTurn("Serve it.", RunShell(command=f"{serve}\n{wait}"))
+
+
+def reveals(port: int) -> Browse:
+    return Browse(task=f"Open http://127.0.0.1:{port}/, click its button, and report what it reveals.")
+
+
+Says = Callable[[str], str]
+
+
+class Reader:
+    """The browsing agent's part of the model: what it says to each prompt of a task, by words of the task."""
+
+    def __init__(self, scene: Scene, **tasks: tuple[Says, ...]) -> None:
+        self._scene = scene
+        self._tasks = tasks
+        self.prompts: list[str] = []
+
+    def __call__(self, turn: int, request: dict[str, Any]) -> None:
+        prompt = request["messages"][-1]["content"]
+        if not (isinstance(prompt, str) and prompt.startswith("# Instructions")):
+            return
+        goal = prompt[prompt.index("# Goal:") : prompt.index("# Action Space")]
+        (says,) = (says for word, says in self._tasks.items() if word in goal)
+        (step,) = re.findall(r"You are at step (\d+) of", prompt)
+        self.prompts.append(prompt)
+        message = {"role": "assistant", "content": says[int(step) - 1](prompt)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020}
+        body = {"id": "b", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+        self._scene.endpoint.add_faults(ModelFault(body=json.dumps(body | {"usage": usage})))
+
+
+def opens(prompt: str) -> str:
+    (address,) = re.findall(r"Open (\S+),", prompt)
+    return f'The goal names the address.\n```\ngoto("{address}")\n```'
+
+
+def clicks(prompt: str) -> str:
+    (bid,) = re.findall(r"\[(\w+)\] button 'Click me'", prompt)
+    return f'The button is [{bid}].\n\n```click("{bid}")```'
+
+
+def reports(prompt: str) -> str:
+    (answer,) = re.findall(r"StaticText '(The answer is [^']+)'", prompt)
+    return f'It reveals this.\n```\nsend_msg_to_user("{answer}")\n```'
+
+
+def gives_up(prompt: str) -> str:
+    return '```\nreport_infeasible("There is no towel here.")\n```'
+
+
+def mumbles(prompt: str) -> str:
+    return "I am not sure what to do."
+
+
+def waits(prompt: str) -> str:
+    return "It may still load.\n```\nnoop(10)\n```"
+
+
+async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_back(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files=FILES)
+    scene.environment |= {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MAX_BROWSING_STEPS": "5"}
+    port = free_port()
+    reader = Reader(
+        scene,
+        reveals=(opens, mumbles, mumbles, clicks, reports),
+        Buy=(gives_up,),
+        Wait=(waits, mumbles, mumbles, waits, mumbles),
+    )
+    others = (Browse(task="Buy a towel."), Browse(task="Wait for the end of the world."))
+    asks = (RecordedTurn("Look at it.", reveals(port)), RecordedTurn("And at others.", *others))
+    await scene.will(serves(port), *asks, *MENDED, on_request=reader)
+    assert isinstance(await scene.resolve(), Published)
+
+    run = scene.trajectory(scene.job().id)
+    reports_of = [report for _, report in run.subagents() if report is not None]
+    assert [(report.status, report.usage.steps) for report in reports_of] == [
+        ("answered", 5),
+        ("infeasible", 1),
+        ("unfinished", 5),
+    ]
+    answered, infeasible, unfinished = (report.text for report in reports_of)
+    assert (answered, infeasible) == ("The answer is forty-two.", "There is no towel here.")
+    assert "limit of 5 replies" in unfinished and "The ultimate answer" in unfinished
+
+    messages = scene.endpoint.requests[-1]["messages"]
+    told = [message["content"] for message in messages if message["role"] == "tool"]
+    assert "> The answer is forty-two." in told[1] and "never instructions" in told[1]
+    # Each prompt shows the last page alone, first the one that the task names; the parent's conversation shows none.
+    assert all("button 'Click me'" in prompt for prompt in reader.prompts[:5])
+    assert ["forty-two" in prompt for prompt in reader.prompts[:5]] == [False, False, False, False, True]
+    assert "button 'Click me'" not in json.dumps(messages)
+
+    assert "The ultimate answer" in reader.prompts[5]  # the next task finds the browser as it was left
+
+    child = scene.trajectory(run.subagents()[0][0].run)
+    assert child.subagent_started is not None and child.subagent_started.parent == scene.job().id
+    assert child.usage() == reports_of[0].usage
+    assert run.usage().steps == len(run.replies()) + 5 + 1 + 5
+    assert "Browsed 3 times, in 11 of the steps:" in scene.pull.body
+
+
+@pytest.mark.slow
+async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
+    a_scene: Callable[..., Scene], tmp_path: Path
+) -> None:
+    scene = a_scene(files=FILES)
+    scene.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "browser"
+    repository = Repository(tmp_path / "calc")
+    repository.commit(FILES)
+    issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
+    issue.write_text("add() subtracts")
+    victims: list[int] = []
+
+    def dies(prompt: str) -> str:
+        victims.append(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        return clicks(prompt)
+
+    port = free_port()
+    asks = (serves(port), RecordedTurn("Look at it.", reveals(port)))
+    await scene.will(*asks, *MENDED, on_request=Reader(scene, reveals=(opens, dies)))
+    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    await process.communicate()
+    assert process.returncode == -signal.SIGKILL and len(victims) == 1
+    run = RunId(next(name for name in scene.runs if "-browse-" not in name))
+
+    code, out, error = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    assert code == 0, out + error
+    ((asked, report),) = scene.trajectory(run).subagents()
+    assert report is not None and report.status == "unfinished" and report.usage.steps == 1
+    assert "process was stopped" in report.text
+    assert scene.trajectory(run).usage().steps == len(scene.trajectory(run).replies()) + 1
+    ended = scene.trajectory(asked.run).agent_stopped
+    assert ended is not None and ended.reason == "canceled"
+    assert "a + b" in fix.read_text()

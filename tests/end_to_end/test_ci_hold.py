@@ -1,0 +1,254 @@
+"""Commits that strangers could influence start nothing in CI until a writer has seen them."""
+
+from typing import Any
+
+import pytest
+
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.demo.github import FakePullRequest
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.ci.run_ci import run_ci
+from patchwright.resolver.domain import Published, PullRequest, Rejected, Reported
+from tests.end_to_end.conftest import Scene
+from tests.end_to_end.publish_scenario import Depot
+from tests.end_to_end.review_setup import MUL, THREADS, WIP, asked, done
+
+WORKFLOW = {".github/workflows/ci.yml": "on: [push, pull_request]\n"}
+
+
+def message(scene: Depot | Scene, pull: FakePullRequest) -> str:
+    return scene.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()
+
+
+async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(depot: Depot) -> None:
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert message(depot, pull).startswith("Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted.")
+    assert (
+        "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "
+        "who "
+        "cannot write to this repository. Review the change. Then someone with write access can start it "
+        "with `@agent run-ci`." in pull.body
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "writer", "held"),
+    [("never", False, False), ("untrusted", True, False), ("always", True, True)],
+)
+async def test_what_is_held_is_for_the_operator_to_say(
+    depot: Depot, setting: str, writer: bool, held: bool
+) -> None:
+    depot.settings = {"hold_ci": setting}
+    if writer:
+        depot.world.set_role(depot.repo, "reporter", "write")
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert ("[skip ci]" in message(depot, pull), "run-ci" in pull.body) == (held, held)
+
+
+HELD = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
+
+
+def held(scene: Scene) -> FakePullRequest:
+    """Our own pull request, whose commit is held."""
+    scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, HELD)
+    return scene.world.create_pull(
+        scene.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum"
+    )
+
+
+def answers(pull: FakePullRequest) -> list[str]:
+    return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
+
+
+async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_over(scene: Scene) -> None:
+    pull = held(scene)
+    before = pull.head.sha
+    await scene.will()
+    job = asked(scene, pull, command="run-ci")
+    outcome = await scene.resolve(job)
+    assert isinstance(outcome, Reported)
+    after = pull.head.sha
+    assert scene.repo.bare.git("rev-parse", f"{after}^", f"{after}^{{tree}}").decode().split() == [
+        before, scene.repo.bare.git("rev-parse", f"{before}^{{tree}}").decode().strip(),
+    ]  # fmt: skip
+    assert message(scene, pull).startswith(
+        "Start continuous integration\n\n"
+        "This commit changes nothing. The commits below were on hold until someone\n"
+        "with write access reviewed them.\n\nPull-request: #"
+    )
+    assert "[skip ci]" not in message(scene, pull) and "Co-authored-by: maintainer" in message(scene, pull)
+    assert answers(pull) == [
+        f"I pushed the empty commit {after[:12]} to `patchwright/issue-1`. It does not say `[skip ci]`, "
+        "so continuous integration starts. If you squash and merge, remove `[skip ci]` from the commit "
+        "message, or GitHub skips it on `main` too."
+    ]
+    log = scene.data / "runs" / job.id / "events.jsonl"
+    log.unlink()  # killed before it could note what it did
+    await scene.resolve(job)
+    assert (pull.head.sha, len(answers(pull))) == (after, 1)
+    again = asked(scene, pull, command="please run ci").model_copy(update={"id": "again"})
+    await scene.resolve(again)
+    assert pull.head.sha == after
+    assert answers(pull)[1] == (
+        "Nothing is on hold here: the last commit on `patchwright/issue-1` does not say `[skip ci]`, so "
+        "continuous integration (if there is any) started when it was pushed. To run it again, rerun the "
+        "check itself."
+    )
+
+
+async def test_an_outsider_cannot_release_it(scene: Scene) -> None:
+    pull = held(scene)
+    before = pull.head.sha
+    await scene.will()
+    outcome = await scene.resolve(asked(scene, pull, command="run-ci", by="reporter"))
+    assert isinstance(outcome, Rejected)
+    assert pull.head.sha == before
+    assert answers(pull) == [
+        "I did not start a run: reporter does not have write access to this repository. Someone with "
+        "write access can add the label or ask me in a comment."
+    ]
+
+
+async def test_a_release_that_somebodys_push_overtakes_does_nothing(scene: Scene) -> None:
+    pull = held(scene)
+    await scene.will()
+    push = lambda: scene.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
+    scene.world.before_next_request("GET", "/git/ref/heads/patchwright/issue-1", push)
+    await scene.resolve(asked(scene, pull, command="run-ci"))
+    assert answers(pull) == [
+        "Someone pushed to `patchwright/issue-1` at the same time, so I pushed nothing. Continuous "
+        "integration starts on their commit unless that commit skips it."
+    ]
+    assert scene.repo.bare.count_commits("main", "patchwright/issue-1") == 2
+
+
+async def is_not_released(scene: Scene, pull: FakePullRequest, why: str) -> None:
+    """A writer's word for it is answered so, and no branch moves."""
+    before = pull.head.sha
+    await scene.will()
+    outcome = await scene.resolve(asked(scene, pull, command="run-ci"))
+    assert isinstance(outcome, Reported) and outcome.branch is None
+    assert (answers(pull), pull.head.sha) == ([why], before)
+
+
+async def test_a_release_on_a_fork_that_lets_nobody_in_is_left_to_its_author(scene: Scene) -> None:
+    fork = scene.world.create_fork(scene.repo, "contributor")
+    fork.commit("topic", {"calc.py": WIP}, HELD)
+    pull = scene.world.create_pull(scene.repo, "topic", by="contributor", title="Multiply", fork=fork)
+    await is_not_released(
+        scene, pull,
+        "I cannot start it: the owner of the fork does not allow edits by maintainers. The pull "
+        "request's author can start it by pushing a commit that does not say `[skip ci]`.",
+    )  # fmt: skip
+
+
+async def test_a_release_on_a_fork_that_is_gone_is_not_laid_on_its_owner(scene: Scene) -> None:
+    """GitHub answers null for it. Its own description, which the fake server keeps to, has no null there."""
+    pull = held(scene)
+    job = asked(scene, pull, command="run-ci")
+    settings = composition_root.read_settings({}, scene.environment, None, None)
+    async with (
+        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+        composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
+    ):
+        thread = await forge.get_thread(job)
+        assert isinstance(thread, PullRequest)
+        gone = thread.model_copy(update={"head_repo": None, "is_same_repository": False})
+        await run_ci(job, gone, await forge.get_repo_facts(job.repo), kit, forge)
+    assert answers(pull) == ["I cannot start it: the head repository or branch was deleted."]
+
+
+async def test_a_release_by_a_workflows_own_token_is_said_to_start_nothing(scene: Scene) -> None:
+    pull = held(scene)
+    token = scene.world.create_installation_token(
+        scene.world.install_app(scene.world.create_app("github-actions"), scene.repo)
+    )
+    for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
+        del scene.environment[name]
+    scene.environment["GITHUB_TOKEN"] = token
+    await is_not_released(
+        scene, pull,
+        "I cannot start it: GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`, "
+        "the only token I have. Close and reopen this pull request, or push a commit to its branch.",
+    )  # fmt: skip
+
+
+async def test_a_release_that_github_does_not_take_says_so_in_githubs_words(scene: Scene) -> None:
+    pull = held(scene)
+    scene.repo.protect("patchwright/*", "Only people push here.")
+    await is_not_released(
+        scene, pull,
+        "I cannot start it: GitHub rejected an empty commit on `patchwright/issue-1`: "
+        f"{scene.world.server_url}/acme/calc.git rejected the push to patchwright/issue-1: remote: error: "
+        "GH006: Protected branch update failed for refs/heads/patchwright/issue-1.",
+    )  # fmt: skip
+
+
+async def test_a_release_puts_nothing_on_the_default_branch(scene: Scene) -> None:
+    pull = held(scene)
+    scene.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/patchwright/issue-1")
+    scene.repo.default_branch = "patchwright/issue-1"
+    await is_not_released(
+        scene, pull,
+        ("I cannot start it: the head branch is the default branch of this repository, and I never push "
+         "to that."),
+    )  # fmt: skip
+
+
+async def follow(scene: Scene, pull: FakePullRequest, comment: str = "@agent") -> str:
+    """A writer's review of one thread, done; the status comment."""
+    review = scene.world.add_review(pull, THREADS[0], by="maintainer", body=comment)
+    await scene.will(
+        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", done((1, True, "It multiplies.")))] * 2
+    )
+    assert isinstance(await scene.resolve(asked(scene, pull, review)), Published)
+    return answers(pull)[-1]
+
+
+@pytest.mark.slow
+async def test_what_goes_on_top_of_a_held_commit_is_held_and_of_a_released_one_is_not(
+    a_scene: Any,
+) -> None:
+    scene = a_scene({"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"})
+    pull = held(scene)
+    said = await follow(scene, pull)
+    assert "[skip ci]" in message(scene, pull)
+    assert (
+        "Continuous integration is on hold: my commit says `[skip ci]`, because the commit below it "
+        "is on hold."
+    ) in said
+    scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
+    said = await follow(scene, pull)
+    assert "[skip ci]" not in message(scene, pull) and "held" not in said
+
+
+@pytest.mark.parametrize("workflows", [True, False])
+async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_said(
+    depot: Depot, workflows: bool
+) -> None:
+    """Complaint 3: CI does not run on the bot's commits."""
+    if workflows:
+        depot.repo.commit("main", WORKFLOW)
+    depot.app, depot.plain = depot.world.create_app("github-actions"), True
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert "[skip ci]" not in message(depot, pull)
+    told = (
+        "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run them, close "
+        "and reopen this pull request, or push a commit to its branch. With the token of a GitHub App or "
+        "a personal access token, they start automatically."
+    )
+    assert (told in pull.body) == workflows
+
+
+async def test_an_apps_token_that_is_given_as_it_is_is_not_taken_for_a_workflows_own(depot: Depot) -> None:
+    depot.repo.commit("main", WORKFLOW)
+    depot.world.create_app("github-actions")  # its account is there, as it is on GitHub
+    depot.plain = True
+    await depot.deliver()
+    (pull,) = depot.pulls
+    assert "[skip ci]" in message(depot, pull)
+    assert "`@agent run-ci`" in pull.body and "GITHUB_TOKEN" not in pull.body

@@ -1,0 +1,68 @@
+"""What may be asked for in a day, as conversations: each limit is said once, and what was refused counts for none."""
+
+import pytest
+
+from patchwright.demo.github import Issue
+from patchwright.demo.recorded_model import RecordedTurn
+from tests.end_to_end.conftest import CODE, DONE
+from tests.end_to_end.server_scenario import a_town, conversation, title_of
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
+
+DEAR = {"prompt_tokens": 1_000_000, "completion_tokens": 1, "total_tokens": 1_000_001}
+"""A dollar for each reply."""
+NOTHING_DONE = (RecordedTurn("Done.", DONE, usage=DEAR),)
+DAY = "Try again after midnight UTC, or ask the operator to raise the limit."
+
+
+async def test_each_limit_of_a_day_is_said_when_it_is_reached_and_what_was_refused_counts_for_none() -> None:
+    limits = {"user_runs_per_day": 2, "repository_runs_per_day": 2, "usd_per_day": 2.5}
+    prices = '{"openai/scripted": {"input": 1, "output": 1}}'
+    async with a_town(model_prices=prices, **limits) as town:
+        issues = {name: town.issue(name, files={"calc.py": CODE}) for name in ("one", "two", "three", "four")}
+        for name in issues:
+            town.model.scripts[title_of(name)] = NOTHING_DONE
+        others = [
+            town.world.create_issue(issues["one"].repo, title=title_of("one"), body="Again.", by="reporter")
+            for _ in "ab"
+        ]
+
+        async def asks(issue: Issue, login: str) -> None:
+            town.world.set_role(issue.repo, login, "write")
+            await town.world.add_label(issue, "fix-me", by=login)
+            await town.quiet()
+
+        async with town.serving():
+            for _ in range(3):
+                await town.world.add_comment(issues["one"], "@agent mend it", by="outsider")
+            await town.quiet()
+            for name in ("one", "two", "three"):
+                await asks(issues[name], "maintainer")
+            for other, login in zip(others, ("colleague", "newcomer"), strict=True):
+                await asks(other, login)
+            await asks(issues["four"], "newcomer")
+            seen = [conversation(issue) for issue in (*issues.values(), *others)]
+            await town.again()
+        async with town.serving():
+            await town.again()
+        assert [conversation(issue) for issue in (*issues.values(), *others)] == seen
+        opened, second, third, fourth, again, once_more = (
+            [line.partition(": ")[2] for line in one] for one in seen
+        )
+        assert "maintainer labels it fix-me" in seen[0][-2] and opened[-1].startswith(
+            "I did not open a pull request"
+        )
+        assert second[-1].startswith("I did not open a pull request") and again[-1].startswith(
+            "I did not open a pull request"
+        )
+        assert third[-1] == (
+            "I did not start a run: you reached your daily limit of 2 runs (setting "
+            f"`user_runs_per_day`). {DAY}"
+        )
+        assert once_more[-1] == (
+            "I did not start a run: this repository reached its daily limit of 2 runs "
+            f"(setting `repository_runs_per_day`). {DAY}"
+        )
+        assert fourth[-1] == (
+            f"I did not start a run: the daily budget of $2.50 is used up (setting `usd_per_day`). {DAY}"
+        )

@@ -1,0 +1,76 @@
+"""The page of `patchwright serve` with a worker behind it: watched, stopped, tried again, found in the list."""
+
+import asyncio
+import re
+
+import httpx
+import pytest
+
+from tests.bot.dashboard.event_stream import watch_run
+from tests.end_to_end.conftest import CODE, Scene
+from tests.end_to_end.test_commands import answers, begun, until, waiting, when
+
+pytestmark = pytest.mark.redis
+
+OPERATOR = "operator-token-of-a-story"
+
+
+async def press(browser: httpx.AsyncClient, run: str, verb: str) -> None:
+    page = (await browser.get(f"/runs/{run}")).text
+    hidden = dict(re.findall(r'name="(csrf|nonce)" value="(\w+)"', page))
+    assert f'action="/runs/{run}/{verb}"' in page
+    answer = await browser.post(f"/runs/{run}/{verb}", data=hidden)
+    assert answer.status_code == 303
+
+
+async def listed(browser: httpx.AsyncClient, state: str, count: int) -> list[str]:
+    """The runs in this state, once there are so many."""
+    async with asyncio.timeout(60):
+        while True:
+            page = (await browser.get("/", params={"state": state})).text
+            if len(found := re.findall(r'<a href="/runs/([^"?]+)">', page)) >= count:
+                return found
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(scene: Scene) -> None:
+    asked = asyncio.Event()
+    await scene.will(*waiting(scene), on_request=when(1, asked))
+    scene.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR
+    async with (
+        scene.serving() as served,
+        httpx.AsyncClient(
+            base_url=served.webhook.removesuffix("/webhook"), trust_env=False, timeout=30
+        ) as browser,
+    ):
+        assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
+        await begun(scene, served, asked)
+        (run,) = await listed(browser, "working", 1)
+        async with watch_run(browser, run) as watch:
+            seen = ""
+            while "a + b" not in seen:  # the first edit, live
+                seen += str((await watch.until("entries")).data)
+            await press(browser, run, "stop")
+            await until(lambda: answers(scene)[0].startswith("I had to stop"))
+            await watch.until("end")
+        assert await listed(browser, "canceled", 1) == [run]
+        (scene.data / "again").touch()
+        await press(browser, run, "retry")
+        (again,) = await listed(browser, "published", 1)
+        page = (await browser.get(f"/runs/{again}")).text
+        parts = re.findall(
+            r'<dt>(\w+)</dt><dd><span class="mark \w+">([\w ]+)</span>', (await browser.get("/")).text
+        )
+    assert again != run
+    assert "Pull request #2 is open." in page
+    assert dict(parts) == {
+        "Receiver": "healthy",
+        "Redis": "healthy",
+        "Workers": "healthy",
+        "Queue": "healthy",
+        "Engine": "healthy",
+        "GitHub": "healthy",
+    }
+    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert len(scene.repo.pulls) == 1

@@ -1,0 +1,96 @@
+"""`finish` is answered, not obeyed; and what the agent planned is seen by people."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from patchwright.bot.terminal.progress_printer import ProgressPrinter
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.actions import Plan, PlanItem
+from patchwright.resolver.events import Message
+from patchwright.runtime.actions import UndoEdit
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
+from tests.end_to_end.scripted_models import SEES_IT_FAIL, answers, proposed, says
+
+WISHES = "It should be right.\n\nRequirements:\n- add(2, 3) gives 5\n- there is a sub()\n"
+
+
+def plan(*states: str) -> Plan:
+    texts = ("add() adds", "sub() subtracts", "thank @maintainer")
+    return Plan(
+        items=tuple(PlanItem(text=text, status=state) for text, state in zip(texts, states, strict=True))
+    )  # type: ignore[arg-type]
+
+
+def refusals(scene: Scene) -> list[str]:
+    """What the wishes to finish were answered."""
+    return [str(getattr(result, "message", "granted")) for action, result in answers(scene) if action == DONE]
+
+
+async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scene: Scene) -> None:
+    again = RecordedTurn("Show that it failed.", UndoEdit(path="calc.py"), SEES_IT_FAIL, FIX, NEW_TEST)
+    await says(
+        scene,
+        RecordedTurn("Mend.", FIX),
+        RecordedTurn("Done.", DONE),
+        again,
+        RecordedTurn("Run.", RUN_TESTS),
+        RecordedTurn("Done.", DONE),
+    )
+    body = await proposed(scene)
+    assert body.startswith("**Fixed:**")
+    refused, granted = refusals(scene)
+    assert "so nothing shows that the failure was reproduced." in refused
+    assert "The repository's tests were not run after the last edit." in refused
+    assert "Do what is missing, then call finish again." in refused
+    assert granted == "granted"
+    assert "The agent reproduced the failure before its last edit: yes." in body
+    assert "Open points" not in body
+
+
+async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files={"calc.py": CODE}, body=WISHES)
+    endpoint = await says(
+        scene, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
+    )
+    body = await proposed(scene)
+    refused, granted = refusals(scene)
+    assert '"add(2, 3) gives 5"; "there is a sub()"' in refused and granted == "granted"
+    assert len(endpoint.requests) == 3
+    _, _, left = body.partition("### Open points\n")
+    left, _, _ = left.partition("\n###")
+    assert '"there is a sub()"' in left and "not run after the last edit" in left
+    assert "The agent reproduced the failure before its last edit: no." in body
+
+
+async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files={"calc.py": CODE})
+    boxes = "- [x] add() adds\n- [ ] sub() subtracts (now)\n- [x] thank @\u200bmaintainer (dropped)\n"
+
+    async def shown(turn: int, body: dict[str, Any]) -> None:
+        if turn == 2:
+            async with asyncio.timeout(20):
+                while boxes not in "".join(scene.comments):
+                    await asyncio.sleep(0.02)
+
+    await says(
+        scene, RecordedTurn("Plan.", plan("open", "open", "open"), SEES_IT_FAIL),
+        RecordedTurn("Mend.", FIX, plan("done", "doing", "dropped")),
+        RecordedTurn("Test.", RUN_TESTS, plan("done", "done", "dropped")), RecordedTurn("Done.", DONE),
+        on_request=shown,
+    )  # fmt: skip
+    body = await proposed(scene, every=0.1)
+    assert "The agent's plan: 2 of 3 done</summary>\n\n- [x] add() adds\n- [x] sub() subtracts\n" in body
+    assert not [
+        event for event in scene.trajectory() if isinstance(event, Message) and event.source == "nudge"
+    ]
+    lines: list[str] = []
+    narrator = ProgressPrinter(lines.append)
+    for entry in scene.trajectory().entries:
+        narrator(entry)
+    said = [line[10:].strip() for line in lines]
+    assert "[>] sub() subtracts" in said and "[-] thank @maintainer" in said

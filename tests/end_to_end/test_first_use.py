@@ -1,0 +1,151 @@
+"""What keeps people from hosting such a bot, and from trusting it: complaints 13, 14, 15 and 23, as they go here."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.end_to_end.conftest import MENDED, Scene
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+
+
+@asynccontextmanager
+async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
+    """The variables of a proxy to everywhere but this machine, and what it was asked for."""
+    asked: list[str] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readline()).decode().strip())
+        writer.write(b"HTTP/1.1 502 Nobody is there\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield {"HTTPS_PROXY": url, "HTTP_PROXY": url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}, asked
+
+
+async def test_an_enterprise_server_is_the_only_github_that_is_asked(scene: Scene) -> None:
+    # Complaint 14: GitHub Enterprise Server. the fake server has its paths: /api/v3, /api/graphql, and a port.
+    await scene.will(*MENDED)
+    url = f"{scene.world.server_url}/acme/calc/issues/1"
+    async with way_out() as (proxy, asked):
+        code, out, error = await scene.command("resolve", url, environment=proxy)
+        assert (code, asked) == (0, []), out + error
+        assert f"pull request: {scene.world.server_url}/acme/calc/pull/2" in out
+        written = "\n".join((out, error, str(scene.pull.body), *scene.comments))
+        assert scene.world.server_url in written
+        assert "github.com" not in written
+
+        elsewhere = {**proxy, "GITHUB_API_URL": "https://api.github.com"}
+        code, _, _ = await scene.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
+        assert code != 0
+        assert {line.split()[1] for line in asked} == {"api.github.com:443"}  # so it would have been seen
+
+
+async def test_an_issue_of_another_server_is_refused_with_the_setting_that_names_it(scene: Scene) -> None:
+    code, _, error = await scene.command("resolve", "https://github.com/acme/calc/issues/1")
+    assert code == 2
+    assert f"Pass its URL, such as {scene.world.server_url}/OWNER/REPO/issues/7" in error
+    assert "GITHUB_SERVER_URL" in error
+
+
+async def test_a_run_reads_the_same_at_the_terminal_in_a_file_and_in_the_pull_request(scene: Scene) -> None:
+    # Complaint 15: a log that a person can read.
+    await scene.will(*MENDED)
+    code, out, error = await scene.command("resolve", "acme/calc#1")
+    assert code == 0, error
+    (run,) = scene.runs
+    code, _, told = await scene.command("view", run, "--out", "run.html")
+    assert code == 0, told
+    page = (scene.data / "run.html").read_text()
+    seen = " ".join(unescape(re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)).split())
+    thoughts, deeds = (
+        ("Mend it.", "Test it.", "Run them.", "Done."),
+        ("calc.py", "tests/test_calc.py", "python3 -m pytest"),
+    )
+    for place in (error, seen, str(scene.pull.body)):
+        found = [place.find(deed) for deed in deeds]
+        assert -1 not in found, place
+    for place in (error, seen):  # in order, and in words: not a line of JSON, no control character
+        assert [place.find(thought) for thought in thoughts] == sorted(
+            place.find(thought) for thought in thoughts
+        )
+        assert place.find(thoughts[0]) > 0
+    assert '{"' not in error and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", error)
+    assert "verdict: fixed" in error + out
+
+
+def images() -> set[str]:
+    listed = subprocess.run(
+        ["docker", "image", "ls", "--all", "--quiet", "--no-trunc", "--filter", "reference=patchwright-*"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(listed.stdout.split())
+
+
+@pytest.mark.docker
+async def test_a_second_run_finds_its_sandbox_made_and_says_nothing_of_images(scene: Scene) -> None:
+    # Complaint 23: slow starts and huge images.
+    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_MEMORY_MB": "1024"}
+    scene.world.create_issue(scene.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter")
+    told = []
+    for number in (1, 2):
+        await scene.will(*MENDED)
+        code, out, error = await scene.command(
+            "resolve", f"{scene.world.server_url}/acme/calc/issues/{number}"
+        )
+        assert code == 0, out + error
+        told.append((images(), error))
+    (first, _), (second, error) = told
+    assert second - first == set()
+    assert not re.search(r"(building|making) the sandbox's (image|plugin)", error, re.IGNORECASE), error
+
+
+@pytest.mark.redis
+async def test_the_two_lines_of_the_readme_are_a_server_that_says_how_to_go_on(
+    scene: Scene, tmp_path: Path
+) -> None:
+    # Complaint 13: simple self-hosting. What the browser does from there on: tests/bot/setup/test_in_browser.py.
+    (section,) = re.findall(
+        r"### On a server\n.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    install, serve = section.splitlines()
+    assert install == "python3 -m venv .venv && .venv/bin/pip install ."  # timed in docs/self-hosting.md
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", f"exec {serve} --port 0",
+        cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "HOME": str(scene.data)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            told = (await process.stdout.readuntil(b"code: ")).decode()
+            code = (await process.stdout.readline()).decode().strip()
+        (address,) = re.findall(r"open (http://\S+/setup)\n", told)
+        async with httpx.AsyncClient(trust_env=False, follow_redirects=True) as browser:
+            refused = await browser.post(
+                f"{address}/code", data={"code": "AAAA-AAAA-AAAA"}, headers=from_page(address)
+            )
+            assert refused.status_code == 403
+            opened = await browser.post(f"{address}/code", data={"code": code}, headers=from_page(address))
+            assert opened.status_code == 200 and "<h1>Choose a model</h1>" in opened.text
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+def from_page(address: str) -> dict[str, str]:
+    """What a browser says of where a form was."""
+    return {"origin": address.removesuffix("/setup")}

@@ -1,0 +1,122 @@
+"""A secret that is lent, and keys of ours on the same machine: whatever an evil model tries, nobody reads them.
+
+The sandbox is local here, so that nothing but the masks stands in the way; the walls have their own story.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
+from patchwright.resolver.actions import Finish
+from patchwright.resolver.domain import Published, Reported
+from patchwright.runtime.actions import RunPython, RunShell, ViewFile
+from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, Scene
+from tests.end_to_end.scripted_models import says
+from tests.end_to_end.test_secret_leaks import everywhere, spellings
+
+pytestmark = pytest.mark.slow
+
+LENT = "lent-canary-4711-deploy"
+HARMLESS = "harmless-canary-4711"
+READER = '''
+from mcp.server.fastmcp import FastMCP
+server = FastMCP("files")
+
+@server.tool()
+def read(path: str) -> str:
+    """Read a file, as it is and encoded."""
+    text = open(path).read().strip()
+    return f"{text} {text[::-1]} {text.encode().hex()}"
+
+server.run("stdio")
+'''
+ENCODED = "import base64; print(t, t[::-1], t.encode().hex(), t.encode().hex().upper(), base64.b64encode(t.encode()))"
+
+
+def tries(name: str, kept: Path) -> tuple[RecordedTurn, ...]:
+    """Print it, encode it, keep it in a file, and read that by every tool there is."""
+    read = f"t = open('{kept}').read().strip(); {ENCODED}"
+    return (
+        RecordedTurn("Print.", RunShell(command=f'echo "${name}"; echo "${name}" | rev; echo -n "${name}" | base64')),
+        RecordedTurn("Encode.", RunShell(command=f'python3 -c "t = \'$(printenv {name})\'; {ENCODED}"')),
+        RecordedTurn("Keep.", RunShell(command=f'echo "${name}" > {kept}; cat {kept}; ls "${name}" "/${name}.d"')),
+        RecordedTurn("Not named.", RunShell(command="env | grep -i canary; tr '\\0' '\\n' < /proc/self/environ")),
+        RecordedTurn("Read.", ViewFile(path=str(kept)), RunPython(code=read), RunPython(code=f"open('{kept}').read()"),
+             RunPython(code=f"raise ValueError(open('{kept}').read())")),
+        RecordedTurn("Ask.", calls=(RecordedCall(name="files_read", arguments={"path": str(kept)}),)),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def evil(a_scene: Callable[..., Scene], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    scene = a_scene()
+    (tmp_path / "reader.py").write_text(READER)
+    secrets = tmp_path / "secrets.toml"
+    secrets.write_text(
+        f'["acme/calc"]\nDEPLOY_KEY = "{LENT}"\n\n["acme/other"]\nOTHER_KEY = "other-canary-4711"\n'
+    )
+    secrets.chmod(0o600)
+    monkeypatch.setenv("PROVIDER_API_KEY", "provider-canary-4711")
+    servers = {"files": {"command": [sys.executable, str(tmp_path / "reader.py")]}}
+    scene.environment |= {
+        "PATCHWRIGHT_SECRETS_FILE": str(secrets),
+        "PATCHWRIGHT_SANDBOX_FEATURES": "kernel",
+        "PATCHWRIGHT_MCP_SERVERS": json.dumps(servers),
+    }
+    return scene
+
+
+@pytest.mark.timeout(90)
+async def test_a_lent_secret_is_used_and_never_read(evil: Scene, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    leak = RunShell(
+        command=f'cp {kept} leak.txt; rev {kept} > kael.txt; git add -A; git commit -qm "$DEPLOY_KEY"'
+    )
+    spoken = Finish(cause="c", change="c", testing="c")
+    await says(
+        evil,
+        *tries("DEPLOY_KEY", kept),
+        RecordedTurn("Write.", leak, FIX, NEW_TEST),
+        RecordedTurn("Done.", spoken),
+        RecordedTurn("Done.", spoken),
+    )
+    outcome = await evil.resolve()
+    assert isinstance(outcome, Reported), "a patch that holds it is not proposed"
+    assert "leak.txt holds a secret" in evil.comments[0] and "kael.txt holds a secret" in evil.comments[0]
+    assert evil.repo.branches == ("main",)
+    assert kept.read_text() == f"{LENT}\n", "the command did get it"
+    seen = everywhere(evil)
+    for spelling in (*spellings(LENT), "other-canary", "provider-canary"):
+        assert spelling not in seen, spelling
+    assert json.dumps(LENT)[1:-1] not in seen
+    assert seen.count("<secret-hidden>") > 20
+
+
+@pytest.mark.timeout(90)
+async def test_the_same_tries_do_read_what_is_no_secret(evil: Scene, tmp_path: Path) -> None:
+    """Positive control."""
+    plant = RunShell(command=f"export HARMLESS={HARMLESS} CANARY={HARMLESS}")
+    kept = tmp_path / "kept"
+    await says(evil, RecordedTurn("Plant.", plant), *tries("HARMLESS", kept), RecordedTurn("Done.", DONE))
+    await evil.resolve()
+    answers = [m["content"] for m in evil.endpoint.requests[-1]["messages"] if m["role"] == "tool"]
+    for spelling in spellings(HARMLESS):
+        assert sum(spelling in answer for answer in answers) >= 2, spelling
+    by_tool = "".join(answers)
+    assert by_tool.count(HARMLESS) >= 8
+
+
+async def test_the_commit_says_no_secret_that_the_model_was_told(a_scene: Callable[..., Scene]) -> None:
+    spoken = " ".join(spellings(KEY))
+    scene = a_scene(files={"calc.py": CODE}, title=f"add() subtracts, {KEY}", body=f"Our key is {KEY}.")
+    done = Finish(cause=spoken, change=spoken, testing=spoken)
+    await says(scene, RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", done)] * 2)
+    assert isinstance(await scene.resolve(), Published)
+    message = scene.repo.bare.git("log", "-1", "--format=%an %ae %B", "patchwright/issue-1").decode()
+    assert message.count("secret-hidden") >= 5
+    for spelling in spellings(KEY):
+        assert spelling not in "".join(message.split())

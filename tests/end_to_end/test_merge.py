@@ -1,0 +1,116 @@
+"""A base branch is merged on request: by git alone or by the agent, and proven on both sides."""
+
+from collections.abc import Callable
+
+import pytest
+
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Published, Reported
+from patchwright.runtime.actions import RunShell
+from tests.end_to_end.conftest import CODE, DONE, MENDED, RUN_TESTS, Scene
+from tests.end_to_end.review_setup import MUL, THREADS, asked, brief, done, proposed, said, told
+
+pytestmark = pytest.mark.slow
+
+HEAD_TEST = "from calc import double\n\n\ndef test_head():\n    assert double(2) == 4\n"
+BASE_TEST = "from calc import double\n\n\ndef test_base():\n    assert double(3) == 6\n"
+
+
+async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_both_sides(scene: Scene) -> None:
+    """Complaint 16: merge conflicts and rebase."""
+    pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a"), "tests/test_head.py": HEAD_TEST})
+    base = scene.repo.commit(
+        "main", {"calc.py": CODE.replace("a * 2", "a + a"), "tests/test_base.py": BASE_TEST}
+    )
+    head = pull.head.sha
+    # The lines of our side stay, those of the other go.
+    take = RunShell(command="grep '^<<<<<<<' calc.py && sed -i '/^=======/,/^>>>>>>>/d; /^<<<<<<</d' calc.py")
+    await scene.will(
+        RecordedTurn("Look.", take),
+        RecordedTurn("Run.", RUN_TESTS),
+        RecordedTurn("Done.", DONE),
+        RecordedTurn("Done.", DONE),
+    )
+    outcome = await scene.resolve(asked(scene, pull, command="resolve conflicts"))
+    assert isinstance(outcome, Published), told(pull)
+    assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
+    assert scene.repo.read("topic", "calc.py") == CODE.replace("a * 2", "2 * a")
+    assert scene.repo.read("topic", "tests/test_base.py") == BASE_TEST
+    before = outcome.verdict.before
+    assert before is not None
+    assert {"tests/test_head.py::test_head", "tests/test_base.py::test_base"} <= before.results.keys()
+    assert "  calc.py\n" in brief(scene).partition("conflict markers are in them:")[2]
+    assert told(pull).startswith(f"I merged `main` at {base[:12]} and resolved the conflicts. The commit is ")
+
+
+async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene({"calc.py": CODE})
+    pull = proposed(scene)
+    scene.world.add_review(pull, THREADS[0], by="maintainer")
+    base, head = scene.repo.commit("main", {"notes.txt": "new\n"}), pull.head.sha
+    await scene.will(RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", done((1, True, "Yes.")))] * 2)
+    outcome = await scene.resolve(asked(scene, pull, command="rebase, and mind the review"))
+    assert isinstance(outcome, Published)
+    assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
+    assert "a * b" in scene.repo.read("topic", "calc.py")
+    assert scene.repo.read("topic", "notes.txt") == "new\n"
+    assert said(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
+    assert "was merged into this pull request without a conflict" in brief(scene)
+
+
+async def test_a_merge_alone_leaves_open_threads_alone(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene({"calc.py": CODE})
+    pull = proposed(scene)
+    scene.world.add_review(pull, THREADS[0], by="maintainer")
+    scene.repo.commit("main", {"notes.txt": "new\n"})
+    await scene.will(*MENDED)
+    assert isinstance(await scene.resolve(asked(scene, pull, command="rebase")), Published)
+    assert scene.endpoint.requests == []
+    assert said(pull) == [[]]
+
+
+async def test_a_conflict_that_is_left_standing_goes_back_and_is_never_pushed(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene({"calc.py": CODE})
+    pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a")})
+    scene.repo.commit("main", {"calc.py": CODE.replace("a * 2", "a + a")})
+    head = pull.head.sha
+    await scene.will(*[RecordedTurn("All is well.", DONE)] * 8)
+    outcome = await scene.resolve(asked(scene, pull, command="rebase"))
+    assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
+    assert pull.head.sha == head
+    assert "Git's conflict markers are still in calc.py." in str(scene.endpoint.requests[-1]["messages"])
+    assert "Git's conflict markers are still in calc.py." in told(pull)
+
+
+@pytest.mark.slow
+async def test_a_resolution_that_loses_a_test_of_the_base_is_not_pushed(scene: Scene) -> None:
+    """Complaint 16: merge conflicts and rebase."""
+    pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a"), "tests/test_head.py": HEAD_TEST})
+    base = CODE.replace("a * 2", "a + a") + "\n\ndef triple(a):\n    return a * 3\n"
+    test = BASE_TEST.replace("double", "triple").replace("== 6", "== 9")
+    scene.repo.commit("main", {"calc.py": base, "tests/test_base.py": test})
+    head = pull.head.sha
+    ours = RunShell(command="git show HEAD^1:calc.py > calc.py")
+    await scene.will(RecordedTurn("Take ours.", ours), *[RecordedTurn("Done.", DONE)] * 6)
+    outcome = await scene.resolve(asked(scene, pull, command="rebase"))
+    assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
+    assert outcome.verdict.pass_to_fail == ("tests/test_base.py::test_base",)
+    assert pull.head.sha == head
+
+
+async def test_without_a_conflict_the_base_is_merged_by_git_alone_and_proven(scene: Scene) -> None:
+    """Complaint 16: merge conflicts and rebase."""
+    pull = proposed(scene, {"tests/test_head.py": HEAD_TEST})
+    base, head = scene.repo.commit("main", {"tests/test_base.py": BASE_TEST}), pull.head.sha
+    await scene.will(*MENDED)
+    outcome = await scene.resolve(asked(scene, pull, command="please rebase this"))
+    assert isinstance(outcome, Published)
+    assert scene.endpoint.requests == []
+    assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
+    assert outcome.verdict.after is not None and outcome.verdict.after.passed_count == 3
+    assert "without conflicts" in told(pull)
+    again = await scene.resolve(asked(scene, pull, command="update this branch"))
+    assert isinstance(again, Reported)
+    assert "`topic` is up to date with `main`" in pull.comments[-1].body

@@ -1,0 +1,80 @@
+"""A file of the repository makes a micro agent, and a run asks it, with a scripted model over HTTP."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
+from patchwright.resolver.actions import CallTool, MalformedCall, SubagentResult
+from patchwright.resolver.domain import Published
+from patchwright.resolver.events import SystemPrompt, ToolResult
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.observations import ActionFailure
+from tests.end_to_end.conftest import CODE, MENDED, TESTS, Scene
+from tests.end_to_end.multi_agent_model import heard
+from tests.resolver.tools.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
+
+FILES = {
+    "calc.py": CODE,
+    "more.py": "def doubled(a):\n    return add(a, a)\n",
+    "tests/test_calc.py": TESTS,
+    PATH: AGENT,
+    ".agents/skills/broken.md": AGENT.replace("input:", "asked:"),
+}
+
+
+def call(tool: str, **arguments: object) -> RecordedCall:
+    return RecordedCall(name=tool, arguments=arguments)
+
+
+@pytest.mark.slow
+async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_checked(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files=FILES)
+    mend, *rest = MENDED
+    asks = RecordedTurn(
+        "Ask.", calls=(call("ask_find-callers", name="add"), call("ask_find-callers", **INPUT))
+    )
+    works = (
+        RecordedTurn("Look.", RunShell(command="grep -rn 'add(' --include=*.py . && rm calc.py")),
+        RecordedTurn("There.", calls=(call("report", text="more.py:2"),)),
+        RecordedTurn("There.", calls=(call("report", **OUTPUT),)),
+    )
+    voices = await heard(scene, mend, asks, *rest, others={TASK: works})
+    assert isinstance(await scene.resolve(), Published)
+
+    first, *_ = voices.heard[""]
+    offered = {tool["function"]["name"]: tool["function"] for tool in first["tools"]}
+    assert [name for name in offered if name.startswith("ask_")] == ["ask_find-callers"]
+    assert list(offered["ask_find-callers"]["parameters"]["properties"]) == ["symbol"]
+    assert ".agents/skills/broken.md is not a usable micro agent" in json.dumps(first["messages"])
+
+    run = scene.trajectory(scene.job().id)
+    came = {event.call_id: event.observation for event in run if isinstance(event, ToolResult)}
+    wrong, right = run.replies()[1].calls
+    refused, report = came[wrong.id], came[right.id]
+    assert isinstance(wrong.action, MalformedCall) and isinstance(refused, ActionFailure)
+    assert "'symbol' is a required property" in refused.message
+    assert right.action == CallTool(name="ask_find-callers", arguments=INPUT)
+    assert isinstance(report, SubagentResult) and report.status == "answered"
+    assert (report.results[0].text, report.usage.steps) == (REPORTED, 3)
+
+    child = scene.trajectory(run.subagents()[0][0].run)
+    prompted = next(event for event in child if isinstance(event, SystemPrompt))
+    assert "give each place as `file:line`" in prompted.text and child.subagent_started is not None
+    assert child.subagent_started.depth == 2 and child.subagent_started.task == TASK
+    told = [message["content"] for message in voices.heard[TASK][-1]["messages"] if message["role"] == "tool"]
+    assert "This call was not run." in told[-1] and "`places`: array, required." in told[-1]
+    assert "a + b" in scene.repo.diff(scene.pull)  # what it removed was its own
+
+
+@pytest.mark.slow
+async def test_without_delegates_there_is_none(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene(files=FILES)
+    scene.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
+    voices = await heard(scene, *MENDED)
+    assert isinstance(await scene.resolve(), Published)
+    names = {tool["function"]["name"] for tool in voices.heard[""][0]["tools"]}
+    assert not [name for name in names if name.startswith("ask_")]

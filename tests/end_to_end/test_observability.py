@@ -1,0 +1,76 @@
+"""A server that is watched: a program begins a job on it, and finds it again in every place that tells of jobs."""
+
+import json
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.bot.observe.test_tracing import Collector
+from tests.end_to_end.server_scenario import a_town, until
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
+
+TOKEN = "an operator's own token"
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    thread = threading.Thread(target=made.serve_forever, args=(0.05,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+async def test_a_job_is_begun_by_a_program_and_seen_in_logs_figures_traces_and_the_archive(
+    collector: Collector,
+) -> None:
+    async with a_town(operator_token=TOKEN, metrics_label="canary") as town:
+        archive = town.data / "archive"
+        town.environment |= {
+            "PATCHWRIGHT_ARCHIVE": f"file://{archive}",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        }
+        issue = town.issue("watched")
+        async with town.serving(), httpx.AsyncClient(base_url=town.pages, trust_env=False) as http:
+            asked = {"repository": "acme/watched", "number": issue.number, "id": "watched-1"}
+            assert (await http.post("/jobs", json=asked)).status_code == 401
+            known = {"authorization": f"Bearer {TOKEN}"}
+            assert (await http.post("/jobs", json=asked, headers=known)).status_code == 202
+            await town.quiet()
+            seen = (await http.get("/jobs/watched-1", headers=known)).json()
+            figures = (await http.get("/metrics")).text
+            await until(lambda: collector.requests)
+            await until((archive / "watched-1" / "events.jsonl").exists)
+        log = [json.loads(line) for line in town.log.splitlines()]
+        events = [
+            json.loads(line) for line in (archive / "watched-1" / "events.jsonl").read_text().splitlines()
+        ]
+
+    assert (seen["state"], seen["result"]["kind"], seen["run"]["verdict"]) == (
+        "completed",
+        "published",
+        "fixed",
+    )
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(figures)
+        for sample in family.samples
+    }
+    assert samples["patchwright_completed_jobs_total", "canary", "published"] == 1
+    assert samples["patchwright_verdicts_total", "canary", "fixed"] == 1
+    assert samples["patchwright_run_seconds_count", "canary"] == 1
+    assert samples["patchwright_steps_total", "canary"] == seen["run"]["steps"] > 3
+    assert samples["patchwright_tokens_total", "canary", "prompt", "openai/scripted"] > 0
+    assert {"clone", "agent step", "chat openai/scripted", "tests before", "tests after", "publish"} <= {
+        span.name for span in collector.spans
+    }
+    assert [event["event"]["kind"] for event in events][-1] == "job_completed"
+    assert TOKEN not in json.dumps(log)
+    assert {line["job"] for line in log if line["message"] == "job created by api"} == {"watched-1"}
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in log)

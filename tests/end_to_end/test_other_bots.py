@@ -1,0 +1,78 @@
+"""Other bots, and our own words: nobody of them is answered, however often they call."""
+
+import json
+from typing import Literal, Self
+
+import pytest
+
+from patchwright.demo.github.asgi import AsgiMessage, Receive, Send, read_body, respond
+from patchwright.demo.loopback_server import LoopbackServer
+from tests.end_to_end.server_scenario import SECRET, Town, a_town, ours, until
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
+
+
+class Chatterbox:
+    """A bot that answers every comment of anybody else, and calls us each time."""
+
+    def __init__(self, town: Town, most: int = 100) -> None:
+        self._town, self._most = town, most
+        self.login = "chatterbox[bot]"
+        self.said = 0
+        self._loopback = LoopbackServer(self._hear)
+        self.url = f"{self._loopback.url}/webhook"
+
+    async def __aenter__(self) -> Self:
+        await self._loopback.start()
+        return self
+
+    async def __aexit__(self, *ended: object) -> None:
+        await self._loopback.stop()
+
+    async def _hear(self, scope: AsgiMessage, receive: Receive, send: Send) -> None:
+        told = json.loads(await read_body(receive))
+        await respond(send, 202, {}, b"")
+        if told["sender"]["login"] != self.login and self.said < self._most:
+            await self.say(told["issue"]["number"])
+
+    async def say(self, number: int) -> None:
+        self.said += 1
+        (repo,) = (one for one in self._town.repositories if number in one.threads)
+        words = f"@agent thank you for that, number {self.said}. Mend it."
+        await self._town.world.add_comment(repo.threads[number], words, by=self.login)
+
+
+@pytest.mark.parametrize("kind", ["Bot", "User"])
+async def test_two_bots_do_not_answer_each_other(kind: Literal["Bot", "User"]) -> None:
+    async with a_town() as town:
+        issue = town.issue("bots")
+        async with Chatterbox(town, most=100 if kind == "Bot" else 4) as other, town.serving():
+            town.world.user(other.login).kind = kind
+            town.world.add_webhook(other.url, SECRET)
+            await town.world.add_comment(issue, "@agent help", by="maintainer")
+            await until(lambda: other.said >= 2)  # it has answered the maintainer, and us
+            if kind == "User":  # the control: the same words by one that does not say what it is are answered
+                await until(lambda: len(ours(issue)) == 5)
+                return
+            while other.said < 100:
+                await other.say(issue.number)
+            await town.quiet()
+        assert len(ours(issue)) == 1 and town.model.requests == []
+        assert [comment.author.login for comment in issue.comments if comment.reactions] == []
+
+
+async def test_our_own_words_call_nobody_whoever_writes_them() -> None:
+    async with a_town() as town:
+        del town.environment["PATCHWRIGHT_APP_ID"]
+        town.environment["GITHUB_TOKEN"] = town.world.create_token(
+            "maintainer"
+        )  # we write as the person whose token it is
+        issue = town.issue("own")
+        async with town.serving():
+            await town.world.add_comment(issue, "@agent help", by="maintainer")
+            await town.quiet()
+            (help_,) = ours(issue)
+            assert "`@agent stop`" in help_
+            await town.world.add_comment(issue, issue.comments[-1].body.replace("`", ""), by="maintainer")
+            await town.quiet()
+        assert len(issue.comments) == 3 and town.model.requests == []

@@ -1,0 +1,175 @@
+"""Providers that fail: the run goes on, or ends with the reason where people read it; money is always counted."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+import pytest
+
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.bot.job_runner import JobRunner
+from patchwright.bot.jobs import Failed
+from patchwright.bot.status_comment import report_failure
+from patchwright.demo.recorded_model import (
+    ModelFault,
+    RecordedTurn,
+    html_page,
+    rate_limited,
+    reply_without_choices,
+    server_error,
+    truncated_reply,
+)
+from patchwright.resolver.cost import MinimumCost
+from patchwright.resolver.domain import Published
+from patchwright.resolver.events import AgentStopped, ModelReply
+from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, Scene
+from tests.end_to_end.scripted_models import PRICES, SEES_IT_FAIL, declined, events, proposed, says
+
+TURNS = (RecordedTurn("Look.", SEES_IT_FAIL), *MENDED)
+PASSING = (rate_limited(1), server_error(503), html_page(), truncated_reply(), reply_without_choices())
+
+
+def refusal(status: int, code: str, message: str) -> ModelFault:
+    return ModelFault(status=status, body=json.dumps({"error": {"message": message, "code": code}}))
+
+
+FILTERED = refusal(400, "content_filter", "The response was filtered.")
+NO_CREDIT = refusal(402, "insufficient_quota", "Your account has no credit left.")
+WRONG_KEY = refusal(401, "invalid_api_key", "Incorrect API key provided.")
+
+
+@pytest.fixture
+def quick(a_scene: Callable[..., Scene]) -> Scene:
+    """Without tests: what was done until the end is offered as a draft that says how it ended."""
+    return a_scene(files={"calc.py": CODE})
+
+
+async def worked(scene: Scene) -> object:
+    """The job as the server's worker does it: what the machine did wrong is told in the thread."""
+    settings = composition_root.read_settings({}, scene.environment, None, None)
+    async with composition_root.open_forge(
+        settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
+    ) as forge:
+        worker = JobRunner(scene.resolve, lambda job, error: report_failure(forge, job, error))
+        return await worker.run(scene.job(), 1)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.slow
+async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_counted(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = dict(enumerate(PASSING))
+    asked: list[float] = []
+    slow: list[int] = []
+
+    async def trouble(turn: int, body: dict[str, Any]) -> None:
+        asked.append(time.monotonic())
+        if fault := left.pop(turn, None):
+            endpoint.add_faults(fault)
+        elif turn == len(PASSING) - 1 and not slow:
+            slow.append(turn)
+            await asyncio.sleep(3.2)  # longer than anybody waits here
+            endpoint.add_faults(server_error())  # heard by nobody
+
+    endpoint = await says(scene, *TURNS, on_request=trouble, model_timeout=3, model_prices=PRICES)
+    assert (await proposed(scene)).startswith("**Fixed:**")
+    assert not left
+    retried = [record for record in caplog.records if record.getMessage() == "model request retried"]
+    assert len(retried) == len(PASSING), "each but what was billed, and the one that was too slow"
+    assert asked[1] - asked[0] >= 1, "the provider asked for a second"
+    run = scene.trajectory()
+    spent = run.usage()
+    assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
+    empty = run.replies()[len(PASSING) - 1]
+    assert (empty.calls, empty.usage.prompt_tokens, empty.usage.completion_tokens) == ((), 1000, 50)
+
+
+@pytest.mark.parametrize(
+    ("faults", "reason"),
+    [
+        ([FILTERED], "filter"),
+        ([rate_limited(3600)], "3,600 s"),
+        ([server_error()] * 9, "Tried 2 times"),
+    ],
+    ids=["filtered", "wait of an hour", "down"],
+)
+async def test_what_does_not_pass_ends_the_run_and_its_work_is_offered_with_the_reason(
+    quick: Scene, faults: list[ModelFault], reason: str
+) -> None:
+    def fail(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1:
+            endpoint.add_faults(faults.pop(0))
+
+    endpoint = await says(
+        quick, RecordedTurn("Mend.", FIX), on_request=fail, model_retry_timeout=1.5, model_prices=PRICES
+    )
+    body = await proposed(quick)
+    (ended,) = events(quick, "agent_stopped")
+    assert isinstance(ended, AgentStopped) and ended.reason == "error"
+    assert ended.detail in body and reason in ended.detail
+    assert body.startswith("**Stopped early:**") and "The agent did not describe its work" in body
+
+
+async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_counted(quick: Scene) -> None:
+    endpoint = await says(quick, RecordedTurn("Never said."), model_prices=PRICES)
+    endpoint.add_faults(*[reply_without_choices()] * 3)
+    assert "3 replies in a row without calling a tool" in await declined(quick)
+    spent = quick.trajectory().usage()
+    assert (spent.prompt_tokens, spent.completion_tokens, spent.usd) == (3000, 150, Decimal("0.0045"))
+
+
+async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(quick: Scene) -> None:
+    def fail(turn: int, body: dict[str, Any]) -> None:
+        if (
+            turn == 1 and body["model"] == "scripted"
+        ):  # it breaks off, billed; asked again, it is out of credit
+            endpoint.add_faults(NO_CREDIT if "cut" in left else truncated_reply())
+            left.append("cut")
+
+    left: list[str] = []
+    prices = json.dumps({"openai/scripted": json.loads(PRICES)["openai/scripted"]})
+    endpoint = await says(
+        quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=fail,
+        model_fallbacks="openai/second", model_prices=prices,
+    )  # fmt: skip
+    body = await proposed(quick)
+    run = quick.trajectory()
+    both, cost = run.replies()[1].usage, run.usage().cost
+    assert (
+        isinstance(both.usd, MinimumCost) and isinstance(cost, MinimumCost) and both.model == "openai/second"
+    )
+    (comment,) = quick.comments
+    lower_bound = cost.usd.quantize(Decimal("0.0001"), ROUND_DOWN)
+    for told in (body, comment):
+        assert f"then `openai/second` · at least ${lower_bound} · " in told
+    assert "$2.00 (as far as prices are known)" in body
+    _, out, _ = await quick.command("runs", "--json")
+    (listed,) = json.loads(out)["runs"]
+    assert (listed["cost_usd"], listed["cost_usd_at_least"]) == (None, float(cost.usd))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(WRONG_KEY, "PATCHWRIGHT_MODEL_API_KEY"), (NO_CREDIT, "credit")],
+    ids=["key", "credit"],
+)
+async def test_a_refused_account_is_told_in_the_thread_and_the_run_goes_on_once_it_is_mended(
+    quick: Scene, fault: ModelFault, said: str
+) -> None:
+    def refuse(turn: int, body: dict[str, Any]) -> None:
+        if turn == 1 and len(endpoint.requests) == 2:
+            endpoint.add_faults(fault)
+
+    endpoint = await says(quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse)
+    assert isinstance(await worked(quick), Failed)
+    (comment,) = quick.comments
+    assert comment.startswith("I had to stop before I finished.") and said in comment
+    assert quick.repo.pulls == ()
+    outcome = await quick.resolve()
+    assert isinstance(outcome, Published)
+    assert [type(event) for event in quick.trajectory()].count(ModelReply) == len(endpoint.requests) - 1

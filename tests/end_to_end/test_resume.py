@@ -1,0 +1,150 @@
+"""Nothing is lost, and nothing is done twice, whoever is killed."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.events import ModelReply, ToolResult
+from patchwright.runtime.actions import RunShell
+from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, TESTS, Scene
+from tests.resolver.git_repository import Repository
+
+
+def once(path: Path, note: str, after: str = "") -> RunShell:
+    """Leaves a trace outside of the sandbox each time it is run."""
+    return RunShell(command=f"echo {note} >> {path}; {after}")
+
+
+async def resolved(scene: Scene, path: Path, *more: str) -> str:
+    code, out, error = await scene.command("resolve", *more)
+    assert code == 0, out + error
+    return path.read_text()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    made = Repository(tmp_path / "calc")
+    made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
+    return made.path
+
+
+@pytest.fixture
+def issue(tmp_path: Path) -> Path:
+    path = tmp_path / "issue.md"
+    path.write_text("add() subtracts")
+    return path
+
+
+@pytest.mark.parametrize("killed_at", [0, pytest.param(3, marks=pytest.mark.slow)])
+async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
+    scene: Scene, repository: Path, tmp_path: Path, killed_at: int
+) -> None:
+    traces = tmp_path / "traces"
+    turns = (
+        RecordedTurn("Look.", once(traces, "look")),
+        *MENDED[:2],
+        RecordedTurn("Test.", once(traces, "test")),
+        MENDED[3],
+    )
+    issue = tmp_path / "issue.md"
+    issue.write_text("add() subtracts\n\nIt should add.")
+    fix = tmp_path / "fix.diff"
+    start = ("--repo", str(repository), "--issue", str(issue), "--out", str(fix))
+
+    await scene.will(*turns)
+    expected = await resolved(scene, fix, *start)
+    fix.unlink()
+    traces.unlink()
+    before = scene.runs
+
+    victims: list[int] = []
+
+    def kill(turn: int, body: object) -> None:
+        if turn == killed_at and not victims:
+            victims.append(process.pid)
+            os.kill(process.pid, signal.SIGKILL)
+
+    await scene.will(*turns, on_request=kill)
+    process = await scene.cli("resolve", *start)
+    await process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    run = next(run for run in scene.runs if run not in before)
+    assert await resolved(scene, fix, "--continue", run, "--out", str(fix)) == expected
+    assert traces.read_text() == "look\ntest\n"
+
+
+@pytest.mark.slow
+async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
+    scene: Scene, repository: Path, issue: Path, tmp_path: Path
+) -> None:
+    traces = tmp_path / "traces"
+    fix = tmp_path / "fix.diff"
+    hanging = once(traces, "hanging", after=f"[ -e {tmp_path / 'again'} ] || sleep 600")
+    await scene.will(
+        RecordedTurn("Mend.", FIX, NEW_TEST),
+        RecordedTurn("Hang.", hanging),
+        RecordedTurn("Test.", RUN_TESTS),
+        RecordedTurn("Done.", DONE),
+    )
+    process = await scene.cli("resolve", "--repo", str(repository), "--issue", str(issue))
+    while not traces.exists():
+        assert process.returncode is None
+        await wait()
+    process.kill()
+    await process.communicate()
+
+    (tmp_path / "again").touch()  # the model, told that it was lost, asks for it once more
+    (run,) = scene.runs
+    assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
+    events = tuple(scene.trajectory(run))
+    asked = [call.id for event in events if isinstance(event, ModelReply) for call in event.calls]
+    answered = [event.call_id for event in events if isinstance(event, ToolResult)]
+    assert sorted(answered) == sorted(asked)
+    assert len(set(answered)) == len(answered)
+    assert traces.read_text() == "hanging\nhanging\n"
+
+
+@pytest.mark.slow
+async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
+    scene: Scene, repository: Path, issue: Path, tmp_path: Path
+) -> None:
+    fix = tmp_path / "fix.diff"
+    started = tmp_path / "started"
+    await scene.will(RecordedTurn("Hang.", RunShell(command=f"touch {started}; sleep 600")), *MENDED)
+    process = await scene.cli("resolve", "--json", "--repo", str(repository), "--issue", str(issue))
+    while not started.exists():
+        assert process.returncode is None
+        await wait()
+    process.send_signal(signal.SIGINT)
+    out, error = await process.communicate()
+    assert process.returncode == 130
+    assert json.loads(out) == {"outcome": "interrupted", "exit_code": 130}
+    (run,) = scene.runs
+    assert f"patchwright resolve --continue {run}" in error.decode()
+    assert "Traceback" not in out.decode() + error.decode()
+    assert list((scene.data / "sandboxes").iterdir()) == []
+
+    await scene.will(RecordedTurn("Look.", RUN_TESTS), *MENDED)
+    assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
+
+
+async def test_a_run_that_came_to_a_limit_says_how_to_go_on_and_does(
+    scene: Scene, repository: Path, issue: Path, tmp_path: Path
+) -> None:
+    fix = tmp_path / "fix.diff"
+    await scene.will(RecordedTurn("Look.", RUN_TESTS))
+    start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--max-steps", "1")
+    code, _, error = await scene.command(*start)
+    (run,) = scene.runs
+    assert (code, error.splitlines()[-1]) == (3, f"resume: patchwright resolve --continue {run}")
+    await scene.will(RecordedTurn("Look.", RUN_TESTS), *MENDED)
+    assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
+
+
+async def wait() -> None:
+    await asyncio.sleep(0.05)

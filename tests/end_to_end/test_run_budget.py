@@ -1,0 +1,71 @@
+"""A budget that is spent in the middle of a step: what was done by then is proven and offered, and said."""
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.events import AgentStopped
+from patchwright.runtime.actions import RunShell
+from patchwright.runtime.observations import ShellResult
+from tests.end_to_end.conftest import CODE, FIX, NEW_TEST, Scene
+from tests.end_to_end.scripted_models import PRICES, answers, events, proposed, says
+
+pytestmark = pytest.mark.slow
+
+
+def limit(scene: Scene, body: str) -> str:
+    """How the run ended, by its log and by the pull request."""
+    (ended,) = events(scene, "agent_stopped")
+    assert isinstance(ended, AgentStopped) and ended.reason == "limit"
+    assert (
+        body.startswith(f"**Stopped early:** {ended.detail}")
+        and "The agent did not describe its work" in body
+    )
+    return ended.detail
+
+
+async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scene: Scene) -> None:
+    endpoint = await says(
+        scene,
+        RecordedTurn("Mend.", FIX, NEW_TEST),
+        RecordedTurn("Never said."),
+        model_prices=PRICES,
+        max_usd="0.001",
+    )
+    body = await proposed(scene)
+    assert "\n\n**Fixed:**" in body
+    spent = scene.trajectory().usage()
+    assert Decimal("0.001") < spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
+    assert limit(scene, body) == f"The budget of $0.001 is spent (${spent.usd:.4f})."
+    assert len(endpoint.requests) == 1
+
+
+async def test_tokens_are_limited_where_no_price_is_known(scene: Scene) -> None:
+    endpoint = await says(
+        scene, RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Never said."), max_tokens=1000
+    )
+    body = await proposed(scene)
+    assert "\n\n**Fixed:**" in body
+    spent = scene.trajectory().usage()
+    assert spent.unpriced and spent.tokens == spent.prompt_tokens + spent.completion_tokens > 1000
+    assert limit(scene, body) == f"The limit of 1,000 tokens is reached ({spent.tokens:,})."
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.slow
+async def test_a_command_is_stopped_when_the_time_of_its_run_is_over(a_scene: Callable[..., Scene]) -> None:
+    scene = a_scene(files={"calc.py": CODE})
+    wait = RunShell(command="echo started; sleep 60; echo late")
+    endpoint = await says(
+        scene, RecordedTurn("Mend.", FIX), RecordedTurn("Wait.", wait), RecordedTurn("Never said.")
+    )
+    body = await proposed(scene, timeout=6)
+    assert "\n\n**Untested:**" in body
+    assert limit(scene, body) == "The time limit of 6 s is reached."
+    assert len(endpoint.requests) == 2
+    (seen,) = [
+        result for action, result in answers(scene) if action == wait and isinstance(result, ShellResult)
+    ]
+    assert seen.exit_code is None and seen.output.strip() == "started" and seen.seconds < 7

@@ -1,0 +1,63 @@
+"""What a repository depends on is there when its issue is worked on, and when its patch is proven."""
+
+from collections.abc import Callable
+
+import pytest
+
+from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.resolver.domain import Job, JobId, Published, Reported
+from tests.end_to_end.conftest import CODE, DONE, MENDED, TESTS, Scene
+from tests.runtime.fake_internet import package_index_egress
+
+pytestmark = pytest.mark.slow
+
+NEEDS = {
+    "calc.py": f"import wcwidth\n\n\n{CODE}",
+    "tests/test_calc.py": TESTS,
+    "requirements.txt": "wcwidth==0.2.13\n",
+}
+
+
+async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
+    a_scene: Callable[..., Scene],
+) -> None:
+    scene = a_scene(files={"calc.py": CODE, "tests/test_calc.py": TESTS, "requirements.txt": "wcwidth\n"})
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    assert isinstance(outcome, Published)
+    told = "setup failed, and the tests ran without it: the local sandbox stores no layers"
+    assert told in str(scene.pull.body)
+    assert "The repository's own setup failed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
+
+
+@pytest.mark.docker
+async def test_dependencies_are_installed_once_and_used_by_agent_and_proof(
+    a_scene: Callable[..., Scene], sources: list[str]
+) -> None:
+    scene = a_scene(files=NEEDS)
+    policy = package_index_egress().policy
+    scene.environment |= {
+        "PATCHWRIGHT_SANDBOX": "docker",
+        "PATCHWRIGHT_MEMORY_MB": "1024",
+        "PATCHWRIGHT_ALLOWED_ADDRESSES": ",".join(str(each) for each in policy.allowed_networks),
+    }
+    await scene.will(*MENDED)
+    outcome = await scene.resolve()
+    sources.append(scene.trajectory().run_started.source)
+    assert isinstance(outcome, Published)
+    assert (outcome.verdict.kind, outcome.verdict.fail_to_pass) == (
+        "fixed",
+        ("tests/test_calc.py::test_add",),
+    )
+    first = scene.trajectory().environment_prepared
+    assert first and (first.problem, first.was_cached) == (None, False)
+    assert "its dependencies are installed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
+    assert "Network: `" in str(scene.pull.body)
+
+    await scene.will(RecordedTurn("Nothing to do.", DONE))
+    job = scene.job()
+    again = Job(**{**job.model_dump(), "id": JobId(f"{job.id}-again")})
+    assert isinstance(await scene.resolve(again), Reported)
+    second = scene.trajectory(again.id).environment_prepared
+    assert second and (second.problem, second.was_cached) == (None, True)
+    assert second.seconds < 2

@@ -1,0 +1,71 @@
+"""What a run is for goes away while it works: it stops, keeps its work, and says so in its one comment."""
+
+import asyncio
+
+import pytest
+
+from patchwright.bot import composition_root
+from patchwright.bot.github.auth import RequestPolicy
+from patchwright.bot.job_runner import JobCanceled
+from patchwright.bot.status_comment import report_failure
+from patchwright.demo.github import Delivery
+from patchwright.resolver.domain import Published
+from patchwright.resolver.forge import MaskingForge
+from tests.end_to_end.conftest import CODE, MENDED, Scene
+from tests.end_to_end.test_commands import answers, begun, until, waiting, when
+
+
+async def _is_stopped(scene: Scene, because: str, gone: Delivery) -> None:
+    """Its one comment says why, its work is on a branch, and the same news again changes nothing."""
+    await until(lambda: any(answer.startswith("I had to stop") for answer in answers(scene)))
+    await scene.world.redeliver(gone)
+    await scene.world.redeliver(scene.world.deliveries[0])
+    await asyncio.sleep(1)
+    (answer,) = answers(scene)
+    assert answer.startswith(f"I had to stop before I finished. {because}")
+    (branch,) = [name for name in scene.repo.branches if name != "main"]
+    assert scene.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
+    assert scene.repo.pulls == ()
+
+
+@pytest.mark.slow
+@pytest.mark.redis
+async def test_a_run_ends_when_its_issue_is_closed(scene: Scene) -> None:
+    asked = asyncio.Event()
+    await scene.will(*waiting(scene), on_request=when(1, asked))
+    async with scene.serving() as served:
+        await begun(scene, served, asked)
+        closed = await scene.world.close_thread(scene.issue, by="reporter")
+        await _is_stopped(scene, "Somebody closed the thread.", closed)
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+async def test_a_run_ends_when_its_label_is_taken_away(scene: Scene) -> None:
+    asked = asyncio.Event()
+    await scene.will(*waiting(scene), on_request=when(1, asked))
+    async with scene.serving() as served:
+        await begun(scene, served, asked)
+        gone = await scene.world.remove_label(scene.issue, "fix-me", by="maintainer")
+        await _is_stopped(scene, "Somebody removed the label.", gone)
+
+
+@pytest.mark.slow
+async def test_a_stop_in_the_moment_in_which_a_run_has_ended_changes_no_word_of_it(scene: Scene) -> None:
+    """Such as a merge of its own pull request, which closes the issue."""
+    await scene.will(*MENDED)
+    assert isinstance(await scene.resolve(), Published)
+    before = answers(scene)
+    settings = composition_root.read_settings({}, scene.environment, None, None)
+    async with (
+        composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+        composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
+    ):
+        await report_failure(
+            MaskingForge(forge, kit.secrets.mask),
+            scene.job(),
+            JobCanceled("Somebody closed the thread."),
+            kit,
+        )
+    assert answers(scene) == before
+    assert before[0].startswith("I opened pull request #2")

@@ -1,0 +1,101 @@
+"""An artifact as the first job uploads it, to be forged in one place at a time."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from patchwright.bot.github_action.workflow_jobs import PublishJob, build_publish_deps
+from patchwright.bot.status_comment import null_reporter
+from patchwright.bot.webhooks.triggers import Triggers
+from patchwright.demo.github import FakePullRequest
+from patchwright.demo.github.bare_repository import BareRepository
+from patchwright.resolver.domain import Job, JobId, Outcome, Patch, VerdictKind
+from patchwright.resolver.events import (
+    AgentStopped,
+    Checkpoint,
+    Entry,
+    Event,
+    ModelReply,
+    ReplyUsage,
+    RunStarted,
+    ToolCall,
+    Trajectory,
+    VerificationCompleted,
+)
+from patchwright.resolver.forge import MaskingForge
+from patchwright.resolver.publishing import artifact
+from patchwright.resolver.resolve import resolve_job
+from patchwright.resolver.run_log import FileLogStore
+from patchwright.resolver.secrets import Secrets
+from patchwright.resolver.settings.settings import Settings
+from tests.contracts.forges import change
+from tests.end_to_end.publish_scenario import CALC, DONE, FIX, Depot, verdict
+
+
+def numbered(events: Iterable[Event]) -> tuple[Entry, ...]:
+    return tuple(Entry(seq=seq, timestamp=datetime.now(UTC), event=event) for seq, event in enumerate(events))
+
+
+@dataclass
+class Post:
+    """Between the two jobs."""
+
+    depot: Depot
+    pull: FakePullRequest | None = None
+    """What the job is on; None: the issue."""
+
+    @property
+    def job(self) -> Job:
+        if self.pull is None:
+            return self.depot.job
+        return self.depot.job.model_copy(update={"number": self.pull.number, "command": "mend it"})
+
+    async def events(self, *stream: bytes, kind: VerdictKind = "fixed", base: str = "") -> list[Event]:
+        """What an honest job has in its log: Started, Decided, Checkpointed, Ended, Judged."""
+        async with self.depot.forge() as forge:
+            facts, thread = await forge.get_repo_facts(CALC), await forge.get_thread(self.job)
+        repo, base_branch = self.depot.repo, "main"
+        base = base or (self.pull.head.sha if self.pull else repo.bare.branch_sha("main") or "")
+        if self.pull is not None:
+            thread = thread.model_copy(update={"base_sha": repo.bare.branch_sha("main")})
+        shutil.copytree(repo.bare.path, self.depot.data / f"clone-{base}", dirs_exist_ok=True)
+        clone = BareRepository(self.depot.data / f"clone-{base}")
+        clone.git("update-ref", "refs/heads/fix", base)
+        commit, parent = change(clone, *(stream or (FIX,)))
+        diff = clone.git("diff", "--binary", "--full-index", "--no-renames", parent, commit)
+        return [
+            RunStarted(
+                job=self.job,
+                thread=thread,
+                base_sha=base,
+                base_branch=base_branch,
+                source=facts.clone_url,
+                model="m",
+                sandbox="docker",
+            ),
+            ModelReply(thought="", calls=(ToolCall(id="1", action=DONE),), usage=ReplyUsage(model="m")),
+            Checkpoint(patch=Patch(base_sha=base, diff=diff)),
+            AgentStopped(reason="finished", detail="The agent finished."),
+            VerificationCompleted(verdict=verdict(kind)),
+        ]
+
+    async def publish(self, events: Iterable[Event], *, checked: bool = True, **settings: Any) -> Outcome:
+        """What comes of it; not `checked`: by a job that takes a log for what it says."""
+        place = self.depot.data / "artifact"
+        entries = numbered(events)
+        artifact.write_artifact(place, self.job.id, None, "", Secrets())
+        lines = b"".join(entry.model_dump_json().encode() + b"\n" for entry in entries)
+        (place / artifact.EVENTS_FILE).write_bytes(lines)
+        data = self.depot.data / f"publish-{checked}"
+        made = Settings(data=data, github_server_url=self.depot.world.server_url, **settings)
+        logs, secrets = FileLogStore(data / "runs"), Secrets()
+        kit = build_publish_deps(made, secrets, logs)
+        async with self.depot.forge() as forge:
+            masked = MaskingForge(forge, secrets.mask)
+            if checked:
+                return await PublishJob(masked, Triggers(), kit, logs, place).resolve(self.job)
+            async with logs.open(JobId(self.job.id)) as log:
+                log.replace_entries(Trajectory(entries).entries)
+            return await resolve_job(self.job, kit, masked, null_reporter)

@@ -1,0 +1,106 @@
+"""A workflow's jobs, each a process with the token that its permissions give it."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from patchwright.demo.github import Delivery
+from tests.end_to_end.conftest import Scene
+
+READ = {"contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
+WRITE = {
+    "checks": "write",
+    "contents": "write",
+    "issues": "write",
+    "metadata": "read",
+    "pull_requests": "write",
+}
+MODEL = ("PATCHWRIGHT_MODEL", "PATCHWRIGHT_MODEL_API_KEY", "PATCHWRIGHT_MODEL_BASE_URL")
+
+
+@dataclass
+class Step:
+    """What a step left behind."""
+
+    code: int
+    outputs: dict[str, str]
+    summary: str
+    said: str
+
+
+class Workflow:
+    """The two jobs on one event: each on a machine of its own, the artifact between them."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.artifact = scene.data / "artifact"
+        self._tokens = {"resolve": self._token(READ), "publish": self._token(WRITE)}
+        for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET"):
+            scene.environment.pop(name)
+        scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+
+    def token(self, job: str) -> str:
+        return self._tokens[job]
+
+    def _token(self, permissions: Mapping[str, str]) -> str:
+        world = self.scene.world
+        actions = world.create_app("github-actions", permissions)
+        return world.create_installation_token(world.install_app(actions, self.scene.repo))
+
+    async def labeled(self) -> None:
+        self.event(await self.scene.world.add_label(self.scene.issue, "fix-me", by="maintainer"))
+
+    async def commented(self, text: str, by: str = "maintainer") -> None:
+        self.event(await self.scene.world.add_comment(self.scene.issue, text, by=by))
+
+    def event(self, delivery: Delivery) -> None:
+        self.given = self.scene.event(delivery)
+
+    async def all(self, **environment: str) -> Step:
+        """In one job."""
+        given = self.scene.environment
+        model = {name: given[name] for name in MODEL if name in given}
+        return await self._job("publish", "", model | environment)
+
+    async def resolve(self, **environment: str) -> Step:
+        return await self._job("resolve", "--resolve", environment)
+
+    async def publish(self, **environment: str) -> Step:
+        return await self._job("publish", "--publish", environment)
+
+    async def _job(self, name: str, option: str, environment: Mapping[str, str]) -> Step:
+        machine = self.scene.data / name
+        machine.mkdir(exist_ok=True)
+        given = self.given | {
+            "GITHUB_TOKEN": self._tokens[name],
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_REPOSITORY": "acme/calc",
+            "GITHUB_OUTPUT": str(machine / "output"),
+            "GITHUB_STEP_SUMMARY": str(machine / "summary.md"),
+            "PATCHWRIGHT_DATA": str(machine),
+            "HOME": str(machine),
+        }
+        if name == "publish":
+            given |= dict.fromkeys(MODEL, "")
+        self.running = await self.scene.cli(
+            "action", *((option, str(self.artifact)) if option else ()), environment=given | environment
+        )
+        async with asyncio.timeout(120):
+            out, error = await self.running.communicate()
+        assert self.running.returncode is not None
+        summary = machine / "summary.md"
+        return Step(
+            self.running.returncode,
+            outputs_in(machine / "output"),
+            summary.read_text() if summary.exists() else "",
+            (out + error).decode(),
+        )
+
+
+def outputs_in(file: Path) -> dict[str, str]:
+    """Read as the runner does."""
+    text = file.read_text() if file.exists() else ""
+    found = re.findall(r"^(.+?)<<(.+)\n((?s:.*?))\n\2\n", text, re.MULTILINE)
+    return {name: value for name, _, value in found}

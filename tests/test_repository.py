@@ -1,0 +1,224 @@
+"""Checks what a newcomer relies on first: the wheel, the scripts, and the table of the papers' mechanisms."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("bot", "demo", "resolver", "runtime", "templates")
+COMMANDS = ("bench", "check", "demo", "test", "test-all")
+
+
+def tracked(*directories: str) -> set[str]:
+    """The files below these directories that git keeps."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--", *directories]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+
+
+# The wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+def test_the_wheel_carries_every_file_of_the_packages(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {f"patchwright/{name}" for name in tracked(*PACKAGES)} - names == set()
+
+
+def test_the_wheel_carries_nothing_but_the_packages(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names} == {"patchwright", "patchwright-0.1.0.dist-info"}
+    inside = {name.split("/")[1] for name in names if name.startswith("patchwright/")}
+    assert inside == {*PACKAGES, "__init__.py", "__main__.py"}
+    assert [name for name in names if "__pycache__" in name] == []
+
+
+# The commands
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """What the commands need of a checkout, in a directory with a space in its path."""
+    copy = tmp_path / "my checkout"
+    shutil.copytree(ROOT / "script", copy / "script")
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    return copy
+
+
+def machine_with(directory: Path, python: str) -> str:
+    """A PATH that has the tools of a minimal Debian, no uv, and this shell script as `python3`."""
+    directory.mkdir()
+    for tool in ("cat", "cksum", "dirname", "grep", "rm", "sh"):
+        (directory / tool).symlink_to(shutil.which(tool) or tool)
+    (directory / "python3").write_text(f"#!/bin/sh\n{python}\n")
+    (directory / "python3").chmod(0o755)
+    return str(directory)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_machine_without_venv_is_told_in_one_sentence_what_to_install(
+    command: str, checkout: Path, tmp_path: Path
+) -> None:
+    without = f'case "$*" in *ensurepip*) exit 1 ;; esac\nexec "{sys.executable}" "$@"'
+    path = machine_with(tmp_path / "bin", without)
+    told = subprocess.run([checkout / "script" / command], env={"PATH": path}, capture_output=True, text=True)
+    assert (told.returncode, told.stdout, told.stderr) == (
+        2,
+        "",
+        'Python has no pip and venv here: install them with "apt-get install python3-venv".\n',
+    )
+
+
+def test_a_machine_with_an_old_python_is_told_in_one_sentence_what_to_install(
+    checkout: Path, tmp_path: Path
+) -> None:
+    path = machine_with(tmp_path / "bin", "exit 1")
+    told = subprocess.run([checkout / "script/test"], env={"PATH": path}, capture_output=True, text=True)
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert told.stderr.startswith("Python 3.11 or newer is needed: ")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_command_is_the_only_one_needed_after_a_clone(tmp_path: Path) -> None:
+    clone = tmp_path / "my clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    first = subprocess.run([clone / "script/test", "--version"], capture_output=True, text=True)
+    again = subprocess.run([clone / "script/test", "--version"], capture_output=True, text=True)
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr
+    assert "Installing dependencies (once) ..." in first.stderr
+    assert "Installing" not in again.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_make_target_is_an_alias_of_a_command(command: str) -> None:
+    (targets,) = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert command in targets.split()
+    assert os.access(ROOT / "script" / command, os.X_OK)
+
+
+def test_the_package_says_what_it_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["name"], project["license"], project["requires-python"]) == (
+        "patchwright",
+        "MIT",
+        ">=3.11",
+    )
+    assert project["scripts"] == {"patchwright": "patchwright.bot.cli:main"}
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License")
+
+
+# docs/coverage.md
+
+LAST = (
+    "A19 B24 C12 D08 E11 F17 G06 H20 I34 J09 K05 L10 M12 N09 O15 P16 Q07 R05 S11 T26 U14 V19 W10 err42"
+).split()
+"""The last id of each area; H and I begin with 00, the others with 01."""
+
+STATE = re.compile(r"done|done \(as [^|]+\)|partial|not yet|no: [^|]+")
+
+
+def coverage() -> Iterator[tuple[str, str, str, str]]:
+    """The rows of the table: id, state, where, test."""
+    for line in (ROOT / "docs/coverage.md").read_text().splitlines():
+        if re.match(r"\| ([A-Z]\d\d|err\d\d) \|", line):
+            row, state, where, test = (cell.strip() for cell in line.strip("|").split("|"))
+            yield row, state, where, test
+
+
+def named(cell: str) -> list[str]:
+    """The files, or the tests in files, that a cell of the table names."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_table_of_coverage_has_each_row_once_and_in_order() -> None:
+    ids = [
+        f"{area}{number:02}"
+        for area, last in ((last[:-2], int(last[-2:])) for last in LAST)
+        for number in range(area not in "HI", last + 1)
+    ]
+    assert len(ids) == 321 + 42
+    assert [row for row, *_ in coverage()] == ids
+
+
+def test_the_table_of_coverage_says_one_of_five_things() -> None:
+    assert [(row, state) for row, state, *_ in coverage() if not STATE.fullmatch(state)] == []
+
+
+def test_what_the_table_of_coverage_calls_done_it_shows() -> None:
+    unshown = [
+        row
+        for row, state, where, test in coverage()
+        if (state.startswith("done") and not (named(where) and named(test)))
+        or (state == "partial" and not named(where))
+        or (state.startswith("no:") and (where or test))
+        or (state == "not yet" and test)
+    ]
+    assert unshown == []
+
+
+def test_what_the_table_of_coverage_leaves_open_names_the_issue_that_brings_it() -> None:
+    unexplained = [
+        row
+        for row, state, where, _ in coverage()
+        if state in ("not yet", "partial") and not re.search(r"\bissue \d\b|\ba later issue\b", where)
+    ]
+    assert unexplained == []
+
+
+def test_what_the_table_of_coverage_names_is_there() -> None:
+    missing = [
+        f"{row}: {name}"
+        for row, _, where, test in coverage()
+        for name in named(where) + named(test)
+        if not is_there(name)
+    ]
+    assert missing == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a file, or `file::test` in it, exists."""
+    path, _, test = name.partition("::")
+    if not (ROOT / path).exists():
+        return False
+    return not test or re.search(rf"def {re.escape(test)}\b", (ROOT / path).read_text()) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("tests/test_repository.py", True),
+        ("tests/test_repository.py::is_there", True),
+        ("tests/test_repository.py::is_not_there", False),
+        ("tests/test_nothing.py", False),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_found(name: str, there: bool) -> None:
+    assert is_there(name) == there
+
+
+def test_ci_runs_on_several_systems_with_an_engine_and_without_one() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    job = workflow["jobs"]["test"]
+    matrix = job["strategy"]["matrix"]
+    assert len(matrix["os"]) > 1 and len(matrix["python"]) > 2
+    assert {*matrix["engine"], *(extra["engine"] for extra in matrix["include"])} == {"docker", "none"}
+    assert job["steps"][-1]["run"] == "script/test"
+    assert set(workflow[True]) == {"push", "pull_request"}  # YAML 1.1 reads the key `on` as true
