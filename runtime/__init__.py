@@ -1,3 +1,5 @@
-"""Sandboxes, which run actions and return observations. Only this package is copied into the container."""
+"""Sandboxes: they run actions and return observations. This is the only package that is copied into a
+container.
+"""
 
 VERSION = "0.1.0"

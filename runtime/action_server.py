@@ -1,15 +1,16 @@
 """The action server inside the container. It connects to the host or accepts the host's connection, and runs
 actions.
 
-It is started as `python -I -c BOOTSTRAP_CODE DIRECTORY ARGUMENTS`. Python is isolated, and our own directory
-is first on the path, so that a work tree with its own `runtime/` cannot shadow our package.
+It is started as `python -I -c BOOTSTRAP_CODE DIRECTORY ARGUMENTS`. Python runs in isolated mode, with our own
+directory first on the import path. A `runtime/` directory in the work tree therefore cannot shadow our
+package.
 
 The agent's commands run as the same user as this process. A hostile command can kill this process, stop it,
 or connect to the same socket itself. It cannot read the key: the host deletes the key file before the first
-command runs, and our memory is closed to other processes of this user. Even so, the host trusts no response.
-Each response must have one of our types, must not exceed a limit of bytes and seconds, and must match its
-request; otherwise the host raises a typed error. At worst a response lies about what happened in this
-container, and a hostile command can cause that anyway.
+command runs, and other processes of this user cannot read our memory. Even so, the host trusts no response.
+Each response must have one of our types, stay within limits of size and time, and match its request;
+otherwise the host raises a typed error. At worst, a response lies about what happened in this container,
+which a hostile command could do anyway.
 """
 
 import asyncio
@@ -51,8 +52,8 @@ sys.path.insert(0, sys.argv.pop(1))
 from patchwright.runtime.action_server import main
 main()
 """
-# Seconds without a host after which the server exits. A host process that takes over must connect within this
-# time.
+# The server exits after this many seconds without a host. A host process that takes over must connect before
+# that.
 HOST_TIMEOUT = 60
 MAX_STORED_RESULTS = 2
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = 0.01, 0.25  # Seconds between two attempts to connect.
@@ -98,8 +99,8 @@ class ActionServer:
     async def listen(self, name: str, host_uid: int) -> None:
         """Serve a host that connects through processes of the user `host_uid`. No command runs as that user.
 
-        `name` is the name of the socket in the abstract namespace, which belongs to the container, as its
-        network does. Returns when no host has connected for HOST_TIMEOUT seconds.
+        `name` is the socket's name in the abstract namespace. That namespace belongs to the container, like
+        its network. Returns when no host has connected for HOST_TIMEOUT seconds.
         """
         loop = asyncio.get_running_loop()
         connections, last_contact = 0, loop.time()
@@ -172,8 +173,8 @@ class ActionServer:
 
 @dataclass(frozen=True, slots=True)
 class ServerArguments:
-    """Command-line arguments of the server, each in the form `--name value`. argparse would delay the start
-    of every sandbox by 10 ms.
+    """Command-line arguments of the server, each in the form `--name value`. They are parsed without
+    argparse, which would delay the start of every sandbox by 10 ms.
     """
 
     root: str
@@ -193,7 +194,8 @@ class ServerArguments:
     Python.
     """
     egress: str = ""
-    """The proxy's Unix socket, or @ and the abstract socket for the host. An empty string means no network.
+    """The proxy's Unix socket, or an @ and the name of the abstract socket to which the host connects. An
+    empty string means no network.
     """
 
     @classmethod
@@ -228,5 +230,5 @@ def main() -> None:
     processes.hide_memory()
     gc.freeze()  # The imported modules stay in memory, so the garbage collector need not examine them.
     gc.enable()
-    # The container's environment may be passed on, because the host puts no secrets into it.
+    # Commands may inherit the container's environment, because the host puts no secrets into it.
     asyncio.run(_serve(ServerArguments.parse(sys.argv[1:]), dict(os.environ)))

@@ -199,7 +199,9 @@ class RunShellWithSecrets(FrozenModel):
 
 
 class StartProcess(FrozenModel):
-    """Start a program for line-based exchange (`ProcessExchange`). Replaces a program of the same name."""
+    """Start a program that exchanges lines with the host (`ProcessExchange`). Replaces a program of the same
+    name.
+    """
 
     kind: Literal["start_process"] = "start_process"
     name: str = Field(min_length=1, max_length=100)
@@ -219,7 +221,7 @@ class ProcessExchange(FrozenModel):
 
 
 class Interrupt(FrozenModel):
-    """Kill the command that still runs for a host process that is gone. Runs at once, not after it."""
+    """Kill the command that a host process left running when it died. Does not wait for that command to end."""
 
     kind: Literal["interrupt"] = "interrupt"
 
@@ -250,7 +252,9 @@ class WriteBytes(FrozenModel):
 
 
 class HostReply(FrozenModel):
-    """The host's reply to a `HostRequest` of a running cell. The cell continues with it."""
+    """The host's reply to the `HostRequest` of a running cell. The cell waits for this reply and then
+    continues.
+    """
 
     kind: Literal["host_reply"] = "host_reply"
     text: str = Field(max_length=200_000)

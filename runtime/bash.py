@@ -1,10 +1,10 @@
 """One bash process on a pseudo-terminal (pty).
 
-bash runs interactively. Only an interactive bash returns to its prompt with its state after an interrupt, and
-after every error that would end a script. bash reads our lines from a pipe of its own. The output of bash and
-of its commands goes to the pty. After each command, bash prints a marker. The marker is random, and bash
-reads it only after the command has ended, so a command cannot print it beforehand. The working directory is
-read from /proc.
+bash runs interactively. Only an interactive bash keeps its state and returns to its prompt after an
+interrupt, or after an error that would end a script. bash reads our lines from a separate pipe. The output of
+bash and of its commands goes to the pty. After each command, bash prints a marker. The marker is random, and
+bash reads it only after the command has ended, so a command cannot print it beforehand. The working directory
+is read from /proc.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ CTRL_C, CTRL_D = b"\x03", b"\x04"  # The bytes that the keys Ctrl-C and Ctrl-D s
 
 # Descriptor 252 is a copy of the pty, so that the marker is printed there even if a command has redirected
 # the shell's own output. The OOM score makes the kernel kill commands before the server when memory runs out.
-# bash sets its score itself, because the server has closed its own /proc entries to its user and can no
-# longer write there.
+# bash sets its own score, because `hide_memory` has made the server's entries in /proc inaccessible to the
+# server's user.
 _SETUP_SCRIPT = """\
 PS1= PS2= PROMPT_COMMAND=; unset HISTFILE MAILCHECK; set +o history +H; shopt -u checkwinsize; exec 252>&1
 __calm() { PS1= PS2= PROMPT_COMMAND=; set +e; return "$1"; }
@@ -40,8 +40,9 @@ __calm() { PS1= PS2= PROMPT_COMMAND=; set +e; return "$1"; }
 __mark() { builtin printf '\\0%s %d\\0' "$1" "$2" >&252; }
 """
 # Each command has its own input and output, so that the output of the next command is captured even after
-# `exec >log` or `exec 2>&-`. `__calm` keeps an activated environment from setting a prompt, `set -e` from
-# ending the shell at the next failing command, and `set -x` from tracing our own lines.
+# `exec >log` or `exec 2>&-`. `__calm` removes the prompt that an activated environment sets, and turns off
+# `set -e`, which would end the shell at the next failing command. `2>/dev/null` hides our own lines from the
+# trace of `set -x`.
 _COMMAND_TEMPLATE = "{evaluate} eval -- {quoted} <{input} >&252 2>&252 252>&-; {{ __calm $?; }} 2>/dev/null\n"
 # The empty line at the start ends an incomplete command that a syntax error has left in the parser.
 _PRINT_MARKER = "\n{{ __mark {mark} $?; }} 2>/dev/null\n"
@@ -72,7 +73,7 @@ class Bash:
         process, pty, commands = _spawn(cwd, env)
         bash = cls(process, pty, commands)
         try:
-            # If the bash of a base image prints something at its start, that output belongs to no command.
+            # Output that the base image's bash prints at its start belongs to no command.
             async with asyncio.timeout(10):
                 await bash._send(_SETUP_SCRIPT.encode())
         except BaseException:
@@ -114,13 +115,14 @@ class Bash:
     def start_command(
         self, command: str, *, interactive: bool = False, secret_env: Mapping[str, str] = NO_VARIABLES
     ) -> "asyncio.Future[int | None]":
-        """Start a command. The future's result is the command's exit status; None if bash itself has ended.
+        """Start a command. The result of the future is the command's exit status, or None if bash itself has
+        ended.
 
         An interactive command reads from the terminal, to which `type_keys` writes. Any other command has
         empty input. Only this command gets the variables in `secret_env`.
         """
-        # `builtin` cannot follow variables: bash 5.2 would then not pass them to the programs that `eval`
-        # starts.
+        # After variable assignments, use `command` instead of `builtin`: with `builtin`, bash 5.2 would not
+        # pass the variables to the programs that `eval` starts.
         assignments = [f"{name}={shlex.quote(value)}" for name, value in secret_env.items()]
         line = _COMMAND_TEMPLATE.format(
             evaluate=" ".join((*assignments, "command")) if assignments else "builtin",
@@ -261,7 +263,7 @@ def _spawn(cwd: Path, env: Mapping[str, str]) -> "tuple[subprocess.Popen[bytes],
     cwd.mkdir(parents=True, exist_ok=True)  # A command may have removed the work tree.
     master, slave = os.openpty()
     modes = termios.tcgetattr(slave)
-    modes[1] &= ~termios.OPOST  # "\n" stays "\n".
+    modes[1] &= ~termios.OPOST  # The terminal must not turn "\n" into "\r\n".
     modes[3] &= ~termios.ECHO
     modes[3] |= termios.NOFLSH  # Ctrl-C must not discard earlier output.
     termios.tcsetattr(slave, termios.TCSANOW, modes)

@@ -1,4 +1,4 @@
-"""Counts the out-of-memory kills in the container of this process, as its control group reports them."""
+"""Counts the out-of-memory kills in this container, as reported by the control group."""
 
 import os
 import re
@@ -14,12 +14,11 @@ class OomKillCounter:
     """Counts the processes that were killed at the memory limit. The count is 0 if the kernel does not
     provide it.
 
-    An exit code of 137 is no proof of a kill at the memory limit: it stands for SIGKILL, which any process
-    can send.
+    Exit code 137 does not prove a kill at the memory limit: it means SIGKILL, which any process can send.
     """
 
     def __init__(self) -> None:
-        # The file stays open: a read then takes 5 us instead of 60.
+        # The file stays open, because a read of an open file takes 5 us instead of 60.
         self._file = next(filter(None, map(_open, _COUNTER_FILES)), None)
 
     def __call__(self) -> int:

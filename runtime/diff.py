@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 CONTEXT_LINES = 3  # Number of unchanged lines around a change.
-# Lines. The time of difflib is quadratic, so a longer changed part is shown as removed and added as a whole.
+# Maximum lines for difflib, whose time is quadratic. A longer changed part is shown as removed and added as a
+# whole.
 _MAX_DIFFLIB_LINES = 2000
 
 _Opcode = tuple[str, int, int, int, int]

@@ -1,4 +1,5 @@
-"""The browser's action space: 34 calls, each declared once, from which prompt and parser are derived.
+"""The browser's action space: 34 calls. Each is declared once; the prompt and the parser use this
+declaration.
 
 Used on the host and in the container. Source: arXiv:2407.16741v2, appendix J (the action set of BrowserGym
 0.3.4).
@@ -259,7 +260,7 @@ def tab_focus(index: int) -> None:
 
 
 def call_names(*categories: Category) -> tuple[str, ...]:
-    """Return the names of the calls in these categories; without categories, all."""
+    """Return the names of the calls in these categories, or of all calls if no category is given."""
     return tuple(name for name, call in CALLS.items() if not categories or call.category in categories)
 
 
@@ -282,7 +283,7 @@ DEFAULT_CALLS = (
     "go_forward",
     "goto",
 )
-"""The subset in the paper's prompt (appendix K), in its order."""
+"""The calls in the paper's prompt (appendix K), in the same order."""
 
 
 def describe_calls(names: Iterable[str]) -> str:

@@ -33,15 +33,15 @@ class BrowserTab:
     pending_requests: set["VendorRequest"] = field(default_factory=set)
     """Unanswered requests of this turn."""
     last_activity: float = 0.0
-    """Time of the last request or response, on the loop's clock."""
+    """Time of the last request or response, on the event loop's clock."""
     dialog_count: int = 0
     """Dialogs in this turn."""
     stopped_loading: bool = False
-    """True if the tab's document did not load in time. The tab is then no longer awaited."""
+    """True if the tab's document did not load in time. Nothing waits for it to load after that."""
     has_bids: bool = False
     """True if the elements of the tab's document have bids, the ids by which the model names them."""
     document_times: deque[float] = field(default_factory=lambda: deque(maxlen=_NAVIGATION_LOOP_COUNT))
-    """Times of the tab's newest documents since the last call, on the loop's clock."""
+    """Times of the tab's newest documents since the last call, on the event loop's clock."""
     unreleased_documents: int = 0
     """Documents shown since the last garbage collection, which Chromium may still keep in memory."""
     target_id: str = ""
@@ -81,7 +81,9 @@ class BrowserTab:
         self.document_times.append(self.last_activity)
 
     def is_in_navigation_loop(self) -> bool:
-        """True if the tab shows one new document after another, such as a page that keeps reloading itself."""
+        """True if the tab shows one new document after another, for example because a page keeps reloading
+        itself.
+        """
         seconds = asyncio.get_running_loop().time() - self.document_times[0] if self.document_times else 0.0
         return len(self.document_times) == _NAVIGATION_LOOP_COUNT and seconds < _NAVIGATION_LOOP_SECONDS
 
@@ -94,8 +96,8 @@ def _fast_send(session: "VendorSession") -> "Callable[[str, dict[str, Any]], Awa
     """Return a fast function that sends DevTools commands.
 
     Playwright's own function searches each response for Playwright's objects. DevTools responses contain
-    none, and the search took 65 of the 78 ms for the tree of a page with 200 rows. If Playwright's internals
-    have changed, its own function is returned.
+    none, and the search took 65 of the 78 ms for the tree of a page with 200 rows. Returns Playwright's own
+    function if Playwright's internals have changed.
     """
     inner = getattr(session, "_impl_obj", None)
     parameters = list(inspect.signature(inner.send).parameters) if inner is not None else []

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     )
 
 ACTION_TIMEOUT_MS = 2_000.0  # milliseconds for an element to become ready
-_DRAG_STEPS = 5  # mouse events of one drag, because pages need to see the movement
+_DRAG_STEPS = 5  # mouse events of one drag; pages need several to detect the movement
 _MAX_FILES = 20
 _GOTO_ATTEMPTS, _INTERRUPTED_ERRORS = 5, ("interrupted by another navigation", "frame was detached")
 
-# Stores an element in the page under an unguessable name, until Playwright has taken a handle of it.
+# Stores an element in the page under an unguessable name until Playwright has a handle to it.
 _STORE_ELEMENT_JS = """function (key) {
   const element = this.nodeType === 9 ? this.documentElement : this;
   Object.defineProperty(element.ownerDocument.defaultView, key, { value: element, configurable: true });
@@ -118,8 +118,8 @@ class CallExecutor:
         await source.hover(timeout=ACTION_TIMEOUT_MS)
         await mouse.down()
         try:
-            # Playwright's hover() is not used: it fails if the dragged element lies over the target, which is
-            # no error here.
+            # Playwright's hover() is not used here. It fails if the dragged element covers the target, which
+            # is no error in a drag.
             await target.scroll_into_view_if_needed(timeout=ACTION_TIMEOUT_MS)
             if (box := await target.bounding_box()) is None:
                 raise BrowserCallFailed(f"element {to_bid} is not visible: you cannot drop anything on it")
@@ -232,7 +232,9 @@ class CallExecutor:
     # --- helpers --------------------------------------------------------------------------------------------
 
     async def _navigate(self, url: str) -> "VendorResponse | None":
-        """Open a URL in the active tab. Returns None if there is no response to show, such as for a download."""
+        """Open a URL in the active tab. Returns None if there is no response to show, for example for a
+        download.
+        """
         tab, seconds = await self._tab_manager.active_tab(), self._tab_manager.load_timeout
         downloads = self._tab_manager.download_count
         for attempt in range(_GOTO_ATTEMPTS):
@@ -266,7 +268,7 @@ class CallExecutor:
         tab = await self._tab_manager.active_tab()
         not_found = f"there is no element {bid[:20]!r} on this page now: the tree shows the current ones"
         node = await find_node(tab.send, tab.bids, bid)
-        if node is None and not tab.has_bids:  # an earlier call of this turn opened the page
+        if node is None and not tab.has_bids:  # an earlier call of this turn has opened the page
             await read_page(tab.send, tab.bids, SnapshotOptions())
             tab.has_bids, node = True, tab.bids.find_node(bid)
         if node is None:

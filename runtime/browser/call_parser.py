@@ -37,8 +37,8 @@ class _InvalidCall(Exception):
 
 
 def parse_calls(code: str, allowed: Collection[str] = ALL_CALLS) -> tuple[BrowserCall, ...] | ActionFailure:
-    """Return the calls in order. If one is invalid, return an error with its line and the correct form
-    instead.
+    """Return the calls in order. If a call is invalid, return only an error with its line and the correct
+    form.
 
     The code has one call per line, with literal arguments. Comments, blank lines and a code fence around the
     code are accepted.
@@ -50,7 +50,7 @@ def parse_calls(code: str, allowed: Collection[str] = ALL_CALLS) -> tuple[Browse
     lines = code.split("\n")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # escapes that Python does not know are kept
+            warnings.simplefilter("ignore")  # unknown escape sequences are kept
             statements = ast.parse(code).body
     except SyntaxError as error:
         line = min(max(error.lineno or 1, 1), len(lines))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MAX_IN_PROGRESS_BYTES = 50_000_000  # bytes of downloads in progress
 MAX_SAVED_BYTES = 200_000_000  # bytes of all saved downloads
-_POLL_SECONDS = 0.05  # seconds between two size checks; 1 GB/s adds 50 MB meanwhile
+_POLL_SECONDS = 0.05  # seconds between two size checks; at 1 GB/s, a download grows by 50 MB in this time
 
 
 class Downloads:

@@ -1,4 +1,4 @@
-"""Explains browser errors to the model, with what to try instead, and checks URLs."""
+"""Explains browser errors to the model, suggests what to try instead, and checks URLs."""
 
 import re
 from urllib.parse import urlsplit
@@ -85,7 +85,9 @@ class BrowserCallFailed(Exception):
 
 
 def explain_error(message: str, online: bool) -> str:
-    """Explain a browser's message, with what to try instead. `online` means that the sandbox has a proxy."""
+    """Explain a browser's error message and suggest what to try instead. `online` means that the sandbox has
+    a proxy.
+    """
     if any(error in message for error in _PROXY_ERRORS):
         if online:
             return (
@@ -93,7 +95,7 @@ def explain_error(message: str, online: bool) -> str:
                 "the operator's settings `network` and `allowed_hosts` decide"
             )
         return (
-            "this sandbox has no network, its browser can open only its own localhost: "
+            "this sandbox has no network, and its browser can open only its own localhost: "
             "the operator can change the setting `network`"
         )
     if match := _COVERED.search(message):
@@ -127,7 +129,7 @@ def is_closed_error(message: str) -> bool:
 
 
 def _clean_message(message: str) -> str:
-    """Return the first line of a message, without Playwright's function name before it and its log after it."""
+    """Return the first line of a message. Removes the name of Playwright's function and the log that follows."""
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", message).splitlines() if line.strip()]
     first = re.sub(
         r"^(?:Error: )?(?:\w+\.\w+: )?(?:Protocol error \([\w.]+\): )?", "", lines[0] if lines else ""
@@ -159,7 +161,7 @@ def normalize_url(url: str) -> str:
     else:
         is_local = re.match(r"/*(?:localhost|127\.|0\.0\.0\.0|\[::1?\])", url)
         url = f"{'http' if is_local else 'https'}://{url.lstrip('/')}"
-    # Servers that listen on all addresses print 0.0.0.0 or [::], so localhost is opened instead.
+    # A server that listens on all addresses prints 0.0.0.0 or [::]. Open localhost instead.
     return _ANY_ADDRESS.sub("localhost", url, count=1)
 
 

@@ -1,7 +1,7 @@
 """Chromium in the sandbox, with one browser context per run. Only this module uses Playwright directly.
 
-Chromium starts with the first call. Playwright's package is imported then, too, from the directory of its
-feature. The other modules of the browser use its types under the names `Vendor*`.
+Chromium starts with the first call. Playwright is imported at the same time, from the directory of the
+feature. The other browser modules use Playwright's types under the names `Vendor*`.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 1280, 720
 _CALLS_TIMEOUT = 90.0  # seconds for all calls of a turn
-# seconds for a call that waits (noop, goto), and for any other
+# seconds for a call that waits (noop, goto), and for any other call
 _WAIT_CALL_TIMEOUT, _CALL_TIMEOUT = 40.0, 10.0
 _READ_TIMEOUT = 18.0
 _READ_RETRIES_TIMEOUT = 40.0  # seconds for all attempts to read a page that keeps changing
@@ -71,11 +71,12 @@ _DOWNLOAD_TIMEOUT = 5.0  # seconds that a turn waits for its downloads
 _CLOSE_TIMEOUT = 5.0
 
 _PROXY_BYPASS = "<-loopback>;localhost;*.localhost;127.0.0.0/8;[::1]"
-"""Hosts that are reached without the proxy. `<-loopback>` removes Chromium's default, which includes
-169.254.0.0/16 with the clouds' metadata services.
+"""Hosts that are reached without the proxy. `<-loopback>` removes Chromium's default list, which includes
+169.254.0.0/16, the network of the cloud metadata services.
 """
 
-# Nothing listens on this port (that of the discard protocol), so without a proxy there is no network.
+# The proxy of an offline sandbox. Nothing listens on this port (that of the discard protocol), so Chromium
+# has no network.
 _DEAD_PROXY = "http://127.0.0.1:9"
 
 _FLAGS = (
@@ -86,7 +87,7 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Push messages connect to Google; these flags send them to a port without a listener.
+    # Push messaging connects to Google. These flags direct it to a port on which nothing listens.
     *(f"--gcm-{each}={_DEAD_PROXY}" for each in ("checkin-url", "registration-url", "mcs-endpoint")),
     "--disable-smooth-scrolling",  # scrolling is complete when the call returns
     "--disable-site-isolation-trials",  # one DevTools session sees all frames of a page
@@ -99,7 +100,7 @@ _PREFERENCES = {
 """Preferences of a new profile. With autofill enabled, Chromium would ask Google about each form on a page.
 """
 _REMOVED_FLAGS = (
-    "--disable-popup-blocking",  # without it, pages cannot open tabs without a click
+    "--disable-popup-blocking",  # would let pages open tabs without a click
     "--disable-ipc-flooding-protection",
 )
 
@@ -209,7 +210,7 @@ class Browser:
     async def _start(self, chromium: str) -> TabManager:
         packages = self._features.packages("browser")
         if packages is not None and str(packages) not in sys.path:
-            sys.path.append(str(packages))  # after our own packages, so that none is replaced
+            sys.path.append(str(packages))  # at the end, so that our own packages take precedence
         from playwright.async_api import async_playwright
 
         self._state_dir = state_dir = Path(tempfile.mkdtemp(prefix="browser-", dir=self._paths.scratch))
@@ -243,7 +244,7 @@ class Browser:
                 handle_sigterm=False,
                 handle_sighup=False,
             )
-        with contextlib.suppress(ImportError):  # the first screenshot reports this error
+        with contextlib.suppress(ImportError):  # the first screenshot will report this error
             await preloading
         notes: list[TabManager] = []
         downloads = self._downloads = Downloads(

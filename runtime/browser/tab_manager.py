@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_TABS = 20
 MAX_DIALOGS = 10  # dialogs of one page in one turn; more are treated as a loop
 MAX_NOTES = 20
-MAX_UNRELEASED_DOCUMENTS = 5  # old documents of a tab that cause a garbage collection
+MAX_UNRELEASED_DOCUMENTS = 5  # old documents of a tab that trigger a garbage collection
 LOAD_TIMEOUT = 15.0  # seconds for a server to respond, and again for its page to load
 QUIET_SECONDS = 0.03  # seconds without activity after which a page is idle
 MAX_BUSY_SECONDS = 0.5  # maximum seconds to wait for a loaded page to become idle
@@ -56,7 +56,7 @@ class TabManager:
         self._start_download = on_download
         self._bid_counter = itertools.count(1)
         self._ignored_targets: set[str] = set()
-        """Targets that are no longer awaited: closed tabs and tabs that did not open in time."""
+        """Targets for which nothing waits any longer: closed tabs, and tabs that did not open in time."""
         self._tasks: set[asyncio.Task[None]] = set()
         context.on("page", self._on_page)
         context.on("close", self._on_context_close)
@@ -108,7 +108,7 @@ class TabManager:
         await self.focus_tab(self.active_index)
 
     def record_call(self) -> None:
-        """Record that a call was made, because the page may react to it immediately."""
+        """Record the time of a call, so that `wait_until_idle` gives the page time to react to it."""
         if self.tabs:
             tab = self.tabs[min(self.active_index, len(self.tabs) - 1)]
             tab.record_activity()
@@ -145,7 +145,9 @@ class TabManager:
             await self.stop_loading(tab)
 
     async def _wait_for_new_tabs(self, tab: BrowserTab, end: float) -> None:
-        """Wait for new tabs, which Chromium lists right after a click, before their events arrive."""
+        """Wait until the events of new tabs have arrived. Chromium lists a new tab right after a click,
+        before its event.
+        """
         loop = asyncio.get_running_loop()
         while unreported := await self._find_unreported_targets(tab):
             if loop.time() > end:
@@ -165,7 +167,9 @@ class TabManager:
         return pages - known - self._ignored_targets
 
     async def wait_for_download(self, before: int) -> None:
-        """Wait until the number of started downloads differs from `before`, because the event may be late."""
+        """Wait until another download starts, because its event may be late. `before` is the previous
+        `download_count`.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RESPONSE_TIMEOUT):
                 while self.download_count == before:  # noqa: ASYNC110  # a clock may end it too
@@ -180,7 +184,7 @@ class TabManager:
                 await tab.send("Page.stopLoading", {})
 
     async def leave_page(self, tab: BrowserTab) -> None:
-        """Leave a page whose scripts keep opening other pages. These would replace the page that a call
+        """Leave a page whose scripts keep opening other pages, which would replace the page that a call
         opens.
         """
         try:
@@ -287,7 +291,8 @@ class TabManager:
         page.on("load", lambda _: tab.record_activity())
         page.on("domcontentloaded", lambda _: tab.record_document())
         page.on("framenavigated", lambda _: tab.record_activity())
-        # Always subscribed: if subscribed just before a click, Playwright sometimes misses the file chooser.
+        # Subscribe permanently: Playwright sometimes misses the file chooser if the subscription starts just
+        # before the click.
         page.on("filechooser", lambda _: tab.record_activity())
         page.on("dialog", lambda dialog: self._start_task(self._on_dialog(tab, dialog)))
         page.on("download", self._on_download)

@@ -1,4 +1,4 @@
-"""Build contexts of images, made in memory: bundles, and the runtime layer on a base image."""
+"""Creates the build contexts of images in memory: bundles, and the runtime layer on a base image."""
 
 import io
 import re
@@ -18,7 +18,7 @@ LAYER_REPOSITORY = "patchwright-runtime"
 BUNDLE_REPOSITORY = "patchwright-bundle"
 SANDBOX_UID = 10001
 WORKSPACE_DIR = "/workspace"
-SCRATCH_DIR = "/tmp"  # in the container, where it is a separate file system
+SCRATCH_DIR = "/tmp"  # a separate file system in the container
 INSTALL_DIR = "/opt/patchwright"
 APP_DIR = f"{INSTALL_DIR}/app"
 PYTHON = f"{INSTALL_DIR}/python/bin/python3"
@@ -28,7 +28,7 @@ BASE_LABEL = "io.patchwright.base"
 FEATURES_LABEL = "io.patchwright.features"
 DEPENDENCIES_LABEL = "io.patchwright.dependencies"
 GENERATION_LABEL = "io.patchwright.generation"
-MAX_GENERATION = 20  # updates on top of each other; an image may have 127 layers
+MAX_GENERATION = 20  # maximum number of updates on top of each other; an image may have 127 layers
 
 DEFAULT_PACKAGE_INDEX = "https://pypi.org/simple"
 RUNTIME_PACKAGE = Path(__file__).parents[1]
@@ -102,7 +102,7 @@ def read_container_code() -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """An interpreter, bash and git, copied from a source image, that run on any base image."""
+    """An interpreter, bash and git. They are copied from a source image and run on any base image."""
 
     source: str
     source_id: str
@@ -224,8 +224,8 @@ class RuntimeLayer:
         return self._build_context(self._dockerfile_head(label))
 
     def update_files(self, earlier: str, generation: int) -> dict[str, bytes]:
-        """Return the build context that replaces only our code, on an earlier layer with the same
-        dependencies.
+        """Return the build context of an update, which replaces only our code in an earlier layer with the
+        same dependencies.
         """
         return self._build_context(f'FROM {earlier}\nLABEL {GENERATION_LABEL}="{generation}"\n')
 

@@ -19,7 +19,7 @@ _NOISE = re.compile(
 _FIXES = (
     (
         re.compile(r"no apt-get|needs 3\.11|has Python"),
-        "use a base image with Python 3.11, bash and git, or load debian:bookworm-slim, too",
+        "use a base image with Python 3.11, bash and git, or also load debian:bookworm-slim",
     ),
     (
         re.compile(r"certificate.verify|self.signed|\[SSL", re.IGNORECASE),
@@ -64,7 +64,7 @@ def explain_failure(description: str, lines: Sequence[str]) -> str:
     messages = [line.strip() for line in messages if line.strip() and not _NOISE.search(line)]
     reasons = [line for line in messages if _REASONS.search(line)][-2:] or messages[-1:]
     if len(reasons) == 2 and reasons[0].partition(": ")[2] in reasons[1]:
-        del reasons[0]  # drops the same message, wrapped once more
+        del reasons[0]  # the second message repeats the first one
     sentence = f"{description} cannot be built"
     if reasons:
         sentence += ": " + " / ".join(reason[:300] for reason in reasons)
@@ -86,13 +86,13 @@ def save_log(log_dir: Path | None, lines: Sequence[str]) -> str:
 
 
 def pull_error(image: str, reason: object) -> str:
-    """Returns the message for a base image that cannot be pulled."""
+    """Return the error message for a base image that cannot be pulled."""
     return (
         f"the base image {image} is not available and cannot be pulled ({reason}): load it, or choose another"
     )
 
 
 def is_network_failure(lines: Sequence[str]) -> bool:
-    """Returns True if the log says that the network failed."""
+    """Return True if the log says that the network failed."""
     text = "\n".join(lines).lower()
     return any(message in text for message in _NETWORK_ERRORS)

@@ -1,6 +1,6 @@
 """Checks that the machine has enough memory and disk for another sandbox.
 
-Without memory the kernel kills arbitrary processes; without disk every run on the machine fails at once.
+If memory runs out, the kernel kills arbitrary processes. If the disk is full, all runs on the machine fail.
 """
 
 import os
@@ -16,8 +16,8 @@ def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: 
     """Raise InsufficientResources if memory is below `min_free_memory_mb`, or disk at `docker_root` below
     `min_free_disk_mb`.
 
-    Both limits are in MiB. A value that cannot be measured passes: the system is not Linux, or the engine
-    runs in a VM.
+    Both limits are in MiB. A check is skipped if its value cannot be measured, because the system is not
+    Linux or the engine runs in a VM.
     """
     shortages = [
         f"{free:,} MiB of {resource} are free, and {setting} is {required:,}"
@@ -30,7 +30,7 @@ def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: 
     if shortages:
         raise InsufficientResources(
             f"this machine has no room for another sandbox: {', '.join(shortages)}; "
-            "wait until other runs end, run fewer at once, or free some"
+            "wait until other runs end, run fewer at once, or free memory or disk space"
         )
 
 

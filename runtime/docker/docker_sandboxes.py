@@ -54,7 +54,8 @@ class DockerSandboxes:
         namespace: str = "",
         features: tuple[SandboxFeature, ...] = (),
     ) -> None:
-        """If `engine_url` is None, the engine in DOCKER_HOST is used, or the local one.
+        """If `engine_url` is None, the engine in DOCKER_HOST is used. If that is not set, the local engine is
+        used.
 
         `ca_bundle` and `package_index` apply to the build of the layer and to commands in the sandbox.
 
@@ -63,16 +64,17 @@ class DockerSandboxes:
         `log_dir` is a directory for the logs of failed builds; processes that share it build images one at a
         time.
 
-        `proxy` is the proxy of the operator's network. Only the build that needs the network uses it.
+        `proxy` is the proxy of the operator's network. Only the builds of bundles use it.
 
         `egress` configures the network access of online sandboxes; None means that they have none.
 
-        `transport` is a shared socket or `docker exec`; auto uses the socket if it can be shared.
+        `transport` is `socket` (a shared socket) or `exec` (`docker exec`); `auto` uses a socket if it can be
+        shared.
 
         `warm_pool_size` is the number of sandboxes that are started in advance.
 
-        `namespace` separates sandboxes of the same name, and restricts who may adopt them. Each data
-        directory has its own.
+        `namespace` separates sandboxes of the same name. A process adopts only sandboxes of its own
+        namespace. Each data directory has its own namespace.
 
         `features` are the requested additions to shell and editor; those that cannot be built are omitted.
         """
@@ -163,7 +165,7 @@ class DockerSandboxes:
         """Connect to the engine, remove orphaned containers, and build the layer if it is missing. Returns
         engine and image.
 
-        Only the first call does this, unless the image was removed since. Raises EngineUnavailable or
+        Only the first call does this, unless the image was removed after it. Raises EngineUnavailable or
         ImageUnavailable.
         """
         async with self._prepare_lock:

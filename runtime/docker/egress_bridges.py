@@ -1,7 +1,7 @@
-"""Connects a container to its egress proxy through `docker exec`, if they cannot share a directory.
+"""Connects a container to its egress proxy through `docker exec` if they cannot share a directory.
 
 Each connection uses a bridge, a small process in the container. A few bridges are started in advance, so that
-a program in the container need not wait for the engine. The container sends the first bytes: the head of a
+a program in the container need not wait for the engine. The container speaks first: it sends the head of a
 request, which the proxy then serves.
 """
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT = 60  # seconds for any request except builds and pulls
 REMOVAL_TIMEOUT = 20  # seconds to wait for a container that another process is removing
 BUILD_TIMEOUT = 1800  # seconds without output from a build
-TAIL_LINES = 60  # last lines of a build in which the reason is searched
-_MAX_PATH_BYTES = 1 << 15  # bytes of a path in JSON, which escapes 4,096 bytes to up to six times as many
+TAIL_LINES = 60  # last lines of a build that are searched for the reason
+_MAX_PATH_BYTES = 1 << 15  # bytes of a path in JSON: up to six times the 4,096 bytes of the path
 
 Progress = Callable[[str], None]
 _T = TypeVar("_T")
@@ -44,7 +44,7 @@ class Engine:
 
     def __init__(self, client: "docker.APIClient", tunnel: SshTunnel | None = None) -> None:
         self._tunnel = tunnel
-        self._client: Any = client  # its types are incomplete; other classes get typed values only
+        self._client: Any = client  # Docker's types are incomplete; other classes get typed values only
         self._streams: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     @property
@@ -91,7 +91,7 @@ class Engine:
         return sorted(map(parse_listed_image, listed), key=lambda image: -image.created)
 
     async def remove_image(self, name: str) -> bool:
-        """Remove a tag, and the image with its last tag. Returns False if the image is in use or gone."""
+        """Remove a tag. An image is removed with its last tag. Returns False if the image is in use or gone."""
 
         def remove() -> bool:
             import docker.errors
@@ -109,7 +109,8 @@ class Engine:
     async def find_changed_path(self, container: str, directory: str) -> str | None:
         """Return one path in `directory` that was added, changed or removed since the container was created.
 
-        None means that nothing changed. The response is read as a stream: it may list ten million files.
+        None means that nothing changed. The response is read as a stream, because it may list ten million
+        files.
         """
         # Quotes in names are escaped, so no name can imitate this prefix.
         path = re.compile(rf'"Path":("{re.escape(directory)}/(?:[^"\\]|\\.)*")'.encode())
@@ -195,7 +196,7 @@ class Engine:
                 raise ImageUnavailable(reason + build_log.save_log(log_dir, lines))
 
     async def create(self, name: str, **config: Any) -> str:
-        """Create a container and return its id. Replaces a container with the same name and our labels."""
+        """Create a container and return its id. Replaces a container of the same name if it has our labels."""
         created: list[str] = []
 
         def create() -> str:
@@ -236,7 +237,7 @@ class Engine:
         return await _run_in_thread(inspect)
 
     async def size(self, container: str) -> int | None:
-        """Return the bytes that a container has written outside of its mounts, or None if it is gone.
+        """Return the number of bytes that a container has written outside its mounts, or None if it is gone.
 
         The engine walks all of these files: 4 ms for none, 0.5 s for 100,000.
         """
@@ -293,8 +294,8 @@ class Engine:
             await _run_in_thread(self._tunnel.close)
 
     def _replace_by_name(self, name: str, own_labels: Collection[str], action: Callable[[], _T]) -> _T:
-        """Run `action`, which needs the name. If another container has it, removes that container if it has
-        our labels.
+        """Run `action`, which needs this container name. Removes a container of the same name that has our
+        labels. Raises EngineUnavailable if that container has other labels.
         """
         import docker.errors
 
@@ -383,7 +384,7 @@ def _translate_errors() -> Iterator[None]:
         error_class = EngineDiskFull if is_disk_full else EngineUnavailable
         raise error_class(f"the Docker engine rejected the request: {error}") from error
     except OSError as error:  # the HTTP client's error if the engine does not respond
-        raise EngineStopped(f"the Docker engine does not respond any more: {error}") from error
+        raise EngineStopped(f"the Docker engine no longer responds: {error}") from error
 
 
 async def _run_in_thread(call: Callable[[], _T]) -> _T:

@@ -27,7 +27,9 @@ from patchwright.runtime.wire_protocol import (
 
 BRIDGE_COMMAND = (PYTHON, "-I", "-c", BOOTSTRAP_CODE, APP_DIR)
 BRIDGE_USER = "0"
-"""The user id of bridges. No command in the sandbox has it, so the server can identify the host by it."""
+"""The user id of bridges. No command in the sandbox runs as this user, so the server recognizes the host by
+it.
+"""
 _CHUNK_SIZE = 1 << 16  # bytes
 _STDOUT = 1  # stream number in the engine's frames
 

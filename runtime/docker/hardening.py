@@ -1,4 +1,4 @@
-"""Isolates containers: the options that they are created with, and checks that these took effect."""
+"""Isolates containers: provides the options for their creation, and checks that these took effect."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,17 +10,17 @@ from patchwright.runtime.sandbox import SandboxSpec
 
 SOCKET_MOUNT = "/run/patchwright"  # the directory of the sandbox's sockets in the container
 MAX_OPEN_FILES = (
-    16_384  # per process; with the engine's default of a million, some programs need long to close all
+    16_384  # per process; with the engine's default of a million, some programs are slow to close them all
 )
 # Any command can write to the server's standard error, which must not fill the host's disk.
 LOG_CONFIG = {"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}}
 MAX_SHM_MB = 256  # maximum MiB of /dev/shm; Chromium crashes with the engine's default of 64
 _MIB = 1 << 20
 
-# The root file system is not read-only. The agent must write to parts of it (work tree, home, the project's
-# environment), which would otherwise have to be volumes or memory, and no engine measures or limits those.
-# The agent is not root and cannot become root, so file modes protect the rest; `disk_mb` limits the total
-# size.
+# The root file system is not read-only, because the agent must write to parts of it (work tree, home, the
+# project's environment). On a read-only one, these parts would have to be volumes or memory, which no engine
+# measures or limits. The agent is not root and cannot become root, so file modes protect the rest; `disk_mb`
+# limits the total size.
 
 
 SETUP_CAPABILITIES = {"CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "SETGID": 6, "SETUID": 7}
@@ -56,7 +56,7 @@ def host_config(spec: SandboxSpec, socket_dir: Path | None, *, as_root: bool = F
 def find_dropped_limits(
     inspected: Mapping[str, Any], spec: SandboxSpec, *, as_root: bool = False
 ) -> list[str]:
-    """Return the limits that are missing in the engine's `inspect` of a container."""
+    """Return the limits that are missing from the engine's `inspect` response for a container."""
     host, memory = inspected["HostConfig"], spec.memory_mb * _MIB
     capabilities = {each.removeprefix("CAP_") for each in host["CapAdd"] or ()}
     mounts = [mount for mount in inspected["Mounts"] if mount["Type"] == "bind"]

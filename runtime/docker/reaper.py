@@ -1,4 +1,4 @@
-"""Removes containers with our label whose owner is dead or whose lifetime is over, and no others."""
+"""Removes containers that have our label, if their owner is dead or their lifetime is over."""
 
 import asyncio
 import logging
@@ -77,7 +77,7 @@ class Reaper:
 
 
 def find_owner(labels: Mapping[str, str]) -> str:
-    """Return the owner of a container: the owner of its socket directory, otherwise its creator."""
+    """Return the owner of a container: the owner of its socket directory or, if that is gone, its creator."""
     directory = socket_dir.SocketDir.find(labels.get(SOCKET_DIR_LABEL, ""))
     return directory.owner if directory is not None else labels.get(OWNER_LABEL, "")
 
@@ -85,7 +85,7 @@ def find_owner(labels: Mapping[str, str]) -> str:
 async def sweep_periodically(
     sweep: Callable[[], Awaitable[object]], interval: float = SWEEP_INTERVAL
 ) -> None:
-    """Call `sweep` at each interval until canceled. An error of the engine is logged, and the next call
+    """Call `sweep` every `interval` seconds until canceled. Logs an error of the engine; the next call
     retries.
     """
     while True:

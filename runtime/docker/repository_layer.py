@@ -33,7 +33,7 @@ _SETUP_ENVIRONMENT = {
     "PIP_ROOT_USER_ACTION": "ignore",
     "PIP_NO_CACHE_DIR": "1",
     "PIP_PROGRESS_BAR": "off",
-    "PIP_RETRIES": "2",  # fewer retries: a request that the proxy denies fails again
+    "PIP_RETRIES": "2",  # fewer retries, because a request that the proxy denied would fail again
     "UV_PROJECT_ENVIRONMENT": "/opt/project",
     "UV_NO_CACHE": "1",
     "GOFLAGS": "-modcacherw",

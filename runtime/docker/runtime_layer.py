@@ -1,8 +1,8 @@
 """Prepares the runtime layer of a base image with the least work: reuse, update, or a complete build.
 
-An image with the same build context is reused. Otherwise an earlier layer of the base image with the same
-dependencies is updated: only our code is replaced. Otherwise everything is built. Only the builds of bundles
-ever have a network.
+An image with the same build context is reused. If there is none, an earlier layer of the base image with the
+same dependencies is updated: only our code is replaced. If there is none either, everything is built. Only
+the builds of bundles have network access.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 BUNDLE_SOURCE_IMAGE = "debian:bookworm-slim"
 """The image from which the bundle is made. If it is not available, the base image is used."""
-# seconds that a superseded layer stays, because a sandbox may be about to start on it
+# seconds for which a superseded layer is kept, because a sandbox may be about to start on it
 SUPERSEDED_GRACE = 3600
 
 
@@ -96,7 +96,7 @@ async def _pull_if_missing(engine: Engine, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _BundleBuilder:
-    """Builds bundles. No other builds have a network."""
+    """Builds bundles. No other builds have network access."""
 
     engine: Engine
     progress: Progress | None
@@ -104,7 +104,7 @@ class _BundleBuilder:
     proxy: str | None
 
     async def build(self, bundle: Bundle) -> None:
-        # The engine knows these names and keeps their values out of the image's history.
+        # The engine keeps the values of these build arguments out of the image's history.
         names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
         await self.engine.build(
             bundle.description,
@@ -121,8 +121,8 @@ class _BundleBuilder:
 async def _ensure_bundle(builder: _BundleBuilder, base_bundle: Bundle) -> Bundle:
     """Return the bundle, and build it if it is missing.
 
-    It is made from the usual image, BUNDLE_SOURCE_IMAGE, if that is available, otherwise from the base image.
-    If that fails, the usual image is pulled.
+    The bundle is made from BUNDLE_SOURCE_IMAGE if that image is available, otherwise from the base image. If
+    the base image is not suitable, BUNDLE_SOURCE_IMAGE is pulled.
     """
     engine = builder.engine
     usual_image = await engine.find_image(BUNDLE_SOURCE_IMAGE)

@@ -93,7 +93,7 @@ class SandboxContainer:
 
     async def is_alive(self) -> bool:
         try:
-            # The ping only requests a response from an idle sandbox; starting a program would take 5 ms.
+            # The sandbox is idle, so `Interrupt` is just a ping. Running a program instead would take 5 ms.
             async with asyncio.timeout(PING_TIMEOUT):
                 return isinstance(await self.sandbox.act(Interrupt()), Acknowledgment)
         except (SandboxError, TimeoutError):
@@ -145,9 +145,10 @@ async def start_container(
 
 
 async def adopt_container(engine: Engine, spec: ContainerSpec, name: str) -> SandboxContainer | None:
-    """Adopt the container with this name that a killed process of this host left, with its live shell.
+    """Adopt the container of this name, with its live shell, that a killed process of this host has left.
 
-    Waits for its unfinished action. Returns None if there is no usable container; an unusable one is removed.
+    Waits for the container's unfinished action. Returns None if there is no usable container; an unusable one
+    is removed.
     """
     inspected = await engine.inspect(container_name(name, spec.namespace))
     labels = inspected["Config"]["Labels"] or {} if inspected else {}
@@ -205,10 +206,11 @@ async def _wait_until_idle(sandbox: RemoteSandbox, timeout: float) -> None:
 
 
 def container_name(name: str, namespace: str = "") -> str:
-    """Return the container name of a sandbox, which stays the same and is unique on a shared engine.
+    """Return the container name of a sandbox. It is always the same for this sandbox, and unique on a shared
+    engine.
 
-    Containers of different machines, users or data directories have different names, because these cannot
-    adopt each other's containers.
+    Different machines, users and data directories use different names, because they cannot adopt each other's
+    containers.
     """
     identity = "\0".join((ownership.host_id(), str(os.getuid()), namespace, name))
     readable = re.sub("[^A-Za-z0-9_.-]+", "-", name)[:80]
@@ -278,8 +280,8 @@ def _container_config(
         "hostname": "sandbox",
         "user": container_user(as_root=spec.as_root),
         "working_dir": WORKSPACE_DIR,
-        # The environment of a setup's container is stored in its image. So each command of a setup gets the
-        # proxy's variables separately.
+        # The environment of a setup's container would be stored in the image, so each command of a setup gets
+        # the proxy's variables separately.
         "environment": PROXY_ENVIRONMENT if online and not spec.as_root else {},
         "labels": {
             OWNER_LABEL: ownership.current_owner(),
@@ -325,21 +327,23 @@ async def _remove_container(engine: Engine, container: str) -> None:
 
 
 async def _check_engine_limits(engine: Engine, spec: ContainerSpec, container: str) -> None:
-    """Check the engine's `inspect` for limits that the engine dropped silently. Raises an error for them."""
+    """Raise EngineUnavailable if the engine has silently dropped a limit."""
     inspected = await engine.inspect(container)
     if inspected is None:
         raise SandboxLost("the container was removed while it started")
     if missing := find_dropped_limits(inspected, spec.spec, as_root=spec.as_root):
         raise EngineUnavailable(
-            f"the Docker engine does not enforce: {', '.join(missing)}; "
+            f"the Docker engine does not enforce these limits: {', '.join(missing)}; "
             "a rootless engine needs cgroup v2 with delegated controllers"
         )
 
 
 def _check_kernel_limits(spec: ContainerSpec, transport: SandboxTransport) -> None:
-    """Check the kernel's limits, which the server reported before any command could tamper with them."""
+    """Raise EngineUnavailable if the kernel does not enforce a limit. The server has reported the limits
+    before any command could tamper with them.
+    """
     if missing := find_ineffective_limits(transport.hello.process_limits, spec.spec, as_root=spec.as_root):
-        raise EngineUnavailable(f"the kernel does not enforce in the sandbox: {', '.join(missing)}")
+        raise EngineUnavailable(f"the kernel does not enforce these limits: {', '.join(missing)}")
 
 
 async def _wait_for_server(

@@ -1,9 +1,9 @@
 """The system calls that a sandbox may make. All others are denied.
 
 An allowlist also denies the calls of new kernels until somebody has reviewed them. This list is the engine's
-default without calls that agents do not need and attackers use: keyrings, bpf, perf, userfaultfd, io_uring,
-ptrace and reading other processes' memory, 32-bit calls (whose `socketcall` hides the family of a socket),
-and sockets of other families than Unix, IPv4, IPv6 and netlink: no AF_ALG, no AF_VSOCK.
+default, minus calls that attackers use and agents do not need: keyrings, bpf, perf, userfaultfd, io_uring,
+ptrace, reading other processes' memory, and 32-bit calls (whose `socketcall` hides the family of a socket).
+Sockets must be of the families Unix, IPv4, IPv6 or netlink, so AF_ALG and AF_VSOCK are denied.
 
 Source: man7.org/linux/man-pages/man2/syscalls.2.html; docs.docker.com/engine/security/seccomp
 """
@@ -63,7 +63,8 @@ ALLOWED_ADDRESS_FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETL
 
 # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. Source: linux/sched.h
 _NEW_NAMESPACES = 0x7E02_0000
-# Linux, 32-bit Linux, both with UNAME26, and the query of the current personality. Source: sys/personality.h
+# Permitted arguments of personality(2): Linux and 32-bit Linux, each also with UNAME26, and the query of the
+# current value. Source: sys/personality.h
 _PERSONALITIES = (0, 0x0008, 0x0002_0000, 0x0002_0008, 0xFFFF_FFFF)
 
 

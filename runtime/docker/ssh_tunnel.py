@@ -24,7 +24,7 @@ class SshTunnel:
         self._directory = Path(tempfile.mkdtemp(prefix="pw-ssh-"))  # mode 0700
         socket = self._directory / "s"
         try:
-            # `cat` runs remotely instead of the option -N. It ends with its input, so ssh ends if this
+            # ssh runs a remote `cat` instead of using -N. `cat` ends with its input, so ssh ends if this
             # process is killed.
             self._ssh = subprocess.Popen(
                 [*_ssh_command(url, socket), "cat"],

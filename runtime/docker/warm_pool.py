@@ -1,4 +1,4 @@
-"""A warm pool: starts items that start slowly in advance, and hands them out at once."""
+"""A warm pool: starts slow items in advance, so that they can be handed out at once."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from patchwright.runtime.errors import SandboxError
 
 log = logging.getLogger(__name__)
 
-MAX_AGE = 1800.0  # seconds; an older item has too little of its lifetime left
+MAX_AGE = 1800.0  # maximum age in seconds; an older item has too little of its lifetime left
 
 
 class PoolItem(Protocol):
@@ -33,7 +33,7 @@ class WarmPool(Generic[_Item]):
         max_age: float = MAX_AGE,
         refill_delay: float = 0.0,
     ) -> None:
-        """`refill_delay` is the time in seconds until a taken item is replaced, so that the taken item can
+        """`refill_delay` is the time in seconds until a taken item is replaced. The taken item can start its
         work first.
         """
         self._size = size

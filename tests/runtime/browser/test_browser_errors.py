@@ -129,7 +129,10 @@ async def test_tabs_have_a_limit(web: Web) -> None:
         ("chrome://version", "chrome: URLs are not supported"),
         ("javascript:alert(1)", "javascript: URLs are not supported"),
         ("data:text/html,x", "data: URLs are not supported"),
-        ("http://example.com/", "this sandbox has no network, its browser can open only its own localhost"),
+        (
+            "http://example.com/",
+            "this sandbox has no network, and its browser can open only its own localhost",
+        ),
         ("https://192.168.0.1/", "this sandbox has no network"),
         ("http://169.254.169.254/latest/meta-data", "this sandbox has no network"),
         ("http://localhost:1/", "browsers refuse this port"),

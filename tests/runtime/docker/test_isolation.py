@@ -285,7 +285,8 @@ async def test_a_container_without_isolation_is_rejected_with_the_missing_limits
         client.close()
     named, _, advice = str(told.value).partition("; ")
     assert named == (
-        "the Docker engine does not enforce: memory, memory and swap, processes, cpu, shared memory, network, "
-        "capabilities, new privileges, system calls, open files, core dumps and file size, user"
+        "the Docker engine does not enforce these limits: memory, memory and swap, processes, cpu, "
+        "shared memory, network, capabilities, new privileges, system calls, "
+        "open files, core dumps and file size, user"
     )
     assert advice == "a rootless engine needs cgroup v2 with delegated controllers"
