@@ -9,7 +9,7 @@ import unicodedata
 PLACEHOLDERS = ("number", "slug", "run")
 MAX_SLUG_LENGTH = 40  # characters of the title in a branch name
 
-# Source: git check-ref-format(1). For branches, git also forbids `@` alone and a leading `-`.
+# Source: git check-ref-format(1). Git also forbids branches named `@` and branches that start with `-`.
 _INVALID_NAME = re.compile(r"\.\.|//|@\{|[\x00-\x20\x7f~^:?*\[\\]|^[-/]|^@$|[/.]$|(^|/)\.|\.lock(/|$)")
 
 
@@ -19,7 +19,7 @@ def is_branch_name(name: str) -> bool:
 
 
 def validate_template(template: str) -> str:
-    """Returns the template. Raises ValueError if it makes invalid names or the same name for all issues."""
+    """Returns the template. Raises ValueError if the names would be invalid or the same for all issues."""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError:

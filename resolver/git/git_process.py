@@ -61,8 +61,8 @@ async def run_git(
     memory_limit: int | None = None,
     timeout: float = LOCAL_TIMEOUT,
 ) -> bytes:
-    """Runs git and returns its standard output, at most MAX_STDOUT bytes. The result is empty if the output
-    goes to `stdout_file`.
+    """Runs git and returns its standard output, at most MAX_STDOUT bytes. If the output goes to
+    `stdout_file`, the result is empty.
 
     `config` contains git settings. They are passed in the environment, which only this user can read;
     command-line arguments are visible to all users. `protocols` are the allowed transports (such as
@@ -137,8 +137,8 @@ async def _read_stream(stream: asyncio.StreamReader | None, limit: int) -> bytes
 
 
 def _build_environment(config: Mapping[str, str], protocols: str) -> dict[str, str]:
-    """Returns the complete environment for git, without the host's environment, the user's configuration or
-    an outer repository.
+    """Returns the complete environment for git. The host's environment, the user's configuration and outer
+    repositories have no effect.
     """
     proxies = {f"{scheme}_proxy": url for scheme, url in urllib.request.getproxies().items()}
     pairs = {"GIT_CONFIG_COUNT": str(len(config))}

@@ -39,8 +39,8 @@ async def merge_commit(workspace: Workspace, other: str) -> MergeResult | None:
     """Merges the commit `other` into the base; returns None if the base already contains it. `other` must be
     in the repository.
 
-    The same two commits always result in the same merge commit. Raises WorkspaceError, also if the commits
-    have no common history.
+    The same two commits always result in the same merge commit. Raises WorkspaceError, for example if the
+    commits have no common history.
     """
     git_dir, base = workspace.git_dir, workspace.base
     if await is_ancestor(git_dir, other, base):
@@ -69,7 +69,7 @@ async def merge_commit(workspace: Workspace, other: str) -> MergeResult | None:
 
 
 async def find_unresolved(workspace: Workspace, patch: Patch, merge: MergeResult) -> tuple[str, ...]:
-    """Returns the paths with conflicts whose files still contain conflict markers after the patch. Raises
+    """Returns the conflicted paths whose files still contain conflict markers after the patch. Raises
     WorkspaceError.
     """
     if not merge.conflicts:

@@ -20,8 +20,8 @@ async def push(
     expected: str | None,
     ca_bundle: Path | None = None,
 ) -> None:
-    """Sets `branch` at `url` to `commit` if it is still at `expected`. None means that the branch must not
-    exist yet.
+    """Moves `branch` of the repository at `url` from the commit `expected` to `commit`. If `expected` is
+    None, the branch must not exist yet.
 
     Does nothing if the branch is already at `commit`. Raises Forbidden if someone else moved the branch or
     the server's rules reject the push, Unauthorized, NotFound, WorkspaceError.

@@ -1,5 +1,5 @@
-"""A repository at one commit, for one run. It is read as bytes, sent to sandboxes, and changed only by
-patches.
+"""Represents a repository at one commit, for one run. It is read as bytes, sent to sandboxes, and changed
+only by patches.
 
 There is no work tree on the host. The agent's tree is in the sandbox, and its diff is applied to the index of
 a bare repository. There git runs no hooks and no filters, and writes none of the repository's files.
@@ -19,7 +19,7 @@ from patchwright.resolver.git.tree_transfer import send_tree, take_diff
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandbox
 
-MAX_FILES = 500_000  # Number of paths that `list_files` returns. Tests beyond them are not found.
+MAX_FILES = 500_000  # Maximum number of paths that `list_files` returns. Tests in other files are not found.
 MAX_READ_BYTES = 1_000_000  # bytes of one file that `read` returns
 MAX_LINK_LENGTH = 4096  # bytes; PATH_MAX on Linux
 APPLY_MEMORY = 2 << 30  # Bytes of memory. A binary patch of 4 MB can claim to inflate to gigabytes.
@@ -85,8 +85,8 @@ class Workspace:
         self.config_source = config_source or self
         """The same repository at the commit whose settings, instructions and test commands apply.
 
-        If the base is a proposed change, this is another commit, because the author of the change must not
-        set the rules for it.
+        It differs from the base if the base is a proposed change, because the change's author must not set
+        these rules.
         """
 
     async def read(self, path: str, limit: int = MAX_READ_BYTES) -> str | None:
@@ -150,14 +150,14 @@ class Workspace:
         return {path: facts.split()[2].decode() for facts, path in await self._list_tree() if path in wanted}
 
     async def _list_tree(self) -> Iterator[tuple[bytes, str]]:
-        """Returns pairs for all paths at the base, in git's order: the mode, type and ID, and then the path."""
+        """Lists all paths at the base in git's order, as pairs of `mode type ID` and the path."""
         listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
         rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
         return ((facts, decode_path(name)) for facts, _, name in rows)
 
     async def send_to(self, sandbox: Sandbox, patch: Patch | None = None) -> None:
-        """Puts the tree at the base, with the patch applied, into the sandbox's empty work tree, with git
-        history.
+        """Fills the sandbox's empty work tree with the tree at the base and recent git history, and applies
+        the patch.
 
         The index in the sandbox stays at the base, so that `git diff` shows the patch. Raises WorkspaceError.
         """
@@ -299,7 +299,7 @@ class Workspace:
         )
 
     async def read_patched(self, patch: Patch, path: str) -> bytes | None:
-        """Returns the content of a whole file after the patch; None if the path is not a file then."""
+        """Returns the whole content of a file after the patch; None if the patch leaves no file at this path."""
         listed = await run_git(
             "ls-tree", "-z", await self.build_tree(patch), "--", path, git_dir=self.git_dir
         )
@@ -307,8 +307,8 @@ class Workspace:
         return await self._cat_blob(facts[2]) if facts and facts[0].startswith("100") else None
 
     async def read_changed_files(self, patch: Patch) -> dict[str, tuple[bytes, bytes]]:
-        """Returns the contents of each added or changed file by path, before and after the patch. The content
-        before an added file is empty.
+        """Returns the contents of each added or changed file by path, before and after the patch. The old
+        content of an added file is empty.
         """
         rows = await self._list_diff_entries(await self.build_tree(patch))
         found = await self._cat_blobs(
@@ -324,7 +324,7 @@ class Workspace:
         }
 
     async def _list_diff_entries(self, tree: str) -> list["_DiffEntry"]:
-        """Returns the paths in which a tree differs from the base, in git's order."""
+        """Returns the paths at which a tree differs from the base, in git's order."""
         raw = await run_git(
             *("diff-tree", "-r", "-z", "--raw", "--no-renames", self.base, tree), git_dir=self.git_dir
         )
@@ -337,8 +337,8 @@ class Workspace:
         ]
 
     async def _cat_blobs(self, sizes: dict[str, int]) -> dict[str, bytes]:
-        """Returns the contents of blobs by ID, given their sizes. The number of processes stays small for any
-        number of blobs.
+        """Returns the contents of blobs by ID, given their sizes. Starts few processes, however many blobs
+        there are.
         """
         found: dict[str, bytes] = {}
         chunk: list[str] = []
@@ -360,8 +360,8 @@ class Workspace:
         return await run_git("cat-file", "blob", object_id, git_dir=self.git_dir)
 
     async def _object_sizes(self, object_ids: list[str]) -> dict[str, int]:
-        """Returns the size in bytes of each object that is in the repository. The commit of a submodule is
-        not in it.
+        """Returns the size in bytes of each object that the repository contains. It does not contain the
+        commits of submodules.
         """
         if not object_ids:
             return {}

@@ -16,7 +16,7 @@ CHUNK_BYTES = 3_000_000  # Bytes per WriteBytes action.
 PACK_TIMEOUT = 600
 UNPACK_TIMEOUT = 1200
 DIFF_TIMEOUT = 300
-MAX_LISTED_PATHS = 5  # Number of paths that the error names if a change is too large.
+MAX_LISTED_PATHS = 5  # Maximum number of paths in the error about a change that is too large.
 
 GIT_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -185,8 +185,8 @@ async def _restore_objects(sandbox: Sandbox, git_dir: Path, base: str) -> None:
 
 
 async def _write_pack(sandbox: Sandbox, git_dir: Path, base: str, tree: str, history: int) -> None:
-    """Writes the files `pack` and `shallow` to Patchwright's directory in the sandbox. They contain the last
-    commits up to `base`, and `tree`.
+    """Writes the files `pack` and `shallow` to Patchwright's directory in the sandbox. Together they contain
+    `tree` and the last `history` commits up to `base`.
     """
     shallow = await _shallow_commits(git_dir, base, history)
     revisions = [*(f"--shallow {commit}" for commit in shallow), base, tree]
@@ -210,7 +210,7 @@ async def _write_pack(sandbox: Sandbox, git_dir: Path, base: str, tree: str, his
 
 
 async def _shallow_commits(git_dir: Path, base: str, history: int) -> list[str]:
-    """Returns the commits that become root commits in a clone with only the last `history` commits."""
+    """Returns the commits that have no parents in a clone with only the last `history` commits."""
     listed = await run_git("rev-list", "--parents", f"--max-count={history}", base, git_dir=git_dir)
     parents = {commit: rest for commit, *rest in (line.split() for line in listed.decode().splitlines())}
     roots = {commit for commit, before in parents.items() if not parents.keys() >= set(before)}
@@ -224,16 +224,16 @@ async def _latest_version_tag(git_dir: Path, base: str, history: int) -> bytes:
     """Returns input for `git update-ref -z --stdin` that creates the nearest version tag before `base`; empty
     if there is none.
 
-    Build tools such as setuptools-scm derive the version from a tag. Without a tag, they would install
-    version 0.1 and dependencies that fit it. If the tag is on a commit that the sandbox does not get, the tag
-    is moved to the oldest commit in the sandbox; only the number of commits since the tag is then too small.
-    A version tag is a tag with a digit in its name.
+    Build tools such as setuptools-scm derive the version from a tag. Without a tag, they would install the
+    project as version 0.1, with the wrong dependencies. If the sandbox does not get the tagged commit, the
+    tag is moved to the oldest commit in the sandbox. Then only the number of commits since the tag is too
+    small. A version tag is a tag with a digit in its name.
     """
     nearest = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", base)
     try:
         tag = f"refs/tags/{os.fsdecode(await run_git(*nearest, git_dir=git_dir)).rstrip()}"
-        # An annotated tag contains its own name. That name may belong to no tag here, or be a path outside of
-        # refs/tags.
+        # An annotated tag contains its own name. A repository can set it to a name without a tag, or to a
+        # path outside refs/tags.
         await run_git("show-ref", "--verify", "--quiet", tag, git_dir=git_dir)
         tagged = (
             await run_git("rev-parse", "--verify", "--quiet", f"{tag}^{{commit}}", git_dir=git_dir)

@@ -32,9 +32,9 @@ def to_chat_messages(
 ) -> list[Json]:
     """Converts messages to chat completion messages for the model `model_name`.
 
-    With `cache_control`, cache breakpoints are set in three places: after the system prompt, after the last
-    message of the previous request (so that the provider finds the prefix that it cached then), and after the
-    last message of this request.
+    With `cache_control`, the request has three cache breakpoints: after the system prompt, after the last
+    message of the previous request (the end of the prefix that the provider has cached), and after the last
+    message of this request.
     """
     sent = [_to_chat_message(message, model_name, supports_vision) for message in messages]
     if cache_control:
@@ -78,7 +78,7 @@ def _to_tool_call(call: RawToolCall) -> Json:
 
 
 # Reasoning is stored as blocks with a `type`. Anthropic's blocks are stored unchanged. Other providers send
-# reasoning in separate message fields, which are stored in block types of our own.
+# reasoning in separate message fields, which are stored as blocks of additional types.
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning_details")
 """Message fields with reasoning that DeepSeek and OpenRouter expect unchanged in later requests."""

@@ -21,10 +21,10 @@ class CodeBlock:
 def parse_code_blocks(reply: str) -> list[CodeBlock]:
     """Returns the fenced blocks of a reply in order. A fence that is never closed opens no block.
 
-    If the opening fence begins a line, with at most one word after it, the block ends at the next line that
-    consists of at least as many backticks. Shorter fences and fences within lines of code do not end such a
-    block. If there is no such line, or if the opening fence stands within a line, the next fence ends the
-    block. Runs in linear time.
+    A fence at the start of a line, followed by at most one word, opens a block that ends at the next line of
+    at least as many backticks and nothing else. Shorter fences and fences inside a line do not end this
+    block. If no such line follows, or if the opening fence is inside a line, the next fence ends the block.
+    The function runs in linear time.
     """
     fences = list(_FENCE.finditer(reply))
     longest_closing = _longest_fences(fences)
@@ -52,7 +52,7 @@ def parse_code_blocks(reply: str) -> list[CodeBlock]:
 
 
 def _is_alone_on_line(fence: re.Match[str]) -> bool:
-    """Returns True if nothing else stands on the line of the fence."""
+    """Returns True if the line contains only the fence."""
     return fence[1] is not None and fence[3] is not None
 
 
@@ -61,7 +61,9 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
-    """Returns, for each fence, the length of the longest later fence (or this one) that is alone on its line."""
+    """Returns one length per fence: the longest fence that is alone on its line, among this fence and all
+    later ones.
+    """
     lengths: list[int] = []
     for fence in reversed(fences):
         longest = lengths[-1] if lengths else 0

@@ -13,10 +13,9 @@ logger = logging.getLogger(__name__)
 class FallbackModel:
     """Tries several models in order until one replies.
 
-    A conversation stays with the model that replied last: this keeps its prompt cache and its reasoning
-    usable, and a resumed run continues with the same model. ContextOverflow is not retried with the next
-    model, because the prompt has to be shortened. If all models fail, the error is a ModelAccessDenied only
-    if every provider denied access.
+    A conversation stays with the model that replied last, also in a resumed run. The model can then use its
+    prompt cache and its earlier reasoning. ContextOverflow is raised at once, because the caller must shorten
+    the prompt. If all models fail, the error is a ModelAccessDenied only if every provider denied access.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:

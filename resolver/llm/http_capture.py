@@ -9,13 +9,13 @@ import httpx
 
 MAX_BODY_BYTES = 32 << 20  # bytes; far more than the longest reply of any model
 MAX_COMPRESSED_BYTES = 256 << 10
-"""Maximum bytes of a reply that is compressed although we asked for no compression. It could be a
+"""Maximum bytes of a compressed reply. Requests ask for uncompressed replies, so a compressed one could be a
 decompression bomb.
 """
 
 
 class ResponseTooLarge(httpx.TransportError):
-    """The response is longer than any reply of a model."""
+    """The response is larger than any model's reply can be."""
 
 
 class ResponseCapture:
@@ -38,8 +38,8 @@ class ResponseCapture:
         return None
 
     def handle_litellm_log(self, details: Mapping[str, Any]) -> None:
-        """Receives the response through litellm's `logger_fn` callback, for providers whose HTTP client runs
-        no hooks.
+        """Receives the response through litellm's `logger_fn` callback, for providers whose HTTP client does
+        not run the hooks below.
         """
         raw = details.get("original_response")
         if not self.status and isinstance(raw, str):

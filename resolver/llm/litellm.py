@@ -26,15 +26,15 @@ from patchwright.resolver.settings.model_settings import Price
 from patchwright.resolver.settings.settings import environment_variable
 
 _ENVIRONMENT = {
-    # Without it, the import downloads a price table, and hangs if there is no internet access.
+    # By default, the import downloads a price table, and hangs without internet access.
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    # Without it, litellm loads a `.env` file into our environment.
+    # By default, litellm loads a `.env` file into the environment of this process.
     "LITELLM_MODE": "PRODUCTION",
     # By default, the `openai` package walks all earlier messages on each call. After 300 steps, this takes 80
-    # ms per step, and 4 ms with this variable.
+    # ms per step; with this variable, it takes 4 ms.
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "true",
-    # Without it, litellm searches all earlier messages for images to log, which takes 3 ms per step after 300
-    # steps.
+    # By default, litellm searches all earlier messages for images to log. After 300 steps, this takes 3 ms
+    # per step.
     "MAX_BASE64_LENGTH_FOR_LOGGING": "0",
 }
 
@@ -45,8 +45,7 @@ _CUSTOM_CLIENT_PROVIDERS = frozenset(
         "together_ai xai zai"
     ).split()
 )
-"""Providers for which litellm uses the HTTP client that we pass; responses of the others have no size limit.
-"""
+"""Providers for which litellm uses our HTTP client. Responses of other providers have no size limit."""
 
 _CACHE_CONTROL_PROVIDERS = frozenset("anthropic bedrock databricks openrouter vertex_ai".split())
 """Providers of Claude models that accept cache breakpoints. Other providers cache prompts on their own."""
@@ -65,17 +64,17 @@ def _import_litellm() -> Any:
     litellm.telemetry = False
     litellm.drop_params = True  # reasoning models reject `temperature`
     litellm.num_retries = 0  # RetryingModel retries within its time limit
-    # The import leaves half a million permanent objects; without the freeze, the garbage collector walks them
-    # every few steps, 200 ms each time.
+    # The import leaves half a million permanent objects; without the freeze, the garbage collector would scan
+    # them every few steps, which takes 200 ms each time.
     gc.freeze()
     return litellm
 
 
 def _disable_call_logging() -> None:
-    """Turns off litellm's call logging for the current task; nobody reads it, and it takes a third of each
-    call's time.
+    """Turns off litellm's call logging for the current task; nobody reads these logs, and they take a third
+    of the time of each call.
     """
-    # Other litellm versions may lack this module; they just run slower.
+    # Other litellm versions may lack this module; their calls are only slower.
     with contextlib.suppress(ImportError):
         from litellm._internal_context import is_internal_call
 
@@ -83,7 +82,7 @@ def _disable_call_logging() -> None:
 
 
 async def preload_litellm() -> None:
-    """Imports litellm in a thread, so that other work can go on meanwhile."""
+    """Imports litellm in a thread, so that other work continues meanwhile."""
     await asyncio.to_thread(_import_litellm)
 
 
@@ -109,7 +108,7 @@ class LitellmModel:
 
     - `base_url`: None uses the provider's default.
     - `api_key`: None lets litellm read the provider's environment variable.
-    - `timeout`: seconds for one reply, first byte to last.
+    - `timeout`: seconds from the request to the last byte of the reply.
     - `ca_bundle`: CA certificates (PEM) that replace the system's.
     - `supports_vision`: None looks it up in litellm's model table; unknown models count as text-only.
     - `api`: "auto" uses OpenAI's Responses API for models offered only there and for OpenAI's own reasoning models,
@@ -140,7 +139,7 @@ class LitellmModel:
         self._api = api
         self._effort = effort
         self._price = price
-        # models with a reasoning effort take no temperature
+        # a reasoning effort cannot be combined with a temperature
         self._temperature: float | None = 0 if effort is None else None
 
     @property
@@ -244,7 +243,7 @@ class LitellmModel:
         )
 
     def _get_http_client(self, litellm: Any, provider: str) -> Any:
-        """Returns litellm's HTTP client for the provider with our capture hooks; litellm caches and closes
+        """Returns litellm's HTTP client for the provider, with our capture hooks. litellm caches and closes
         it.
         """
         from litellm.llms.custom_httpx.http_handler import get_async_httpx_client

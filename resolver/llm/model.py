@@ -39,7 +39,7 @@ class RawToolCall(FrozenModel):
     id: str
     name: str
     arguments: str
-    """JSON text, or whatever the model sent in its place."""
+    """JSON text, unless the model sent something else."""
 
 
 class SystemMessage(FrozenModel):

@@ -84,7 +84,7 @@ def estimate_usage(
 
 
 def sum_usage(usages: Sequence[ReplyUsage]) -> ReplyUsage:
-    """Adds up several usages under the model name of the last one."""
+    """Adds up usages. The sum has the model name of the last one."""
     total = Usage()
     for usage in usages:
         total = total.add(usage)
@@ -100,7 +100,7 @@ def sum_usage(usages: Sequence[ReplyUsage]) -> ReplyUsage:
 
 
 def sum_failed_usage(failures: Sequence[ModelError]) -> ReplyUsage | None:
-    """Returns the total usage of failed requests that were billed, or None."""
+    """Returns the total usage of the failed requests that were billed, or None if none were."""
     billed = [failure.usage for failure in failures if failure.usage is not None]
     return sum_usage(billed) if billed else None
 
@@ -116,10 +116,10 @@ def add_failed_usage(reply: Reply, failures: Sequence[ModelError]) -> Reply:
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds to wait before a retry, or None if no header says so. Header names must be
-    lowercase.
+    """Returns the seconds to wait before a retry, or None if the headers do not contain them. Header names
+    must be lowercase.
 
-    Source: RFC 9110 (seconds or a date); `retry-after-ms` is OpenAI's.
+    Source: RFC 9110 (seconds or a date); OpenAI sends `retry-after-ms`.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -172,9 +172,7 @@ def _get_mapping(raw_usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]
 
 
 def _get_token_count(raw_usage: Mapping[str, Any], *names: str) -> int:
-    """Returns the first valid token count among the named fields; missing, invalid and negative values count
-    as 0.
-    """
+    """Returns the first positive token count among the named fields, or 0 if none has a valid one."""
     for name in names:
         value = raw_usage.get(name)
         if (

@@ -58,7 +58,7 @@ def build_model_error(
             "openai/gpt-5, or openai/NAME for any OpenAI-compatible endpoint."
         )
     if status in (401, 403) or isinstance(exc, errors.AuthenticationError):
-        # The provider's message is left out: some repeat part of the key.
+        # The provider's message is omitted, because some messages repeat part of the key.
         return ModelAccessDenied(
             f"The provider of {model_name} rejects the API key ({status}): "
             f"check {environment_variable('model_api_key')}, or the provider's own variable."

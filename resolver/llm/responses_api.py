@@ -71,9 +71,8 @@ def _assistant_to_items(message: AssistantMessage, model_name: str) -> Iterator[
             "name": call.name,
             "arguments": call.arguments,
         }
-    if (
-        pending_text
-    ):  # reasoning after the last call leads to no item that is sent back, and the API rejects it on its own
+    # The API rejects a reasoning item that no other item follows, so reasoning after the last item is dropped.
+    if pending_text:
         yield from map(_drop_position, pending_reasoning)
         yield {"role": "assistant", "content": pending_text}
 

@@ -14,16 +14,16 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT = 1.0  # seconds; doubled with each attempt
 MAX_WAIT = 60.0  # seconds, unless the provider asks for more
-MIN_ATTEMPT_SECONDS = 30.0  # seconds that a retry gets, however little time is left
+MIN_ATTEMPT_SECONDS = 30.0  # seconds; minimum for each retry, even if less time is left
 
 
 class RetryingModel(WrapperModel):
     """Wraps a model and retries requests that fail temporarily.
 
-    `max_seconds` limits one reply, including failed requests and waits. After a first failure there is at
-    least one retry, and no retry exceeds the limit by more than MIN_ATTEMPT_SECONDS. If a provider asks for a
-    longer wait, the failure is raised at once. The usage of failed attempts is added to the reply. `sleep`
-    and `jitter` (0 to 1) can be replaced in tests.
+    `max_seconds` limits one reply, including failed requests and waits. After the first failure there is at
+    least one retry. No retry exceeds the limit by more than MIN_ATTEMPT_SECONDS. If a provider asks for a
+    wait beyond the limit, the failure is raised at once. The usage of failed attempts is added to the reply.
+    `sleep` and `jitter` (0 to 1) can be replaced in tests.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class RetryingModel(WrapperModel):
 
 
 def _build_final_error(exc: ModelError, failures: Sequence[ModelError], seconds: float) -> ModelError:
-    """Returns the last failure with the number of attempts, the remaining wait and the total usage added."""
+    """Adds the number of attempts, the requested wait and the total usage to the last failure."""
     sentences = [str(exc)]
     if exc.retryable and len(failures) > 1:
         sentences.append(f"Tried {len(failures)} times in {seconds:.0f} s.")

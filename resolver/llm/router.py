@@ -12,7 +12,7 @@ ModelPurpose = Literal["act", "condense", "browse", "review", "vision"]
 class ModelRouter:
     """Presents several models as one. `choose` returns the key of the model that gets a conversation.
 
-    Each reply's usage names the model that wrote it. The router's own name is that of its first model.
+    Each reply's usage names the model that wrote it. The router itself has the name of its first model.
     """
 
     def __init__(self, models: Mapping[str, Model], choose: Callable[[Sequence[ChatMessage]], str]) -> None:

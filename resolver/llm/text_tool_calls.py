@@ -1,8 +1,8 @@
 """Reads and writes tool calls as text, for models without function calling.
 
-The format is `<call name="run_shell"><command>ls</command></call>`. Because models were trained on them,
-`<tool_call>{"name": ..., "arguments": ...}</tool_call>` and fenced code blocks are also read. Nothing here
-raises.
+The format is `<call name="run_shell"><command>ls</command></call>`. Two more formats are read, because models
+were trained on them: `<tool_call>{"name": ..., "arguments": ...}</tool_call>` and fenced code blocks. No
+function here raises an exception.
 """
 
 import json
@@ -16,7 +16,7 @@ from patchwright.resolver.llm.code_blocks import parse_code_blocks
 from patchwright.resolver.llm.model import RawToolCall, ToolSpec
 
 RESULT_PREFIX = "[result of "
-"""Begins the line above each tool result. A model that writes this prefix itself is making up results."""
+"""Begins the line above each tool result. If a model writes this prefix itself, it makes up results."""
 
 CODE_BLOCK_TOOLS: tuple[tuple[str, frozenset[str], tuple[str, ...]], ...] = (
     ("finish", frozenset({"finish"}), ()),
@@ -63,7 +63,7 @@ def format_text_call(call: RawToolCall, tools: Mapping[str, ToolSpec]) -> str:
 
 
 def _format_field(name: str, value: object, spec: ToolSpec) -> str | None:
-    """Returns the argument as a tag, or None if a tag would not be read back as the same value."""
+    """Returns the argument as a tag, or None if parsing the tag would result in another value."""
     text = value if isinstance(value, str) else json.dumps(value)
     is_safe = not _OPENING_TAG.search(text) and "</call>" not in text and f"</{name}>" not in text
     is_readable = _FIELD_TAG.fullmatch(f"<{name}>") and isinstance(value, str) == _is_text_field(spec, name)
@@ -83,13 +83,13 @@ def _parse_tagged_calls(
     while opening := _OPENING_TAG.search(reply, position):
         text_parts.append(_strip_made_up_results(reply[position : opening.start()], bool(found)))
         if found and RESULT_PREFIX in reply[position : opening.start()]:
-            return "".join(text_parts), found  # later calls react to made-up results
+            return "".join(text_parts), found  # calls after made-up results are not executed
         name = opening[1]
         closing = "</call>" if name else "</tool_call>"
         end = reply.find(closing, opening.end())
         body = reply[opening.end() : end if end >= 0 else len(reply)]
         if end < 0 and truncated:
-            found.append((name or "unfinished", body))  # never run half a call
+            found.append((name or "unfinished", body))  # never execute an incomplete call
         elif name:
             found.append((name, _parse_arguments(body, specs.get(name))))
         elif (call := _parse_json_call(body)) is not None:
@@ -137,8 +137,8 @@ def _parse_json_call(text: str) -> tuple[str, str] | None:
 
 
 def _parse_arguments(body: str, spec: ToolSpec | None) -> str:
-    """Returns the arguments of a call as JSON text, or the body itself if it cannot be parsed; validation
-    then reports it.
+    """Returns the arguments of a call as JSON text, or the body itself if it cannot be parsed, so that
+    validation reports the error.
     """
     fields: dict[str, Any] = {}
     position = 0

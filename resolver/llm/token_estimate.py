@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, UserMessage
 
-BYTES_PER_TOKEN = 4  # the usual rule of thumb; bytes, so that it also holds for other scripts than Latin
+BYTES_PER_TOKEN = 4  # the usual rule of thumb; counted in bytes, so that it also holds for non-Latin scripts
 TOKENS_PER_MESSAGE = 4  # tokens of overhead for each message
 TOKENS_PER_IMAGE = (
-    1_500  # tokens; Anthropic counts at most 1,600, OpenAI about 1,100 for an image of the largest size
+    1_500  # tokens; for the largest images, Anthropic counts at most 1,600 and OpenAI about 1,100
 )
 
 
@@ -17,7 +17,7 @@ def estimate_text_tokens(text: str) -> int:
 
 
 def estimate_tokens(messages: Iterable[ChatMessage]) -> int:
-    """Returns the approximate number of tokens, without the tool definitions."""
+    """Returns the approximate number of tokens in a conversation, without the tool definitions."""
     return sum(_estimate_message_tokens(message) for message in messages)
 
 

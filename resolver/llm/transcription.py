@@ -14,7 +14,7 @@ from patchwright.resolver.llm.provider_errors import build_model_error
 
 
 class LitellmTranscriber:
-    """Transcribes recordings with models by their litellm names, such as `whisper-1` or
+    """Transcribes recordings with models that are named as in litellm, such as `whisper-1` or
     `groq/whisper-large-v3`.
 
     `base_url` and `api_key` belong to `main_model` and are used for models of the same provider. For other

@@ -68,8 +68,8 @@ NO_ATTACHMENTS = ThreadAttachments()
 async def fetch_attachments(thread: Thread, repo: Repo, forge: Forge) -> ThreadAttachments:
     """Fetches the files that are linked in the visible text of a thread.
 
-    Each file gets a unique name. The name stays the same in later calls, even if other files can no longer be
-    fetched then.
+    Each file gets a unique name. Later calls give it the same name, even if other files can no longer be
+    fetched.
     """
     texts = (thread.body, *(comment.body for comment in thread.comments))
     links = (
@@ -153,7 +153,7 @@ def _detect_media_type(data: bytes) -> tuple[str, str]:
 
 
 def _image_size(data: bytes, media_type: str) -> tuple[int, int] | None:
-    """Returns width and height from an image's header, or None if the image is damaged."""
+    """Returns the width and height in an image's header, or None if the image is damaged."""
     if media_type not in get_args(ImageData.model_fields["media_type"].annotation):
         return None
     try:
@@ -173,7 +173,7 @@ def _image_size(data: bytes, media_type: str) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """Reads the size from the segments before the start of frame. Source: ITU T.81, annex B."""
+    """Reads the size of a JPEG image from its start-of-frame segment. Source: ITU T.81, annex B."""
     offset = 2
     while offset + 9 < len(data) and data[offset] == 0xFF:
         kind = data[offset + 1]

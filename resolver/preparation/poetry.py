@@ -1,5 +1,5 @@
-"""Translates the development dependencies of a Poetry project into pip requirements, because pip does not
-read them.
+"""Translates the development dependencies of a Poetry project, which pip does not read, into pip
+requirements.
 """
 
 import re
@@ -91,8 +91,8 @@ def _version_specifiers(constraint: object) -> list[str] | None:
 
 
 def _upper_bound(version: str, *, caret: bool) -> str:
-    """Returns the first excluded version: `^` allows changes right of the first nonzero number, `~` right of
-    the second.
+    """Returns the first version that a constraint excludes. `^` allows changes to the right of the first
+    nonzero number, `~` to the right of the second number.
     """
     numbers = [int(number) for number in version.split(".")]
     first_nonzero = next((position for position, number in enumerate(numbers) if number), len(numbers) - 1)

@@ -1,5 +1,5 @@
-"""Finds the pytest plugins that a repository's own pytest options require; without them pytest stops before
-any test.
+"""Finds the pytest plugins that a repository's own pytest options require. Without these plugins, pytest
+stops before the first test.
 """
 
 import re

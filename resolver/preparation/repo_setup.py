@@ -27,7 +27,7 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 logger = logging.getLogger(__name__)
 
 SETUP_SCRIPT = ".github/patchwright/setup.sh"
-MAX_OUTPUT_TAIL = 300  # characters of a failed command's output; the bot's comment shows no more
+MAX_OUTPUT_TAIL = 300  # characters of a failed command's output in the bot's comment
 MAX_MANIFEST_BYTES = 1 << 20  # bytes of a manifest
 MAX_PROJECT_DIRS = 10  # directories below the root
 
@@ -150,7 +150,8 @@ async def _python_steps(workspace: Workspace, files: frozenset[str], prefix: str
             name for name in TEST_GROUPS if name in get_table(project, "project", "optional-dependencies")
         ]
         if "project" not in project:
-            extras = list(TEST_GROUPS[:3])  # in setup.py or setup.cfg; pip only warns about a missing extra
+            # may be in setup.py or setup.cfg; pip only warns about missing extras
+            extras = list(TEST_GROUPS[:3])
         arguments.append(f"-e '.[{','.join(extras)}]'" if extras else "-e .")
     arguments += await _required_pytest_plugins(workspace, files, prefix)
     steps = [InstallStep(command=f"{install} {' '.join(arguments)}", program="python3")] if arguments else []
@@ -191,7 +192,7 @@ def _uv_dev_dependencies(pyproject: dict[str, Any]) -> list[str]:
 
 
 def _is_installable(pyproject: dict[str, Any]) -> bool:
-    """Returns True if the project has dependencies or creates something on installation."""
+    """Returns True if the project declares dependencies, or anything else that its installation creates."""
     project = get_table(pyproject, "project")
     keys = ("dependencies", "optional-dependencies", "dynamic", "scripts", "entry-points")
     return any(project.get(key) for key in keys) or "poetry" in get_table(pyproject, "tool")
@@ -232,7 +233,7 @@ def _other_steps(files: frozenset[str]) -> Iterator[InstallStep]:
 # --- execution
 # --------------------------------------------------------------------------------------------------
 
-# The script keeps only files that git ignores: other new files would look like the agent's work.
+# The script keeps only files that git ignores, because other new files would look like the agent's work.
 _CLEAN_SCRIPT = r"""
 cd "$1" && git clean -ffdq &&
 git ls-files -z | xargs -0 rm -f -- &&
@@ -252,8 +253,8 @@ async def install_dependencies(
     """Returns sandboxes with the repository's dependencies, the event to log, and the network connections of
     the setup.
 
-    Without a setup, or if it fails, the sandboxes are returned unchanged. `source` identifies the repository;
-    `timeout` is the limit of all commands together, in seconds.
+    If there is no setup or if it fails, the sandboxes are returned unchanged. `source` identifies the
+    repository; `timeout` is the limit of all commands together, in seconds.
     """
     setup = await find_setup(workspace, config)
     if setup is None:
@@ -357,8 +358,8 @@ class _SetupRun:
 
 
 def tail_lines(output: str) -> str:
-    """Returns the end of a command's output, at most MAX_OUTPUT_TAIL characters, from the start of a line or
-    else of a word.
+    """Returns at most the last MAX_OUTPUT_TAIL characters of a command's output, without the incomplete line
+    or word at their start.
     """
     if len(output) <= MAX_OUTPUT_TAIL:
         return output

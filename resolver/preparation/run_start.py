@@ -60,7 +60,7 @@ async def prepare_environment(
 ) -> Sandboxes:
     """Returns sandboxes that use the image of the repository's language and contain its dependencies.
 
-    If a part of this fails, the sandboxes go without it.
+    If the image or the dependencies are unavailable, the sandboxes are returned without them.
     """
     assert log.trajectory.run_started is not None
     sandboxes, image_choice = await select_image(suites, deps.settings.language_images, deps.sandboxes)
@@ -102,8 +102,8 @@ async def select_image(
 
 
 def _dependency_source(started: RunStarted) -> str:
-    """Returns the source to which the installed dependencies belong. Image layers from a fork must not be
-    used for other repositories.
+    """Returns an identifier of the repository whose code chose the dependencies. Image layers from a fork
+    must not be used for other repositories.
     """
     thread = started.thread
     if isinstance(thread, PullRequest) and not thread.is_same_repository:
@@ -128,7 +128,7 @@ async def compose_initial_message(
     pull: PullRequestContext | None = None,
     features: Collection[SandboxFeature] = (),
 ) -> str:
-    """Returns the first message: the task, and everything that was found out before the agent's first step."""
+    """Returns the first message: the task, and what the preparation found out about the repository."""
     done, _ = await asyncio.wait({baseline}, timeout=BASELINE_WAIT)
     assert log.trajectory.run_started is not None
     if suite is not None and not done and not log.trajectory.is_baseline_pending:

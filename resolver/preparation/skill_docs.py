@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 MAINTAINER_NOTE = "(A skill because: "
-"""Begins the part of a docstring that is meant for maintainers."""
+"""Marks the start of the part of a docstring that is only for maintainers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _EXCLUDED_PATHS = re.compile(
 
 _TOOL_NAME = re.compile(
     r"[A-Za-z0-9_-]{1,60}"
-)  # with the prefix `ask_`, a tool name that every provider accepts
+)  # every provider accepts a tool with such a name after the prefix `ask_`
 
 SkillKind = Literal["always", "triggered", "listed", "nested", "agent"]
 
@@ -140,14 +140,14 @@ async def load_skills(workspace: Workspace) -> RepoSkills:
 
 
 def _path_priority(entry: TreeEntry) -> tuple[bool, bool]:
-    """Returns a sort key for several paths with the same text. Files that are always included come first, and
-    files come before symlinks.
+    """Returns a sort key for paths with the same text. Files that are always included come first; files come
+    before symlinks.
     """
     return entry.path.lower() not in {name.lower() for name in ROOT_FILES}, entry.mode == SYMLINK
 
 
 def _sort_key(entry: TreeEntry) -> tuple[int, int, str]:
-    """Returns a sort key: root files in their order, then by depth."""
+    """Returns a sort key: root files in the order of their list, then other files by depth."""
     names = [name.lower() for name in ROOT_FILES]
     path = entry.path.lower()
     return (names.index(path) if path in names else len(names), path.count("/"), entry.path)
@@ -219,7 +219,7 @@ def _parse_skill(
         triggers=triggers,
         aliases=aliases,
     )
-    if fields.get("agent") is not True:  # in OpenHands' files this names one of its agents
+    if fields.get("agent") is not True:  # OpenHands' own files name an agent here
         return skill, problem
     try:
         return skill.model_copy(

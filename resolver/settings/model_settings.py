@@ -30,16 +30,16 @@ class ModelSettings(FrozenModel):
     model_api_key: SecretStr | None = None
     """API key for all models of `model`'s provider. None: the provider's own environment variable."""
     model_fallbacks: tuple[str, ...] = ()
-    """Models to try in this order when `model` fails because of load, rate limits, context limits, its key,
-    credit or a content filter. The run stays with the model that replied last.
+    """Models to try, in this order, when `model` fails because of load, rate limits, its key, missing credit
+    or a content filter. The run stays with the model that replied last.
     """
     allowed_models: tuple[str, ...] = ()
     """Models that people may request with `model=NAME`, in addition to the models in these settings."""
     multimodal_model: str | None = None
     """Replaces `model` in conversations with images. None: `model`, if it supports images."""
     condenser_model: str | None = None
-    """Summarizes conversations that exceed the context limit. If this model or one of the next three fails,
-    `model` takes over. None: `model`.
+    """Summarizes conversations that exceed the context limit. If this model or one from the next three
+    settings fails, `model` takes over. None: `model`.
     """
     browsing_model: str | None = None
     """Controls the browser. None: `model`."""
@@ -48,25 +48,25 @@ class ModelSettings(FrozenModel):
     vision_model: str | None = None
     """Describes images for skills. None: `model`."""
     transcription_models: tuple[str, ...] = ("whisper-1",)
-    """Models that transcribe recordings for skills. A name without a provider belongs to `model_base_url`, if
-    that is set.
+    """Models that transcribe recordings for skills. If `model_base_url` is set, models without a provider in
+    their names are requested there.
     """
     model_api: Literal["auto", "chat", "responses"] = "auto"
-    """The API of `model`'s provider. `auto` selects OpenAI's Responses API for OpenAI's own reasoning models,
-    for models that are available only there, and for names such as `openai/responses/NAME`; otherwise chat
-    completions.
+    """The API for models of `model`'s provider. `auto` selects OpenAI's Responses API for OpenAI's own
+    reasoning models, for models that are available only there, and for names such as `openai/responses/NAME`.
+    It selects chat completions for all others.
     """
     tool_calling: Literal["native", "text"] = "native"
     """`text` is for models without function calling: the tools are described in the prompt."""
     model_supports_vision: bool | None = None
-    """Whether `model` accepts images. None: as in litellm's model table."""
+    """Whether `model` accepts images. None: according to litellm's model table."""
     reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
     """Reasoning effort of `model` and its fallbacks. None: the provider's default."""
     model_timeout: float = Field(default=240, gt=0, le=3600)
-    """Seconds for one reply, from the first byte to the last."""
+    """Seconds for one reply, from the request to the last byte."""
     model_retry_timeout: float = Field(default=300, gt=0, le=7200)
-    """Seconds for failed requests and waiting, per reply and model. After that, the next model takes over or
-    the run ends. An endpoint that never answers is also given up after this time.
+    """Maximum seconds of failed requests and waiting, for each reply and model. After that, the next model
+    takes over, or the run ends if there is none. The limit also applies to an endpoint that never answers.
     """
     model_prices: dict[str, Price] = Field(default_factory=dict)
-    """Dollars per million tokens by model name, for models whose price is not publicly known."""
+    """Dollars per million tokens by model name, for models without a public price."""

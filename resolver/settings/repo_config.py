@@ -36,7 +36,7 @@ class ConfigProblem(FrozenModel):
     line: int | None
     """Line number, from 1; None if it is unknown."""
     message: str
-    """The error, without a full stop."""
+    """The error, without a period at the end."""
     suggestion: str = ""
     """A setting with a similar name; empty if there is none."""
 
@@ -91,7 +91,7 @@ def parse_repo_config(text: str) -> ParsedRepoConfig:
                 path = _existing_path(values, error["loc"])
                 problem = _make_problem(lines, error["loc"], path, error["type"], error["msg"])
                 found.setdefault(path, problem)
-                # Remove the whole table: a test command without its directory would run other tests.
+                # Remove the whole table: without its directory, a test command would run the wrong tests.
                 removed.add(path if error["type"] == "extra_forbidden" else path[:2])
             problems += found.values()
             for path in sorted(removed, key=_removal_order):
@@ -163,8 +163,8 @@ def find_key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def nearest_line(lines: Mapping[KeyPath, int], path: KeyPath) -> int | None:
-    """Returns the line of this key or of the nearest table that contains it; None if neither appears as a
-    line.
+    """Returns the line of this key or of the nearest table that contains it; None if neither has a line of
+    its own.
     """
     prefixes = (path[:length] for length in range(len(path), 0, -1))
     return next((lines[prefix] for prefix in prefixes if prefix in lines), None)

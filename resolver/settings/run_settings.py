@@ -18,10 +18,10 @@ class RunSettings(FrozenModel):
     max_steps: int = Field(default=100, ge=1)
     """Maximum number of model replies."""
     max_browsing_steps: int = Field(default=30, ge=1)
-    """Maximum number of those replies for one browsing task."""
+    """Maximum number of model replies for one browsing task; they also count toward `max_steps`."""
     max_subagent_steps: int = Field(default=20, ge=0)
-    """Maximum number of those replies for one question to an investigator subagent; 0 turns investigators
-    off.
+    """Maximum number of model replies for one question to an investigator subagent; they also count toward
+    `max_steps`. 0 turns investigators off.
     """
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Maximum cost in dollars. Without a known price, this limit cannot be enforced, and the run says so."""
@@ -30,38 +30,39 @@ class RunSettings(FrozenModel):
     known price. None: no limit.
     """
     timeout: int = Field(default=3600, ge=10)
-    """Seconds for the agent's work; a command that is still running then is stopped."""
+    """Seconds for the agent's work. A command that is still running after that is stopped."""
     test_timeout: int = Field(default=900, ge=1, le=1800)
     """Seconds for one test run."""
     max_repairs: int = Field(default=2, ge=0, le=20)
-    """How often a patch goes back to the agent because it breaks tests or because its own tests fail."""
+    """How many times a patch goes back to the agent because it breaks tests or because its own tests fail."""
     max_attempts: int = Field(default=1, ge=1, le=10)
-    """Attempts at an issue, each from the base commit, until one is proven; the best one is published. All
-    attempts share the limits.
+    """Maximum number of attempts at an issue. Each one starts from the base commit. A proven attempt is the
+    last one. The best attempt is published. All attempts share the limits.
     """
     patch_review: bool = False
     """Asks a second model (`review_model`) to review the patch. Its review never changes the verdict."""
     planning_interval: int = Field(default=10, ge=0)
-    """Replies after which the model is asked to review its plan; 0: never."""
+    """Number of replies between two requests to the model to review its plan; 0: no requests."""
     max_instruction_tokens: int = Field(default=8_000, ge=0)
-    """Tokens of the repository's own instructions in the first message; 0: only their file names are listed.
+    """Maximum tokens of the repository's own instructions in the first message. 0: only file names are
+    listed.
     """
     max_context_tokens: int | None = Field(default=None, ge=2_000)
-    """Tokens in a conversation before it is condensed. If a model rejects a shorter conversation as too long,
-    later requests are kept shorter. None: 100,000, or 70% of the model's context window.
+    """Maximum tokens of a conversation before it is condensed. If a model rejects a shorter conversation as
+    too long, later requests are kept shorter. None: 100,000, but at most 70% of the model's context window.
     """
 
     risk_threshold: Literal["medium", "high", "never"] = "high"
     """Calls with this risk rating or a higher one are rejected."""
     model_rates_risk: bool = False
-    """Also asks the model to rate each of its calls. Its rating can only raise the rating of the rules."""
+    """Also asks the model to rate each of its calls. This can only raise the rating by the rules."""
     risk_analyzers: tuple[str, ...] = ()
     """Your own risk analyzers, in addition to the rules: names of entry points in `patchwright.analyzers`."""
     risk_policy: str | None = None
     """Your own risk policy instead of `risk_threshold`: the name of an entry point in `patchwright.policies`.
     """
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
-    """MCP servers whose tools the agent gets, by name."""
+    """MCP servers, by name. The agent gets their tools."""
     secrets_file: Path | None = None
     """A TOML file with mode 0600 of secrets that commands in a repository's sandbox may use."""
     search_api_key: SecretStr | None = None

@@ -20,18 +20,18 @@ class SandboxSettings(FrozenModel):
     """Settings for the sandboxes of all runs; only the base image may differ by language."""
 
     sandbox: Literal["docker", "local", "auto"] = "auto"
-    """Where the agent works. `auto` selects Docker if an engine responds; otherwise `local` for `resolve
-    --repo PATH`, while issues and pull requests from GitHub are rejected.
+    """Where the agent works. `auto` selects Docker if an engine responds. If none does, `auto` selects
+    `local` for `resolve --repo PATH`, and issues and pull requests from GitHub are rejected.
     """
     image: str = "debian:bookworm-slim"
-    """Base image; any image that the engine can run. Tests use the image's own Python and language tools.
-    Without them, the tests cannot run.
+    """Base image; any image that the engine can run. Tests run with the Python and the language tools of this
+    image, so it must contain what they need.
     """
     language_images: dict[Language, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
     """Base images by the language of the repository's tests, instead of `image`."""
     sandbox_features: tuple[SandboxFeature, ...] = ALL_FEATURES
-    """Features of a sandbox besides shell and editor. In the environment variable, `none` turns all of them
-    off.
+    """Features of a sandbox in addition to shell and editor. The value `none` of the environment variable
+    turns all of them off.
     """
     memory_mb: int = Field(default=4096, ge=64)
     """Memory of a sandbox in MiB, including swap."""
@@ -40,7 +40,7 @@ class SandboxSettings(FrozenModel):
     pids: int = Field(default=512, ge=16)
     """Maximum number of processes in a sandbox."""
     disk_mb: int = Field(default=10_240, ge=16)
-    """Disk space in MiB for files outside of `/tmp`; a sandbox that exceeds it is stopped."""
+    """Disk space in MiB for files outside `/tmp`. A sandbox that exceeds it is stopped."""
     warm_pool: int = Field(default=0, ge=0, le=16)
     """Number of sandboxes that are started in advance, so that runs start faster; each one reserves its
     memory.
@@ -53,17 +53,17 @@ class SandboxSettings(FrozenModel):
     """Seconds for the setup of a repository."""
 
     network: NetworkMode = "allowlist"
-    """What the agent's sandbox can reach: nothing, or package indexes, language registries and
-    `allowed_hosts`, or every public host. Sandboxes that verify a patch have no network.
+    """What the agent's sandbox can reach. `none`: nothing; `allowlist`: package indexes, language registries
+    and `allowed_hosts`; `open`: every public host. Sandboxes that verify a patch have no network.
     """
     allowed_hosts: tuple[str, ...] = ()
     """Additional hosts for the allowlist; `*.example.org` allows all subdomains."""
     allowed_addresses: tuple[str, ...] = ()
-    """Networks such as `10.1.0.0/16` that count as public, for a closed network whose host names resolve to
-    mirrors.
+    """Private networks such as `10.1.0.0/16` that sandboxes may reach like public ones. Set this in a closed
+    network where host names resolve to mirrors.
     """
     max_upload_mb: int = Field(default=10, ge=0)
-    """Megabytes that one sandbox may send in total, and that the host may send to one MCP server per run."""
+    """Upload limit in megabytes, for one sandbox in total and for the host to one MCP server per run."""
     proxy: SecretStr | None = None
     """Outbound proxy of your network, `http://[user:password@]host:port`. None: `HTTPS_PROXY`."""
     ca_bundle: Path | None = None

@@ -15,10 +15,10 @@ class ServerSettings(FrozenModel):
     """The operator's settings for `serve` and `work`."""
 
     webhook_secret: SecretStr | None = None
-    """The secret that GitHub signs webhook deliveries with. `serve` needs it unless it polls."""
+    """The secret that GitHub uses to sign webhook deliveries. `serve` needs it unless it polls."""
     webhook_url: str | None = None
-    """URL of a repository webhook that you use with a token: failed deliveries to it are redelivered. A
-    GitHub App's webhook does not need this.
+    """URL of the repository webhook if you use a token: Patchwright requests failed deliveries to this URL
+    again. A GitHub App's webhook does not need this.
     """
     poll: bool = False
     """Poll GitHub every 30 seconds, so that no webhook is needed."""
@@ -33,10 +33,10 @@ class ServerSettings(FrozenModel):
     runs link to the dashboard there. With `poll`, a loopback URL is not linked.
     """
     workflow_url: str | None = None
-    """URL of the workflow run to link to instead. None: set by the GitHub Action."""
+    """URL of the workflow run to link to, instead of the dashboard. None: set by the GitHub Action."""
 
     plan_expiry_days: float = Field(default=14, gt=0)
-    """Days until a plan without a `go` expires."""
+    """Days until a plan expires if nobody approves it with `go`."""
     allowed_repositories: tuple[str, ...] = ()
     """Repositories that the server works for, as `owner/name` or `owner/*`; requests from others are
     rejected. Set it if others can install your GitHub App, because their runs cost your money. Empty: all.
@@ -46,8 +46,8 @@ class ServerSettings(FrozenModel):
     repository_runs_per_day: int = Field(default=100, ge=1)
     """Maximum number of runs that can be started in one repository per day (UTC)."""
     usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
-    """Maximum cost in dollars of all runs per day; no run starts after it is reached. The cost of a run
-    counts when an attempt ends, on that day. Concurrent runs can exceed the limit, each by at most its
+    """Maximum cost in dollars of all runs per day; no run starts after it is reached. A run's cost is added
+    when an attempt ends, to the total of that day. Concurrent runs can exceed the limit, each by at most its
     `max_usd`.
     """
     operator_token: SecretStr | None = Field(default=None, min_length=16)
@@ -64,7 +64,7 @@ class ServerSettings(FrozenModel):
     """How many times in a row the server repairs failing checks on one of its pull requests; 0: never."""
     hold_ci: Literal["untrusted", "always", "never"] = "untrusted"
     """When commits skip CI until someone with write access comments `@agent run-ci`. `untrusted`: if the
-    agent read text by people without write access or external content.
+    agent read external content, or text by people without write access.
     """
     max_concurrent_jobs: int = Field(default=2, ge=1, le=64)
     """Number of runs that one worker processes at the same time, each in its own sandbox."""
@@ -80,19 +80,19 @@ class ServerSettings(FrozenModel):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Minimum log level. Libraries log at `warning` or above."""
     metrics_label: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
-    """Label for these settings in metrics. Workers that share a Redis can have different settings and are
-    counted separately by label.
+    """Label for these settings in metrics. Workers that share a Redis but have different settings need
+    different labels to be counted separately.
     """
 
     github_write_interval: float = Field(default=1.0, ge=0, le=60)
     """Seconds between two writes to GitHub for one installation or token, across all workers. Set it to 0
-    only for a GitHub server of your own without rate limits.
+    only for your own GitHub server without rate limits.
     """
 
     def run_url(self, run: str) -> str | None:
         """Returns the URL of a run; None if there is none, or if only the server's own machine can open it.
 
-        A comment on a public GitHub must not link its readers to their own machine.
+        A loopback URL in a comment would lead readers to their own machine.
         """
         if self.workflow_url or self.public_url is None or (self.poll and is_loopback(self.public_url)):
             return self.workflow_url

@@ -62,14 +62,14 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     """Prefix of all branches that are pushed for issues."""
     branch: str = "issue-{number}"
     """Branch name after the prefix. `{number}` is the issue's number, `{slug}` its title, and `{run}` a short
-    run ID. If the branch contains other work, the short run ID is appended.
+    run ID. If a branch of this name contains other work, the short run ID is appended.
     """
 
     max_files: int = Field(default=100, ge=1)
-    """Maximum number of files that a patch may change. A larger patch is not proposed."""
+    """Maximum number of files that a patch may change. A larger patch is not published."""
     max_patch_mb: float = Field(default=4, gt=0, le=4)
-    """Maximum size of a patch, and of what it adds to the tree, in megabytes. More than 4 MB cannot leave a
-    sandbox.
+    """Maximum size of a patch, and of the data that it adds to the tree, in megabytes. Patches of more than 4
+    MB cannot be read from a sandbox.
     """
     allowed_paths: tuple[str, ...] = ()
     """Glob patterns of protected paths that patches may change, such as `.github/workflows/*`. GitHub
@@ -99,7 +99,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     @classmethod
     def _validate_url(cls, url: str | None) -> str | None:
         if url is not None and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
-            # The URL is not repeated, because it may contain a password.
+            # The message does not repeat the URL, because it may contain a password.
             raise ValueError("it must start with https:// or http://")
         return url
 
@@ -127,7 +127,7 @@ FALLBACK_VARIABLES = {
     "https_proxy": "proxy",
     "HTTPS_PROXY": "proxy",
 }
-"""Standard environment variables of closed networks; used if the setting itself is not set."""
+"""Standard environment variables in closed networks, used for settings that are not set otherwise."""
 
 
 # Settings that decide where credentials are sent or what leaves the sandbox. A file from someone's repository
@@ -208,9 +208,9 @@ class RepoConfig(FrozenModel):
     test_timeout: int | None = Field(default=None, ge=1, le=1800, strict=True)
     """Seconds for one test run. None: the operator's setting."""
     base_branch: str | None = None
-    """The branch that runs start from and that pull requests target. It is read on the default branch.
-    `base=NAME` in the comment that starts a run, or in an issue by someone with write access, overrides it.
-    None: the default branch.
+    """The branch that runs start from and that pull requests target. This setting is read on the default
+    branch. `base=NAME` in the comment that starts a run, or in an issue by someone with write access,
+    overrides it. None: the default branch.
     """
     branch: str | None = None
     """Branch name after the operator's prefix. None: the operator's `branch`."""
@@ -251,7 +251,7 @@ def parse_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_fallback_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns settings from standard variables of the machine; all other sources override them."""
+    """Returns settings from the machine's standard variables. All other sources override these settings."""
     values = {key: environ[name] for name, key in FALLBACK_VARIABLES.items() if environ.get(name)}
     if not values.get("proxy", "http://").startswith("http://"):
         del values["proxy"]  # another protocol (SOCKS or TLS), which Patchwright does not support
@@ -270,7 +270,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str, source: str, model: type[FrozenModel]) -> dict[str, Any]:
-    """Returns the keys of a TOML text that `model` defines. Raises SettingsError for invalid TOML or an
+    """Parses TOML whose top-level keys are fields of `model`. Raises SettingsError for invalid TOML or an
     unknown key.
     """
     try:
@@ -284,7 +284,7 @@ def parse_toml(text: str, source: str, model: type[FrozenModel]) -> dict[str, An
 
 
 def build_settings(values: Mapping[str, Any], source: str) -> Settings:
-    """Validates the operator's settings. Raises SettingsError that names the key and how to fix it."""
+    """Validates the operator's settings. Raises SettingsError that names the invalid key and the fix."""
     try:
         return Settings(**values)
     except ValidationError as exc:

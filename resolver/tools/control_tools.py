@@ -9,8 +9,8 @@ from patchwright.runtime.observations import Acknowledgment
 def build_control_tools(*, has_review_threads: bool = True) -> tuple[Tool, ...]:
     """Returns the think, plan, ask and finish tools. The agent ends the run after an accepted ask or finish.
 
-    Without `has_review_threads` (the work is not on a pull request), finish has no field for answers to
-    review threads.
+    If `has_review_threads` is False, the work is not on a pull request, and finish has no field for answers
+    to review threads.
     """
     finish = ActionTool(Finish, _handle_finish)
     if not has_review_threads:

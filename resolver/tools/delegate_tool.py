@@ -66,10 +66,11 @@ class DelegateTool:
     async def investigate(
         self, action: Action, tasks: Sequence[str], skill: RepoSkill | None = None
     ) -> SubagentResult | ActionFailure:
-        """Runs one investigator per question and returns their merged reports. Micro agents use it, too.
+        """Runs one investigator per question and returns their merged reports. Micro agents also use this
+        method.
 
         `skill` adds instructions for all investigators and the schema of their reports. If a sandbox fails,
-        only its investigator ends. Raises ModelAccessDenied and LogError.
+        only the investigator in it ends. Raises ModelAccessDenied and LogError.
         """
         limits = self.launcher.allocate_limits(self.max_steps, subagents=len(tasks))
         if isinstance(limits, ActionFailure):
@@ -129,7 +130,7 @@ def build_report_tools(form: AgentSchema | None = None) -> tuple[Tool, ...]:
 
 
 class StructuredReportTool:
-    """A report tool whose arguments are the fields of a schema. A report that violates the schema is a
+    """A report tool whose arguments are the fields of a schema. A report that violates the schema counts as a
     malformed call.
     """
 

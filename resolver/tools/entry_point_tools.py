@@ -73,7 +73,7 @@ class FunctionTool:
             result = self._function(*([self._sandbox] if self._takes_sandbox else []), **values)
             text = _TEXT_ADAPTER.validate_python(await result if inspect.isawaitable(result) else result)
         except SandboxError:
-            raise  # not the tool's fault: the run continues in another sandbox
+            raise  # the sandbox failed, not the tool; the run continues in another sandbox
         except ToolFailed as exc:
             return ActionFailure(reason="io", message=str(exc)[:2000])
         except Exception as exc:  # a bug in third-party code must not end the run

@@ -1,7 +1,7 @@
 """Tools of the MCP servers that the operator configured: programs in the sandbox, or servers over HTTP.
 
-Tool descriptions and results are untrusted text: their length is limited, and the model is told so. Source:
-modelcontextprotocol.io/specification/2025-06-18
+Tool descriptions and results are untrusted text. Their length is limited, and they are marked as untrusted
+for the model. Source: modelcontextprotocol.io/specification/2025-06-18
 """
 
 import asyncio
@@ -43,8 +43,8 @@ MAX_SCHEMA = 20_000  # characters; applies to a tool's description and to its sc
 async def connect_mcp_tools(
     servers: Mapping[str, McpServer], sandbox: Sandbox, warn: Callable[[str], object], connector: McpConnector
 ) -> AsyncIterator[Sequence[Tool]]:
-    """Yields the tools of all servers; they work inside the context. Servers that fail to start are skipped
-    with a warning.
+    """Yields the tools of all servers. The tools work only inside the context. Servers that fail to start are
+    skipped with a warning.
 
     Raises SettingsError if the extra `mcp` is not installed.
     """
@@ -173,8 +173,8 @@ class _Connection:
         raise self._build_error(reason)
 
     def _build_error(self, reason: str) -> _ServerUnreachable:
-        """Returns the error to raise. If the proxy denied the connection, the error contains that denial,
-        which explains more than `reason`.
+        """Returns the error to raise. If the proxy denied the connection, the error contains the proxy's
+        reason, which is more precise than `reason`.
         """
         denial = self._endpoint.take_denial() if self._endpoint else None
         return _ServerUnreachable(denial or reason)

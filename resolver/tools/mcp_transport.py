@@ -43,7 +43,7 @@ class McpEndpoint:
             headers={"Accept-Encoding": "identity", **headers},
             timeout=httpx.Timeout(CONNECT_TIMEOUT, read=READ_TIMEOUT),
             follow_redirects=False,
-            trust_env=False,  # only the egress proxy may use the machine's own proxy
+            trust_env=False,  # only the egress proxy may use a proxy of this machine
         )
 
     def take_denial(self) -> str | None:
@@ -82,7 +82,7 @@ class McpConnector:
 
     @asynccontextmanager
     async def connect(self, url: str) -> AsyncIterator[McpEndpoint]:
-        """Yields the endpoint of the server with this URL; it works inside the context."""
+        """Yields the endpoint of the server with this URL. The endpoint works only inside the context."""
         origin = Origin.from_url(url)
         policy = build_origin_policy(origin, self.max_upload_mb, self.allowed_addresses)
         proxy = EgressProxy(

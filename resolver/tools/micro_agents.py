@@ -1,5 +1,5 @@
-"""Micro agents: each file in the repository that describes a task with input and output schemas becomes a
-tool.
+"""Builds a tool from each micro agent: a file in the repository that describes a task with input and output
+schemas.
 
 Like all skills, the files are read from the base commit, so later edits do not change them.
 """
@@ -54,7 +54,7 @@ class MicroAgentTool:
 def build_micro_agent_tools(
     skills: Sequence[RepoSkill], delegate_tool: DelegateTool, used_names: Collection[str]
 ) -> tuple[MicroAgentTool, ...]:
-    """Returns one tool per micro agent. One whose name is taken by another tool is skipped with a warning."""
+    """Returns one tool per micro agent. A micro agent is skipped with a warning if another tool has its name."""
     tools = []
     for tool in (MicroAgentTool(skill, delegate_tool) for skill in skills):
         if tool.spec.name in used_names:

@@ -1,4 +1,6 @@
-"""Tools of a run with plan approval: no edits before the plan is approved, and no new plan afterwards."""
+"""Restricts the tools of a run with plan approval: no edits before the plan is approved, and no new plan
+after that.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -70,7 +70,7 @@ class SearchApi(Protocol):
 
     name: str
     base_url: str
-    """Default base URL; the operator can configure another."""
+    """Default base URL; the operator can set another one."""
 
     def build_request(self, query: str, key: str) -> ProviderRequest: ...
 
@@ -306,9 +306,9 @@ async def _read_body(response: httpx.Response) -> bytes | None:
 
 
 def _classify_status(status: int, body: bytes | None) -> SearchFailure:
-    """Returns the failure that a status code stands for.
+    """Returns the failure for an HTTP status code.
 
-    402, 432 and 433 mean no credit at Tavily and Exa; Brave answers 422 to an invalid key.
+    Tavily and Exa answer 402, 432 or 433 if the account has no credit. Brave answers 422 to an invalid key.
     """
     if status in (401, 403) or b"SUBSCRIPTION_TOKEN_INVALID" in (body or b""):
         return "key"

@@ -28,7 +28,6 @@ def render_search_failure(provider: str, reason: SearchFailure, seconds: float) 
 def render_search_rejection(provider: str, max_searches: int | None) -> str:
     """Renders why a query was not sent.
 
-    If `max_searches` is a number, the run has used up that many searches. If it is None, the query contains a
-    secret.
+    `max_searches` is the limit that the run has reached. If it is None, the query contains a secret instead.
     """
     return render("prompts/not_searched.md.j2", provider=provider, max_searches=max_searches).strip()

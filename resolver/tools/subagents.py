@@ -36,9 +36,9 @@ class SubagentLauncher:
     """
 
     def allocate_limits(self, max_steps: int, subagents: int = 1) -> Limits | ActionFailure:
-        """Returns the limits of each of `subagents` agents, with at most `max_steps` steps each.
+        """Returns the limits for each of `subagents` new agents. Each gets at most `max_steps` steps.
 
-        Returns a failure if nothing is left of the parent's limits, or if the parent is a subagent itself.
+        Returns a failure if the parent has used up its limits or is itself a subagent.
         """
         is_too_deep = self._subagent_depth > MAX_DEPTH
         limits = subagent_limits(self.limits, usage_since_resume(self.log.trajectory), max_steps, subagents)
@@ -55,15 +55,15 @@ class SubagentLauncher:
     ) -> AsyncIterator[tuple[RunId, RunLog]]:
         """Opens a new run for a task of the pending call, and logs its start in both logs.
 
-        `extra_fields` are additional fields of SubagentStarted. If several subagents are to run in parallel,
-        they must still be started one after the other.
+        `extra_fields` are additional fields of SubagentStarted. Subagents that run in parallel must still be
+        started one after the other.
         """
         call = next(call.id for call in self.log.trajectory.pending_calls() if call.action == action)
         for number in count(len(self.log.trajectory.subagents()) + 1):
             run = RunId(f"{self.run}-{_RUN_ID_PARTS[role]}-{number}")
             async with self.logs.open(run) as log:
                 if log.trajectory.entries:
-                    continue  # left by an earlier parent run of the same name, whose own log was deleted
+                    continue  # from an earlier parent run of the same name whose log was deleted
                 await self.log.append(SubagentSpawned(call_id=call, run=run, role=role, task=task))
                 await log.append(
                     SubagentStarted(
@@ -108,6 +108,6 @@ class SubagentLauncher:
 
     @property
     def _subagent_depth(self) -> int:
-        """Depth that this run's subagents have."""
+        """The nesting depth of this run's subagents."""
         started = self.log.trajectory.subagent_started
         return 1 + (started.depth if started else 1)

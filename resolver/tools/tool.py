@@ -96,7 +96,7 @@ def build_parameters_schema(action: type[FrozenModel]) -> dict[str, Any]:
 
 
 def _inline_references(schema: Any, definitions: dict[str, Any]) -> Any:
-    """Inlines the definitions of a schema, since not every provider resolves references."""
+    """Replaces the references in a schema by their definitions, because not every provider resolves them."""
     if isinstance(schema, list):
         return [_inline_references(part, definitions) for part in schema]
     if not isinstance(schema, dict):
@@ -109,7 +109,7 @@ def _inline_references(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 def _simplify_field(field: dict[str, Any]) -> dict[str, Any]:
-    """Drops titles, and `null` from optional fields, which can be omitted instead."""
+    """Drops titles, and drops `null` from optional fields, which can be omitted instead."""
     simplified = {key: value for key, value in field.items() if key != "title"}
     if "anyOf" in simplified:
         (option_schema,) = (option for option in simplified.pop("anyOf") if option != {"type": "null"})
@@ -121,7 +121,7 @@ def _simplify_field(field: dict[str, Any]) -> dict[str, Any]:
 
 
 class ToolRegistry:
-    """The tools of one run. Nothing that a model writes makes `parse` or `execute` raise an exception."""
+    """The tools of one run. `parse` and `execute` raise no exception, whatever the model writes."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._by_name = {tool.spec.name: tool for tool in tools}

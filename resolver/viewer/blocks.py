@@ -17,10 +17,10 @@ from patchwright.runtime.output_text import clip
 MAX_IMAGE_CHARACTERS = 9_500_000
 """Total size limit of a file's images, in characters of base64."""
 MAX_PIXELS = (
-    40_000_000  # pixels of one image; a few kilobytes can decompress to many more and freeze the browser
+    40_000_000  # pixels of one image; a file of a few kilobytes can have enough pixels to freeze the browser
 )
 MAX_OPEN_LINES = 14
-"""Number of lines up to which a text is shown unfolded."""
+"""Maximum number of lines of a text that is shown unfolded."""
 MAX_OPEN_DIFF_LINES = 80
 
 
@@ -109,8 +109,8 @@ def build_diff_block(label: str, text: str, limit: int) -> DiffBlock:
 
 
 def _classify_lines(lines: Iterable[str]) -> Iterator[tuple[DiffLineKind, str]]:
-    # The line counts in a hunk header tell where the hunk ends, because a removed line `-- x` looks like the
-    # file header `--- x`.
+    # The line counts in the hunk header tell where the hunk ends. The lines alone do not: removing the line
+    # `-- x` looks like the file header `--- x`.
     old_left = new_left = 0
     has_hunk = False
     for line in lines:
@@ -134,9 +134,7 @@ def _classify_lines(lines: Iterable[str]) -> Iterator[tuple[DiffLineKind, str]]:
 
 
 class ImageCollection:
-    """The images of a file, each stored once; if they exceed the size limit together, the largest are
-    omitted.
-    """
+    """The images of a file, each stored once. If their total size exceeds the limit, the largest are omitted."""
 
     def __init__(self, max_characters: int = MAX_IMAGE_CHARACTERS) -> None:
         self._max_characters = max_characters
@@ -150,8 +148,8 @@ class ImageCollection:
         return ImageBlock(key, caption, first)
 
     def get_data_url(self, image: ImageBlock) -> str | None:
-        """Returns the image as a `data:` URL, or None if it is omitted. Call it only after all images were
-        added.
+        """Returns the image as a `data:` URL, or None if it is omitted. Call it only after all images have
+        been added.
         """
         if self._included is None:
             self._included = frozenset(self._select_smallest())

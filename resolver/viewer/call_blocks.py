@@ -59,7 +59,7 @@ MAX_CLIPPED_TITLE_LENGTH = 100  # characters of the title of a call whose whole 
 
 
 def get_item_kind(action: Action) -> ItemKind:
-    """Returns the kind of a call, by which readers can filter the timeline."""
+    """Returns the kind of a call. Readers can filter the timeline by it."""
     match action:
         case RunShell() | SendInput() | RunPython():
             return "command"
@@ -80,7 +80,9 @@ def get_item_kind(action: Action) -> ItemKind:
 
 
 def render_call_title(action: Action) -> str:
-    """Returns the title of a call; if a block below shows the whole text, only its beginning."""
+    """Returns the title of a call. If a block below shows the whole text, the title contains only its
+    beginning.
+    """
     line = describe_action(action)
     match action:
         case RunShell(command=code) | RunPython(code=code) | UseBrowser(code=code) if not _fits_in_title(
@@ -96,7 +98,7 @@ def render_call_title(action: Action) -> str:
 def build_call_blocks(action: Action, limit: int, *, is_failed: bool) -> tuple[Block, ...]:
     """Returns the blocks that show what the title of a call omits.
 
-    With `is_failed`, a call that should have edited a file has no diff, so its arguments are shown instead.
+    If `is_failed` is True, an edit has no diff, so its arguments are shown instead.
     """
     match action:
         case RunShell(command=text) | RunPython(code=text) | UseBrowser(code=text):
@@ -195,7 +197,7 @@ def summarize_result(tool_result: AnyObservation) -> str:
 
 
 def is_failure(tool_result: AnyObservation) -> bool:
-    """Returns True if a reader who looks for problems should stop here."""
+    """Returns True if the result is a problem that a reader should see."""
     match tool_result:
         case ShellResult(exit_code=code):
             return code != 0

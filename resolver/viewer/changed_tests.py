@@ -1,4 +1,4 @@
-"""Lists the tests that explain a verdict, and what else the patch does to tests."""
+"""Lists the tests that explain a verdict, and the patch's other changes to tests."""
 
 from dataclasses import dataclass
 from typing import Literal

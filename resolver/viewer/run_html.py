@@ -56,7 +56,7 @@ makes the file small enough is used.
 MAX_FRAGMENT_LENGTH = 1_500_000
 """Maximum characters of a timeline on a dashboard page, which is rendered while the reader waits."""
 FRAGMENT_LIMITS = ((8_000, 3_000), (3_000, 3_000), (1_000, 3_000), (300, 3_000))
-"""The same limits for fragments of the dashboard."""
+"""Limits like those in FILE_LIMITS, for the fragments of the dashboard."""
 
 VERDICT_SYMBOLS = {"fixed": "✓", "regressed": "✗", "unproven": "?", "untested": "?", "empty": "∅"}
 """Symbols of verdicts, so that color is not the only sign."""
@@ -144,8 +144,8 @@ class RunFragments:
 def render_fragments(
     run: RunId, trajectory: Trajectory, read_run: RunReader, *, is_live: bool
 ) -> RunFragments:
-    """Renders a run whose secrets are masked, with a timeline of about MAX_FRAGMENT_LENGTH characters at
-    most.
+    """Renders a run. Its secrets must be masked already, and its timeline is clipped to about
+    MAX_FRAGMENT_LENGTH characters.
 
     `is_live` means that the run is still in progress.
     """
@@ -163,7 +163,7 @@ def render_fragments(
 
 
 def render_progress(run: RunId, trajectory: Trajectory, max_text_length: int) -> RunFragments:
-    """Renders the fragments of a live run that change while it continues, except the timeline."""
+    """Renders those fragments of a live run that still change, except the timeline."""
     view = _build_view(run, trajectory, (), max_text_length)
     context = _build_context(view, ImageCollection(), is_live=True)
     header, sidebar = (_render(f"viewer/{name}.html.j2", context) for name in ("header", "sidebar"))
@@ -326,7 +326,7 @@ def _build_facts(trajectory: Trajectory) -> list[tuple[str, str]]:
 
 
 def _format_cost(usage: Usage, configured: RunConfigured | None) -> str:
-    """Formats the cost. If some prices are unknown, the text also says what this means for the dollar limit."""
+    """Formats the cost. If a price is unknown, the text also says how this affects the dollar limit."""
     cost = filters.format_usage(usage).removeprefix("cost ")
     if not usage.unpriced or configured is None:
         return cost

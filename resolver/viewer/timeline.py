@@ -85,7 +85,7 @@ def build_timeline(
     *,
     is_live: bool = False,
 ) -> tuple[TimelineItem, ...]:
-    """Returns the items of a run in order, about `max_items` at most; texts are clipped to about
+    """Returns the items of a run in order, at most about `max_items`. Texts are clipped to about
     `max_text_length` characters.
 
     `is_live` means that the run is still in progress, so a call without a result is shown as running.
@@ -100,9 +100,7 @@ def build_timeline(
 def find_changed_items(
     trajectory: Trajectory, seq: int, read_run: RunReader, images: ImageCollection, max_text_length: int
 ) -> tuple[TimelineItem, ...]:
-    """Returns the items that the log entry number `seq` of a live run added or changed, in their current
-    state.
-    """
+    """Returns the current state of the items that log entry `seq` of a live run added or changed."""
     entry = trajectory.entries[seq]
     builder = _TimelineBuilder(read_run, images, max_text_length, max_items=len(trajectory), is_live=True)
     match entry.event:
@@ -134,7 +132,7 @@ class _RunContext:
     results: Mapping[str, Entry]
     subagents: Sequence[SubagentSpawned]
     step_numbers: Mapping[int, int]
-    """Number of the model's reply, by the entry's sequence number."""
+    """Numbers of the model's replies, by the sequence number of their log entry."""
     id_prefix: str = ""
     ancestors: tuple[RunId, ...] = ()
     """The runs in which this run is nested."""
@@ -368,7 +366,7 @@ class _TimelineBuilder:
                     f"The job completed: {outcome.kind}",
                     is_failure=outcome.kind == "rejected",
                 )
-            case _:  # RunStarted and SubagentStarted are in the header, checkpoints show up as edits
+            case _:  # the header shows RunStarted and SubagentStarted; edits show what a checkpoint saves
                 return None
 
     def _build_setup_blocks(self, event: EnvironmentPrepared) -> tuple[Block, ...]:
