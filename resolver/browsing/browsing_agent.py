@@ -51,7 +51,9 @@ mentions only when they are useful.
 MAX_UNREADABLE_REPLIES = 3
 """Number of consecutive replies without an action after which the agent stops."""
 MAX_ANSWER_ATTEMPTS = 2
-"""Number of reports per run that may violate the output schema. The last of them is returned unchanged."""
+"""Maximum number of reports per run that violate the output schema. The last of these reports is returned
+unchanged.
+"""
 MAX_REPLY_LENGTH = 100_000  # characters at the end of a reply that are searched for an action
 MAX_CODE_LENGTH = 20_000  # characters of one action
 MAX_THOUGHT_LENGTH = 20_000  # characters of a reply's text that are logged; prompts show less
@@ -59,8 +61,8 @@ MAX_THOUGHT_LENGTH = 20_000  # characters of a reply's text that are logged; pro
 INITIAL_SNAPSHOT = "initial-snapshot"
 """Placeholder for the call id of the snapshot taken before the model's first reply."""
 INITIAL_NAVIGATION = "initial-navigation"
-"""Placeholder for the call id of the navigation to the task's URL. It happens before the model's first reply,
-which could do nothing else.
+"""Placeholder for the call id of the navigation to the task's URL. It happens before the first model request,
+because the model's first action would be the same.
 """
 
 
@@ -109,7 +111,7 @@ async def _run_step(
     try:
         reply = await model.reply(prompt, ())
     except ModelAccessDenied:
-        raise  # every other run would fail the same way; the operator must act
+        raise  # every other run would fail, too, so the operator must act
     except ModelError as exc:
         failed_calls = () if exc.usage is None else (AuxiliaryModelCall(purpose="failed", usage=exc.usage),)
         reason: StopReason = "limit" if isinstance(exc, ContextOverflow) else "error"

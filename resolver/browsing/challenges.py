@@ -1,8 +1,8 @@
 """Detects CAPTCHA and consent pages that block the requested page, from their visible content. Pure.
 
-In doubt, a page does not count as a challenge: a false positive costs a task, a miss only a few steps. So
-each rule requires a short page with two independent signs, or one sign that no other page has. Source:
-arXiv:2506.03011, section 5.2 (sites that block by CAPTCHAs and security measures).
+A false positive ends a task, but a missed challenge costs only a few steps. Each rule therefore requires a
+short page with two independent signs, or with one sign that no other page has. Source: arXiv:2506.03011,
+section 5.2 (sites that block by CAPTCHAs and security measures).
 """
 
 import re
@@ -50,7 +50,7 @@ _INTERACTIVE = re.compile(r"^[ \t]*\[\w+\] (button|link|checkbox)\b", re.MULTILI
 
 
 def detect_challenge(page: PageSnapshot) -> str | None:
-    """Returns "a CAPTCHA" or "a consent wall without a way on", or None if the page is no known challenge."""
+    """Returns "a CAPTCHA", "a consent wall", or None if the page is not a known challenge."""
     if len(page.tree) > MAX_TREE_LENGTH:
         return None
     if _is_captcha(page):
@@ -62,7 +62,7 @@ def detect_challenge(page: PageSnapshot) -> str | None:
 
 
 def _is_captcha(page: PageSnapshot) -> bool:
-    # If several fields are to be filled in, the CAPTCHA is part of a form and does not block the page.
+    # If the page has several input fields, the CAPTCHA is part of a form and does not block the page.
     fields = [field for field in _FIELD.finditer(page.tree) if "captcha" not in field["rest"].lower()]
     if len(fields) > 1:
         return False

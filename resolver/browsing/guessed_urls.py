@@ -1,6 +1,7 @@
 """Distinguishes the URLs that an agent was given from those that it made up. Pure.
 
-Source: arXiv:2506.03011, section 5.1 (search first, then browse: URLs that models make up lead nowhere).
+Source: arXiv:2506.03011, section 5.1 (search first, then browse, because URLs that models make up rarely
+exist).
 """
 
 import re
@@ -13,7 +14,7 @@ from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.call_parser import parse_calls
 from patchwright.runtime.observations import ActionFailure, PageSnapshot
 
-MAX_URLS = 300  # URLs that are collected from a run
+MAX_URLS = 300  # maximum number of URLs that are collected from a run
 MAX_URL_LENGTH = 500  # characters of one URL
 
 _FULL_URL = re.compile(r"https?://[^\s<>\"'`(){}|\\^\]\[]+", re.IGNORECASE)
@@ -58,8 +59,8 @@ def find_only_url(task: str) -> str | None:
 
 
 def iter_guessed_urls(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
-    """Yields the call id and URL of each navigation to a URL that the agent had not seen before. Each page is
-    yielded once.
+    """Yields the call id and URL of each navigation to a URL that the agent had not seen before, once per
+    page.
     """
     started = trajectory.subagent_started
     known_keys: set[UrlKey] = set()

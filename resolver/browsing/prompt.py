@@ -1,6 +1,6 @@
 """Builds the browsing agent's prompt from the run's log.
 
-Source: arXiv:2407.16741v2, appendix K (the order of the sections); the wording is ours.
+The order of the sections, but not their wording, is from arXiv:2407.16741v2, appendix K.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class BrowsingPrompt(FrozenModel):
     max_steps: int
     concise: bool
     fields: tuple[OutputField, ...]
-    """Fields that the report must contain. If there are none, the report is free text."""
+    """Fields that the report must contain. Without fields, the report is free text."""
     type_descriptions: dict[str, str]
     """Field types in words."""
     example: str

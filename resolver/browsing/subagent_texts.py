@@ -19,14 +19,16 @@ def render_browsing_system_prompt() -> str:
 
 
 def render_browsing_prompt(prompt: BrowsingPrompt, max_report_length: int) -> str:
-    """Renders the browsing agent's user prompt. A report may have `max_report_length` characters."""
+    """Renders the browsing agent's user prompt. A report may have at most `max_report_length` characters."""
     return render(
         "prompts/browsing.md.j2", prompt=prompt, task=prompt.task.strip(), max_report_length=max_report_length
     )
 
 
 def render_no_action(*, cut_off: bool) -> str:
-    """Renders that a reply contained no action. `cut_off` means that the reply reached the output limit."""
+    """Renders the message that a reply contained no action. `cut_off` means that the reply reached the output
+    limit.
+    """
     return render("prompts/no_action.md.j2", cut_off=cut_off).strip()
 
 
@@ -36,7 +38,7 @@ def render_browsing_unfinished(detail: str, page: PageSnapshot | None, thought: 
 
 
 def render_challenge_note(challenge: str) -> str:
-    """Renders the note on a page that is a challenge."""
+    """Renders the note that a page is a challenge, such as a CAPTCHA."""
     return render("prompts/challenge.md.j2", challenge=challenge).strip()
 
 
@@ -46,7 +48,7 @@ def render_challenge_stop(challenge: str, url: str) -> str:
 
 
 def render_guessed_url_note(url: str) -> str:
-    """Renders the note on a page whose URL was guessed."""
+    """Renders the note that the URL of a page was guessed."""
     return render("prompts/guessed.md.j2", url=url).strip()
 
 
@@ -63,8 +65,8 @@ def render_investigator_system_prompt(
     max_report_length: int,
     skill: RepoSkill | None = None,
 ) -> str:
-    """Renders an investigator's system prompt. A report may have `max_report_length` characters. `skill` is
-    the micro agent, if the investigator works for one.
+    """Renders an investigator's system prompt. A report may have at most `max_report_length` characters.
+    `skill` is the micro agent, if the investigator works for one.
     """
     values = {
         "root": root,
@@ -78,7 +80,7 @@ def render_investigator_system_prompt(
 
 
 def render_report_tool(max_report_length: int) -> str:
-    """Renders the description of a micro agent's report tool. A report may have `max_report_length`
+    """Renders the description of a micro agent's report tool. A report may have at most `max_report_length`
     characters.
     """
     return render("prompts/formed_report.md.j2", max_report_length=max_report_length).strip()

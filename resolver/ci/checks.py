@@ -1,4 +1,4 @@
-"""Represents check results, and tells which commits of a pull request the bot made."""
+"""Represents check results, and identifies the bot's commits in a pull request."""
 
 import re
 from datetime import datetime
@@ -68,7 +68,7 @@ class PullCommit(FrozenModel):
 
 
 def count_consecutive_repairs(commits: tuple[PullCommit, ...], bot_user: User) -> int:
-    """Counts the repairs in an unbroken row at the end of `commits` (oldest commit first)."""
+    """Counts the consecutive repairs at the end of `commits`, which are sorted from the oldest to the newest."""
     count = 0
     for commit in reversed(commits):
         if not (commit.is_run_commit(bot_user) and commit.is_repair):

@@ -23,11 +23,9 @@ from patchwright.resolver.workspaces import Workspace
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import PageSnapshot
 
-SKIP_CI = "[skip ci]"  # Other CI services support this marker, too; some only near the start of a message.
+SKIP_CI = "[skip ci]"  # Other CI services support this marker, too, some only near the start of a message.
 ACTIONS_BOT_LOGIN = "github-actions[bot]"
-"""Login of the user whose pushes start no workflows. The pushes of this user are made with a workflow's own
-token.
-"""
+"""Login of the user that pushes with a workflow's own token. GitHub starts no workflows for these pushes."""
 
 _SKIP_MARKERS = re.compile(r"\[(skip ci|ci skip|no ci|skip actions|actions skip)\]", re.IGNORECASE)
 _SKIP_TRAILER = re.compile(r"^([ \t]*skip-checks):(?=[ \t]*true)", re.IGNORECASE | re.MULTILINE)
@@ -35,7 +33,7 @@ _LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1
 
 
 class CiHold(FrozenModel):
-    """Whether continuous integration starts on one of the bot's commits, and why not."""
+    """Whether continuous integration starts on one of the bot's commits and, if not, why."""
 
     state: Literal["starts", "held", "silent"]
     """"starts": CI starts. "held": the commit message prevents CI. "silent": GitHub starts no workflows for
@@ -73,7 +71,7 @@ async def decide_ci_hold(
 ) -> CiHold:
     """Decides whether to hold the commit of a run. The parent commit must be in the workspace."""
     started = trajectory.run_started
-    assert started is not None, "only a run that has started commits"
+    assert started is not None, "cannot commit the result of a run that has not started"
     bot_user = await forge.get_bot_user(repo)
     if bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN:
         return CiHold(
@@ -133,8 +131,8 @@ def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bo
 
 
 async def _is_held_commit(workspace: Workspace, commit: str) -> bool:
-    """Returns True if the bot made the commit and it is on hold. A skip marker that a person wrote does not
-    affect other commits.
+    """Returns True if the bot made the commit and it is on hold. A skip marker in a person's commit does not
+    put the bot's next commit on hold.
     """
     output = await run_git("show", "-s", "--format=%B", commit, git_dir=workspace.git_dir)
     message = output.decode(errors="replace")

@@ -43,10 +43,10 @@ async def repair_failed_checks(
     reporting: ProgressReporter,
     attempt: AttemptFunction,
 ) -> Outcome:
-    """Repairs the failed checks of the job's commit if the bot made the commit. Otherwise, posts the reason
-    if people need to know it.
+    """Repairs the failed checks of the job's commit if the bot made the commit. If there is no repair, posts
+    the reason if people need to know it.
     """
-    assert isinstance(thread, PullRequest), "only pull requests have checks"
+    assert isinstance(thread, PullRequest), "cannot repair checks on an issue: it has none"
     failing = None
     if not log.trajectory.replies():
         result = await _find_failed_checks(job, thread, facts, deps, forge)
@@ -60,7 +60,7 @@ async def _complete_without_repair(
     job: Job, reason: NoRepairNotice | Rejected, log: RunLog, forge: Forge
 ) -> Outcome:
     outcome: Outcome
-    if isinstance(reason, Rejected):  # Nobody requested this job, so nobody expects a reply.
+    if isinstance(reason, Rejected):  # No person requested this job, so nobody expects a reply.
         logger.info("checks not repaired", extra={"job": job.id, "reason": reason.explanation})
         outcome = reason
         if log.trajectory.run_started is not None:

@@ -103,7 +103,9 @@ class LogExcerpt:
 
 
 def _fit_block(block: list[_RawLine], limit: int) -> list[_RawLine]:
-    """Returns as many lines from the end of the block as fit, because the last line is the error."""
+    """Returns as many lines of the block as fit. The first lines are omitted, because the last line is the
+    error.
+    """
     fitting: list[_RawLine] = []
     for line in reversed(block):
         if (limit := limit - min(line.size, MAX_LINE_LENGTH) - 1) < 0 and fitting:

@@ -1,8 +1,8 @@
 """Passes a run's log, as an artifact, from the workflow job with read access to the workflow job with write
 access.
 
-An agent has worked in the job that writes the artifact, so the artifact is untrusted. Only its own results
-are used: the change, the test results and the texts about them. The job comes from the trigger. Users,
+The artifact is untrusted, because the agent worked in the job that writes it. Only the run's own results are
+read from it: the change, the test results and the texts about them. The job comes from the trigger. Users,
 threads and branches come from GitHub. The publishing policy is applied again (`resolver/publish.py`,
 `resolver/security/patch_policy.py`).
 """
@@ -34,12 +34,12 @@ MANIFEST_FILE, EVENTS_FILE = "artifact.json", "events.jsonl"
 MAX_MANIFEST_BYTES = 64 * 2**10  # bytes
 MAX_EVENTS_BYTES = 64 * 2**20  # bytes
 MAX_PROBLEM = 4_000  # characters
-MAX_NUMBER = 1e15  # More than any real count, price or time.
+MAX_NUMBER = 1e15  # Larger than any real count, price or time.
 MAX_AGE = timedelta(days=90)  # GitHub's maximum retention of artifacts
 
 
 class ArtifactManifest(FrozenModel):
-    """The manifest of an artifact. It names the run and says why the run stopped early."""
+    """The manifest of an artifact. It names the run and says why the run stopped early, if it did."""
 
     version: Literal[1] = 1
     run: RunId
@@ -63,7 +63,7 @@ def write_artifact(
     secrets: Secrets,
     max_bytes: int = MAX_EVENTS_BYTES,
 ) -> None:
-    """Writes a run's log to a directory, with these secrets masked. Raises InvalidArtifact if that fails."""
+    """Writes a run's log to a directory and masks the secrets in it. Raises InvalidArtifact if that fails."""
     lines = b""
     if trajectory is not None and not trajectory.job_completed:
         entries = mask_trajectory(trajectory, secrets).entries
@@ -85,7 +85,7 @@ def read_artifact(directory: Path, job: Job) -> RunArtifact:
     try:
         manifest = ArtifactManifest.model_validate_json(_read(directory / MANIFEST_FILE, MAX_MANIFEST_BYTES))
     except ValidationError as exc:
-        raise InvalidArtifact("The artifact has no manifest of this version.") from exc
+        raise InvalidArtifact("The artifact's manifest is invalid, or another version wrote it.") from exc
     if manifest.run != job.id:
         raise InvalidArtifact("The artifact belongs to another run.")
     lines = _read(directory / EVENTS_FILE, MAX_EVENTS_BYTES)
@@ -97,8 +97,8 @@ def read_artifact(directory: Path, job: Job) -> RunArtifact:
 async def verify_entries(
     trajectory: Trajectory, job: Job, forge: Forge, settings: Settings
 ) -> tuple[Entry, ...]:
-    """Returns the log entries of this job's run, in which GitHub's data and the operator's settings replace
-    the artifact's.
+    """Returns the log entries of this job's run. In them, the thread's data from GitHub and the operator's
+    settings replace those of the artifact.
 
     Raises InvalidArtifact if no run of the job can have written the log, or if the thread has changed too
     much since then. Raises ForgeError if GitHub fails.
@@ -106,7 +106,7 @@ async def verify_entries(
     first, *rest = trajectory.entries
     started = first.event
     if not isinstance(started, RunStarted):
-        raise InvalidArtifact("The artifact's log does not start with the start of a run.")
+        raise InvalidArtifact("The artifact's log does not begin with the start of a run.")
     if any(
         isinstance(entry.event, RunStarted | SubagentStarted | RunResumed | JobCompleted) for entry in rest
     ):
@@ -125,8 +125,8 @@ async def verify_entries(
 
 
 def _with_own_settings(settings: Settings, entry: Entry) -> Entry:
-    """Replaces the settings in the log by the operator's, because links, commands and limits in comments come
-    from them.
+    """Replaces the settings in the log by the operator's. They determine the links, commands and limits in
+    comments.
     """
     if not isinstance(entry.event, RunConfigured):
         return entry
@@ -140,14 +140,16 @@ async def _verify_thread(started: RunStarted, current: Thread, job: Job, forge: 
     snapshot: dict[str, object] = {
         "open": recorded.open,
         "locked": recorded.locked,
-    }  # The current state of the thread is checked later.
+    }  # The current values of `open` and `locked` are checked later.
     await _check_history(
         started.base_branch, started.base_sha, job, forge, is_at_head=isinstance(recorded, PullRequest)
     )
     if isinstance(recorded, Issue) and isinstance(current, Issue):
         return current.model_copy(update=snapshot)
     if not (isinstance(recorded, PullRequest) and isinstance(current, PullRequest)):
-        raise InvalidArtifact("The artifact's log is about another type of thread.")
+        raise InvalidArtifact(
+            "The artifact's log belongs to another type of thread than this workflow's event."
+        )
     if (recorded.head_branch, recorded.head_repo, recorded.base_branch) != (
         current.head_branch,
         current.head_repo,
@@ -178,8 +180,8 @@ async def _check_history(
 ) -> None:
     """Raises InvalidArtifact unless the commit is in the history of the repository's branch.
 
-    With `is_at_head`, the commit is the head of a pull request, which the caller compares. In that case, only
-    the format of the commit id is checked here.
+    If `is_at_head` is True, only the format of the commit ID is checked here, because the caller compares the
+    commit with the pull request's head.
     """
     if len(commit) not in (40, 64) or set(commit) - set("0123456789abcdef") or not is_branch_name(branch):
         raise InvalidArtifact("The artifact's log contains an invalid commit ID or branch name.")

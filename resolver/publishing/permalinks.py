@@ -14,7 +14,8 @@ def add_permalinks(text: str, started: RunStarted) -> str:
     """Turns each inline code span of the form `path:line` or `path:line-line` into a link to that line at the
     run's commit.
 
-    A local repository has no URL, so its references are not linked. Nothing checks whether the line exists.
+    A local repository has no URL, so its references are not linked. The function does not check whether the
+    line exists.
     """
     if not started.source.startswith(("https://", "http://")):
         return text

@@ -26,7 +26,7 @@ PATCH_FILE = "patch.diff"
 
 @dataclass(frozen=True)
 class BranchLocation:
-    """The commit is on a branch. Reading the branch back has confirmed it."""
+    """The branch that contains the commit. Reading the branch back has confirmed this."""
 
     name: str
     commit: PublishedCommit
@@ -51,8 +51,8 @@ async def push_or_paste(
     forge: Forge,
     run_directory: Path,
 ) -> BranchLocation | CommentLocation:
-    """Pushes `commit` to the first of these branches that accepts it. If no branch does, returns the commit
-    as a patch.
+    """Pushes `commit` to the first branch in `branches` that accepts it. If no branch does, returns the
+    commit as a patch.
 
     If the patch is too large for a comment, it is written to `run_directory`. Raises ForgeError if a retry
     may help, and Unauthorized because a comment would fail as well.

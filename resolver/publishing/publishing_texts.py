@@ -1,6 +1,4 @@
-"""Renders the texts about publishing that people read; one function per text, as in
-`resolver/reply_texts.py`.
-"""
+"""Renders the texts for people about publishing. Each text has one function, as in `resolver/reply_texts.py`."""
 
 import re
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Renders the texts about work on a pull request that people read; one function per text, as in
+"""Renders the texts for people about work on a pull request. Each text has one function, as in
 `resolver/reply_texts.py`.
 """
 
@@ -66,7 +66,7 @@ def render_follow_up(
     `is_on_head` is True if the change is on the pull request; otherwise `reason` says why it is not.
     `has_moved` is True if someone else pushed to the branch during the run. `unresolved` is True if the token
     cannot resolve threads. `ci` says why continuous integration does not start automatically.
-    `failed_checks_commit` is the commit whose failed checks were to be repaired, if any.
+    `failed_checks_commit` is the commit whose failed checks the run repairs, if any.
     """
     return render_reply(
         "follow_up.md.j2",

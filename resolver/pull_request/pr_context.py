@@ -96,9 +96,9 @@ class PullRequestContext(FrozenModel):
     merge: MergeResult | None
     """The merge of the base branch, if one was requested; the agent resolves its conflicts."""
     failing_checks: FailedChecks | None = None
-    """The failed checks, if the run is to repair them."""
+    """The failed checks, if the run repairs them."""
     issue: IssueContext | None = None
-    """The issue that the pull request's body names; None if there is none or our token cannot read it."""
+    """The issue that the pull request's body names; None if there is none or the token cannot read it."""
 
     def strip_own_summary(self, body: str) -> str:
         """Returns the body without the bot's own summary, if `earlier_runs` contains the run that wrote it."""
@@ -210,7 +210,7 @@ def list_runs(pull: PullRequest, issue_reports: Iterable[str]) -> tuple[JobId, .
 
 
 async def load_earlier_runs(job: Job, runs: Iterable[JobId], logs: LogStore) -> tuple[EarlierRun, ...]:
-    """Loads those of these runs that published to this pull request. A run whose log is on another machine is
+    """Loads the runs in `runs` that published to this pull request. A run whose log is on another machine is
     skipped.
     """
     found: list[EarlierRun] = []
@@ -229,8 +229,8 @@ async def load_earlier_runs(job: Job, runs: Iterable[JobId], logs: LogStore) -> 
 
 
 def _earlier_run(job: Job, trajectory: Trajectory) -> EarlierRun | None:
-    """Returns the summary of a run whose log names this pull request; otherwise None. Text on GitHub does not
-    count, because anybody could have written it.
+    """Returns the summary of a run whose log names this pull request; otherwise None. Only the log counts,
+    because anybody could have written the text on GitHub.
     """
     started, outcome = trajectory.run_started, trajectory.job_completed and trajectory.job_completed.outcome
     if started is None or started.job.repo != job.repo or outcome is None:

@@ -20,8 +20,8 @@ HEADING_FIELDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ("what|descri|summar|change|solution|fix|proposed|overview|implement", "change"),
     )
 )
-"""Words in a heading, and the field of the agent's report that belongs under the heading. The first match
-counts.
+"""Pairs of a pattern for headings and the field of the agent's report that belongs under them. The first
+match counts.
 """
 
 
@@ -38,7 +38,8 @@ async def load_pr_template(workspace: Workspace) -> str:
 def fill_pr_template(template: str, finish: Finish | None) -> str:
     """Returns the template without HTML comments, and with the agent's report under the matching headings.
 
-    Sections that contain text and all checkboxes stay unchanged. People are to tick the checkboxes.
+    Sections that already contain text stay unchanged. Checkboxes also stay unchanged, because people must
+    tick them.
     """
     template = HTML_COMMENT.sub("", template.replace("\r\n", "\n")).strip()
     if finish is None or not template:

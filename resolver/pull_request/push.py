@@ -56,7 +56,7 @@ from patchwright.runtime.errors import SandboxesDisabled
 
 logger = logging.getLogger(__name__)
 
-MAX_REBASES = 2  # Number of times that the branch may move while the change is published.
+MAX_REBASES = 2  # Maximum number of times that the branch may move while the change is published.
 
 VerifyFunction = Callable[[Workspace, Patch], Awaitable[Verdict]]
 
@@ -109,7 +109,7 @@ async def publish_follow_up(
     forge: Forge,
     verify: VerifyFunction,
 ) -> Outcome:
-    """Publishes the change if its verdict and GitHub permit it, replies to the threads, and posts the status
+    """Publishes the change if its verdict and GitHub allow this, replies to the threads, and posts the status
     comment.
 
     Each step first checks whether it was already done, so that publishing can be repeated after a crash.
@@ -183,8 +183,8 @@ async def _push_change(
     forge: Forge,
     verify: VerifyFunction,
 ) -> PushResult:
-    """Pushes to the pull request's own branch. If that is not possible, publishes on one of the bot's
-    branches or in a comment, with the reason.
+    """Pushes to the pull request's own branch. If that is not possible, publishes the change and the reason
+    on one of the bot's branches or in a comment.
     """
     result = PushResult(work)
     for rebases_left in reversed(range(MAX_REBASES + 1)):

@@ -1,5 +1,5 @@
-"""Numbers the review threads of a pull request for the prompt, and finds those that wait for a reply and the
-agent's replies.
+"""Numbers the review threads of a pull request for the prompt. Finds the threads that wait for a reply, and
+the agent's replies.
 """
 
 from patchwright.resolver.actions import Finish, ThreadReply
@@ -7,7 +7,7 @@ from patchwright.resolver.domain import PullRequest, ReviewThread
 
 
 def list_open_threads(pull: PullRequest) -> dict[int, ReviewThread]:
-    """Returns the unresolved threads by the numbers that they have in the prompt."""
+    """Returns the unresolved threads by their numbers in the prompt."""
     return dict(enumerate((thread for thread in pull.threads if not thread.resolved), start=1))
 
 

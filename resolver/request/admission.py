@@ -35,11 +35,11 @@ async def check_admission(
 ) -> Rejected | None:
     """Returns why the job must not run; None if it may.
 
-    The requester's permission is looked up by numeric user ID. The lookup is needed because triage permission
-    is enough to add a label.
+    The requester's permission is looked up by numeric user ID. A label alone proves no write access, because
+    people with triage permission can add labels, too.
     """
     is_pull = isinstance(thread, PullRequest)
-    if facts.archived or thread.locked:  # A reply could not be posted.
+    if facts.archived or thread.locked:  # In this case, no reply can be posted.
         return Rejected(
             explanation=reply_texts.render_rejection_reason("archived" if facts.archived else "locked", job)
         )
@@ -49,7 +49,7 @@ async def check_admission(
         )
     if not await can_trigger(job, forge):
         return Rejected(explanation=reply_texts.render_rejection_reason("permission", job))
-    # For a job from the command line, the clone reports an empty repository to the operator.
+    # A job from the command line has no requester; its operator gets the error from the clone.
     if facts.empty and job.requester is not None:
         return Rejected(explanation=reply_texts.render_rejection_reason("empty", job))
     request = job.request
@@ -90,8 +90,8 @@ async def _can_read_reply(job: Job, facts: RepoFacts, forge: Forge) -> bool:
 
 
 async def expand_retry(job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore) -> Job:
-    """Returns the job with its full command. `retry` stands for the request of an earlier run, which is done
-    again from scratch.
+    """Returns the job with its full command. For `retry`, this is the request of the earlier run, which
+    starts again from scratch.
     """
     if job.request.verb != "retry":
         return job
@@ -134,7 +134,7 @@ async def find_run_to_resume(
         return None
     async for name, last, work in _iter_runs(job, thread, logs):
         if is_question(work) and request.verb != "resume":
-            continue  # An explanation may come between a plan and its approval.
+            continue  # There may be an explanation between a plan and its approval.
         outcome = last.job_completed.outcome if last.job_completed else None
         if isinstance(outcome, InputRequired) and get_task(work) == "plan":
             if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=expiry_days):
@@ -184,7 +184,7 @@ async def _iter_runs(
 async def find_duplicate(
     job: Job, thread: Thread, trajectory: Trajectory, logs: LogStore
 ) -> Literal["already_read", "already_done"] | None:
-    """Returns how an earlier run has already dealt with this trigger; None if no run has."""
+    """Returns how an earlier run has already handled this trigger; None if no run has."""
     if trajectory.entries or job.id in thread.reported_runs:
         return None
     if await _was_delivered_to_run(job, thread, logs):
@@ -208,7 +208,7 @@ async def _was_delivered_to_run(job: Job, thread: Thread, logs: LogStore) -> boo
 
 
 async def _was_covered(job: Job, thread: Thread, logs: LogStore) -> bool:
-    """Returns True if this request was made while a run was in progress that has done the same work; see
+    """Returns True if a run that did the same work was in progress when this request was made. See
     `Job.is_covered_by`.
     """
     if job.snapshot is None or isinstance(thread, PullRequest):

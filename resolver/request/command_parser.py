@@ -22,7 +22,7 @@ COMMANDS: dict[str, Verb] = {
     "go": "go",
     "approve": "go",
 }
-"""Commands at the start of a comment that text may follow."""
+"""Commands that start a comment and may have more text after them."""
 SINGLE_WORD_COMMANDS: dict[str, Verb] = {
     "stop": "stop",
     "retry": "retry",
@@ -31,7 +31,7 @@ SINGLE_WORD_COMMANDS: dict[str, Verb] = {
     "run ci": "run-ci",
     "help": "help",
 }
-"""Commands that only polite words and options may accompany. "stop using tabs", for example, is a request for
+"""Commands without text, except polite words and options. For example, "stop using tabs" is a request for
 work.
 """
 OPTIONS = ("model", "budget", "base")
@@ -41,11 +41,11 @@ _PUNCTUATION = ",:;.!?()"  # Characters that may surround a command.
 _OPTION = re.compile(r"([A-Za-z][A-Za-z_-]{0,29})=(?![=>~])(\S*)")
 _DOLLARS = re.compile(r"\$?(\d{1,6}(?:\.\d{1,4})?)\$?(?:usd)?", re.IGNORECASE)
 _MONEY = re.compile(r"\$\d\S*|\d\S*\$")
-# Words that are similar to an option, but are none.
+# Words that resemble an option but are not misspelled options.
 _NOT_OPTIONS = frozenset("mode models bases based bare bass case vase node".split())
 # Git allows these characters, but they are more likely quotation marks around a branch name.
 _INVALID_BRANCH = frozenset("`'\"<>()")
-_MIN_OPTION_NAME = 3  # Letters. A shorter name before `=` is text, as in `a=b`.
+_MIN_OPTION_NAME = 3  # Minimum letters of an option. A shorter name before `=` is text, as in `a=b`.
 _MAX_MODEL_NAME = 200  # characters of a model name
 _MAX_BARE_WORDS = 12  # Maximum number of words in a comment with a single-word command.
 
@@ -75,7 +75,7 @@ class RunOptions(FrozenModel):
 
 
 class CommandError(FrozenModel):
-    """The reason why a command is invalid, which is probably a typing error."""
+    """The reason why a command is invalid, usually a typing error."""
 
     kind: Literal["command", "option", "no_value", "dollars", "branch", "name", "twice"]
     text: str
@@ -115,7 +115,7 @@ def parse_request(comment: str) -> Request:
 
     Options are words such as `model=NAME` outside of code. Options at the start or end are removed from the
     text. An unknown option is an error at the start. At the end, it is an error if it looks like a typing
-    error. Elsewhere it is text, as `a=b` in a sentence.
+    error. Elsewhere, an unknown option is text, such as `a=b` in a sentence.
     """
     words = [_Word(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", comment)]
     parser = _OptionParser(comment)
@@ -173,7 +173,7 @@ class _OptionParser:
         return verb, start if verb else index, index
 
     def parse_tail(self, words: Sequence[_Word], first: int) -> int:
-        """Returns the index after the last word of the text, before the trailing options."""
+        """Returns the index after the last word of the text. The options at the end come after this word."""
         last = index = len(words)
         while index > first:
             word = words[index - 1]

@@ -1,5 +1,5 @@
-"""Renders texts about plans, explanations and invalid commands, for people and for the model; one function
-per text.
+"""Renders texts for people and for the model about plans, explanations and invalid commands. Each text has
+one function.
 """
 
 from __future__ import annotations

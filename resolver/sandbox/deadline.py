@@ -27,6 +27,6 @@ class DeadlineSandbox(WrapperSandbox):
 
 
 def get_remaining_seconds(trajectory: Trajectory, limit: float) -> float:
-    """Returns the seconds that a run has left of `limit` seconds."""
+    """Returns the remaining seconds of a run that may take `limit` seconds."""
     idle_seconds = (datetime.now(UTC) - trajectory.entries[-1].timestamp).total_seconds()
     return limit - usage_since_resume(trajectory).seconds - idle_seconds

@@ -1,5 +1,5 @@
 """Lets code in the sandbox ask a model about images, audio and video. A cell of the Python session waits for
-the answer and goes on with it.
+the answer and continues with it.
 
 The host calls the model with the operator's key and within the run's limits. Only image and audio files
 inside the sandbox are sent.
@@ -33,7 +33,7 @@ MAX_IMAGE_BYTES = 4 << 20  # bytes of one image
 MAX_VIDEO_BYTES = 16 << 20  # bytes of all frames of a video
 MAX_RECORDING_BYTES = 25 << 20  # bytes. Source: platform.openai.com/docs/guides/speech-to-text
 MAX_REQUESTS = 8  # requests per cell
-MAX_REJECTIONS = 8  # rejected requests per cell; a cell that continues after that is interrupted
+MAX_REJECTIONS = 8  # rejected requests per cell; after more than that, the cell is interrupted
 REPLY_TIMEOUT = 300  # seconds for one reply
 DEFAULT_TASK = "Describe this image: every word in it, the layout, and anything that seems wrong."
 

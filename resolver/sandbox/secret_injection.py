@@ -23,19 +23,19 @@ SecretSource = Callable[[], Awaitable[str]]
 SecretUnavailable.
 """
 
-COMMAND_TIMEOUT = 20  # seconds for a command that prints a value
+COMMAND_TIMEOUT = 20  # seconds for an operator's command that prints a value
 MAX_VALUE_LENGTH = 100_000  # characters
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretUnavailable(Exception):
-    """A secret has no value right now; the message gives the reason and no part of the value."""
+    """A secret's value is not available now. The message gives the reason and contains no part of the value."""
 
 
 class SecretInjectingSandbox(WrapperSandbox):
     """A sandbox whose shell commands get the secrets that they name, as environment variables.
 
-    Each value is added to `secrets`, so that it is masked, before a command can print it.
+    Before a command can print a value, the value is added to `secrets`, so that it is masked.
     """
 
     def __init__(self, sandbox: Sandbox, sources: Mapping[str, SecretSource], secrets: Secrets) -> None:
@@ -62,7 +62,8 @@ class SecretInjectingSandbox(WrapperSandbox):
 
 
 def load_secret_sources(path: Path | None, repo: Repo, environ: Mapping[str, str]) -> dict[str, SecretSource]:
-    """Returns the secrets of a repository from the operator's file. Without a file there are no secrets.
+    """Returns the secrets of a repository from the operator's file. If there is no file, there are no
+    secrets.
 
     The file has a table `owner/name` for each repository. A value is a string, or one of `{ env = "NAME" }`,
     `{ file = "path" }`, `{ command = "program" }`. Raises SettingsError.
@@ -72,7 +73,7 @@ def load_secret_sources(path: Path | None, repo: Repo, environ: Mapping[str, str
     try:
         if path.stat().st_mode & 0o077:
             raise SettingsError(
-                f"{path} is readable by others than its owner: chmod 600 {shlex.quote(str(path))}"
+                f"{path} is readable by users other than its owner: run chmod 600 {shlex.quote(str(path))}"
             )
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:

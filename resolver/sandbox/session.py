@@ -26,7 +26,7 @@ class SandboxSession:
 
     sandbox: Sandbox
     is_adopted: bool = False
-    """True if a killed process left this sandbox with all its state."""
+    """True if this sandbox, with all its state, was left by a killed process."""
     loss_reason: str | None = None
     """Why the previous sandbox was lost; None if this process has not seen a loss."""
 
@@ -37,8 +37,8 @@ async def run_in_sandbox(
     """Runs `work` in the named sandbox and returns its result. If the sandbox is lost, `work` is repeated in
     a new one.
 
-    `resumed` means that a killed process may have left a sandbox to adopt. Raises what `work` raises, and
-    SandboxError.
+    `resumed` means that a killed process may have left a sandbox that can be adopted. Raises what `work`
+    raises, and SandboxError.
     """
     loss_reason: str | None = None
     for rebuilds_left in reversed(range(MAX_REBUILDS + 1)):

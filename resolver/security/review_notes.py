@@ -1,7 +1,8 @@
 """Finds added lines that a reviewer should check because tests cannot: code that ends the test process,
 changes imports, or writes the test report.
 
-It matches words and does not parse code: a match can be harmless, and code can do the same in other words.
+The patterns match words; the code is not parsed. A match can be harmless, and equivalent code in other words
+is not found.
 """
 
 import re
@@ -45,7 +46,7 @@ PATTERNS = (
 
 
 async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...]) -> list[str]:
-    """Returns one sentence for each file and kind of pattern. Only added lines count."""
+    """Returns one sentence for each file and pattern that matches. Only added lines are searched."""
     files = [change for change in changes if change.mode.startswith("100")]
     scanned = [change for change in files if change.size <= MAX_FILE_BYTES][:MAX_FILES]
     sentences = []
@@ -61,7 +62,7 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
 
 
 def scan_added_lines(path: str, old: str, new: str) -> list[str]:
-    """Returns a sentence for each kind of pattern found in lines that `new` adds to `old`."""
+    """Returns one sentence for each pattern that matches a line that `new` adds to `old`."""
     old_lines = Counter(map(str.strip, old.splitlines()))
     added = []
     for number, line in enumerate(new.splitlines(), start=1):
@@ -82,6 +83,6 @@ def scan_added_lines(path: str, old: str, new: str) -> list[str]:
 
 
 def _get_excerpt(match: re.Match[str]) -> str:
-    """Returns the match with some of its line, clipped."""
+    """Returns the match with the text around it in its line, clipped."""
     line = match.string[max(0, match.start() - 30) : match.end() + 30]
     return clip_line(line.strip(), 80).replace("`", "'")

@@ -1,7 +1,7 @@
 """Rates how much harm an action could do, and decides whether it is allowed: `RiskAnalyzer` and `RiskPolicy`.
 
-The sandbox is the boundary; this is an additional check. It reads a command before it runs, so it can be
-fooled (for example by a script that a command starts), and nothing relies on it alone.
+The security boundary is the sandbox; this check is an addition. It only reads a command before the command
+runs, so it can be fooled, for example by a script that the command starts. Nothing relies on it alone.
 """
 
 import posixpath
@@ -24,9 +24,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 Risk = Literal["low", "unknown", "medium", "high"]
 RISK_LEVELS: tuple[Risk, ...] = ("low", "unknown", "medium", "high")
-"""From lowest to highest. "unknown" stands above "low", because the action could not be read, but below
-"medium".
-"""
+"""From lowest to highest. "unknown" means that the action could not be analyzed."""
 
 
 class RiskRating(FrozenModel):

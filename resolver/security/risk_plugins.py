@@ -1,7 +1,7 @@
 """Loads risk analyzers and policies from other packages, by the entry point names in the operator's settings.
 
-They run in this process on the host, so installing such a package means trusting it. An exception in one ends
-the run, because an unrated call must not be allowed.
+They run in this process on the host, so installing such a package means trusting it. If an analyzer or a
+policy raises an exception, the run ends, because an unrated call must not be allowed.
 """
 
 from importlib.metadata import entry_points
@@ -14,7 +14,7 @@ POLICY_GROUP = "patchwright.policies"
 
 
 def load_analyzer(name: str) -> RiskAnalyzer:
-    """Returns a new analyzer. Raises SettingsError if there is none of this name."""
+    """Returns a new analyzer. Raises SettingsError if there is none with this name."""
     analyzer = _load_entry_point(ANALYZER_GROUP, name)
     if not isinstance(analyzer, RiskAnalyzer):
         raise SettingsError(
@@ -24,7 +24,7 @@ def load_analyzer(name: str) -> RiskAnalyzer:
 
 
 def load_policy(name: str) -> RiskPolicy:
-    """Returns a new policy. Raises SettingsError if there is none of this name."""
+    """Returns a new policy. Raises SettingsError if there is none with this name."""
     policy = _load_entry_point(POLICY_GROUP, name)
     if not isinstance(policy, RiskPolicy):
         raise SettingsError(

@@ -40,7 +40,7 @@ class ShellProgram(FrozenModel):
     output_files: tuple[str, ...] = ()
     """Files that its output is redirected to."""
     piped_from: tuple[str, ...] = ()
-    """Programs before it in its pipeline."""
+    """Programs that precede it in its pipeline."""
     launchers: tuple[str, ...] = ()
     """Programs that start it: `sudo`, `xargs`, a shell with `-c`."""
 
@@ -76,7 +76,7 @@ def _parse_programs(command: str, depth: int) -> tuple[ShellProgram, ...] | None
 def _iter_commands(root: "Node") -> Iterator["Node"]:
     """Yields every simple command, also inside substitutions, loops and functions.
 
-    Not recursive, because the model decides how deep a command is nested.
+    It is not recursive, because the model decides how deeply a command is nested.
     """
     stack = [root]
     while stack:
@@ -87,7 +87,7 @@ def _iter_commands(root: "Node") -> Iterator["Node"]:
 
 
 def _parse_command(node: "Node", depth: int) -> list[ShellProgram] | None:
-    """Returns a simple command's program and the programs that it starts in turn."""
+    """Returns the program of a simple command and the programs that this program starts."""
     words = [
         _get_word_text(child)
         for child in node.children
@@ -129,7 +129,7 @@ def _strip_wrapper(words: list[str], options_with_value: frozenset[str], *, has_
 
 
 def _get_inline_script(name: str, arguments: tuple[str, ...]) -> str | None:
-    """Returns the script text that a shell or `eval` is given to run, or None."""
+    """Returns the script in the arguments of a shell or `eval`, or None."""
     if name == "eval":
         return " ".join(arguments)
     if name in SHELLS:

@@ -17,7 +17,7 @@ _CLOSING_KEYWORD = re.compile(
 
 
 def neutralize(text: str) -> str:
-    """Makes untrusted text harmless: when it is rendered, it mentions nobody, closes no issue and loads no
+    """Makes untrusted text harmless. When GitHub renders it, it mentions nobody, closes no issue and loads no
     image.
 
     Inserts a zero-width space after active characters and keywords (`@name`, `#12`, `<tag`, `![`, a closing
@@ -36,8 +36,8 @@ _MARKDOWN_SYNTAX = re.compile(
 
 
 def escape_markdown(text: str) -> str:
-    """Escapes a sentence that Patchwright wrote for Markdown. Names such as `__init__.py` and `*.lock` become
-    inline code.
+    """Escapes one of Patchwright's own sentences for use in Markdown. Names such as `__init__.py` and
+    `*.lock` become inline code.
     """
     return _MARKDOWN_SYNTAX.sub(_escape_match, neutralize(text))
 
@@ -89,7 +89,7 @@ def format_test_counts(statuses: Iterable[TestStatus]) -> str:
 
 
 def patch_test_label(verdict: Verdict) -> str:
-    """Returns the name for the tests in `new_tests_at_base`: `new test`, or `new or changed test` if some of
+    """Returns what to call the tests in `new_tests_at_base`: `new test`, or `new or changed test` if some of
     them existed before.
     """
     known = verdict.before.results if verdict.before else {}

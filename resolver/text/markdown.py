@@ -72,9 +72,9 @@ def _kind_at_end(text: str) -> str:
 
 
 def _apply_elements(text: str, spans: Sequence[MarkdownSpan]) -> Iterator[MarkdownSpan]:
-    """Marks the prose inside of HTML elements for code and quotes as code or quote."""
+    """Marks prose inside HTML elements for code as code, and prose inside HTML elements for quotes as quote."""
     open_at = defaultdict[str, list[int]](list)
-    # Change of the nesting depth at each span.
+    # How much each span changes the nesting depth.
     depth = {kind: [0] * (len(spans) + 1) for kind in ("code", "quote")}
     for at, span in enumerate(spans):
         tag = _ELEMENT.fullmatch(text, span.start, span.end) if span.kind == "code" else None
@@ -143,7 +143,7 @@ def _parse_inline(text: str, start: int, end: int) -> Iterator[MarkdownSpan]:
     for found in _TICKS.finditer(text, start, end):
         runs[len(found[0])].append(found.start())
     at = look = start
-    # This flag remembers that no `-->` follows. Searching for it each time would take n² time.
+    # This flag records that no `-->` follows. A new search at each `<!--` would take quadratic time.
     closable = True
     while token := _INLINE.search(text, look, end):
         size, close = len(token[0]), -1

@@ -9,7 +9,7 @@ from patchwright.resolver.text.template_renderer import render_reply
 
 
 def render_progress(job: JobId, trajectory: Trajectory, settings: Settings) -> str:
-    """Renders the progress of a run and how to stop it. The text starts with the same sentence as that of
+    """Renders the progress of a run and how to stop it. The text starts with the same sentence as the text of
     `render_working`.
     """
     run_started = trajectory.run_started

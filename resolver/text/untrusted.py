@@ -1,5 +1,5 @@
-"""Quotes untrusted text for messages to a model. Only the visible part is quoted, and it is marked as a
-quotation.
+"""Quotes untrusted text for messages to a model. Only the visible part is quoted, and each of its lines is
+marked as a quotation.
 """
 
 import re
@@ -26,8 +26,8 @@ def quote(text: str, limit: int) -> QuotedText:
     HTML comments and invisible code points (zero width, tags, bidi controls, variation selectors) are removed
     and counted, because they can hide instructions from people who read the page.
     """
-    # `splitlines` treats every character as a line break that any reader does, such as a line separator or a
-    # lone CR.
+    # `splitlines` breaks lines at every character that some reader takes for a line break, such as a line
+    # separator or a lone CR.
     visible, hidden = strip_hidden("\n".join(text.splitlines()))
     kept = visible[:limit]
     quoted = "\n".join(f"> {line}".rstrip() for line in kept.split("\n"))

@@ -139,7 +139,7 @@ async def test_a_command_with_an_unavailable_secret_does_not_run(
 @pytest.mark.parametrize(
     ("text", "mode", "told"),
     [
-        ("x = 1", 0o644, "is readable by others than its owner: chmod 600"),
+        ("x = 1", 0o644, "is readable by users other than its owner: run chmod 600"),
         ("x = ", 0o600, "cannot be read: Invalid value"),
         ('"acme/calc" = 1', 0o600, "`acme/calc` must be a table"),
         ('["acme/calc"]\n"A B" = "x"', 0o600, "A B cannot be the name of an environment variable"),
