@@ -34,7 +34,7 @@ class DeferredQueueNotices(QueueNotices):
 
 
 @dataclass
-class Scenario:
+class HandlerScenario:
     """One issue, and a trigger handler that receives its deliveries."""
 
     world: FakeGitHub
@@ -98,7 +98,7 @@ class Scenario:
 
 
 @pytest.fixture
-async def scenario() -> AsyncIterator[Scenario]:
+async def scenario() -> AsyncIterator[HandlerScenario]:
     async with FakeGitHub() as world:
         repo = world.create_repository(
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"maintainer": "write"}
@@ -113,7 +113,7 @@ async def scenario() -> AsyncIterator[Scenario]:
             server_url=world.server_url,
             policy=QUICK,
         ) as forge:
-            scenario = Scenario(world, repo, issue, forge)
+            scenario = HandlerScenario(world, repo, issue, forge)
             yield scenario
             await scenario.handler.close()
 

@@ -9,7 +9,7 @@ from patchwright.bot.jobs import Canceled, JobRecord
 from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.demo.github import Delivery
 from patchwright.resolver.domain import JobId
-from tests.bot.handler_scenario import Scenario
+from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
 
@@ -18,25 +18,27 @@ CLOSED = "I did not start a run: this was closed before I started. Reopen it and
 
 
 @pytest.fixture
-async def handler(scenario: Scenario) -> AsyncIterator[RecordingHandler]:
+async def handler(scenario: HandlerScenario) -> AsyncIterator[RecordingHandler]:
     """Runs a worker whose jobs run until the test ends them."""
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
         yield handler
 
 
-async def told(scenario: Scenario, *deliveries: Delivery) -> None:
+async def told(scenario: HandlerScenario, *deliveries: Delivery) -> None:
     for delivery in deliveries:
         await scenario.handler.handle(parse_delivery(delivery.event, delivery.body))
 
 
-async def record(scenario: Scenario, job: JobId) -> JobRecord:
+async def record(scenario: HandlerScenario, job: JobId) -> JobRecord:
     found = await scenario.queue.get_record(job)
     assert found is not None
     return found
 
 
-async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(scenario: Scenario) -> None:
+async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(
+    scenario: HandlerScenario,
+) -> None:
     labeled = await scenario.label()
     said = await scenario.request("@agent mend it")
     away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
@@ -47,7 +49,7 @@ async def test_removing_the_label_cancels_its_jobs_but_not_those_of_comments(sce
 
 
 async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
-    scenario: Scenario, handler: RecordingHandler
+    scenario: HandlerScenario, handler: RecordingHandler
 ) -> None:
     labeled = await scenario.label()
     await handler.running.wait()
@@ -56,7 +58,9 @@ async def test_a_run_whose_label_is_removed_is_canceled_and_reports_it(
     assert scenario.replies == []  # Its status comment says so: tests/end_to_end/test_withdrawn_requests.py.
 
 
-async def test_a_user_without_write_access_can_only_cancel_their_own_request(scenario: Scenario) -> None:
+async def test_a_user_without_write_access_can_only_cancel_their_own_request(
+    scenario: HandlerScenario,
+) -> None:
     scenario.world.set_role(scenario.repo, "triager", "triage")
     labeled = await scenario.label()
     await told(scenario, await scenario.world.remove_label(scenario.issue, "fix-me", by="triager"))
@@ -69,7 +73,7 @@ async def test_a_user_without_write_access_can_only_cancel_their_own_request(sce
     assert (await record(scenario, own.id)).result == Canceled(reason="unlabeled")
 
 
-async def test_other_labels_and_bots_cancel_nothing(scenario: Scenario) -> None:
+async def test_other_labels_and_bots_cancel_nothing(scenario: HandlerScenario) -> None:
     labeled = await scenario.label()
     await scenario.world.add_label(scenario.issue, "bug", by="maintainer")
     await told(scenario, await scenario.world.remove_label(scenario.issue, "bug", by="maintainer"))
@@ -80,7 +84,7 @@ async def test_other_labels_and_bots_cancel_nothing(scenario: Scenario) -> None:
 
 
 async def test_a_label_delivered_after_its_removal_starts_nothing_and_a_later_one_does(
-    scenario: Scenario,
+    scenario: HandlerScenario,
 ) -> None:
     first = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     away = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
@@ -92,7 +96,7 @@ async def test_a_label_delivered_after_its_removal_starts_nothing_and_a_later_on
 
 
 async def test_closing_the_thread_cancels_queued_and_running_jobs(
-    scenario: Scenario, handler: RecordingHandler
+    scenario: HandlerScenario, handler: RecordingHandler
 ) -> None:
     running = await scenario.label()
     await handler.running.wait()
@@ -105,7 +109,7 @@ async def test_closing_the_thread_cancels_queued_and_running_jobs(
     assert scenario.replies == [CLOSED]
 
 
-async def test_closing_a_pull_request_cancels_its_jobs(scenario: Scenario) -> None:
+async def test_closing_a_pull_request_cancels_its_jobs(scenario: HandlerScenario) -> None:
     scenario.repo.commit("topic", {"a.py": "x = 2\n"})
     pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")
     job = await scenario.deliver(await scenario.world.add_comment(pull, "@agent mend it", by="maintainer"))
@@ -116,7 +120,7 @@ async def test_closing_a_pull_request_cancels_its_jobs(scenario: Scenario) -> No
     assert pull.comments[-1].body.strip().endswith(CLOSED)
 
 
-async def test_requests_after_reopening_a_thread_are_handled(scenario: Scenario) -> None:
+async def test_requests_after_reopening_a_thread_are_handled(scenario: HandlerScenario) -> None:
     before = await scenario.label()
     closing = await scenario.world.close_thread(scenario.issue, by="reporter")
     scenario.issue.closed = None
@@ -126,14 +130,14 @@ async def test_requests_after_reopening_a_thread_are_handled(scenario: Scenario)
     assert (await record(scenario, after.id)).state == "queued"
 
 
-async def test_jobs_of_a_locked_thread_are_canceled_too(scenario: Scenario) -> None:
+async def test_jobs_of_a_locked_thread_are_canceled_too(scenario: HandlerScenario) -> None:
     waiting = await scenario.label()
     scenario.world.fail_next_request("POST", "/comments", status=403, body={"message": "locked"})
     await told(scenario, await scenario.world.close_thread(scenario.issue, by="reporter"))
     assert (await record(scenario, waiting.id)).result == Canceled(reason="closed")
 
 
-async def test_without_a_job_nothing_is_posted(scenario: Scenario) -> None:
+async def test_without_a_job_nothing_is_posted(scenario: HandlerScenario) -> None:
     handler = RecordingHandler()
     handler.go.set()
     async with running_worker(scenario.queue, handler):
@@ -147,7 +151,7 @@ async def test_without_a_job_nothing_is_posted(scenario: Scenario) -> None:
     assert scenario.replies == []
 
 
-async def test_an_edit_changes_nothing(scenario: Scenario) -> None:
+async def test_an_edit_changes_nothing(scenario: HandlerScenario) -> None:
     """Whoever may edit a comment could put words into another person's mouth, and nobody is notified of the
     edit.
     """
@@ -162,7 +166,7 @@ async def test_an_edit_changes_nothing(scenario: Scenario) -> None:
     assert len(await scenario.queue.all_active_jobs()) == 1
 
 
-async def test_simultaneous_cancellations_post_one_notice(scenario: Scenario) -> None:
+async def test_simultaneous_cancellations_post_one_notice(scenario: HandlerScenario) -> None:
     await scenario.label()
     closing = await scenario.world.close_thread(scenario.issue, by="reporter")
     await asyncio.gather(*(told(scenario, closing) for _ in range(20)))

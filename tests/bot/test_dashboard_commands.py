@@ -11,13 +11,13 @@ from patchwright.bot.redis.delivery_inbox import StoredDelivery
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
 from patchwright.bot.webhooks.delivery_processor import DeliveryProcessor
 from patchwright.resolver.domain import JobId, Rejected, Repo, RunId, User
-from tests.bot.handler_scenario import Scenario
+from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.jobs import DONE, RecordingHandler, running_worker, wait_for_state
 
 
 def button(
-    scenario: Scenario,
+    scenario: HandlerScenario,
     verb: Literal["stop", "retry"],
     by: str | None,
     *,
@@ -37,7 +37,7 @@ def button(
 
 
 @pytest.mark.parametrize("by", ["maintainer", None])
-async def test_the_stop_button_cancels_a_running_job(scenario: Scenario, by: str | None) -> None:
+async def test_the_stop_button_cancels_a_running_job(scenario: HandlerScenario, by: str | None) -> None:
     job, handler = await scenario.label(), RecordingHandler()
     async with running_worker(scenario.queue, handler):
         await handler.running.wait()
@@ -49,7 +49,7 @@ async def test_the_stop_button_cancels_a_running_job(scenario: Scenario, by: str
     assert pressed.result == Answered()
 
 
-async def test_the_stop_button_cancels_only_the_run_of_its_page(scenario: Scenario) -> None:
+async def test_the_stop_button_cancels_only_the_run_of_its_page(scenario: HandlerScenario) -> None:
     running, handler = await scenario.label(), RecordingHandler()
     async with running_worker(scenario.queue, handler):
         await handler.running.wait()
@@ -64,7 +64,7 @@ async def test_the_stop_button_cancels_only_the_run_of_its_page(scenario: Scenar
     assert scenario.replies == ["I did not start a run: I was stopped before I started."]
 
 
-async def test_the_stop_button_of_a_completed_run_cancels_nothing(scenario: Scenario) -> None:
+async def test_the_stop_button_of_a_completed_run_cancels_nothing(scenario: HandlerScenario) -> None:
     ended = await scenario.label()
     await scenario.queue.complete(ended, DONE)
     later = await scenario.request("@agent retry")
@@ -74,7 +74,7 @@ async def test_the_stop_button_of_a_completed_run_cancels_nothing(scenario: Scen
 
 
 @pytest.mark.parametrize("by", ["stranger", "triager"])
-async def test_the_stop_button_needs_write_access(scenario: Scenario, by: str) -> None:
+async def test_the_stop_button_needs_write_access(scenario: HandlerScenario, by: str) -> None:
     job = await scenario.label()
     await scenario.handler.handle_dashboard_command(button(scenario, "stop", by, run=job.id))
     pressed, kept = await scenario.queue.get_record(JobId("press-1")), await scenario.queue.get_record(job.id)
@@ -84,7 +84,7 @@ async def test_the_stop_button_needs_write_access(scenario: Scenario, by: str) -
     assert kept.state == "queued"
 
 
-async def test_the_retry_button_starts_one_run_even_if_read_twice(scenario: Scenario) -> None:
+async def test_the_retry_button_starts_one_run_even_if_read_twice(scenario: HandlerScenario) -> None:
     press = button(scenario, "retry", "maintainer")
     assert await scenario.handler.handle_dashboard_command(press) == "press-1"
     assert await scenario.handler.handle_dashboard_command(press) is None
@@ -97,7 +97,9 @@ async def test_the_retry_button_starts_one_run_even_if_read_twice(scenario: Scen
     )
 
 
-async def test_the_delivery_processor_passes_on_valid_dashboard_commands_only(scenario: Scenario) -> None:
+async def test_the_delivery_processor_passes_on_valid_dashboard_commands_only(
+    scenario: HandlerScenario,
+) -> None:
     intake = DeliveryProcessor(None, scenario.handler, "one")  # type: ignore[arg-type]
     good = button(scenario, "retry", None).model_dump_json().encode()
     for body in (good, b"{}", b"\xff", good.replace(b"retry", b"delete")):

@@ -154,7 +154,7 @@ async def test_a_cancellation_unnoticed_by_the_run_is_reported_like_any_other(tm
 
     await queue.put(job())
     async with running_worker(queue, JobRunner(resolve, runner.report_failure).run):
-        await asyncio.wait_for(model.asked.wait(), 10)
+        await asyncio.wait_for(model.request_started.wait(), 10)
         await queue.cancel(job().id, "unlabeled")
         assert (await wait_for_state(queue, job().id)).result == Canceled(reason="unlabeled")
         async with asyncio.timeout(10):

@@ -11,14 +11,14 @@ from patchwright.bot.jobs import Answered, Canceled, JobResult, Retry
 from patchwright.bot.run_messages import RunMessages
 from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.events import Entry, Message, Trajectory
-from tests.bot.handler_scenario import QUEUED_NOTICE, QUICK, Scenario
+from tests.bot.handler_scenario import QUEUED_NOTICE, QUICK, HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.jobs import DONE, RecordingHandler, running_worker, wait_for_state
 from tests.bot.reconcile.deployments import app_auth
 from tests.resolver.sample_runs import started
 
 
-async def test_a_comment_reaches_the_running_agent_once_and_starts_no_job(scenario: Scenario) -> None:
+async def test_a_comment_reaches_the_running_agent_once_and_starts_no_job(scenario: HandlerScenario) -> None:
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
         run = await scenario.label()
@@ -38,7 +38,7 @@ async def test_a_comment_reaches_the_running_agent_once_and_starts_no_job(scenar
     assert handler.begun == {run.id: 1, said[1].id: 1}
 
 
-async def test_work_requested_during_an_explanation_runs_after_it(scenario: Scenario) -> None:
+async def test_work_requested_during_an_explanation_runs_after_it(scenario: HandlerScenario) -> None:
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
         run = await scenario.request("@agent explain how a is read")
@@ -51,14 +51,14 @@ async def test_work_requested_during_an_explanation_runs_after_it(scenario: Scen
     assert handler.begun == {run.id: 1, work.id: 1}
 
 
-def at_work(scenario: Scenario, run: Job) -> Trajectory:
+def at_work(scenario: HandlerScenario, run: Job) -> Trajectory:
     """Returns the log of a run for the scenario's issue."""
     return Trajectory(
         (Entry(seq=0, timestamp=scenario.world.now(), event=started().model_copy(update={"job": run})),)
     )
 
 
-async def test_a_label_after_a_mention_is_completed_by_its_run(scenario: Scenario) -> None:
+async def test_a_label_after_a_mention_is_completed_by_its_run(scenario: HandlerScenario) -> None:
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
         run = await scenario.request("@agent please mend this, the sign is wrong")
@@ -78,7 +78,7 @@ async def test_a_label_after_a_mention_is_completed_by_its_run(scenario: Scenari
 
 @pytest.mark.parametrize("label", [True, False], ids=["label", "mention"])
 async def test_a_request_after_a_stop_is_not_read_by_the_canceled_run(
-    scenario: Scenario, *, label: bool
+    scenario: HandlerScenario, *, label: bool
 ) -> None:
     mail, begun, ended = RunMessages(scenario.queue, scenario.forge), asyncio.Queue[Job](), asyncio.Event()
 
@@ -102,7 +102,7 @@ async def test_a_request_after_a_stop_is_not_read_by_the_canceled_run(
 
 
 @pytest.mark.parametrize("said", ["@agent plan this", "@agent explain this"])
-async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: Scenario, said: str) -> None:
+async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: HandlerScenario, said: str) -> None:
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
         run = await scenario.request(said)
@@ -116,7 +116,7 @@ async def test_a_label_after_a_read_only_request_starts_in_turn(scenario: Scenar
 
 
 async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_cancels_that_of_a_writer(
-    scenario: Scenario,
+    scenario: HandlerScenario,
 ) -> None:
     scenario.world.set_role(scenario.repo, "triager", "triage")
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
@@ -135,7 +135,7 @@ async def test_a_label_by_a_stranger_after_a_mention_is_rejected_and_a_stop_canc
     assert scenario.replies == [refusal]
 
 
-async def said_by_a_writer_of_before(scenario: Scenario, words: str, *, by: str) -> Job:
+async def said_by_a_writer_of_before(scenario: HandlerScenario, words: str, *, by: str) -> Job:
     """Queues a comment of a user who has lost write access since."""
     scenario.world.set_role(scenario.repo, by, "write")
     job = await scenario.request(words, by=by)
@@ -143,7 +143,9 @@ async def said_by_a_writer_of_before(scenario: Scenario, words: str, *, by: str)
     return job
 
 
-async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(scenario: Scenario) -> None:
+async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(
+    scenario: HandlerScenario,
+) -> None:
     run = await scenario.label()
     stranger = await said_by_a_writer_of_before(scenario, "@agent spam", by="stranger")
     await scenario.request("@agent mind the tests")
@@ -161,7 +163,7 @@ async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(s
     assert scenario.replies == []
 
 
-async def test_a_request_through_the_api_reaches_the_running_agent(scenario: Scenario) -> None:
+async def test_a_request_through_the_api_reaches_the_running_agent(scenario: HandlerScenario) -> None:
     run = await scenario.label()
     asked = run.model_copy(
         update={"id": "nightly-7", "requester": None, "command": "mind zero", "label": None, "snapshot": None}
@@ -171,7 +173,7 @@ async def test_a_request_through_the_api_reaches_the_running_agent(scenario: Sce
     assert told.trigger_id == "nightly-7" and "> mind zero" in told.text
 
 
-async def test_only_comments_of_writers_reach_a_run(scenario: Scenario) -> None:
+async def test_only_comments_of_writers_reach_a_run(scenario: HandlerScenario) -> None:
     handler, mail = RecordingHandler(), RunMessages(scenario.queue, scenario.forge)
     async with running_worker(scenario.queue, handler):
         run = await scenario.label()
@@ -186,7 +188,7 @@ async def test_only_comments_of_writers_reach_a_run(scenario: Scenario) -> None:
         assert record is not None and record.state == "queued"
 
 
-async def test_an_unavailable_forge_does_not_delay_the_agent(scenario: Scenario) -> None:
+async def test_an_unavailable_forge_does_not_delay_the_agent(scenario: HandlerScenario) -> None:
     told = await scenario.label()
     await scenario.request("@agent mind this")
     async with GitHubForge(TokenAuth(SecretStr("x")), api_url="http://127.0.0.1:1", policy=QUICK) as away:

@@ -14,13 +14,13 @@ from patchwright.bot.webhooks.delivery import CommentCreated, parse_delivery
 from patchwright.resolver.domain import Job, JobId, Rejected, User
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Trajectory
-from tests.bot.handler_scenario import QUEUED_NOTICE, Scenario
+from tests.bot.handler_scenario import QUEUED_NOTICE, HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.inline_queue import InlineQueue
 from tests.bot.jobs import RecordingHandler, running_worker, wait_for_state
 
 
-async def test_a_request_by_a_writer_gets_a_reaction_before_it_starts(scenario: Scenario) -> None:
+async def test_a_request_by_a_writer_gets_a_reaction_before_it_starts(scenario: HandlerScenario) -> None:
     await scenario.label()
     assert await scenario.wait_for_reactions(scenario.issue) == ["eyes"]
     await scenario.request("@agent mind the tests")
@@ -28,7 +28,7 @@ async def test_a_request_by_a_writer_gets_a_reaction_before_it_starts(scenario: 
     assert scenario.replies == []
 
 
-async def test_an_inline_comment_gets_a_reaction(scenario: Scenario) -> None:
+async def test_an_inline_comment_gets_a_reaction(scenario: HandlerScenario) -> None:
     scenario.repo.commit("topic", {"a.py": "x = 2\n"})
     pull = scenario.world.create_pull(scenario.repo, "topic", by="maintainer")
     review = scenario.world.add_review(pull, ("a.py", 1, "@agent why 2?"), by="maintainer")
@@ -36,14 +36,14 @@ async def test_an_inline_comment_gets_a_reaction(scenario: Scenario) -> None:
     assert await scenario.wait_for_reactions(pull.review_threads[0].comments[0]) == ["eyes"]
 
 
-async def test_a_request_by_a_stranger_gets_no_reaction(scenario: Scenario) -> None:
+async def test_a_request_by_a_stranger_gets_no_reaction(scenario: HandlerScenario) -> None:
     await scenario.request("@agent do it", by="stranger")
     await asyncio.sleep(0.5)
     assert scenario.issue.comments[-1].reactions == []
 
 
 async def test_a_request_by_a_stranger_is_rejected_at_once_and_not_queued(
-    scenario: Scenario,
+    scenario: HandlerScenario,
 ) -> None:
     asking = await scenario.comment("@agent do it", by="stranger")
     for _ in range(2):
@@ -56,7 +56,7 @@ async def test_a_request_by_a_stranger_is_rejected_at_once_and_not_queued(
 
 
 async def test_a_redelivery_after_losing_permission_cancels_no_queued_job(
-    scenario: Scenario,
+    scenario: HandlerScenario,
 ) -> None:
     asking = await scenario.comment("@agent do it", by="member")
     scenario.world.set_role(scenario.repo, "member", "write")
@@ -67,14 +67,14 @@ async def test_a_redelivery_after_losing_permission_cancels_no_queued_job(
     assert record is not None and record.state == "queued"  # The permission is checked again when it starts.
 
 
-async def test_a_job_is_queued_if_the_permission_check_fails(scenario: Scenario) -> None:
+async def test_a_job_is_queued_if_the_permission_check_fails(scenario: HandlerScenario) -> None:
     scenario.world.fail_next_request("GET", "/permission", status=400, times=50)
     job = await scenario.request("@agent do it")
     record = await scenario.queue.get_record(job.id)
     assert record is not None and record.state == "queued"
 
 
-async def test_help_is_answered_once_and_starts_no_job(scenario: Scenario) -> None:
+async def test_help_is_answered_once_and_starts_no_job(scenario: HandlerScenario) -> None:
     asking = await scenario.comment("@agent help", by="stranger")
     for _ in range(3):
         job = await scenario.deliver(asking)
@@ -85,7 +85,7 @@ async def test_help_is_answered_once_and_starts_no_job(scenario: Scenario) -> No
     assert record is not None and record.result == Answered()
 
 
-async def test_a_stop_cancels_running_and_queued_jobs_once(scenario: Scenario) -> None:
+async def test_a_stop_cancels_running_and_queued_jobs_once(scenario: HandlerScenario) -> None:
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
         running = await scenario.label()
@@ -105,7 +105,7 @@ async def test_a_stop_cancels_running_and_queued_jobs_once(scenario: Scenario) -
         assert record is not None and record.state != "completed"
 
 
-async def test_a_stop_that_arrives_before_the_label_prevents_its_job(scenario: Scenario) -> None:
+async def test_a_stop_that_arrives_before_the_label_prevents_its_job(scenario: HandlerScenario) -> None:
     label = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
     await scenario.request("@agent stop!")
     job = await scenario.deliver(label)
@@ -115,7 +115,7 @@ async def test_a_stop_that_arrives_before_the_label_prevents_its_job(scenario: S
     assert await scenario.queue.get_record(later.id) is not None
 
 
-async def test_a_stop_before_the_job_starts_posts_a_cancellation_notice(scenario: Scenario) -> None:
+async def test_a_stop_before_the_job_starts_posts_a_cancellation_notice(scenario: HandlerScenario) -> None:
     job = await scenario.label()
     await scenario.request("@agent stop")
     record = await scenario.queue.get_record(job.id)
@@ -126,7 +126,7 @@ async def test_a_stop_before_the_job_starts_posts_a_cancellation_notice(scenario
 
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside one that is stopped"])
 async def test_a_stop_reports_jobs_of_another_version_that_stay_queued(
-    scenario: Scenario, beside: bool
+    scenario: HandlerScenario, beside: bool
 ) -> None:
     job = await scenario.label()
     assert job.requester is not None
@@ -146,13 +146,13 @@ async def test_a_stop_reports_jobs_of_another_version_that_stay_queued(
     assert known is not None and known.result == Answered()
 
 
-def lose_the_next_edit(scenario: Scenario) -> None:
+def lose_the_next_edit(scenario: HandlerScenario) -> None:
     scenario.world.fail_next_request(
         "PATCH", f"/issues/comments/{scenario.issue.comments[-1].id}", status=400
     )
 
 
-async def test_a_redelivered_stop_posts_the_lost_cancellation_notice(scenario: Scenario) -> None:
+async def test_a_redelivered_stop_posts_the_lost_cancellation_notice(scenario: HandlerScenario) -> None:
     waiting = await scenario.label()
     await scenario.wait_for_reply("This is queued")
     lose_the_next_edit(scenario)
@@ -165,7 +165,7 @@ async def test_a_redelivered_stop_posts_the_lost_cancellation_notice(scenario: S
     assert scenario.replies == ["I did not start a run: I was stopped before I started."]
 
 
-async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: Scenario) -> None:
+async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: HandlerScenario) -> None:
     class Dying(InlineQueue):
         """A queue that fails right after a stop was executed."""
 
@@ -191,7 +191,7 @@ async def test_a_redelivered_stop_does_not_claim_that_nothing_ran(scenario: Scen
 
 
 @pytest.mark.parametrize("by", ["maintainer", "stranger"])
-async def test_the_requester_of_an_unreadable_job_gets_one_notice(scenario: Scenario, by: str) -> None:
+async def test_the_requester_of_an_unreadable_job_gets_one_notice(scenario: HandlerScenario, by: str) -> None:
     asking = await scenario.comment("@agent do it", by="maintainer")
     job = await scenario.deliver(asking)
     await scenario.wait_for_reply("This is queued")
@@ -211,7 +211,7 @@ async def test_the_requester_of_an_unreadable_job_gets_one_notice(scenario: Scen
     assert scenario.replies_in_progress == [answer]  # Polling finds it again if Redis was wiped.
 
 
-async def test_running_jobs_are_canceled_even_if_notices_fail(scenario: Scenario) -> None:
+async def test_running_jobs_are_canceled_even_if_notices_fail(scenario: HandlerScenario) -> None:
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
         running = await scenario.label()
@@ -224,7 +224,7 @@ async def test_running_jobs_are_canceled_even_if_notices_fail(scenario: Scenario
         assert (await wait_for_state(scenario.queue, running.id)).result == Canceled()
 
 
-async def test_an_old_stop_cancels_no_later_job(scenario: Scenario) -> None:
+async def test_an_old_stop_cancels_no_later_job(scenario: HandlerScenario) -> None:
     stop = await scenario.comment("@agent stop")
     job = await scenario.label()
     await scenario.deliver(stop)
@@ -232,7 +232,7 @@ async def test_an_old_stop_cancels_no_later_job(scenario: Scenario) -> None:
     assert record is not None and record.state == "queued"
 
 
-async def test_a_stranger_cannot_stop_a_run_and_is_told_once(scenario: Scenario) -> None:
+async def test_a_stranger_cannot_stop_a_run_and_is_told_once(scenario: HandlerScenario) -> None:
     job = await scenario.label()
     stopping = await scenario.comment("@agent stop", by="stranger")
     for _ in range(2):
@@ -243,7 +243,7 @@ async def test_a_stranger_cannot_stop_a_run_and_is_told_once(scenario: Scenario)
     assert answer.startswith("I did not start a run: stranger does not have write access to this repository")
 
 
-async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scenario: Scenario) -> None:
+async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scenario: HandlerScenario) -> None:
     scenario.repo.private = True
     job = await scenario.label()
     for words in ("@agent stop", "@agent help", "@agent sotp"):
@@ -260,7 +260,7 @@ async def test_a_user_without_access_to_a_private_repository_gets_no_reply(scena
     assert answer.startswith("I did not start a run: member does not have write access to this repository")
 
 
-async def test_a_recovered_stop_is_answered_unless_it_is_old(scenario: Scenario) -> None:
+async def test_a_recovered_stop_is_answered_unless_it_is_old(scenario: HandlerScenario) -> None:
     told = parse_delivery("issue_comment", (await scenario.comment("@agent stop")).body)
     assert isinstance(told, CommentCreated)
     old = told.model_copy(
@@ -272,7 +272,7 @@ async def test_a_recovered_stop_is_answered_unless_it_is_old(scenario: Scenario)
     assert scenario.replies == ["There is nothing to stop: I am not working on this."]
 
 
-async def test_a_queue_notice_becomes_the_status_comment_of_its_run(scenario: Scenario) -> None:
+async def test_a_queue_notice_becomes_the_status_comment_of_its_run(scenario: HandlerScenario) -> None:
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
         await scenario.label()
@@ -286,7 +286,7 @@ async def test_a_queue_notice_becomes_the_status_comment_of_its_run(scenario: Sc
         assert scenario.replies == ["begun"] and not scenario.replies_in_progress
 
 
-async def test_a_queue_notice_says_how_many_jobs_are_ahead(scenario: Scenario) -> None:
+async def test_a_queue_notice_says_how_many_jobs_are_ahead(scenario: HandlerScenario) -> None:
     for title in ("one", "two"):
         other = scenario.world.create_issue(scenario.repo, title=title, body="", by="reporter")
         await scenario.deliver(await scenario.world.add_label(other, "fix-me", by="maintainer"))
@@ -295,7 +295,7 @@ async def test_a_queue_notice_says_how_many_jobs_are_ahead(scenario: Scenario) -
     assert said.startswith("This is queued, 2 ahead: I am busy with other work.")
 
 
-async def test_a_message_to_a_run_gets_no_queue_notice(scenario: Scenario) -> None:
+async def test_a_message_to_a_run_gets_no_queue_notice(scenario: HandlerScenario) -> None:
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
         await scenario.label()
@@ -307,7 +307,7 @@ async def test_a_message_to_a_run_gets_no_queue_notice(scenario: Scenario) -> No
         assert len(scenario.replies) == 1
 
 
-async def test_an_invalid_command_is_answered_at_once_during_a_run(scenario: Scenario) -> None:
+async def test_an_invalid_command_is_answered_at_once_during_a_run(scenario: HandlerScenario) -> None:
     handler = RecordingHandler()
     async with running_worker(scenario.queue, handler):
         run = await scenario.label()

@@ -17,7 +17,7 @@ from patchwright.resolver import reply_texts
 from patchwright.resolver.domain import Job, JobId, Rejected
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.errors import EngineUnavailable
-from tests.bot.handler_scenario import Scenario
+from tests.bot.handler_scenario import HandlerScenario
 from tests.bot.handler_scenario import scenario as scenario  # the fixture
 from tests.bot.jobs import DONE, wait_for_state
 
@@ -33,7 +33,7 @@ WAITS = (
 class Slow:
     """A worker for a scenario; its image build takes as long as the test wants."""
 
-    scenario: Scenario
+    scenario: HandlerScenario
     url: str
     data: Path
     made: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,7 +88,7 @@ class Slow:
 
 
 @pytest.fixture
-async def slow(scenario: Scenario, short_tmp: Path) -> AsyncIterator[Slow]:
+async def slow(scenario: HandlerScenario, short_tmp: Path) -> AsyncIterator[Slow]:
     async with run_embedded_redis(short_tmp) as url:
         yield Slow(scenario, url, short_tmp)
 

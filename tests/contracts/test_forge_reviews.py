@@ -199,7 +199,7 @@ async def test_a_dry_run_shows_what_it_would_answer(
     await dry.reply_to_thread(SAMPLE, 1, minus, "run-1", "Plus now.")
     await dry.resolve_thread(SAMPLE, minus)
     assert shown == [
-        ("answer at calc.py of acme/sample#1", "Plus now."),
+        ("reply at calc.py in acme/sample#1", "Plus now."),
         ("resolve the thread at calc.py", ""),
     ]
     assert [write for write in world.writes if write not in writes] == []

@@ -4,22 +4,22 @@ from patchwright.bot.webhooks.delivery import parse_delivery
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from patchwright.demo.github import FakePullRequest, Issue
 from patchwright.resolver.domain import Job, Rejected
-from tests.end_to_end.conftest import Scene
+from tests.end_to_end.conftest import Scenario
 
 
-async def comment(
-    scene: Scene, text: str, by: str = "maintainer", on: Issue | FakePullRequest | None = None
+async def comment_job(
+    scenario: Scenario, text: str, by: str = "maintainer", on: Issue | FakePullRequest | None = None
 ) -> Job:
     """What a person's comment asks for."""
-    scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    delivery = await scene.world.add_comment(on or scene.issue, text, by=by)
+    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    delivery = await scenario.world.add_comment(on or scenario.issue, text, by=by)
     job = find_job(parse_delivery("issue_comment", delivery.body), Triggers())
     assert job is not None
     return job
 
 
-async def answered(scene: Scene, text: str, by: str = "maintainer") -> str:
+async def rejection_text(scenario: Scenario, text: str, by: str = "maintainer") -> str:
     """What the bot says to a comment that it does not work on."""
-    outcome = await scene.resolve(await comment(scene, text, by))
+    outcome = await scenario.resolve(await comment_job(scenario, text, by))
     assert isinstance(outcome, Rejected), outcome
-    return scene.comments[-1].strip()
+    return scenario.comments[-1].strip()

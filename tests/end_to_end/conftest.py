@@ -27,7 +27,7 @@ from patchwright.resolver.forge import MaskingForge
 from patchwright.resolver.resolve import resolve_job
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.runtime.actions import ReplaceText, RunShell
-from tests.end_to_end.publish_scenario import Depot
+from tests.end_to_end.publish_scenario import PublishScenario
 from tests.plain_python import PROGRAMS
 from tests.runtime.repository_layers import remove_layers_of
 
@@ -41,7 +41,7 @@ NEW_TEST = ReplaceText(
 )
 DONE = Finish(cause="add() subtracted.", change="It adds now.", testing="python3 -m pytest: all pass.")
 RUN_TESTS = RunShell(command="python3 -m pytest -q 2>&1 | tail -n 3")
-MENDED = (
+FIX_TURNS = (
     RecordedTurn("Mend it.", FIX),
     RecordedTurn("Test it.", NEW_TEST),
     RecordedTurn("Run them.", RUN_TESTS),
@@ -53,7 +53,7 @@ KEY = "sk-story-model-key"
 
 
 @dataclass
-class Scene:
+class Scenario:
     """One repository with one issue, and a model that follows a script."""
 
     world: FakeGitHub
@@ -64,7 +64,7 @@ class Scene:
     environment: dict[str, str]
     endpoint: RecordedModel = field(init=False)
 
-    async def will(
+    async def script_model(
         self,
         *turns: RecordedTurn,
         delay: float = 0.0,
@@ -87,22 +87,24 @@ class Scene:
         )
 
     async def resolve(
-        self, job: Job | None = None, every: float = EDIT_INTERVAL_SECONDS, **beyond: Any
+        self, job: Job | None = None, interval: float = EDIT_INTERVAL_SECONDS, **overrides: Any
     ) -> Outcome:
         """The job done in this process, composed as the server composes it; told `every` so many seconds.
 
         `beyond`: settings that no operator may have, such as a run of two seconds.
         """
-        settings = composition_root.read_settings({}, self.environment, None, None).model_copy(update=beyond)
+        settings = composition_root.read_settings({}, self.environment, None, None).model_copy(
+            update=overrides
+        )
         async with (
-            composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
+            composition_root.build_run_dependencies(settings, trusted=False, notify=print) as dependencies,
             composition_root.open_forge(
                 settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
             ) as forge,
         ):
-            masked = MaskingForge(forge, kit.secrets.mask)
+            masked = MaskingForge(forge, dependencies.secrets.mask)
             return await resolve_job(
-                job or self.job(), kit, masked, comment_reporter(masked, settings, every)
+                job or self.job(), dependencies, masked, comment_reporter(masked, settings, interval)
             )
 
     async def cli(
@@ -135,7 +137,7 @@ class Scene:
         }
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator["Served"]:
+    async def serve(self) -> AsyncIterator["RunningServer"]:
         """`patchwright serve` as a process, told of what happens in the world."""
         process = await self.cli("serve", "--port", "0")
         assert process.stdout is not None
@@ -144,7 +146,7 @@ class Scene:
             async with asyncio.timeout(60):
                 line = (await process.stdout.readline()).decode()
             assert line.startswith("patchwright is listening on "), (await process.stderr.read()).decode()
-            yield Served(process, line.split()[-1])
+            yield RunningServer(process, line.split()[-1])
         finally:
             if process.returncode is None:
                 process.terminate()
@@ -157,13 +159,13 @@ class Scene:
     def trajectory(self, run: str | None = None) -> Trajectory:
         return FileLogStore(self.data / "runs").read(JobId(run or self.runs[0]))
 
-    async def settled(self, runs: int = 1) -> None:
+    async def wait_for_completion(self, runs: int = 1) -> None:
         """Wait until so many runs have become something."""
         async with asyncio.timeout(90):
-            while len([run for run in self.runs if self._is_settled(run)]) < runs:
+            while len([run for run in self.runs if self._is_completed(run)]) < runs:
                 await asyncio.sleep(0.1)
 
-    def _is_settled(self, run: str) -> bool:
+    def _is_completed(self, run: str) -> bool:
         path = self.data / "runs" / run / "events.jsonl"
         return path.exists() and '{"kind":"job_completed"' in path.read_text(errors="replace")
 
@@ -185,7 +187,7 @@ class Scene:
 
 
 @dataclass
-class Served:
+class RunningServer:
     process: asyncio.subprocess.Process
     webhook: str
 
@@ -195,7 +197,7 @@ class Served:
 
 
 @pytest.fixture
-def for_images() -> dict[str, str]:
+def image_build_environment() -> dict[str, str]:
     """What an image build needs on a closed network."""
     return dict(composition_root.select_variables(os.environ, composition_root.IMAGE_VARIABLES))
 
@@ -209,7 +211,7 @@ async def sources() -> AsyncIterator[list[str]]:
         await remove_layers_of(source)
 
 
-def environment_of(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
+def server_environment(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
     """What a server is told that acts as this App, without Docker."""
     return {
         "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
@@ -231,7 +233,9 @@ def environment_of(world: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, s
 
 
 @pytest.fixture
-async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[Callable[..., Scene]]:
+async def make_scenario(
+    short_tmp: Path, image_build_environment: dict[str, str]
+) -> AsyncIterator[Callable[..., Scenario]]:
     """Makes the scene: `a_scene(files=..., title=..., body=...)`."""
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(FakeGitHub())
@@ -240,27 +244,27 @@ async def a_scene(short_tmp: Path, for_images: dict[str, str]) -> AsyncIterator[
             files: Mapping[str, str | bytes] | None = None,
             title: str = "add(2, 3) gives -1",
             body: str = "It should give 5.",
-        ) -> Scene:
+        ) -> Scenario:
             files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
             permissions = {"maintainer": "write", "triager": "triage"}
             repo = world.create_repository("acme/calc", files or None, permissions=permissions)  # type: ignore[arg-type]
             app = world.create_app()
             world.install_app(app, repo)
             issue = world.create_issue(repo, title=title, body=body, by="reporter")
-            environment = for_images | environment_of(world, app, short_tmp)
-            return Scene(world, repo, issue, short_tmp, stack, environment)
+            environment = image_build_environment | server_environment(world, app, short_tmp)
+            return Scenario(world, repo, issue, short_tmp, stack, environment)
 
         yield make
 
 
 @pytest.fixture
-async def scene(a_scene: Callable[..., Scene]) -> Scene:
+async def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     """acme/calc: add() subtracts, and one test passes."""
-    return a_scene()
+    return make_scenario()
 
 
 @pytest.fixture
-async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
+async def publish_scenario(tmp_path: Path) -> AsyncIterator[PublishScenario]:
     """acme/calc with one issue, where a run's work is to be delivered; no agent works."""
     async with FakeGitHub() as world:
         repo = world.create_repository(
@@ -271,4 +275,4 @@ async def depot(tmp_path: Path) -> AsyncIterator[Depot]:
         app = world.create_app(permissions={**APP_PERMISSIONS, "checks": "write"})
         world.install_app(app, repo)
         issue = world.create_issue(repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter")
-        yield Depot(world, repo, app, issue, tmp_path)
+        yield PublishScenario(world, repo, app, issue, tmp_path)

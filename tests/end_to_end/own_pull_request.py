@@ -3,11 +3,11 @@
 from patchwright.demo.github import FakePullRequest
 from patchwright.demo.github.bare_repository import GIT_ENVIRONMENT
 from patchwright.resolver.domain import Job, JobId, Repo
-from tests.end_to_end.conftest import Scene
+from tests.end_to_end.conftest import Scenario
 
 BRANCH = "patchwright/issue-1"
-FIRST = "Fix: the sum\n\nIssue: #1\nPatchwright-Run: first\n"
-REPAIR = "Fix failing checks of Fix: the sum\n\nPatchwright-Run: second\nRepairs-checks-of: {}\n"
+FIRST_MESSAGE = "Fix: the sum\n\nIssue: #1\nPatchwright-Run: first\n"
+REPAIR_MESSAGE = "Fix failing checks of Fix: the sum\n\nPatchwright-Run: second\nRepairs-checks-of: {}\n"
 LOG = (
     b"2026-11-20T09:00:00.1234567Z ##[group]Run python3 -m pytest\n"
     b"2026-11-20T09:00:01.1234567Z >       assert mul(2, 3) == 6\n"
@@ -16,10 +16,12 @@ LOG = (
 )
 
 
-def pushed(scene: Scene, files: dict[str, str], message: str = FIRST, by: str = "patchwright[bot]") -> str:
+def push_commit(
+    scenario: Scenario, files: dict[str, str], message: str = FIRST_MESSAGE, by: str = "patchwright[bot]"
+) -> str:
     """A commit of this account on our branch; its id."""
-    bare, person = scene.repo.bare, scene.world.user(by)
-    plain = scene.repo.commit(BRANCH, files, message)
+    bare, person = scenario.repo.bare, scenario.world.user(by)
+    plain = scenario.repo.commit(BRANCH, files, message)
     tree, parent = bare.git("rev-parse", f"{plain}^{{tree}}", f"{plain}^").decode().split()
     name, address = person.login, f"{person.id}+{person.login}@users.noreply.github.com"
     environment = GIT_ENVIRONMENT | {
@@ -34,17 +36,21 @@ def pushed(scene: Scene, files: dict[str, str], message: str = FIRST, by: str = 
     return made.decode().strip()
 
 
-def opened(scene: Scene, files: dict[str, str], title: str = "Fix: the sum") -> FakePullRequest:
+def open_pull_request(
+    scenario: Scenario, files: dict[str, str], title: str = "Fix: the sum"
+) -> FakePullRequest:
     """Our pull request, with one commit."""
-    pushed(scene, files)
-    return scene.world.create_pull(scene.repo, BRANCH, by="patchwright[bot]", title=title, body="Fixes #1")
+    push_commit(scenario, files)
+    return scenario.world.create_pull(
+        scenario.repo, BRANCH, by="patchwright[bot]", title=title, body="Fixes #1"
+    )
 
 
-def checked(scene: Scene, pull: FakePullRequest, sha: str = "") -> Job:
+def failed_checks_job(scenario: Scenario, pull: FakePullRequest, sha: str = "") -> Job:
     """The job that a failing check of its head makes."""
     sha = sha or pull.head.sha
     return Job(
-        id=JobId(f"acme-calc-{pull.number}-{sha[:8]}-{scene.data.name}"),
+        id=JobId(f"acme-calc-{pull.number}-{sha[:8]}-{scenario.data.name}"),
         repo=Repo(owner="acme", name="calc"),
         number=pull.number,
         requester=None,
@@ -52,10 +58,10 @@ def checked(scene: Scene, pull: FakePullRequest, sha: str = "") -> Job:
     )
 
 
-def answers(pull: FakePullRequest) -> list[str]:
+def own_comments(pull: FakePullRequest) -> list[str]:
     """What we say in its conversation."""
     return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
 
 
-def message(scene: Scene, pull: FakePullRequest) -> str:
-    return scene.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()
+def commit_message(scenario: Scenario, pull: FakePullRequest) -> str:
+    return scenario.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()

@@ -56,7 +56,7 @@ def verdict(kind: VerdictKind) -> Verdict:
 
 
 @dataclass
-class Depot:
+class PublishScenario:
     """acme/calc with one issue, and whatever is to be delivered there."""
 
     world: FakeGitHub
@@ -66,9 +66,9 @@ class Depot:
     data: Path
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
-    plain: bool = False
+    uses_installation_token: bool = False
     """Whether the token of the App's installation is given as it is, instead of the App's key."""
-    meanwhile: Callable[[], object] = lambda: None
+    before_publishing: Callable[[], object] = lambda: None
     """What happens between the run's beginning and its delivery."""
 
     @property
@@ -94,14 +94,14 @@ class Depot:
     async def forge(self) -> AsyncIterator[GitHubForge]:
         """As a process that has just started has it."""
         access: AppAuth | TokenAuth = AppAuth(str(self.app.id), SecretStr(self.app.private_key_pem))
-        if self.plain:
+        if self.uses_installation_token:
             installation = self.world.install_app(self.app, self.repo)
             access = TokenAuth(SecretStr(self.world.create_installation_token(installation)))
         urls = {name: getattr(self.world, name) for name in ("api_url", "graphql_url", "server_url")}
         async with GitHubForge(access, **urls, policy=QUICK) as forge:
             yield forge
 
-    async def deliver(self, *stream: bytes, kind: VerdictKind = "fixed") -> Outcome:
+    async def publish(self, *stream: bytes, kind: VerdictKind = "fixed") -> Outcome:
         """A run from its beginning to its delivery, with this change and this verdict."""
         settings = Settings(
             data=self.data, github_server_url=self.world.server_url, **{"model": "m", **self.settings}
@@ -131,18 +131,18 @@ class Depot:
                 done = ModelReply(
                     thought="", calls=(ToolCall(id="1", action=DONE),), usage=ReplyUsage(model="m")
                 )
-                self.meanwhile()
+                self.before_publishing()
                 return await publish_attempt(
                     job,
                     Attempt(ended, Patch(base_sha=workspace.base, diff=diff), verdict(kind)),
                     workspace,
-                    Trajectory(tuple(entries(started, done, ended))),
+                    Trajectory(tuple(build_entries(started, done, ended))),
                     MaskingForge(forge, Secrets().mask),
                     settings,
                     Secrets(),
                 )
 
 
-def entries(*events: Event) -> list[Entry]:
+def build_entries(*events: Event) -> list[Entry]:
     at = datetime(2026, 1, 1, tzinfo=UTC)  # the same in every try: so is the commit
     return [Entry(seq=seq, timestamp=at, event=event) for seq, event in enumerate(events)]

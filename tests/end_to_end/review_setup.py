@@ -7,7 +7,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Finish, ThreadReply
 from patchwright.resolver.domain import Job, JobId, Repo, User
 from patchwright.runtime.actions import ReplaceText
-from tests.end_to_end.conftest import CODE, DONE, RUN_TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, RUN_TESTS, Scenario
 
 WIP = CODE + "\n\ndef mul(a, b):\n    return a + b\n\n\ndef neg(a):\n    return a\n\n\nTMP = 1\n"
 LINES = {"mul": 10, "neg": 14, "tmp": 17, "name": 9}
@@ -27,12 +27,12 @@ TEST_MUL = ReplaceText(
 )
 
 
-def done(*answers: tuple[int, bool, str]) -> Finish:
+def finish_with_replies(*answers: tuple[int, bool, str]) -> Finish:
     given = tuple(ThreadReply(thread=number, is_done=yes, text=text) for number, yes, text in answers)
     return DONE.model_copy(update={"thread_replies": given})
 
 
-FOUR = done(
+FOUR = finish_with_replies(
     (1, True, "It multiplies now."),
     (2, True, "It negates now."),
     (3, True, "Taken out."),
@@ -47,23 +47,25 @@ QUICK = (RecordedTurn("Mend.", MUL, NEG, TMP), RecordedTurn("Done.", FOUR), Reco
 """The same where there are no tests; its finish is sent back once."""
 
 
-def proposed(scene: Scene, files: dict[str, Any] | None = None, **how: Any) -> FakePullRequest:
+def open_pull_request(scenario: Scenario, files: dict[str, Any] | None = None, **how: Any) -> FakePullRequest:
     """Somebody's pull request from `topic`."""
-    repo = how.get("fork") or scene.repo
+    repo = how.get("fork") or scenario.repo
     repo.commit("topic", files or {"calc.py": WIP})
-    return scene.world.create_pull(scene.repo, "topic", by="contributor", title="Multiply and negate", **how)
+    return scenario.world.create_pull(
+        scenario.repo, "topic", by="contributor", title="Multiply and negate", **how
+    )
 
 
-def asked(
-    scene: Scene,
+def request_job(
+    scenario: Scenario,
     pull: FakePullRequest,
     review: Review | None = None,
     command: str = "",
     by: str = "maintainer",
 ) -> Job:
-    person = scene.world.user(by)
+    person = scenario.world.user(by)
     return Job(
-        id=JobId(f"acme-calc-{pull.number}-{review.id if review else command[:3]}-{scene.data.name}"),
+        id=JobId(f"acme-calc-{pull.number}-{review.id if review else command[:3]}-{scenario.data.name}"),
         repo=Repo(owner="acme", name="calc"),
         number=pull.number,
         requester=User(id=person.id, login=person.login),
@@ -72,7 +74,7 @@ def asked(
     )
 
 
-def said(pull: FakePullRequest) -> list[list[str]]:
+def own_thread_replies(pull: FakePullRequest) -> list[list[str]]:
     """What we answered in each thread, as people see it."""
     ours = "<!-- patchwright:"
     return [
@@ -81,12 +83,12 @@ def said(pull: FakePullRequest) -> list[list[str]]:
     ]
 
 
-def told(pull: FakePullRequest) -> str:
+def status_comment(pull: FakePullRequest) -> str:
     """The status comment, as people see it."""
     (comment,) = [one for one in pull.comments if one.body.startswith("<!-- patchwright:")]
     return comment.body.partition("\n")[2]
 
 
-def brief(scene: Scene, request: int = 0) -> str:
-    content: str = scene.endpoint.requests[request]["messages"][1]["content"]
+def initial_prompt(scenario: Scenario, request: int = 0) -> str:
+    content: str = scenario.endpoint.requests[request]["messages"][1]["content"]
     return content

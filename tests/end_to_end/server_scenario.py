@@ -27,11 +27,11 @@ from patchwright.demo.github import (
 )
 from patchwright.demo.recorded_model import ModelFault, RecordedModel, RecordedTurn
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import CODE, KEY, MENDED, TESTS, environment_of
+from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, TESTS, server_environment
 
 SECRET = "story-webhook-secret"
-OURS = "<!-- patchwright:"
-LONGEST = 120.0  # seconds that anything is waited for
+TAG_PREFIX = "<!-- patchwright:"
+MAX_WAIT_SECONDS = 120.0  # seconds that anything is waited for
 ROLES: Mapping[str, Any] = {
     "maintainer": "write",
     "colleague": "write",
@@ -41,39 +41,39 @@ ROLES: Mapping[str, Any] = {
 """Who may what in a repository; others may what everybody may."""
 
 
-class Cast(RecordedModel):
+class PerIssueModel(RecordedModel):
     """A model with a script for each issue, known by the title that its prompt quotes; the others are mended."""
 
     def __init__(self) -> None:
-        super().__init__(MENDED, key=KEY)
+        super().__init__(FIX_TURNS, key=KEY)
         self.scripts: dict[str, Sequence[RecordedTurn]] = {}
 
     async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
         text = str(api_format.parse_messages(request))
         named = max((title for title in self.scripts if title in text), key=len, default="")
-        self._turns = tuple(self.scripts.get(named, MENDED))
+        self._turns = tuple(self.scripts.get(named, FIX_TURNS))
         return await super()._complete(request, api_format)
 
-    def asked(self, title: str) -> int:
+    def count_requests(self, title: str) -> int:
         """How many requests were about this issue."""
         return sum(title in str(request["messages"]) for request in self.requests)
 
 
 @dataclass
-class Town:
+class ServerScenario:
     """One fake, one App, one server, one model, and as many repositories as there are stories."""
 
     world: FakeGitHub
     app: GitHubApp
     data: Path
-    model: Cast
+    model: PerIssueModel
     environment: dict[str, str]
-    pages: str = ""
+    base_url: str = ""
     """Where the server's own pages are."""
-    installed: dict[str, Installation] = field(default_factory=dict)
+    installations: dict[str, Installation] = field(default_factory=dict)
     """By the name that `repository` was given."""
     repositories: list[Repository] = field(default_factory=list)
-    told: list[Delivery] = field(default_factory=list)
+    accepted_deliveries: list[Delivery] = field(default_factory=list)
     """What is sent again by `again`."""
 
     def repository(
@@ -83,29 +83,29 @@ class Town:
         files = {"calc.py": CODE, "tests/test_calc.py": TESTS} if files is None else files
         full = name if "/" in name else f"acme/{name}"
         made = self.world.create_repository(full, files or None, permissions=ROLES, private=private)
-        self.installed[name] = self.world.install_app(self.app, made)
+        self.installations[name] = self.world.install_app(self.app, made)
         self.repositories.append(made)
         return made
 
     def issue(self, name: str, by: str = "reporter", **how: Any) -> Issue:
         """The one issue of a new repository of this name."""
         repo = self.repository(name, **how)
-        return self.world.create_issue(repo, title=title_of(name), body="It should add.", by=by)
+        return self.world.create_issue(repo, title=issue_title(name), body="It should add.", by=by)
 
-    def held(self, name: str, turns: Sequence[RecordedTurn] = MENDED, *, after: int = 1) -> None:
+    def block_run(self, name: str, turns: Sequence[RecordedTurn] = FIX_TURNS, *, after: int = 1) -> None:
         """The work of that issue waits behind so many turns until `go_on`."""
         wait = RunShell(command=f"until [ -e {self.data}/{name} ]; do sleep 0.1; done", timeout=590)
-        self.model.scripts[title_of(name)] = (*turns[:after], RecordedTurn("Wait.", wait), *turns[after:])
+        self.model.scripts[issue_title(name)] = (*turns[:after], RecordedTurn("Wait.", wait), *turns[after:])
 
-    def go_on(self, name: str) -> None:
+    def unblock_run(self, name: str) -> None:
         (self.data / name).touch()
 
-    async def at_work(self, name: str, requests: int = 2) -> None:
+    async def wait_for_requests(self, name: str, requests: int = 2) -> None:
         """Wait until the model was asked so often about that issue."""
-        await until(lambda: self.model.asked(title_of(name)) >= requests)
+        await wait_until(lambda: self.model.count_requests(issue_title(name)) >= requests)
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
+    async def serve(self) -> AsyncIterator[None]:
         """`patchwright serve` as a process that hears of everything; what was told before is told to it by `again`."""
         with (self.data / "server.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
@@ -115,15 +115,17 @@ class Town:
             )  # fmt: skip
         assert process.stdout is not None
         try:
-            async with asyncio.timeout(LONGEST):
+            async with asyncio.timeout(MAX_WAIT_SECONDS):
                 line = (await process.stdout.readline()).decode()
             assert line.startswith("patchwright is listening on "), self.log
             webhook = line.split()[-1]
-            self.pages = webhook.removesuffix("/webhook")
+            self.base_url = webhook.removesuffix("/webhook")
             self.hook = self.world.add_webhook(webhook, SECRET)
             yield
         finally:
-            self.told = [one for one in self.world.deliveries if one.status == 202 and not one.redelivery]
+            self.accepted_deliveries = [
+                one for one in self.world.deliveries if one.status == 202 and not one.redelivery
+            ]
             if process.returncode is None:
                 process.terminate()
             await process.communicate()
@@ -133,45 +135,47 @@ class Town:
         """What the server has written for its operator."""
         return (self.data / "server.log").read_text(errors="replace")
 
-    async def quiet(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until nothing is left to do: no delivery, and no job."""
-        until_then = asyncio.get_running_loop().time() + LONGEST
+        until_then = asyncio.get_running_loop().time() + MAX_WAIT_SECONDS
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
             while True:
-                said = (await client.get(f"{self.pages}/metrics")).text
+                said = (await client.get(f"{self.base_url}/metrics")).text
                 left = re.findall(r"^patchwright_(?:inbox_deliveries|jobs\{.*\}) (?!0\.0$).*", said, re.M)
                 if "patchwright_inbox_deliveries" in said and not left:
                     return
                 assert asyncio.get_running_loop().time() < until_then, (said, self.log)
                 await asyncio.sleep(0.1)
 
-    async def again(self) -> None:
+    async def redeliver_all(self) -> None:
         """Everything that was ever told is told once more, and dealt with."""
-        heard = {one.guid: one for one in (*self.told, *self.world.deliveries) if one.status == 202}
+        heard = {
+            one.guid: one for one in (*self.accepted_deliveries, *self.world.deliveries) if one.status == 202
+        }
         for one in heard.values():
             await self.world.redeliver(replace(one, hook=self.hook))
-        await self.quiet()
+        await self.wait_until_idle()
 
 
 @asynccontextmanager
-async def a_town(**settings: object) -> AsyncIterator[Town]:
+async def open_server_scenario(**settings: object) -> AsyncIterator[ServerScenario]:
     """A town in its own directory; the settings are the server's, beside the usual ones."""
     async with AsyncExitStack() as stack:
         data = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))  # short: a Unix socket lies below it
         stack.callback(shutil.rmtree, data, ignore_errors=True)
         world = await stack.enter_async_context(FakeGitHub())
-        app, model = world.create_app(), await stack.enter_async_context(Cast())
+        app, model = world.create_app(), await stack.enter_async_context(PerIssueModel())
         more = {f"PATCHWRIGHT_{name.upper()}": str(value) for name, value in settings.items()}
-        yield Town(world, app, data, model, environment_of(world, app, data) | more)
+        yield ServerScenario(world, app, data, model, server_environment(world, app, data) | more)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(LONGEST):
+async def wait_until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(MAX_WAIT_SECONDS):
         while not holds():
             await asyncio.sleep(0.05)
 
 
-def title_of(name: str) -> str:
+def issue_title(name: str) -> str:
     """Of the issue in the repository of this name."""
     return f"add() of {name} subtracts"
 
@@ -179,41 +183,44 @@ def title_of(name: str) -> str:
 # --- what people see ----------------------------------------------------------------------------------------
 
 
-def conversation(thread: Issue) -> list[str]:
+def timeline(thread: Issue) -> list[str]:
     """All that was said and done in a thread, in its order; of ours the first paragraph, without what varies."""
-    return [text for _, text in sorted(_happenings(thread))]
+    return [text for _, text in sorted(_timeline_entries(thread))]
 
 
-def ours(thread: Issue) -> list[str]:
+def own_comments(thread: Issue) -> list[str]:
     """What we said in it, whole."""
-    return [_shown(one.body) for one in thread.comments if one.body.startswith(OURS)]
+    return [_without_variable_parts(one.body) for one in thread.comments if one.body.startswith(TAG_PREFIX)]
 
 
-def _happenings(thread: Issue) -> Iterator[tuple[str, str]]:
+def _timeline_entries(thread: Issue) -> Iterator[tuple[str, str]]:
     for did in thread.events:
         verb = "labels it" if did.event == "labeled" else "takes away"
         yield did.created, f"{did.actor.login} {verb} {did.label.name}"
     for comment in thread.comments:
-        yield comment.created, f"{comment.author.login}: {_begins(comment)}"
+        yield comment.created, f"{comment.author.login}: {_first_paragraph(comment)}"
     if isinstance(thread, FakePullRequest):
         for review in thread.reviews:
             if review.body:
-                yield review.submitted, f"{review.author.login} reviews: {_shown(review.body)}"
+                yield (
+                    review.submitted,
+                    f"{review.author.login} reviews: {_without_variable_parts(review.body)}",
+                )
         for inline in thread.review_threads:
             for comment in inline.comments:
                 yield (
                     comment.created,
-                    f"{comment.author.login} at {inline.path}:{inline.line}: {_begins(comment)}",
+                    f"{comment.author.login} at {inline.path}:{inline.line}: {_first_paragraph(comment)}",
                 )
 
 
-def _begins(comment: Comment) -> str:
+def _first_paragraph(comment: Comment) -> str:
     seen = "".join(f" [{one.content}]" for one in comment.reactions)
-    return _shown(comment.body).partition("\n\n")[0] + seen
+    return _without_variable_parts(comment.body).partition("\n\n")[0] + seen
 
 
-def _shown(body: str) -> str:
-    text = body.partition("\n")[2] if body.startswith(OURS) else body
+def _without_variable_parts(body: str) -> str:
+    text = body.partition("\n")[2] if body.startswith(TAG_PREFIX) else body
     for pattern, instead in (
         (r"\[([^\]]+)\]\([^)]*\)", r"\1"),  # where a link leads
         (r"[\d,]+ tokens", "N tokens"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-def source(release: tuple[str, str, str], place: Path) -> Path:
+def download_source(release: tuple[str, str, str], place: Path) -> Path:
     """The unpacked source release, from the package index that the environment names."""
     name, version, digest = release
     place.mkdir()
@@ -18,14 +18,14 @@ def source(release: tuple[str, str, str], place: Path) -> Path:
     wanted.write_text(f"{name}=={version} --hash=sha256:{digest}\n")
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", name, "--require-hashes"]
     where = ["--dest", str(place), "--requirement", str(wanted)]
-    subprocess.run([*pip(), "download", *options, *where], check=True, timeout=240)
+    subprocess.run([*pip_command(), "download", *options, *where], check=True, timeout=240)
     # Not by tarfile: Python 3.11.2 has no filter there that would leave out whose the files were.
     unpack = ["tar", "--extract", "--no-same-owner", "--directory", str(place), "--file"]
     subprocess.run([*unpack, str(place / f"{name}-{version}.tar.gz")], check=True, timeout=60)
     return place / f"{name}-{version}"
 
 
-def pip() -> list[str]:
+def pip_command() -> list[str]:
     """How pip is called here; skips the test when there is none."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
@@ -34,12 +34,12 @@ def pip() -> list[str]:
     pytest.skip("no pip is here to download a source release with: apt-get install python3-pip")
 
 
-def git(tree: Path, *arguments: str) -> None:
+def run_git(tree: Path, *arguments: str) -> None:
     who = ["-c", "user.name=Packager", "-c", "user.email=packager@example.org"]
     subprocess.run(["git", "-C", str(tree), *who, *arguments], check=True, timeout=60, capture_output=True)
 
 
-def environment(home: Path) -> dict[str, str]:
+def cli_environment(home: Path) -> dict[str, str]:
     known = {key: value for key, value in os.environ.items() if key.startswith(("PATH", "LANG", "DOCKER_"))}
     bundle = Path("/etc/ssl/certs/ca-certificates.crt")
     trusted = {"PATCHWRIGHT_CA_BUNDLE": str(bundle)} if bundle.exists() else {}

@@ -30,23 +30,23 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 from tests.contracts.forges import file
-from tests.end_to_end.publish_scenario import FIX, Depot, verdict
-from tests.end_to_end.uploaded_artifact import Post
+from tests.end_to_end.publish_scenario import FIX, PublishScenario, verdict
+from tests.end_to_end.uploaded_artifact import UploadedArtifact
 
 
 @pytest.fixture
-def post(depot: Depot) -> Post:
-    return Post(depot)
+def upload(publish_scenario: PublishScenario) -> UploadedArtifact:
+    return UploadedArtifact(publish_scenario)
 
 
 @pytest.fixture
-def on_pull(depot: Depot) -> Post:
+def on_pull(publish_scenario: PublishScenario) -> UploadedArtifact:
     """On somebody's pull request, with a review thread; `release` is a branch that nobody asked about."""
-    depot.repo.commit("release", {"VERSION": "1\n"})
-    depot.repo.commit("topic", {"calc.py": "def add(a, b):\n    return a - b  # TODO\n"})
-    pull = depot.world.create_pull(depot.repo, "topic", by="maintainer", title="Add")
-    depot.world.add_review(pull, ("calc.py", 2, "This subtracts."), by="maintainer")
-    return Post(depot, pull)
+    publish_scenario.repo.commit("release", {"VERSION": "1\n"})
+    publish_scenario.repo.commit("topic", {"calc.py": "def add(a, b):\n    return a - b  # TODO\n"})
+    pull = publish_scenario.world.create_pull(publish_scenario.repo, "topic", by="maintainer", title="Add")
+    publish_scenario.world.add_review(pull, ("calc.py", 2, "This subtracts."), by="maintainer")
+    return UploadedArtifact(publish_scenario, pull)
 
 
 def forged(events: list[Event], **changes: Any) -> list[Event]:
@@ -54,21 +54,23 @@ def forged(events: list[Event], **changes: Any) -> list[Event]:
     return [events[0].model_copy(update=changes), *events[1:]]
 
 
-async def test_an_honest_artifact_is_published(post: Post) -> None:
-    outcome = await post.publish(await post.events())
+async def test_an_honest_artifact_is_published(upload: UploadedArtifact) -> None:
+    outcome = await upload.publish(await upload.events())
     assert isinstance(outcome, Published)
     assert not outcome.draft
-    assert post.depot.repo.branches == ("main", "patchwright/issue-1")
+    assert upload.scenario.repo.branches == ("main", "patchwright/issue-1")
 
 
-async def test_an_honest_artifact_of_a_pull_request_is_published(on_pull: Post) -> None:
+async def test_an_honest_artifact_of_a_pull_request_is_published(on_pull: UploadedArtifact) -> None:
     outcome = await on_pull.publish(await on_pull.events(FIX))
     assert isinstance(outcome, Published)
-    assert on_pull.depot.repo.read("topic", "calc.py") == "def add(a, b):\n    return a + b\n"
+    assert on_pull.scenario.repo.read("topic", "calc.py") == "def add(a, b):\n    return a + b\n"
 
 
-async def test_a_log_that_names_another_branch_of_the_pull_request_writes_nowhere(on_pull: Post) -> None:
-    repo = on_pull.depot.repo
+async def test_a_log_that_names_another_branch_of_the_pull_request_writes_nowhere(
+    on_pull: UploadedArtifact,
+) -> None:
+    repo = on_pull.scenario.repo
     release = repo.bare.branch_sha("release")
     assert release is not None
     events = await on_pull.events(file("VERSION", b"2\n"), base=release)
@@ -77,42 +79,44 @@ async def test_a_log_that_names_another_branch_of_the_pull_request_writes_nowher
     with pytest.raises(InvalidArtifact, match="branches differ"):
         await on_pull.publish(forged(events, thread=thread))
     assert repo.bare.branch_sha("release") == release
-    await on_pull.publish(forged(events, thread=thread), checked=False)
+    await on_pull.publish(forged(events, thread=thread), is_validated=False)
     assert repo.read("release", "VERSION") == "2\n"
 
 
-async def test_a_base_that_the_base_branch_does_not_have_is_not_brought_in(post: Post) -> None:
-    repo = post.depot.repo
+async def test_a_base_that_the_base_branch_does_not_have_is_not_brought_in(
+    upload: UploadedArtifact,
+) -> None:
+    repo = upload.scenario.repo
     repo.commit("planted", {".github/workflows/evil.yml": "on: push\n"})
     planted = repo.bare.branch_sha("planted")
     assert planted is not None
-    events = await post.events(base=planted)
+    events = await upload.events(base=planted)
     with pytest.raises(InvalidArtifact, match="does not contain the commit"):
-        await post.publish(events)
+        await upload.publish(events)
     assert "patchwright/issue-1" not in repo.branches
-    await post.publish(events, checked=False)
+    await upload.publish(events, is_validated=False)
     assert repo.read("patchwright/issue-1", ".github/workflows/evil.yml") == "on: push\n"
 
 
-async def test_a_head_that_the_pull_request_does_not_have_is_not_built_on(on_pull: Post) -> None:
-    planted = on_pull.depot.repo.commit("planted", {"evil.py": "print()\n"})
+async def test_a_head_that_the_pull_request_does_not_have_is_not_built_on(on_pull: UploadedArtifact) -> None:
+    planted = on_pull.scenario.repo.commit("planted", {"evil.py": "print()\n"})
     events = await on_pull.events(base=planted)
     assert isinstance(events[0], RunStarted)
     thread = events[0].thread.model_copy(update={"head_sha": planted})
     with pytest.raises(InvalidArtifact, match="no longer contains the commit"):
         await on_pull.publish(forged(events, thread=thread))
-    await on_pull.publish(forged(events, thread=thread), checked=False)
-    (ours,) = (name for name in on_pull.depot.repo.branches if name.startswith("patchwright/"))
-    assert on_pull.depot.repo.read(ours, "evil.py") == "print()\n"
+    await on_pull.publish(forged(events, thread=thread), is_validated=False)
+    (ours,) = (name for name in on_pull.scenario.repo.branches if name.startswith("patchwright/"))
+    assert on_pull.scenario.repo.read(ours, "evil.py") == "print()\n"
 
 
-async def test_a_review_thread_of_another_pull_request_is_left_alone(on_pull: Post) -> None:
-    depot = on_pull.depot
-    depot.repo.commit("other", {"calc.py": "x = 1\n"})
-    other = depot.world.create_pull(depot.repo, "other", by="maintainer", title="Other")
-    depot.world.add_review(other, ("calc.py", 1, "Why?"), by="maintainer")
+async def test_a_review_thread_of_another_pull_request_is_left_alone(on_pull: UploadedArtifact) -> None:
+    publish_scenario = on_pull.scenario
+    publish_scenario.repo.commit("other", {"calc.py": "x = 1\n"})
+    other = publish_scenario.world.create_pull(publish_scenario.repo, "other", by="maintainer", title="Other")
+    publish_scenario.world.add_review(other, ("calc.py", 1, "Why?"), by="maintainer")
     events = await on_pull.events(FIX)
-    async with depot.forge() as forge:
+    async with publish_scenario.forge() as forge:
         there = await forge.get_thread(on_pull.job.model_copy(update={"number": other.number}))
     assert isinstance(events[0], RunStarted)
     assert isinstance(events[0].thread, PullRequest)
@@ -132,7 +136,7 @@ async def test_a_review_thread_of_another_pull_request_is_left_alone(on_pull: Po
     with pytest.raises(InvalidArtifact, match="review thread"):
         await on_pull.publish(events)
     assert other.review_threads[0].resolved_by is None
-    await on_pull.publish(events, checked=False)
+    await on_pull.publish(events, is_validated=False)
     assert other.review_threads[0].resolved_by is not None
 
 
@@ -145,36 +149,40 @@ ANOTHER = (
 
 
 @pytest.mark.parametrize("change", ANOTHER)
-async def test_the_job_is_the_one_that_the_event_asks_for(post: Post, change: Callable[..., Any]) -> None:
+async def test_the_job_is_the_one_that_the_event_asks_for(
+    upload: UploadedArtifact, change: Callable[..., Any]
+) -> None:
     with pytest.raises(InvalidArtifact, match="another job"):
-        await post.publish(forged(await post.events(), job=change(post.job)))
-    assert post.depot.comments == []
+        await upload.publish(forged(await upload.events(), job=change(upload.job)))
+    assert upload.scenario.comments == []
 
 
 @pytest.mark.parametrize(
     "last", [JobCompleted(outcome=Rejected(explanation="Done.")), RunResumed(run=JobId("another"))]
 )
-async def test_a_log_cannot_say_that_it_is_published_already(post: Post, last: Event) -> None:
+async def test_a_log_cannot_say_that_it_is_published_already(upload: UploadedArtifact, last: Event) -> None:
     with pytest.raises(InvalidArtifact, match="only the publishing job writes"):
-        await post.publish([*await post.events(), last])
+        await upload.publish([*await upload.events(), last])
 
 
-async def test_what_policy_forbids_is_taken_out_of_a_patch_that_a_log_calls_proven(post: Post) -> None:
+async def test_what_policy_forbids_is_taken_out_of_a_patch_that_a_log_calls_proven(
+    upload: UploadedArtifact,
+) -> None:
     workflow = file(".github/workflows/evil.yml", b"on: push\n")
-    outcome = await post.publish(await post.events(FIX, workflow))
+    outcome = await upload.publish(await upload.events(FIX, workflow))
     assert isinstance(outcome, Published)
     assert (
         "evil.yml"
-        not in post.depot.repo.bare.git("ls-tree", "-r", "--name-only", "patchwright/issue-1").decode()
+        not in upload.scenario.repo.bare.git("ls-tree", "-r", "--name-only", "patchwright/issue-1").decode()
     )
-    assert "left to maintainers" in (post.depot.pulls[0].body or "")
+    assert "left to maintainers" in (upload.scenario.pulls[0].body or "")
 
 
-async def test_a_permission_that_was_taken_away_publishes_nothing(post: Post) -> None:
-    events = await post.events()
-    post.depot.world.set_role(post.depot.repo, "maintainer", "read")
-    assert isinstance(await post.publish(events), Rejected)
-    assert post.depot.repo.branches == ("main",)
+async def test_a_permission_that_was_taken_away_publishes_nothing(upload: UploadedArtifact) -> None:
+    events = await upload.events()
+    upload.scenario.world.set_role(upload.scenario.repo, "maintainer", "read")
+    assert isinstance(await upload.publish(events), Rejected)
+    assert upload.scenario.repo.branches == ("main",)
 
 
 LOUD = "@everyone <img src=//evil.test> ![x](http://evil.test) fixes #1\n::set-output name=x::y\n```"
@@ -188,8 +196,10 @@ def live(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["fixed", "unproven", "regressed"])
-async def test_no_text_of_a_forged_log_is_live_where_people_read_it(post: Post, kind: Any) -> None:
-    events = await post.events(kind=kind)
+async def test_no_text_of_a_forged_log_is_live_where_people_read_it(
+    upload: UploadedArtifact, kind: Any
+) -> None:
+    events = await upload.events(kind=kind)
     told = verdict(kind)
     shouting = {LOUD: "failed", f"{LOUD}2": "passed"}
     run = told.before and told.before.model_copy(
@@ -222,46 +232,52 @@ async def test_no_text_of_a_forged_log_is_live_where_people_read_it(post: Post, 
         repository={LOUD: LOUD},
     )
     events = forged(events, model=LOUD, source=LOUD)
-    await post.publish([events[0], under, *events[1:]])
-    texts = [*post.depot.comments, *(pull.body or "" for pull in post.depot.pulls)]
-    texts += [pull.title for pull in post.depot.pulls]
-    texts.append(post.depot.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode())
+    await upload.publish([events[0], under, *events[1:]])
+    texts = [*upload.scenario.comments, *(pull.body or "" for pull in upload.scenario.pulls)]
+    texts += [pull.title for pull in upload.scenario.pulls]
+    texts.append(upload.scenario.repo.bare.git("log", "-1", "--format=%B", "patchwright/issue-1").decode())
     assert len(texts) >= 2
     assert [line for text in texts for line in live(text)] == []
     assert "evil.test/run" not in "".join(texts)
     assert live(f"so {LOUD} and `so`")  # a text that nobody quiets would be found
 
 
-async def test_a_patch_against_another_commit_than_the_run_began_at_is_refused(post: Post) -> None:
-    events = await post.events()
-    other = post.depot.repo.commit("main", {"new.py": "x = 1\n"})
+async def test_a_patch_against_another_commit_than_the_run_began_at_is_refused(
+    upload: UploadedArtifact,
+) -> None:
+    events = await upload.events()
+    other = upload.scenario.repo.commit("main", {"new.py": "x = 1\n"})
     assert isinstance(events[2], Checkpoint)
     events[2] = Checkpoint(patch=events[2].patch.model_copy(update={"base_sha": other}))
     with pytest.raises(Exception, match="was made against"):
-        await post.publish(events)
+        await upload.publish(events)
 
 
-async def test_why_the_work_broke_off_is_told_quietly(post: Post) -> None:
-    place = post.depot.data / "artifact"
-    artifact.write_artifact(place, post.job.id, None, LOUD, Secrets())
-    settings = Settings(data=post.depot.data / "publish", github_server_url=post.depot.world.server_url)
+async def test_why_the_work_broke_off_is_told_quietly(upload: UploadedArtifact) -> None:
+    place = upload.scenario.data / "artifact"
+    artifact.write_artifact(place, upload.job.id, None, LOUD, Secrets())
+    settings = Settings(
+        data=upload.scenario.data / "publish", github_server_url=upload.scenario.world.server_url
+    )
     logs = FileLogStore(settings.data / "runs")
-    async with post.depot.forge() as forge:
+    async with upload.scenario.forge() as forge:
         part = PublishJob(forge, Triggers(), build_publish_deps(settings, Secrets(), logs), logs, place)
         with pytest.raises(ResolveJobFailed) as broke:
-            await part.resolve(post.job)
-        await part.report_failure(post.job, broke.value)
-    (told,) = post.depot.comments
+            await part.resolve(upload.job)
+        await part.report_failure(upload.job, broke.value)
+    (told,) = upload.scenario.comments
     assert live(told) == []
     assert "everyone" in told
 
 
-async def test_work_on_a_branch_that_moved_meanwhile_goes_beside_it_and_says_why(on_pull: Post) -> None:
-    on_pull.depot.repo.commit("main", {"tests/test_calc.py": "def test_nothing():\n    pass\n"})
+async def test_work_on_a_branch_that_moved_meanwhile_goes_beside_it_and_says_why(
+    on_pull: UploadedArtifact,
+) -> None:
+    on_pull.scenario.repo.commit("main", {"tests/test_calc.py": "def test_nothing():\n    pass\n"})
     events = await on_pull.events(FIX)
-    theirs = on_pull.depot.repo.commit("topic", {"README": "Later.\n"})
+    theirs = on_pull.scenario.repo.commit("topic", {"README": "Later.\n"})
     outcome = await on_pull.publish(events)
     assert isinstance(outcome, Reported)
     assert outcome.branch is not None and outcome.branch.startswith("patchwright/pull-")
     assert "the publishing job does not run tests" in outcome.reason
-    assert on_pull.depot.repo.bare.branch_sha("topic") == theirs
+    assert on_pull.scenario.repo.bare.branch_sha("topic") == theirs

@@ -11,7 +11,7 @@ from patchwright.bot.github_action.scheduled import find_missed_delivery
 from patchwright.bot.webhooks.delivery import CommentCreated, IgnoredEvent, LabelAdded
 from patchwright.bot.webhooks.triggers import Triggers, find_job
 from tests.contracts.forges import QUICK
-from tests.end_to_end.conftest import Scene
+from tests.end_to_end.conftest import Scenario
 from tests.end_to_end.publish_scenario import CALC
 from tests.end_to_end.workflow_jobs import Workflow
 
@@ -20,21 +20,21 @@ AT_ONCE = timedelta(minutes=-1)
 
 
 @pytest.fixture
-def scheduled(scene: Scene) -> Workflow:
-    workflow = Workflow(scene)
-    event = scene.data / "event.json"
+def scheduled(scenario: Scenario) -> Workflow:
+    workflow = Workflow(scenario)
+    event = scenario.data / "event.json"
     event.write_text('{"schedule": "7 * * * *"}')
-    workflow.given = {"GITHUB_EVENT_NAME": "schedule", "GITHUB_EVENT_PATH": str(event)}
+    workflow.event_environment = {"GITHUB_EVENT_NAME": "schedule", "GITHUB_EVENT_PATH": str(event)}
     return workflow
 
 
 async def test_what_was_labeled_without_a_machine_is_found_until_it_has_an_answer(
     scheduled: Workflow,
 ) -> None:
-    scene, rules = scheduled.scene, Triggers()
-    scene.world.add_label_silently(scene.issue, "fix-me", by="maintainer")
-    scene.world.add_comment_silently(scene.issue, "@agent mend it", by="maintainer")
-    urls = {name: getattr(scene.world, name) for name in ("api_url", "graphql_url", "server_url")}
+    scenario, rules = scheduled.scene, Triggers()
+    scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
+    scenario.world.add_comment_silently(scenario.issue, "@agent mend it", by="maintainer")
+    urls = {name: getattr(scenario.world, name) for name in ("api_url", "graphql_url", "server_url")}
     async with GitHubForge(TokenAuth(SecretStr(scheduled.token("publish"))), **urls, policy=QUICK) as github:
         found = await find_missed_delivery(github, CALC, rules, AT_ONCE)
         assert isinstance(found, LabelAdded)
@@ -52,17 +52,17 @@ async def test_what_was_labeled_without_a_machine_is_found_until_it_has_an_answe
 
 async def test_what_a_workflow_may_still_be_at_work_on_is_left_to_it(scheduled: Workflow) -> None:
     scheduled.scene.world.add_label_silently(scheduled.scene.issue, "fix-me", by="maintainer")
-    done = await scheduled.all()
-    assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.said
+    done = await scheduled.run_single_job()
+    assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.output
 
 
 async def test_a_schedule_in_two_jobs_says_what_it_takes(scheduled: Workflow) -> None:
     done = await scheduled.resolve()
     assert done.code == 2
-    assert "must use `part: all`" in done.said
+    assert "must use `part: all`" in done.output
 
 
 async def test_a_schedule_outside_of_a_repository_says_what_is_missing(scheduled: Workflow) -> None:
-    done = await scheduled.all(GITHUB_REPOSITORY="")
+    done = await scheduled.run_single_job(GITHUB_REPOSITORY="")
     assert done.code == 2
-    assert "GITHUB_REPOSITORY is not set" in done.said
+    assert "GITHUB_REPOSITORY is not set" in done.output

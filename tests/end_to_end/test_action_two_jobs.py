@@ -9,94 +9,94 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Ask
-from tests.end_to_end.conftest import CODE, KEY, MENDED, Scene
+from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, Scenario
 from tests.end_to_end.workflow_jobs import Workflow
 
 
 @pytest.fixture
-def workflow(scene: Scene) -> Workflow:
-    return Workflow(scene)
+def workflow(scenario: Scenario) -> Workflow:
+    return Workflow(scenario)
 
 
 async def test_the_second_job_opens_the_pull_request_that_the_first_one_proved(workflow: Workflow) -> None:
-    scene = workflow.scene
-    await scene.will(*MENDED)
-    await workflow.labeled()
+    scenario = workflow.scene
+    await scenario.script_model(*FIX_TURNS)
+    await workflow.label()
 
     first = await workflow.resolve()
-    assert first.code == 0, first.said
+    assert first.code == 0, first.output
     assert first.outputs["outcome"] == "prepared"
     assert first.outputs["verdict"] == "fixed"
     assert int(first.outputs["tokens"]) > 0
     assert Path(first.outputs["run-page"]).read_text().startswith("<!doctype html>")
     assert "| passed | 1 | 2 |" in first.summary
-    assert (scene.comments, scene.repo.pulls) == ([], ())
+    assert (scenario.comments, scenario.repo.pulls) == ([], ())
 
     assert KEY not in "".join(path.read_text() for path in workflow.artifact.iterdir())
     second = await workflow.publish()
-    assert second.code == 0, second.said
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    assert not scene.pull.draft
+    assert second.code == 0, second.output
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert not scenario.pull.draft
     assert second.outputs["outcome"] == "published"
     assert second.outputs["verdict"] == "fixed"
     assert second.outputs["pull-request"].endswith("/acme/calc/pull/2")
     assert second.outputs["branch"] == "patchwright/issue-1"
     assert second.outputs["tokens"] == first.outputs["tokens"]
-    assert len(scene.comments) == 1
+    assert len(scenario.comments) == 1
 
 
 @pytest.mark.slow
 async def test_publishing_twice_is_publishing_once(workflow: Workflow) -> None:
-    scene = workflow.scene
-    await scene.will(*MENDED)
-    await workflow.labeled()
+    scenario = workflow.scene
+    await scenario.script_model(*FIX_TURNS)
+    await workflow.label()
     await workflow.resolve()
     first, again = (
         await workflow.publish(),
-        await workflow.publish(PATCHWRIGHT_DATA=str(scene.data / "other")),
+        await workflow.publish(PATCHWRIGHT_DATA=str(scenario.data / "other")),
     )
     assert first.outputs == again.outputs
-    assert (len(scene.repo.pulls), len(scene.comments)) == (1, 1)
+    assert (len(scenario.repo.pulls), len(scenario.comments)) == (1, 1)
 
 
 @pytest.mark.slow
 async def test_a_question_reaches_the_issue(workflow: Workflow) -> None:
-    await workflow.scene.will(RecordedTurn("I wonder.", Ask(question="Which of the two?")))
-    await workflow.labeled()
+    await workflow.scene.script_model(RecordedTurn("I wonder.", Ask(question="Which of the two?")))
+    await workflow.label()
     first = await workflow.resolve()
-    assert first.outputs["outcome"] == "prepared", first.said
+    assert first.outputs["outcome"] == "prepared", first.output
     second = await workflow.publish()
-    assert (second.code, second.outputs["outcome"]) == (6, "input_required"), second.said
+    assert (second.code, second.outputs["outcome"]) == (6, "input_required"), second.output
     assert "Which of the two?" in workflow.scene.comments[0]
 
 
 async def test_who_may_not_ask_is_told_so_by_the_second_job(workflow: Workflow) -> None:
-    await workflow.scene.will(*MENDED)
-    await workflow.commented("@agent mend this", by="stranger")
+    await workflow.scene.script_model(*FIX_TURNS)
+    await workflow.comment("@agent mend this", by="stranger")
     first = await workflow.resolve()
-    assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.said
+    assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.output
     assert not workflow.scene.endpoint.requests
     second = await workflow.publish()
-    assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.said
+    assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.output
     assert "stranger does not have write access to this repository" in workflow.scene.comments[-1]
 
 
 @pytest.mark.slow
 async def test_help_is_answered_by_the_second_job(workflow: Workflow) -> None:
-    await workflow.commented("@agent help")
+    await workflow.comment("@agent help")
     first = await workflow.resolve(PATCHWRIGHT_MODEL="")
-    assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.said
+    assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.output
     second = await workflow.publish()
-    assert (second.code, second.outputs["outcome"]) == (0, "answered"), second.said
+    assert (second.code, second.outputs["outcome"]) == (0, "answered"), second.output
     assert workflow.scene.comments[-1].startswith("I understand these commands")
 
 
 @pytest.mark.slow
 async def test_why_the_first_job_broke_off_is_told_by_the_second(workflow: Workflow) -> None:
-    await workflow.scene.will(*MENDED, key="another key")
-    await workflow.labeled()
+    await workflow.scene.script_model(*FIX_TURNS, key="another key")
+    await workflow.label()
     first = await workflow.resolve()
-    assert (first.code, first.outputs["outcome"]) == (2, "error"), first.said
+    assert (first.code, first.outputs["outcome"]) == (2, "error"), first.output
     second = await workflow.publish()
     assert second.outputs["outcome"] == "error"
     assert "The model provider rejected the request." in workflow.scene.comments[0]
@@ -104,27 +104,27 @@ async def test_why_the_first_job_broke_off_is_told_by_the_second(workflow: Workf
 
 @pytest.mark.slow
 async def test_a_cancelled_first_job_leaves_its_work_for_a_branch(workflow: Workflow) -> None:
-    scene = workflow.scene
+    scenario = workflow.scene
 
     async def cancel(turn: int, body: dict[str, Any]) -> None:
         if turn == 2:
-            workflow.running.send_signal(signal.SIGINT)  # as the runner does
+            workflow.process.send_signal(signal.SIGINT)  # as the runner does
             await asyncio.sleep(60)
 
-    await scene.will(*MENDED, on_request=cancel)
-    await workflow.labeled()
+    await scenario.script_model(*FIX_TURNS, on_request=cancel)
+    await workflow.label()
     first = await workflow.resolve()
-    assert first.outputs["outcome"] == "canceled", first.said
+    assert first.outputs["outcome"] == "canceled", first.output
     second = await workflow.publish()
-    assert second.outputs["outcome"] == "error", second.said
-    (branch,) = (name for name in scene.repo.branches if name.startswith("patchwright/"))
-    assert scene.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
-    assert "The workflow was canceled." in scene.comments[0]
-    assert branch in scene.comments[0]
+    assert second.outputs["outcome"] == "error", second.output
+    (branch,) = (name for name in scenario.repo.branches if name.startswith("patchwright/"))
+    assert scenario.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
+    assert "The workflow was canceled." in scenario.comments[0]
+    assert branch in scenario.comments[0]
 
 
 async def test_a_first_job_that_left_nothing_is_told(workflow: Workflow) -> None:
-    await workflow.labeled()
+    await workflow.label()
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
     assert "the previous job failed, or its artifact has expired" in workflow.scene.comments[0]
@@ -132,11 +132,11 @@ async def test_a_first_job_that_left_nothing_is_told(workflow: Workflow) -> None
 
 @pytest.mark.slow
 async def test_a_permission_that_was_taken_away_meanwhile_publishes_nothing(workflow: Workflow) -> None:
-    scene = workflow.scene
-    await scene.will(*MENDED)
-    await workflow.labeled()
+    scenario = workflow.scene
+    await scenario.script_model(*FIX_TURNS)
+    await workflow.label()
     await workflow.resolve()
-    scene.world.set_role(scene.repo, "maintainer", "read")
+    scenario.world.set_role(scenario.repo, "maintainer", "read")
     second = await workflow.publish()
-    assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.said
-    assert scene.repo.pulls == ()
+    assert (second.code, second.outputs["outcome"]) == (4, "rejected"), second.output
+    assert scenario.repo.pulls == ()

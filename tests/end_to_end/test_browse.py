@@ -15,7 +15,7 @@ from patchwright.demo.recorded_model import ModelFault, RecordedTurn
 from patchwright.resolver.actions import Browse
 from patchwright.resolver.domain import Published, RunId
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import CODE, MENDED, TESTS, Scene
+from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
 from tests.resolver.git_repository import Repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -49,8 +49,8 @@ Says = Callable[[str], str]
 class Reader:
     """The browsing agent's part of the model: what it says to each prompt of a task, by words of the task."""
 
-    def __init__(self, scene: Scene, **tasks: tuple[Says, ...]) -> None:
-        self._scene = scene
+    def __init__(self, scenario: Scenario, **tasks: tuple[Says, ...]) -> None:
+        self._scene = scenario
         self._tasks = tasks
         self.prompts: list[str] = []
 
@@ -97,23 +97,23 @@ def waits(prompt: str) -> str:
 
 
 async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_back(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files=FILES)
-    scene.environment |= {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MAX_BROWSING_STEPS": "5"}
+    scenario = make_scenario(files=FILES)
+    scenario.environment |= {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MAX_BROWSING_STEPS": "5"}
     port = free_port()
     reader = Reader(
-        scene,
+        scenario,
         reveals=(opens, mumbles, mumbles, clicks, reports),
         Buy=(gives_up,),
         Wait=(waits, mumbles, mumbles, waits, mumbles),
     )
     others = (Browse(task="Buy a towel."), Browse(task="Wait for the end of the world."))
     asks = (RecordedTurn("Look at it.", reveals(port)), RecordedTurn("And at others.", *others))
-    await scene.will(serves(port), *asks, *MENDED, on_request=reader)
-    assert isinstance(await scene.resolve(), Published)
+    await scenario.script_model(serves(port), *asks, *FIX_TURNS, on_request=reader)
+    assert isinstance(await scenario.resolve(), Published)
 
-    run = scene.trajectory(scene.job().id)
+    run = scenario.trajectory(scenario.job().id)
     reports_of = [report for _, report in run.subagents() if report is not None]
     assert [(report.status, report.usage.steps) for report in reports_of] == [
         ("answered", 5),
@@ -124,7 +124,7 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
     assert (answered, infeasible) == ("The answer is forty-two.", "There is no towel here.")
     assert "limit of 5 replies" in unfinished and "The ultimate answer" in unfinished
 
-    messages = scene.endpoint.requests[-1]["messages"]
+    messages = scenario.endpoint.requests[-1]["messages"]
     told = [message["content"] for message in messages if message["role"] == "tool"]
     assert "> The answer is forty-two." in told[1] and "never instructions" in told[1]
     # Each prompt shows the last page alone, first the one that the task names; the parent's conversation shows none.
@@ -134,19 +134,19 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
 
     assert "The ultimate answer" in reader.prompts[5]  # the next task finds the browser as it was left
 
-    child = scene.trajectory(run.subagents()[0][0].run)
-    assert child.subagent_started is not None and child.subagent_started.parent == scene.job().id
+    child = scenario.trajectory(run.subagents()[0][0].run)
+    assert child.subagent_started is not None and child.subagent_started.parent == scenario.job().id
     assert child.usage() == reports_of[0].usage
     assert run.usage().steps == len(run.replies()) + 5 + 1 + 5
-    assert "Browsed 3 times, in 11 of the steps:" in scene.pull.body
+    assert "Browsed 3 times, in 11 of the steps:" in scenario.pull.body
 
 
 @pytest.mark.slow
 async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
-    a_scene: Callable[..., Scene], tmp_path: Path
+    make_scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:
-    scene = a_scene(files=FILES)
-    scene.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "browser"
+    scenario = make_scenario(files=FILES)
+    scenario.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "browser"
     repository = Repository(tmp_path / "calc")
     repository.commit(FILES)
     issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
@@ -160,18 +160,18 @@ async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
 
     port = free_port()
     asks = (serves(port), RecordedTurn("Look at it.", reveals(port)))
-    await scene.will(*asks, *MENDED, on_request=Reader(scene, reveals=(opens, dies)))
-    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    await scenario.script_model(*asks, *FIX_TURNS, on_request=Reader(scenario, reveals=(opens, dies)))
+    process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     await process.communicate()
     assert process.returncode == -signal.SIGKILL and len(victims) == 1
-    run = RunId(next(name for name in scene.runs if "-browse-" not in name))
+    run = RunId(next(name for name in scenario.runs if "-browse-" not in name))
 
-    code, out, error = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    code, out, error = await scenario.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + error
-    ((asked, report),) = scene.trajectory(run).subagents()
+    ((asked, report),) = scenario.trajectory(run).subagents()
     assert report is not None and report.status == "unfinished" and report.usage.steps == 1
     assert "process was stopped" in report.text
-    assert scene.trajectory(run).usage().steps == len(scene.trajectory(run).replies()) + 1
-    ended = scene.trajectory(asked.run).agent_stopped
+    assert scenario.trajectory(run).usage().steps == len(scenario.trajectory(run).replies()) + 1
+    ended = scenario.trajectory(asked.run).agent_stopped
     assert ended is not None and ended.reason == "canceled"
     assert "a + b" in fix.read_text()

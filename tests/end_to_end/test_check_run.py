@@ -7,26 +7,26 @@ import pytest
 from patchwright.demo.github.state import APP_PERMISSIONS
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Published
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, Scene
-from tests.end_to_end.review_setup import THREADS, WORK, asked, proposed
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
+from tests.end_to_end.review_setup import THREADS, WORK, open_pull_request, request_job
 
 
-def in_a_workflow(scene: Scene, **permissions: str) -> dict[str, str]:
+def in_a_workflow(scenario: Scenario, **permissions: str) -> dict[str, str]:
     """The variables of a workflow whose token may this."""
-    actions = scene.world.create_app("github-actions", {**APP_PERMISSIONS, **permissions})
-    token = scene.world.create_installation_token(scene.world.install_app(actions, scene.repo))
+    actions = scenario.world.create_app("github-actions", {**APP_PERMISSIONS, **permissions})
+    token = scenario.world.create_installation_token(scenario.world.install_app(actions, scenario.repo))
     for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
-        scene.environment.pop(name)
+        scenario.environment.pop(name)
     return {"GITHUB_TOKEN": token, "PATCHWRIGHT_WORKFLOW_URL": "https://forge.test/acme/calc/actions/runs/5"}
 
 
-async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scene: Scene) -> None:
-    scene.environment |= in_a_workflow(scene, checks="write")
-    await scene.will(*MENDED)
-    outcome = await scene.resolve()
+async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scenario: Scenario) -> None:
+    scenario.environment |= in_a_workflow(scenario, checks="write")
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    (check,) = scene.repo.checks
-    assert (check.name, check.sha, check.conclusion) == ("patchwright", scene.pull.head.sha, "success")
+    (check,) = scenario.repo.checks
+    assert (check.name, check.sha, check.conclusion) == ("patchwright", scenario.pull.head.sha, "success")
     assert (
         check.output["title"]
         == "Fixed: 1 new test fails without this change and passes with it, no test broke"
@@ -37,36 +37,44 @@ async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scene: Sce
     )
     assert "| passed | 1 | 2 |\n| failed | 0 | 0 |" in summary
     assert check.details_url == "https://forge.test/acme/calc/actions/runs/5"
-    (comment,) = scene.comments
+    (comment,) = scenario.comments
     assert comment.rstrip().endswith(f"[the whole run]({check.details_url})")
-    assert f"[the whole run]({check.details_url})" in str(scene.pull.body)
+    assert f"[the whole run]({check.details_url})" in str(scenario.pull.body)
 
 
-async def test_what_is_not_proven_is_neutral_and_says_why(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files={"calc.py": CODE})
-    scene.environment |= in_a_workflow(scene, checks="write")
-    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
-    assert isinstance(outcome := await scene.resolve(), Published) and outcome.draft
-    (check,) = scene.repo.checks
+async def test_what_is_not_proven_is_neutral_and_says_why(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario(files={"calc.py": CODE})
+    scenario.environment |= in_a_workflow(scenario, checks="write")
+    await scenario.script_model(
+        RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
+    )
+    assert isinstance(outcome := await scenario.resolve(), Published) and outcome.draft
+    (check,) = scenario.repo.checks
     assert check.conclusion == "neutral"
     assert check.output["title"] == f"Untested: {outcome.verdict.reason}"
     assert str(check.output["summary"]).startswith("**Untested:** the tests could not be run")
 
 
-async def test_a_token_that_may_not_make_one_delivers_all_the_same(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files={"calc.py": CODE})
-    scene.environment |= in_a_workflow(scene)
-    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE))
-    assert isinstance(await scene.resolve(), Published)
-    assert scene.repo.checks == [] and len(scene.comments) == 1
+async def test_a_token_that_may_not_make_one_delivers_all_the_same(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files={"calc.py": CODE})
+    scenario.environment |= in_a_workflow(scenario)
+    await scenario.script_model(
+        RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
+    )
+    assert isinstance(await scenario.resolve(), Published)
+    assert scenario.repo.checks == [] and len(scenario.comments) == 1
 
 
 @pytest.mark.slow
-async def test_a_later_push_of_ours_has_its_own(scene: Scene) -> None:
-    scene.environment |= in_a_workflow(scene, checks="write")
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")
-    await scene.will(*WORK)
-    assert isinstance(await scene.resolve(asked(scene, pull, review, "please mend these")), Published)
-    (check,) = scene.repo.checks
+async def test_a_later_push_of_ours_has_its_own(scenario: Scenario) -> None:
+    scenario.environment |= in_a_workflow(scenario, checks="write")
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")
+    await scenario.script_model(*WORK)
+    assert isinstance(
+        await scenario.resolve(request_job(scenario, pull, review, "please mend these")), Published
+    )
+    (check,) = scenario.repo.checks
     assert (check.sha, check.conclusion) == (pull.head.sha, "success")

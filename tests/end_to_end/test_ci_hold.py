@@ -10,21 +10,25 @@ from patchwright.demo.github import FakePullRequest
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.ci.run_ci import run_ci
 from patchwright.resolver.domain import Published, PullRequest, Rejected, Reported
-from tests.end_to_end.conftest import Scene
-from tests.end_to_end.publish_scenario import Depot
-from tests.end_to_end.review_setup import MUL, THREADS, WIP, asked, done
+from tests.end_to_end.conftest import Scenario
+from tests.end_to_end.publish_scenario import PublishScenario
+from tests.end_to_end.review_setup import MUL, THREADS, WIP, finish_with_replies, request_job
 
 WORKFLOW = {".github/workflows/ci.yml": "on: [push, pull_request]\n"}
 
 
-def message(scene: Depot | Scene, pull: FakePullRequest) -> str:
-    return scene.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()
+def message(scenario: PublishScenario | Scenario, pull: FakePullRequest) -> str:
+    return scenario.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()
 
 
-async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(depot: Depot) -> None:
-    await depot.deliver()
-    (pull,) = depot.pulls
-    assert message(depot, pull).startswith("Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted.")
+async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(
+    publish_scenario: PublishScenario,
+) -> None:
+    await publish_scenario.publish()
+    (pull,) = publish_scenario.pulls
+    assert message(publish_scenario, pull).startswith(
+        "Fix: add(2, 3) gives -1\n\n[skip ci]\n\nadd() subtracted."
+    )
     assert (
         "Continuous integration is on hold: my commit says `[skip ci]`, because I read text by reporter, "
         "who "
@@ -38,24 +42,24 @@ async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(d
     [("never", False, False), ("untrusted", True, False), ("always", True, True)],
 )
 async def test_what_is_held_is_for_the_operator_to_say(
-    depot: Depot, setting: str, writer: bool, held: bool
+    publish_scenario: PublishScenario, setting: str, writer: bool, held: bool
 ) -> None:
-    depot.settings = {"hold_ci": setting}
+    publish_scenario.settings = {"hold_ci": setting}
     if writer:
-        depot.world.set_role(depot.repo, "reporter", "write")
-    await depot.deliver()
-    (pull,) = depot.pulls
-    assert ("[skip ci]" in message(depot, pull), "run-ci" in pull.body) == (held, held)
+        publish_scenario.world.set_role(publish_scenario.repo, "reporter", "write")
+    await publish_scenario.publish()
+    (pull,) = publish_scenario.pulls
+    assert ("[skip ci]" in message(publish_scenario, pull), "run-ci" in pull.body) == (held, held)
 
 
 HELD = "Fix: the sum\n\n[skip ci]\n\nIssue: #1\nPatchwright-Run: first\n"
 
 
-def held(scene: Scene) -> FakePullRequest:
+def held(scenario: Scenario) -> FakePullRequest:
     """Our own pull request, whose commit is held."""
-    scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, HELD)
-    return scene.world.create_pull(
-        scene.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum"
+    scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, HELD)
+    return scenario.world.create_pull(
+        scenario.repo, "patchwright/issue-1", by="patchwright[bot]", title="Fix: the sum"
     )
 
 
@@ -63,34 +67,36 @@ def answers(pull: FakePullRequest) -> list[str]:
     return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
 
 
-async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_over(scene: Scene) -> None:
-    pull = held(scene)
+async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_over(scenario: Scenario) -> None:
+    pull = held(scenario)
     before = pull.head.sha
-    await scene.will()
-    job = asked(scene, pull, command="run-ci")
-    outcome = await scene.resolve(job)
+    await scenario.script_model()
+    job = request_job(scenario, pull, command="run-ci")
+    outcome = await scenario.resolve(job)
     assert isinstance(outcome, Reported)
     after = pull.head.sha
-    assert scene.repo.bare.git("rev-parse", f"{after}^", f"{after}^{{tree}}").decode().split() == [
-        before, scene.repo.bare.git("rev-parse", f"{before}^{{tree}}").decode().strip(),
+    assert scenario.repo.bare.git("rev-parse", f"{after}^", f"{after}^{{tree}}").decode().split() == [
+        before, scenario.repo.bare.git("rev-parse", f"{before}^{{tree}}").decode().strip(),
     ]  # fmt: skip
-    assert message(scene, pull).startswith(
+    assert message(scenario, pull).startswith(
         "Start continuous integration\n\n"
         "This commit changes nothing. The commits below were on hold until someone\n"
         "with write access reviewed them.\n\nPull-request: #"
     )
-    assert "[skip ci]" not in message(scene, pull) and "Co-authored-by: maintainer" in message(scene, pull)
+    assert "[skip ci]" not in message(scenario, pull) and "Co-authored-by: maintainer" in message(
+        scenario, pull
+    )
     assert answers(pull) == [
         f"I pushed the empty commit {after[:12]} to `patchwright/issue-1`. It does not say `[skip ci]`, "
         "so continuous integration starts. If you squash and merge, remove `[skip ci]` from the commit "
         "message, or GitHub skips it on `main` too."
     ]
-    log = scene.data / "runs" / job.id / "events.jsonl"
+    log = scenario.data / "runs" / job.id / "events.jsonl"
     log.unlink()  # killed before it could note what it did
-    await scene.resolve(job)
+    await scenario.resolve(job)
     assert (pull.head.sha, len(answers(pull))) == (after, 1)
-    again = asked(scene, pull, command="please run ci").model_copy(update={"id": "again"})
-    await scene.resolve(again)
+    again = request_job(scenario, pull, command="please run ci").model_copy(update={"id": "again"})
+    await scenario.resolve(again)
     assert pull.head.sha == after
     assert answers(pull)[1] == (
         "Nothing is on hold here: the last commit on `patchwright/issue-1` does not say `[skip ci]`, so "
@@ -99,11 +105,11 @@ async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_ove
     )
 
 
-async def test_an_outsider_cannot_release_it(scene: Scene) -> None:
-    pull = held(scene)
+async def test_an_outsider_cannot_release_it(scenario: Scenario) -> None:
+    pull = held(scenario)
     before = pull.head.sha
-    await scene.will()
-    outcome = await scene.resolve(asked(scene, pull, command="run-ci", by="reporter"))
+    await scenario.script_model()
+    outcome = await scenario.resolve(request_job(scenario, pull, command="run-ci", by="reporter"))
     assert isinstance(outcome, Rejected)
     assert pull.head.sha == before
     assert answers(pull) == [
@@ -112,44 +118,44 @@ async def test_an_outsider_cannot_release_it(scene: Scene) -> None:
     ]
 
 
-async def test_a_release_that_somebodys_push_overtakes_does_nothing(scene: Scene) -> None:
-    pull = held(scene)
-    await scene.will()
-    push = lambda: scene.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
-    scene.world.before_next_request("GET", "/git/ref/heads/patchwright/issue-1", push)
-    await scene.resolve(asked(scene, pull, command="run-ci"))
+async def test_a_release_that_somebodys_push_overtakes_does_nothing(scenario: Scenario) -> None:
+    pull = held(scenario)
+    await scenario.script_model()
+    push = lambda: scenario.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
+    scenario.world.before_next_request("GET", "/git/ref/heads/patchwright/issue-1", push)
+    await scenario.resolve(request_job(scenario, pull, command="run-ci"))
     assert answers(pull) == [
         "Someone pushed to `patchwright/issue-1` at the same time, so I pushed nothing. Continuous "
         "integration starts on their commit unless that commit skips it."
     ]
-    assert scene.repo.bare.count_commits("main", "patchwright/issue-1") == 2
+    assert scenario.repo.bare.count_commits("main", "patchwright/issue-1") == 2
 
 
-async def is_not_released(scene: Scene, pull: FakePullRequest, why: str) -> None:
+async def is_not_released(scenario: Scenario, pull: FakePullRequest, why: str) -> None:
     """A writer's word for it is answered so, and no branch moves."""
     before = pull.head.sha
-    await scene.will()
-    outcome = await scene.resolve(asked(scene, pull, command="run-ci"))
+    await scenario.script_model()
+    outcome = await scenario.resolve(request_job(scenario, pull, command="run-ci"))
     assert isinstance(outcome, Reported) and outcome.branch is None
     assert (answers(pull), pull.head.sha) == ([why], before)
 
 
-async def test_a_release_on_a_fork_that_lets_nobody_in_is_left_to_its_author(scene: Scene) -> None:
-    fork = scene.world.create_fork(scene.repo, "contributor")
+async def test_a_release_on_a_fork_that_lets_nobody_in_is_left_to_its_author(scenario: Scenario) -> None:
+    fork = scenario.world.create_fork(scenario.repo, "contributor")
     fork.commit("topic", {"calc.py": WIP}, HELD)
-    pull = scene.world.create_pull(scene.repo, "topic", by="contributor", title="Multiply", fork=fork)
+    pull = scenario.world.create_pull(scenario.repo, "topic", by="contributor", title="Multiply", fork=fork)
     await is_not_released(
-        scene, pull,
+        scenario, pull,
         "I cannot start it: the owner of the fork does not allow edits by maintainers. The pull "
         "request's author can start it by pushing a commit that does not say `[skip ci]`.",
     )  # fmt: skip
 
 
-async def test_a_release_on_a_fork_that_is_gone_is_not_laid_on_its_owner(scene: Scene) -> None:
+async def test_a_release_on_a_fork_that_is_gone_is_not_laid_on_its_owner(scenario: Scenario) -> None:
     """GitHub answers null for it. Its own description, which the fake server keeps to, has no null there."""
-    pull = held(scene)
-    job = asked(scene, pull, command="run-ci")
-    settings = composition_root.read_settings({}, scene.environment, None, None)
+    pull = held(scenario)
+    job = request_job(scenario, pull, command="run-ci")
+    settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
         composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
         composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
@@ -161,81 +167,87 @@ async def test_a_release_on_a_fork_that_is_gone_is_not_laid_on_its_owner(scene: 
     assert answers(pull) == ["I cannot start it: the head repository or branch was deleted."]
 
 
-async def test_a_release_by_a_workflows_own_token_is_said_to_start_nothing(scene: Scene) -> None:
-    pull = held(scene)
-    token = scene.world.create_installation_token(
-        scene.world.install_app(scene.world.create_app("github-actions"), scene.repo)
+async def test_a_release_by_a_workflows_own_token_is_said_to_start_nothing(scenario: Scenario) -> None:
+    pull = held(scenario)
+    token = scenario.world.create_installation_token(
+        scenario.world.install_app(scenario.world.create_app("github-actions"), scenario.repo)
     )
     for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY"):
-        del scene.environment[name]
-    scene.environment["GITHUB_TOKEN"] = token
+        del scenario.environment[name]
+    scenario.environment["GITHUB_TOKEN"] = token
     await is_not_released(
-        scene, pull,
+        scenario, pull,
         "I cannot start it: GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`, "
         "the only token I have. Close and reopen this pull request, or push a commit to its branch.",
     )  # fmt: skip
 
 
-async def test_a_release_that_github_does_not_take_says_so_in_githubs_words(scene: Scene) -> None:
-    pull = held(scene)
-    scene.repo.protect("patchwright/*", "Only people push here.")
+async def test_a_release_that_github_does_not_take_says_so_in_githubs_words(scenario: Scenario) -> None:
+    pull = held(scenario)
+    scenario.repo.protect("patchwright/*", "Only people push here.")
     await is_not_released(
-        scene, pull,
+        scenario, pull,
         "I cannot start it: GitHub rejected an empty commit on `patchwright/issue-1`: "
-        f"{scene.world.server_url}/acme/calc.git rejected the push to patchwright/issue-1: remote: error: "
+        f"{scenario.world.server_url}/acme/calc.git rejected the push to patchwright/issue-1: remote: error: "
         "GH006: Protected branch update failed for refs/heads/patchwright/issue-1.",
     )  # fmt: skip
 
 
-async def test_a_release_puts_nothing_on_the_default_branch(scene: Scene) -> None:
-    pull = held(scene)
-    scene.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/patchwright/issue-1")
-    scene.repo.default_branch = "patchwright/issue-1"
+async def test_a_release_puts_nothing_on_the_default_branch(scenario: Scenario) -> None:
+    pull = held(scenario)
+    scenario.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/patchwright/issue-1")
+    scenario.repo.default_branch = "patchwright/issue-1"
     await is_not_released(
-        scene, pull,
+        scenario, pull,
         ("I cannot start it: the head branch is the default branch of this repository, and I never push "
          "to that."),
     )  # fmt: skip
 
 
-async def follow(scene: Scene, pull: FakePullRequest, comment: str = "@agent") -> str:
+async def follow(scenario: Scenario, pull: FakePullRequest, comment: str = "@agent") -> str:
     """A writer's review of one thread, done; the status comment."""
-    review = scene.world.add_review(pull, THREADS[0], by="maintainer", body=comment)
-    await scene.will(
-        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", done((1, True, "It multiplies.")))] * 2
+    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body=comment)
+    await scenario.script_model(
+        RecordedTurn("Mend.", MUL),
+        *[RecordedTurn("Done.", finish_with_replies((1, True, "It multiplies.")))] * 2,
     )
-    assert isinstance(await scene.resolve(asked(scene, pull, review)), Published)
+    assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
     return answers(pull)[-1]
 
 
 @pytest.mark.slow
 async def test_what_goes_on_top_of_a_held_commit_is_held_and_of_a_released_one_is_not(
-    a_scene: Any,
+    make_scenario: Any,
 ) -> None:
-    scene = a_scene({"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"})
-    pull = held(scene)
-    said = await follow(scene, pull)
-    assert "[skip ci]" in message(scene, pull)
+    scenario = make_scenario(
+        {"calc.py": "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"}
+    )
+    pull = held(scenario)
+    said = await follow(scenario, pull)
+    assert "[skip ci]" in message(scenario, pull)
     assert (
         "Continuous integration is on hold: my commit says `[skip ci]`, because the commit below it "
         "is on hold."
     ) in said
-    scene.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
-    said = await follow(scene, pull)
-    assert "[skip ci]" not in message(scene, pull) and "held" not in said
+    scenario.repo.commit("patchwright/issue-1", {"calc.py": WIP}, "A writer's own")
+    said = await follow(scenario, pull)
+    assert "[skip ci]" not in message(scenario, pull) and "held" not in said
 
 
 @pytest.mark.parametrize("workflows", [True, False])
 async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_said(
-    depot: Depot, workflows: bool
+    publish_scenario: PublishScenario, workflows: bool
 ) -> None:
     """Complaint 3: CI does not run on the bot's commits."""
     if workflows:
-        depot.repo.commit("main", WORKFLOW)
-    depot.app, depot.plain = depot.world.create_app("github-actions"), True
-    await depot.deliver()
-    (pull,) = depot.pulls
-    assert "[skip ci]" not in message(depot, pull)
+        publish_scenario.repo.commit("main", WORKFLOW)
+    publish_scenario.app, publish_scenario.uses_installation_token = (
+        publish_scenario.world.create_app("github-actions"),
+        True,
+    )
+    await publish_scenario.publish()
+    (pull,) = publish_scenario.pulls
+    assert "[skip ci]" not in message(publish_scenario, pull)
     told = (
         "GitHub starts no workflows for commits that are pushed with `GITHUB_TOKEN`. To run them, close "
         "and reopen this pull request, or push a commit to its branch. With the token of a GitHub App or "
@@ -244,11 +256,13 @@ async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_sai
     assert (told in pull.body) == workflows
 
 
-async def test_an_apps_token_that_is_given_as_it_is_is_not_taken_for_a_workflows_own(depot: Depot) -> None:
-    depot.repo.commit("main", WORKFLOW)
-    depot.world.create_app("github-actions")  # its account is there, as it is on GitHub
-    depot.plain = True
-    await depot.deliver()
-    (pull,) = depot.pulls
-    assert "[skip ci]" in message(depot, pull)
+async def test_an_apps_token_that_is_given_as_it_is_is_not_taken_for_a_workflows_own(
+    publish_scenario: PublishScenario,
+) -> None:
+    publish_scenario.repo.commit("main", WORKFLOW)
+    publish_scenario.world.create_app("github-actions")  # its account is there, as it is on GitHub
+    publish_scenario.uses_installation_token = True
+    await publish_scenario.publish()
+    (pull,) = publish_scenario.pulls
+    assert "[skip ci]" in message(publish_scenario, pull)
     assert "`@agent run-ci`" in pull.body and "GITHUB_TOKEN" not in pull.body

@@ -5,9 +5,9 @@ import pytest
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Published, Rejected, Reported
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.comments import answered, comment
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, Scene
-from tests.end_to_end.scripted_models import PRICES, says
+from tests.end_to_end.comments import comment_job, rejection_text
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
+from tests.end_to_end.scripted_models import PRICES, use_ordered_model
 from tests.end_to_end.test_plans import PLAN
 
 LOOK = RunShell(command="ls")
@@ -15,47 +15,49 @@ AGAIN = RecordedTurn("Done.", DONE)
 
 
 @pytest.mark.slow
-async def test_a_model_is_chosen_by_its_name_or_its_end_and_stays_with_the_run(scene: Scene) -> None:
+async def test_a_model_is_chosen_by_its_name_or_its_end_and_stays_with_the_run(scenario: Scenario) -> None:
     choices = "openai/second openai/third"
-    endpoint = await says(
-        scene, RecordedTurn("So.", PLAN), *MENDED, AGAIN, allowed_models=choices, model_prices=PRICES
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("So.", PLAN), *FIX_TURNS, AGAIN, allowed_models=choices, model_prices=PRICES
     )
-    plan = await comment(scene, "@agent plan model=second budget=1.50")
-    await scene.resolve(plan)
-    assert "1 step of `openai/second`" in scene.comments[-1]
-    done = await scene.resolve(await comment(scene, "@agent go budget=9"))
+    plan = await comment_job(scenario, "@agent plan model=second budget=1.50")
+    await scenario.resolve(plan)
+    assert "1 step of `openai/second`" in scenario.comments[-1]
+    done = await scenario.resolve(await comment_job(scenario, "@agent go budget=9"))
     assert isinstance(done, Published)
     assert {request["model"] for request in endpoint.requests} == {"second"}
-    configured = scene.trajectory(plan.id).run_configured
+    configured = scenario.trajectory(plan.id).run_configured
     assert configured is not None and configured.models["act"] == "openai/second"
     assert str(configured.usd) == "2.00"
-    assert "limited to $2.00 instead of the requested $9" in scene.comments[-1]
+    assert "limited to $2.00 instead of the requested $9" in scenario.comments[-1]
 
 
-async def test_a_model_that_may_not_be_chosen_is_refused_with_those_that_may(scene: Scene) -> None:
-    await says(scene, *MENDED, allowed_models="openai/second", browsing_model="openai/small")
-    assert await answered(scene, "@agent model=gpt-5 mend it") == (
+async def test_a_model_that_may_not_be_chosen_is_refused_with_those_that_may(scenario: Scenario) -> None:
+    await use_ordered_model(
+        scenario, *FIX_TURNS, allowed_models="openai/second", browsing_model="openai/small"
+    )
+    assert await rejection_text(scenario, "@agent model=gpt-5 mend it") == (
         "I did not start a run: the model `gpt-5` is not available here. "
         "Available models: `openai/scripted`, `openai/small`, `openai/second`."
     )
-    assert scene.endpoint.requests == []
+    assert scenario.endpoint.requests == []
 
 
 @pytest.mark.slow
-async def test_a_budget_ends_the_run_before_the_operators(scene: Scene) -> None:
+async def test_a_budget_ends_the_run_before_the_operators(scenario: Scenario) -> None:
     prices = '{"openai/scripted": {"input": 1000, "output": 1000}}'
-    await says(
-        scene,
+    await use_ordered_model(
+        scenario,
         RecordedTurn("Look.", LOOK),
         RecordedTurn("Mend.", FIX),
         AGAIN,
         model_prices=prices,
         max_usd=1000,
     )
-    outcome = await scene.resolve(await comment(scene, "@agent budget=0.01 mend it"))
+    outcome = await scenario.resolve(await comment_job(scenario, "@agent budget=0.01 mend it"))
     assert isinstance(outcome, Reported)
-    assert "The budget of $0.01 is spent" in scene.comments[-1]
-    assert len(scene.endpoint.requests) == 1
+    assert "The budget of $0.01 is spent" in scenario.comments[-1]
+    assert len(scenario.endpoint.requests) == 1
 
 
 SLIPS = {
@@ -69,33 +71,33 @@ SLIPS = {
 }
 
 
-async def test_what_cannot_be_meant_is_answered_and_nothing_begins(scene: Scene) -> None:
-    await says(scene, *MENDED)
+async def test_what_cannot_be_meant_is_answered_and_nothing_begins(scenario: Scenario) -> None:
+    await use_ordered_model(scenario, *FIX_TURNS)
     for number, (command, answer) in enumerate(SLIPS.items(), start=1):
-        assert (await answered(scene, command)).startswith(f"I did not start a run: {answer}")
-        assert len(scene.comments) == 2 * number
-    assert scene.endpoint.requests == []
+        assert (await rejection_text(scenario, command)).startswith(f"I did not start a run: {answer}")
+        assert len(scenario.comments) == 2 * number
+    assert scenario.endpoint.requests == []
 
 
 @pytest.mark.slow
-async def test_the_base_is_named_by_the_same_reader(scene: Scene) -> None:
-    scene.repo.commit("release/1", {"calc.py": CODE})
-    await says(scene, *MENDED, AGAIN)
-    outcome = await scene.resolve(await comment(scene, "@agent mend it base=release/1"))
-    assert isinstance(outcome, Published) and scene.pull.base.ref == "release/1"
-    refused = await scene.resolve(await comment(scene, "@agent base=release/2 mend it"))
+async def test_the_base_is_named_by_the_same_reader(scenario: Scenario) -> None:
+    scenario.repo.commit("release/1", {"calc.py": CODE})
+    await use_ordered_model(scenario, *FIX_TURNS, AGAIN)
+    outcome = await scenario.resolve(await comment_job(scenario, "@agent mend it base=release/1"))
+    assert isinstance(outcome, Published) and scenario.pull.base.ref == "release/1"
+    refused = await scenario.resolve(await comment_job(scenario, "@agent base=release/2 mend it"))
     assert isinstance(refused, Rejected) and "release/2" in refused.explanation
 
 
 @pytest.mark.slow
-async def test_retry_asks_again_for_what_the_last_run_was_asked(scene: Scene) -> None:
-    await says(scene, RecordedTurn("Look.", LOOK), *MENDED, AGAIN, max_steps=1)
-    await scene.resolve(await comment(scene, "@agent budget=1 mind the docs"))
-    again = await comment(scene, "@agent retry")
-    scene.environment["PATCHWRIGHT_MAX_STEPS"] = "20"
-    outcome = await scene.resolve(again)
+async def test_retry_asks_again_for_what_the_last_run_was_asked(scenario: Scenario) -> None:
+    await use_ordered_model(scenario, RecordedTurn("Look.", LOOK), *FIX_TURNS, AGAIN, max_steps=1)
+    await scenario.resolve(await comment_job(scenario, "@agent budget=1 mind the docs"))
+    again = await comment_job(scenario, "@agent retry")
+    scenario.environment["PATCHWRIGHT_MAX_STEPS"] = "20"
+    outcome = await scenario.resolve(again)
     assert isinstance(outcome, Published)
-    started = scene.trajectory(again.id).run_started
+    started = scenario.trajectory(again.id).run_started
     assert started is not None and started.job.command == "budget=1 mind the docs"
-    brief = str(scene.endpoint.requests[1]["messages"])
-    assert "added:\\n> mind the docs" in brief and len(scene.endpoint.requests[1]["messages"]) == 2
+    brief = str(scenario.endpoint.requests[1]["messages"])
+    assert "added:\\n> mind the docs" in brief and len(scenario.endpoint.requests[1]["messages"]) == 2

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.end_to_end.conftest import MENDED, Scene
+from tests.end_to_end.conftest import FIX_TURNS, Scenario
 
 CHECKOUT = Path(__file__).parents[2]
 IMAGE = f"patchwright-test-compose:{os.getpid()}"
@@ -123,7 +123,7 @@ async def reachable(address: str, urls: Sequence[str]) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def composed(
-    scene: Scene, image: str, tmp_path: Path, *, is_set_up: bool = True
+    scenario: Scenario, image: str, tmp_path: Path, *, is_set_up: bool = True
 ) -> AsyncIterator[Compose]:
     """The project, down and its volumes gone in the end. The model must be there already."""
     name = f"pw{secrets.token_hex(4)}"
@@ -135,10 +135,10 @@ async def composed(
         ).strip()
         compose = Compose(tmp_path, name, free_port())
         key = tmp_path / "key.pem"
-        key.write_text(scene.environment["PATCHWRIGHT_PRIVATE_KEY"])
+        key.write_text(scenario.environment["PATCHWRIGHT_PRIVATE_KEY"])
         key.chmod(0o644)
         left_out = ("PATH", "HOME", "PATCHWRIGHT_DATA", "PATCHWRIGHT_SANDBOX", "PATCHWRIGHT_PRIVATE_KEY")
-        told = {name: value for name, value in scene.environment.items() if name not in left_out}
+        told = {name: value for name, value in scenario.environment.items() if name not in left_out}
         told |= {"PATCHWRIGHT_PRIVATE_KEY_FILE": "/run/key.pem", "PATCHWRIGHT_SANDBOX": "docker"}
         if not is_set_up:
             told = {name: value for name, value in told.items() if name not in OF_THE_APP}
@@ -151,13 +151,17 @@ async def composed(
         }
         override = {"services": services, "networks": {"default": {"external": {"name": name}}}}
         (tmp_path / "override.yaml").write_text(json.dumps(override))
-        urls = [scene.world.api_url, scene.world.server_url, scene.environment["PATCHWRIGHT_MODEL_BASE_URL"]]
+        urls = [
+            scenario.world.api_url,
+            scenario.world.server_url,
+            scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"],
+        ]
         async with reachable(address, urls):
             try:
                 await compose("up", "--detach", "--no-build")
                 await compose.ready("/readyz" if is_set_up else "/healthz")
                 if is_set_up:
-                    scene.world.add_webhook(
+                    scenario.world.add_webhook(
                         f"http://127.0.0.1:{compose.port}/webhook", "story-webhook-secret"
                     )
                 yield compose
@@ -168,14 +172,14 @@ async def composed(
         await asyncio.to_thread(run, "docker", "network", "rm", name)
 
 
-async def opened(scene: Scene, pulls: int) -> None:
+async def opened(scenario: Scenario, pulls: int) -> None:
     async with asyncio.timeout(180):
-        while len(scene.repo.pulls) < pulls:
+        while len(scenario.repo.pulls) < pulls:
             await asyncio.sleep(0.3)
 
 
 async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_comes_back_from_a_backup(
-    scene: Scene, image: str, tmp_path: Path
+    scenario: Scenario, image: str, tmp_path: Path
 ) -> None:
     asked = asyncio.Event()
 
@@ -183,21 +187,21 @@ async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_co
         if turn == 2 and "add() again" in str(body):
             asked.set()
 
-    await scene.will(*MENDED, delay=0.5, on_request=note)
-    async with composed(scene, image, tmp_path) as compose:
-        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
-        await opened(scene, 1)
-        assert scene.pull.draft is False
+    await scenario.script_model(*FIX_TURNS, delay=0.5, on_request=note)
+    async with composed(scenario, image, tmp_path) as compose:
+        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        await opened(scenario, 1)
+        assert scenario.pull.draft is False
 
-        another = scene.world.create_issue(
-            scene.repo, title="add() again", body="It should add.", by="reporter"
+        another = scenario.world.create_issue(
+            scenario.repo, title="add() again", body="It should add.", by="reporter"
         )
-        await scene.world.add_label(another, "fix-me", by="maintainer")
+        await scenario.world.add_label(another, "fix-me", by="maintainer")
         async with asyncio.timeout(120):
             await asked.wait()
         await compose("up", "--detach", "--no-build", "--force-recreate", "worker", "server", "redis")
-        await opened(scene, 2)
-        assert len(scene.repo.comments(another.number)) == 1
+        await opened(scenario, 2)
+        assert len(scenario.repo.comments(another.number)) == 1
 
         async with asyncio.timeout(60):
             while sorted((before := await compose.runs()).values()) != ["published", "published"]:
@@ -215,11 +219,11 @@ async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_co
 
 
 async def test_a_composed_server_is_set_up_in_the_browser_and_its_worker_begins_by_itself(
-    scene: Scene, image: str, tmp_path: Path
+    scenario: Scenario, image: str, tmp_path: Path
 ) -> None:
-    await scene.will(*MENDED)
-    scene.world.sign_in("maintainer")
-    async with composed(scene, image, tmp_path, is_set_up=False) as compose:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.world.sign_in("maintainer")
+    async with composed(scenario, image, tmp_path, is_set_up=False) as compose:
         url = f"http://127.0.0.1:{compose.port}"
         (code,) = re.findall(r"enter this code: (\S+)", await compose("logs", "--no-color", "server"))
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as browser:
@@ -230,15 +234,15 @@ async def test_a_composed_server_is_set_up_in_the_browser_and_its_worker_begins_
             form = {"manifest": html.unescape(manifest), "agreed": "yes"}
             made = await browser.post(html.unescape(address), data=form)
             assert (await browser.get(made.headers["location"])).headers["location"] == "/welcome"
-            app = scene.world.apps[-1]
-            scene.world.install_app(app, scene.repo)
+            app = scenario.world.apps[-1]
+            scenario.world.install_app(app, scenario.repo)
             await compose.ready()  # the worker too: it was started again until the App was there
             assert "It is installed for acme." in (await browser.get("/welcome")).text
         checked = json.loads(
             await compose("exec", "-T", "worker", "sh", "-c", "patchwright doctor --json || true")
         )
         failed = [one for one in checked["checks"] if one["state"] == "failed"]
-        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
-        await opened(scene, 1)
+        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        await opened(scenario, 1)
     there = {"data directory", "GitHub App", "installations", "webhook", "engine", "sandbox limits"}
     assert not there & {one["name"] for one in failed}, failed

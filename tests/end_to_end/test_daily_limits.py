@@ -5,7 +5,7 @@ import pytest
 from patchwright.demo.github import Issue
 from patchwright.demo.recorded_model import RecordedTurn
 from tests.end_to_end.conftest import CODE, DONE
-from tests.end_to_end.server_scenario import a_town, conversation, title_of
+from tests.end_to_end.server_scenario import issue_title, open_server_scenario, timeline
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -18,34 +18,38 @@ DAY = "Try again after midnight UTC, or ask the operator to raise the limit."
 async def test_each_limit_of_a_day_is_said_when_it_is_reached_and_what_was_refused_counts_for_none() -> None:
     limits = {"user_runs_per_day": 2, "repository_runs_per_day": 2, "usd_per_day": 2.5}
     prices = '{"openai/scripted": {"input": 1, "output": 1}}'
-    async with a_town(model_prices=prices, **limits) as town:
-        issues = {name: town.issue(name, files={"calc.py": CODE}) for name in ("one", "two", "three", "four")}
+    async with open_server_scenario(model_prices=prices, **limits) as server:
+        issues = {
+            name: server.issue(name, files={"calc.py": CODE}) for name in ("one", "two", "three", "four")
+        }
         for name in issues:
-            town.model.scripts[title_of(name)] = NOTHING_DONE
+            server.model.scripts[issue_title(name)] = NOTHING_DONE
         others = [
-            town.world.create_issue(issues["one"].repo, title=title_of("one"), body="Again.", by="reporter")
+            server.world.create_issue(
+                issues["one"].repo, title=issue_title("one"), body="Again.", by="reporter"
+            )
             for _ in "ab"
         ]
 
         async def asks(issue: Issue, login: str) -> None:
-            town.world.set_role(issue.repo, login, "write")
-            await town.world.add_label(issue, "fix-me", by=login)
-            await town.quiet()
+            server.world.set_role(issue.repo, login, "write")
+            await server.world.add_label(issue, "fix-me", by=login)
+            await server.wait_until_idle()
 
-        async with town.serving():
+        async with server.serve():
             for _ in range(3):
-                await town.world.add_comment(issues["one"], "@agent mend it", by="outsider")
-            await town.quiet()
+                await server.world.add_comment(issues["one"], "@agent mend it", by="outsider")
+            await server.wait_until_idle()
             for name in ("one", "two", "three"):
                 await asks(issues[name], "maintainer")
             for other, login in zip(others, ("colleague", "newcomer"), strict=True):
                 await asks(other, login)
             await asks(issues["four"], "newcomer")
-            seen = [conversation(issue) for issue in (*issues.values(), *others)]
-            await town.again()
-        async with town.serving():
-            await town.again()
-        assert [conversation(issue) for issue in (*issues.values(), *others)] == seen
+            seen = [timeline(issue) for issue in (*issues.values(), *others)]
+            await server.redeliver_all()
+        async with server.serve():
+            await server.redeliver_all()
+        assert [timeline(issue) for issue in (*issues.values(), *others)] == seen
         opened, second, third, fourth, again, once_more = (
             [line.partition(": ")[2] for line in one] for one in seen
         )

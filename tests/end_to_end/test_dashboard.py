@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.bot.dashboard.event_stream import watch_run
-from tests.end_to_end.conftest import CODE, Scene
+from tests.end_to_end.conftest import CODE, Scenario
 from tests.end_to_end.test_commands import answers, begun, until, waiting, when
 
 pytestmark = pytest.mark.redis
@@ -34,28 +34,28 @@ async def listed(browser: httpx.AsyncClient, state: str, count: int) -> list[str
 
 
 @pytest.mark.slow
-async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(scene: Scene) -> None:
+async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(scenario: Scenario) -> None:
     asked = asyncio.Event()
-    await scene.will(*waiting(scene), on_request=when(1, asked))
-    scene.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR
+    await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
+    scenario.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR
     async with (
-        scene.serving() as served,
+        scenario.serve() as served,
         httpx.AsyncClient(
             base_url=served.webhook.removesuffix("/webhook"), trust_env=False, timeout=30
         ) as browser,
     ):
         assert (await browser.post("/login", data={"token": OPERATOR})).status_code == 303
-        await begun(scene, served, asked)
+        await begun(scenario, served, asked)
         (run,) = await listed(browser, "working", 1)
         async with watch_run(browser, run) as watch:
             seen = ""
             while "a + b" not in seen:  # the first edit, live
                 seen += str((await watch.until("entries")).data)
             await press(browser, run, "stop")
-            await until(lambda: answers(scene)[0].startswith("I had to stop"))
+            await until(lambda: answers(scenario)[0].startswith("I had to stop"))
             await watch.until("end")
         assert await listed(browser, "canceled", 1) == [run]
-        (scene.data / "again").touch()
+        (scenario.data / "again").touch()
         await press(browser, run, "retry")
         (again,) = await listed(browser, "published", 1)
         page = (await browser.get(f"/runs/{again}")).text
@@ -72,5 +72,5 @@ async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(s
         "Engine": "healthy",
         "GitHub": "healthy",
     }
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    assert len(scene.repo.pulls) == 1
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert len(scenario.repo.pulls) == 1

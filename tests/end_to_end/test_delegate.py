@@ -14,8 +14,8 @@ from patchwright.resolver.domain import Published, Reported, RunId
 from patchwright.resolver.events import SystemPrompt, ToolResult
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import ShellResult
-from tests.end_to_end.conftest import CODE, MENDED, TESTS, Scene
-from tests.end_to_end.multi_agent_model import heard
+from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
+from tests.end_to_end.multi_agent_model import use_multi_agent_model
 from tests.resolver.git_repository import Repository
 
 pytestmark = pytest.mark.slow
@@ -39,15 +39,17 @@ READS = (
 
 
 async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_they_say(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS})
-    mend, *rest = MENDED
-    voices = await heard(scene, mend, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2)
-    assert isinstance(await scene.resolve(), Published)
-    assert voices.most_at_once == 2  # two of them were thinking at the same time
+    scenario = make_scenario(files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS})
+    mend, *rest = FIX_TURNS
+    model = await use_multi_agent_model(
+        scenario, mend, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2
+    )
+    assert isinstance(await scenario.resolve(), Published)
+    assert model.max_concurrent == 2  # two of them were thinking at the same time
 
-    run = scene.trajectory(scene.job().id)
+    run = scenario.trajectory(scenario.job().id)
     (report,) = [
         event.observation
         for event in run
@@ -58,10 +60,14 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
         ("answered", "It doubles; only ints are tested.", 2),
     ]
     assert run.usage().steps == len(run.replies()) + 5
-    told = [message["content"] for message in voices.heard[""][-1]["messages"] if message["role"] == "tool"]
+    told = [
+        message["content"]
+        for message in model.requests_by_question[""][-1]["messages"]
+        if message["role"] == "tool"
+    ]
     assert "[1 of 2: the answer to the question]" in told[1] and "> more.py:2, in doubled()" in told[1]
 
-    first = scene.trajectory(run.subagents()[0][0].run)
+    first = scenario.trajectory(run.subagents()[0][0].run)
     looked, broke = [
         event.observation
         for event in first
@@ -70,7 +76,9 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
     assert "return a + b" in looked.output and "calc.py | 2 +-" in looked.output  # the tree as it was then
     assert "D calc.py" in broke.output and "?? left.txt" in broke.output
     # What it broke was its own.
-    assert "left.txt" not in scene.repo.diff(scene.pull) and "a + b" in scene.repo.diff(scene.pull)
+    assert "left.txt" not in scenario.repo.diff(scenario.pull) and "a + b" in scenario.repo.diff(
+        scenario.pull
+    )
     # It reads and runs, and edits and delegates nothing.
     prompted = next(event for event in first if isinstance(event, SystemPrompt))
     names = {tool["function"]["name"] for tool in prompted.tools}
@@ -80,33 +88,35 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
 
 
 @pytest.mark.slow
-async def test_an_investigator_that_fails_does_not_stop_the_work(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene()
-    scene.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "4"
+async def test_an_investigator_that_fails_does_not_stop_the_work(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario()
+    scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "4"
     lost = tuple(RecordedTurn(f"Hm {n}.", Think(thought=f"Hm {n}.")) for n in range(9))
-    await heard(scene, ASK, *MENDED, others={CALLERS: lost, PROMISES: READS})
-    assert isinstance(await scene.resolve(), Published)
-    ((_, failed), (_, fine)) = scene.trajectory(scene.job().id).subagents()
+    await use_multi_agent_model(scenario, ASK, *FIX_TURNS, others={CALLERS: lost, PROMISES: READS})
+    assert isinstance(await scenario.resolve(), Published)
+    ((_, failed), (_, fine)) = scenario.trajectory(scenario.job().id).subagents()
     assert failed is not None and fine is not None
     assert (failed.status, failed.usage.steps, fine.status) == ("unfinished", 4, "answered")
     assert "limit of 4 replies" in failed.text
 
 
-async def test_delegates_can_be_left_out(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene()
-    scene.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
-    voices = await heard(scene, MENDED[-1])
-    assert isinstance(await scene.resolve(), Reported)
-    request = voices.heard[""][0]
+async def test_delegates_can_be_left_out(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario()
+    scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
+    model = await use_multi_agent_model(scenario, FIX_TURNS[-1])
+    assert isinstance(await scenario.resolve(), Reported)
+    request = model.requests_by_question[""][0]
     assert "delegate" not in {tool["function"]["name"] for tool in request["tools"]}
     assert "investigators" not in request["messages"][0]["content"]
 
 
 @pytest.mark.slow
 async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
-    a_scene: Callable[..., Scene], tmp_path: Path
+    make_scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:
-    scene = a_scene()
+    scenario = make_scenario()
     repository = Repository(tmp_path / "calc")
     repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
@@ -118,18 +128,20 @@ async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
-    voices = await heard(scene, ASK, *MENDED, others={CALLERS: LOOKS, PROMISES: READS}, on_request=dies)
-    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    model = await use_multi_agent_model(
+        scenario, ASK, *FIX_TURNS, others={CALLERS: LOOKS, PROMISES: READS}, on_request=dies
+    )
+    process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     await process.communicate()
     assert process.returncode == -signal.SIGKILL and len(killed) == 1
-    run = RunId(next(name for name in scene.runs if "-sub-" not in name))
+    run = RunId(next(name for name in scenario.runs if "-sub-" not in name))
 
-    code, out, error = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    code, out, error = await scenario.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + error
-    reports = [report for _, report in scene.trajectory(run).subagents() if report]
+    reports = [report for _, report in scenario.trajectory(run).subagents() if report]
     assert len(reports) == 2 and reports[1].status == "unfinished" and reports[1].usage.steps == 1
     assert "process was stopped" in reports[1].text
-    spent = scene.trajectory(run).usage()
-    assert spent.steps == len(scene.trajectory(run).replies()) + sum(each.usage.steps for each in reports)
+    spent = scenario.trajectory(run).usage()
+    assert spent.steps == len(scenario.trajectory(run).replies()) + sum(each.usage.steps for each in reports)
     assert "a + b" in fix.read_text()
-    assert len(voices.heard[PROMISES]) == 2  # not taken up again
+    assert len(model.requests_by_question[PROMISES]) == 2  # not taken up again

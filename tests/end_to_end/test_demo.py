@@ -46,10 +46,10 @@ async def test_the_demo_ends_with_a_tested_pull_request_in_the_local_sandbox(sho
 
 @pytest.mark.docker
 async def test_the_demo_ends_with_a_tested_pull_request_in_docker(
-    short_tmp: Path, for_images: dict[str, str]
+    short_tmp: Path, image_build_environment: dict[str, str]
 ) -> None:
     command = (sys.executable, "-m", "patchwright", "demo", "--json", "--sandbox", "docker")
-    code, out, error = await played(*command, cwd=short_tmp, **for_images)
+    code, out, error = await played(*command, cwd=short_tmp, **image_build_environment)
     assert code == 0, out + error
     told = json.loads(out)
     assert (told["outcome"], told["verdict"], told["draft"]) == ("published", "fixed", False)

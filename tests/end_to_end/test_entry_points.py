@@ -8,16 +8,16 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Published
 from patchwright.resolver.events import ModelReply
 from patchwright.runtime.actions import RunPython, RunShell
-from tests.end_to_end.conftest import CODE, DONE, MENDED, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX_TURNS, Scenario
 
 pytestmark = pytest.mark.slow
 
 ModelView = tuple[list[str], list[Any], bytes]
 
 
-def model_view(scene: Scene, run: str) -> ModelView:
+def model_view(scenario: Scenario, run: str) -> ModelView:
     """What happened in a run: its events, its calls and its patch."""
-    trajectory = scene.trajectory(run)
+    trajectory = scenario.trajectory(run)
     calls = [call.action for event in trajectory if isinstance(event, ModelReply) for call in event.calls]
     patch = trajectory.last_checkpoint()
     assert patch is not None
@@ -26,50 +26,52 @@ def model_view(scene: Scene, run: str) -> ModelView:
 
 @pytest.mark.redis
 @pytest.mark.slow
-async def test_server_workflow_and_command_line_do_the_same(scene: Scene) -> None:
-    issues = [scene.issue] + [
-        scene.world.create_issue(scene.repo, title=scene.issue.title, body=scene.issue.body, by="reporter")
+async def test_server_workflow_and_command_line_do_the_same(scenario: Scenario) -> None:
+    issues = [scenario.issue] + [
+        scenario.world.create_issue(
+            scenario.repo, title=scenario.issue.title, body=scenario.issue.body, by="reporter"
+        )
         for _ in range(2)
     ]
     runs: list[ModelView] = []
     before: set[str] = set()
 
     def note() -> None:
-        (run,) = set(scene.runs) - before
+        (run,) = set(scenario.runs) - before
         before.add(run)
-        runs.append(model_view(scene, run))
+        runs.append(model_view(scenario, run))
 
-    await scene.will(*MENDED)
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scene.world.add_label(issues[0], "fix-me", by="maintainer")
-        await scene.settled()
+    await scenario.script_model(*FIX_TURNS)
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.world.add_label(issues[0], "fix-me", by="maintainer")
+        await scenario.wait_for_completion()
     note()
-    scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    await scene.will(*MENDED)
-    delivery = await scene.world.add_label(issues[1], "fix-me", by="maintainer")
-    code, out, error = await scene.command("action", environment=scene.event(delivery))
+    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    await scenario.script_model(*FIX_TURNS)
+    delivery = await scenario.world.add_label(issues[1], "fix-me", by="maintainer")
+    code, out, error = await scenario.command("action", environment=scenario.event(delivery))
     assert code == 0, out + error
     note()
-    await scene.will(*MENDED)
-    url = f"{scene.world.server_url}/acme/calc/issues/{issues[2].number}"
-    code, out, error = await scene.command("resolve", url)
+    await scenario.script_model(*FIX_TURNS)
+    url = f"{scenario.world.server_url}/acme/calc/issues/{issues[2].number}"
+    code, out, error = await scenario.command("resolve", url)
     assert code == 0, out + error
     note()
     assert runs[0] == runs[1] == runs[2]
     assert b"+    return a + b" in runs[0][2]
 
 
-async def test_shell_and_python_alone_are_enough_for_an_issue(scene: Scene) -> None:
-    scene.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "kernel"
+async def test_shell_and_python_alone_are_enough_for_an_issue(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "kernel"
     edit = "from pathlib import Path\nit = Path('calc.py')\nit.write_text(it.read_text().replace('a - b', 'a + b'))"
     test = "printf 'from calc import add\\n\\n\\ndef test_add():\\n    assert add(2, 3) == 5\\n' > tests/test_add.py"
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("See it fail.", RunShell(command=test), RunShell(command="python3 -m pytest -q")),
         RecordedTurn("Mend it.", RunPython(code=edit)),
         RecordedTurn("Run them.", RunShell(command="python3 -m pytest -q")),
         RecordedTurn("Done.", DONE),
     )
-    outcome = await scene.resolve()
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")

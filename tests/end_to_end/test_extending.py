@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.forge import Forge
-from tests.end_to_end.conftest import MENDED, Scene
+from tests.end_to_end.conftest import FIX_TURNS, Scenario
 from tests.resolver.git_repository import Repository
 
 pytestmark = pytest.mark.slow
@@ -27,30 +27,30 @@ def block(begins: str) -> str:
 
 @pytest.mark.parametrize(("said", "shown"), [("It takes 60 seconds.", True), ("It takes long.", False)])
 async def test_the_skill_is_shown_where_one_of_its_words_stands(
-    scene: Scene, tmp_path: Path, said: str, shown: bool
+    scenario: Scenario, tmp_path: Path, said: str, shown: bool
 ) -> None:
     skill = block("---\nname: durations")
     Repository(tmp_path / "clock").commit({"a.py": "x = 1\n", ".agents/skills/durations/SKILL.md": skill})
     (tmp_path / "bug.md").write_text(f"Wrong\n\n{said}\n")
-    await scene.will(*MENDED[-1:])
-    await scene.command("resolve", "--repo", str(tmp_path / "clock"), "--issue", str(tmp_path / "bug.md"))
-    asked = json.dumps(scene.endpoint.requests[0])
+    await scenario.script_model(*FIX_TURNS[-1:])
+    await scenario.command("resolve", "--repo", str(tmp_path / "clock"), "--issue", str(tmp_path / "bug.md"))
+    asked = json.dumps(scenario.endpoint.requests[0])
     assert ("Times are rounded to the nearest second" in asked) == shown
 
 
-async def test_a_forge_of_files_gets_its_change_and_its_answer(scene: Scene, tmp_path: Path) -> None:
+async def test_a_forge_of_files_gets_its_change_and_its_answer(scenario: Scenario, tmp_path: Path) -> None:
     (tmp_path / "file_forge.py").write_text(block("# file_forge.py"))
     (tmp_path / "run_job.py").write_text(block("# run_job.py"))
     (tmp_path / "issues").mkdir()
     (tmp_path / "issues" / "1.md").write_text("add() subtracts\n\nIt should add.\n")
-    await scene.will(*MENDED)
-    outcome = await run(scene, tmp_path)
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await run(scenario, tmp_path)
     assert (outcome["kind"], outcome["verdict"]["kind"], outcome["branch"]) == (
         "published",
         "fixed",
         "patchwright/issue-1",
     )
-    assert "return a + b" in scene.repo.read("patchwright/issue-1", "calc.py")
+    assert "return a + b" in scenario.repo.read("patchwright/issue-1", "calc.py")
     files = sorted(file.name for file in (tmp_path / "issues").iterdir())
     assert files == ["1-change.md", "1-run-1.md", "1.md"]
     assert (
@@ -58,7 +58,7 @@ async def test_a_forge_of_files_gets_its_change_and_its_answer(scene: Scene, tmp
         .read_text()
         .startswith("Fix: add() subtracts (#1)\n\n**Fixed:** 1 new test")
     )
-    again = await run(scene, tmp_path)
+    again = await run(scenario, tmp_path)
     assert again == outcome
 
 
@@ -68,14 +68,14 @@ def test_the_page_names_the_number_of_methods_of_a_forge() -> None:
     assert [name for name in needed if f"    async def {name}(" not in block("# file_forge.py")] == []
 
 
-async def run(scene: Scene, directory: Path) -> dict[str, dict[str, str]]:
+async def run(scenario: Scenario, directory: Path) -> dict[str, dict[str, str]]:
     """Runs `run_job.py` and returns the outcome that it prints."""
     cloned = {
-        "CLONE_URL": f"{scene.world.server_url}/acme/calc.git",
-        "CLONE_TOKEN": scene.world.create_token("maintainer"),
+        "CLONE_URL": f"{scenario.world.server_url}/acme/calc.git",
+        "CLONE_TOKEN": scenario.world.create_token("maintainer"),
     }
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "run_job.py", cwd=directory, env=scene.environment | cloned,
+        sys.executable, "run_job.py", cwd=directory, env=scenario.environment | cloned,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with asyncio.timeout(120):

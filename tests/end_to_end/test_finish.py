@@ -9,8 +9,13 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Plan, PlanItem
 from patchwright.resolver.events import Message
 from patchwright.runtime.actions import UndoEdit
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
-from tests.end_to_end.scripted_models import SEES_IT_FAIL, answers, proposed, says
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.scripted_models import (
+    SHOW_FAILURE,
+    call_results,
+    resolve_to_pull_request,
+    use_ordered_model,
+)
 
 WISHES = "It should be right.\n\nRequirements:\n- add(2, 3) gives 5\n- there is a sub()\n"
 
@@ -22,24 +27,28 @@ def plan(*states: str) -> Plan:
     )  # type: ignore[arg-type]
 
 
-def refusals(scene: Scene) -> list[str]:
+def refusals(scenario: Scenario) -> list[str]:
     """What the wishes to finish were answered."""
-    return [str(getattr(result, "message", "granted")) for action, result in answers(scene) if action == DONE]
+    return [
+        str(getattr(result, "message", "granted"))
+        for action, result in call_results(scenario)
+        if action == DONE
+    ]
 
 
-async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scene: Scene) -> None:
-    again = RecordedTurn("Show that it failed.", UndoEdit(path="calc.py"), SEES_IT_FAIL, FIX, NEW_TEST)
-    await says(
-        scene,
+async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scenario: Scenario) -> None:
+    again = RecordedTurn("Show that it failed.", UndoEdit(path="calc.py"), SHOW_FAILURE, FIX, NEW_TEST)
+    await use_ordered_model(
+        scenario,
         RecordedTurn("Mend.", FIX),
         RecordedTurn("Done.", DONE),
         again,
         RecordedTurn("Run.", RUN_TESTS),
         RecordedTurn("Done.", DONE),
     )
-    body = await proposed(scene)
+    body = await resolve_to_pull_request(scenario)
     assert body.startswith("**Fixed:**")
-    refused, granted = refusals(scene)
+    refused, granted = refusals(scenario)
     assert "so nothing shows that the failure was reproduced." in refused
     assert "The repository's tests were not run after the last edit." in refused
     assert "Do what is missing, then call finish again." in refused
@@ -49,14 +58,14 @@ async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scene: Scene) -
 
 
 async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files={"calc.py": CODE}, body=WISHES)
-    endpoint = await says(
-        scene, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
+    scenario = make_scenario(files={"calc.py": CODE}, body=WISHES)
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), RecordedTurn("Done!", DONE)
     )
-    body = await proposed(scene)
-    refused, granted = refusals(scene)
+    body = await resolve_to_pull_request(scenario)
+    refused, granted = refusals(scenario)
     assert '"add(2, 3) gives 5"; "there is a sub()"' in refused and granted == "granted"
     assert len(endpoint.requests) == 3
     _, _, left = body.partition("### Open points\n")
@@ -66,31 +75,31 @@ async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
 
 
 async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files={"calc.py": CODE})
+    scenario = make_scenario(files={"calc.py": CODE})
     boxes = "- [x] add() adds\n- [ ] sub() subtracts (now)\n- [x] thank @\u200bmaintainer (dropped)\n"
 
     async def shown(turn: int, body: dict[str, Any]) -> None:
         if turn == 2:
             async with asyncio.timeout(20):
-                while boxes not in "".join(scene.comments):
+                while boxes not in "".join(scenario.comments):
                     await asyncio.sleep(0.02)
 
-    await says(
-        scene, RecordedTurn("Plan.", plan("open", "open", "open"), SEES_IT_FAIL),
+    await use_ordered_model(
+        scenario, RecordedTurn("Plan.", plan("open", "open", "open"), SHOW_FAILURE),
         RecordedTurn("Mend.", FIX, plan("done", "doing", "dropped")),
         RecordedTurn("Test.", RUN_TESTS, plan("done", "done", "dropped")), RecordedTurn("Done.", DONE),
         on_request=shown,
     )  # fmt: skip
-    body = await proposed(scene, every=0.1)
+    body = await resolve_to_pull_request(scenario, every=0.1)
     assert "The agent's plan: 2 of 3 done</summary>\n\n- [x] add() adds\n- [x] sub() subtracts\n" in body
     assert not [
-        event for event in scene.trajectory() if isinstance(event, Message) and event.source == "nudge"
+        event for event in scenario.trajectory() if isinstance(event, Message) and event.source == "nudge"
     ]
     lines: list[str] = []
     narrator = ProgressPrinter(lines.append)
-    for entry in scene.trajectory().entries:
+    for entry in scenario.trajectory().entries:
         narrator(entry)
     said = [line[10:].strip() for line in lines]
     assert "[>] sub() subtracts" in said and "[-] thank @maintainer" in said

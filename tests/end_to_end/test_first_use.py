@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.end_to_end.conftest import MENDED, Scene
+from tests.end_to_end.conftest import FIX_TURNS, Scenario
 
 pytestmark = pytest.mark.slow
 
@@ -35,46 +35,50 @@ async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
         yield {"HTTPS_PROXY": url, "HTTP_PROXY": url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}, asked
 
 
-async def test_an_enterprise_server_is_the_only_github_that_is_asked(scene: Scene) -> None:
+async def test_an_enterprise_server_is_the_only_github_that_is_asked(scenario: Scenario) -> None:
     # Complaint 14: GitHub Enterprise Server. the fake server has its paths: /api/v3, /api/graphql, and a port.
-    await scene.will(*MENDED)
-    url = f"{scene.world.server_url}/acme/calc/issues/1"
+    await scenario.script_model(*FIX_TURNS)
+    url = f"{scenario.world.server_url}/acme/calc/issues/1"
     async with way_out() as (proxy, asked):
-        code, out, error = await scene.command("resolve", url, environment=proxy)
+        code, out, error = await scenario.command("resolve", url, environment=proxy)
         assert (code, asked) == (0, []), out + error
-        assert f"pull request: {scene.world.server_url}/acme/calc/pull/2" in out
-        written = "\n".join((out, error, str(scene.pull.body), *scene.comments))
-        assert scene.world.server_url in written
+        assert f"pull request: {scenario.world.server_url}/acme/calc/pull/2" in out
+        written = "\n".join((out, error, str(scenario.pull.body), *scenario.comments))
+        assert scenario.world.server_url in written
         assert "github.com" not in written
 
         elsewhere = {**proxy, "GITHUB_API_URL": "https://api.github.com"}
-        code, _, _ = await scene.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
+        code, _, _ = await scenario.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
         assert code != 0
         assert {line.split()[1] for line in asked} == {"api.github.com:443"}  # so it would have been seen
 
 
-async def test_an_issue_of_another_server_is_refused_with_the_setting_that_names_it(scene: Scene) -> None:
-    code, _, error = await scene.command("resolve", "https://github.com/acme/calc/issues/1")
+async def test_an_issue_of_another_server_is_refused_with_the_setting_that_names_it(
+    scenario: Scenario,
+) -> None:
+    code, _, error = await scenario.command("resolve", "https://github.com/acme/calc/issues/1")
     assert code == 2
-    assert f"Pass its URL, such as {scene.world.server_url}/OWNER/REPO/issues/7" in error
+    assert f"Pass its URL, such as {scenario.world.server_url}/OWNER/REPO/issues/7" in error
     assert "GITHUB_SERVER_URL" in error
 
 
-async def test_a_run_reads_the_same_at_the_terminal_in_a_file_and_in_the_pull_request(scene: Scene) -> None:
+async def test_a_run_reads_the_same_at_the_terminal_in_a_file_and_in_the_pull_request(
+    scenario: Scenario,
+) -> None:
     # Complaint 15: a log that a person can read.
-    await scene.will(*MENDED)
-    code, out, error = await scene.command("resolve", "acme/calc#1")
+    await scenario.script_model(*FIX_TURNS)
+    code, out, error = await scenario.command("resolve", "acme/calc#1")
     assert code == 0, error
-    (run,) = scene.runs
-    code, _, told = await scene.command("view", run, "--out", "run.html")
+    (run,) = scenario.runs
+    code, _, told = await scenario.command("view", run, "--out", "run.html")
     assert code == 0, told
-    page = (scene.data / "run.html").read_text()
+    page = (scenario.data / "run.html").read_text()
     seen = " ".join(unescape(re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)).split())
     thoughts, deeds = (
         ("Mend it.", "Test it.", "Run them.", "Done."),
         ("calc.py", "tests/test_calc.py", "python3 -m pytest"),
     )
-    for place in (error, seen, str(scene.pull.body)):
+    for place in (error, seen, str(scenario.pull.body)):
         found = [place.find(deed) for deed in deeds]
         assert -1 not in found, place
     for place in (error, seen):  # in order, and in words: not a line of JSON, no control character
@@ -95,26 +99,28 @@ def images() -> set[str]:
 
 
 @pytest.mark.docker
-async def test_a_second_run_finds_its_sandbox_made_and_says_nothing_of_images(scene: Scene) -> None:
+async def test_a_second_run_finds_its_sandbox_made_and_says_nothing_of_images(scenario: Scenario) -> None:
     # Complaint 23: slow starts and huge images.
-    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_MEMORY_MB": "1024"}
-    scene.world.create_issue(scene.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter")
+    scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_MEMORY_MB": "1024"}
+    scenario.world.create_issue(
+        scenario.repo, title="add(1, 1) gives 0", body="It should give 2.", by="reporter"
+    )
     told = []
     for number in (1, 2):
-        await scene.will(*MENDED)
-        code, out, error = await scene.command(
-            "resolve", f"{scene.world.server_url}/acme/calc/issues/{number}"
+        await scenario.script_model(*FIX_TURNS)
+        code, out, error = await scenario.command(
+            "resolve", f"{scenario.world.server_url}/acme/calc/issues/{number}"
         )
         assert code == 0, out + error
         told.append((images(), error))
     (first, _), (second, error) = told
     assert second - first == set()
-    assert not re.search(r"(building|making) the sandbox's (image|plugin)", error, re.IGNORECASE), error
+    assert not re.search(r"building the sandbox (image|feature)", error, re.IGNORECASE), error
 
 
 @pytest.mark.redis
 async def test_the_two_lines_of_the_readme_are_a_server_that_says_how_to_go_on(
-    scene: Scene, tmp_path: Path
+    scenario: Scenario, tmp_path: Path
 ) -> None:
     # Complaint 13: simple self-hosting. What the browser does from there on: tests/bot/setup/test_in_browser.py.
     (section,) = re.findall(
@@ -125,7 +131,7 @@ async def test_the_two_lines_of_the_readme_are_a_server_that_says_how_to_go_on(
     (tmp_path / ".venv").symlink_to(sys.prefix)
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", f"exec {serve} --port 0",
-        cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "HOME": str(scene.data)},
+        cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "HOME": str(scenario.data)},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None

@@ -12,8 +12,8 @@ from patchwright.resolver.events import ToolResult
 from patchwright.runtime.actions import ReplaceText, RunShell
 from patchwright.runtime.docker.build_context import PYTHON
 from patchwright.runtime.observations import PageSnapshot
-from tests.end_to_end.conftest import CODE, MENDED, TESTS, Scene
-from tests.end_to_end.multi_agent_model import heard
+from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
+from tests.end_to_end.multi_agent_model import use_multi_agent_model
 from tests.end_to_end.test_browse import free_port
 
 PAGE = "<!doctype html><title>Calc</title><h1>Calculator</h1><button>Sumbit</button>\n"
@@ -39,9 +39,11 @@ def reports(prompt: str) -> str:
         pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow]),
     ],
 )
-async def test_a_page_is_mended_looked_at_and_asked_about(a_scene: Callable[..., Scene], kind: str) -> None:
-    scene = a_scene(files=FILES, title="The button says Sumbit, and add() subtracts")
-    scene.environment |= {
+async def test_a_page_is_mended_looked_at_and_asked_about(
+    make_scenario: Callable[..., Scenario], kind: str
+) -> None:
+    scenario = make_scenario(files=FILES, title="The button says Sumbit, and add() subtracts")
+    scenario.environment |= {
         "PATCHWRIGHT_SANDBOX": kind,
         "PATCHWRIGHT_SANDBOX_FEATURES": "browser",
         "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
@@ -53,22 +55,22 @@ async def test_a_page_is_mended_looked_at_and_asked_about(a_scene: Callable[...,
     browse = Browse(task=f"Open http://127.0.0.1:{port}/ and say what its button says.", fields=(LABEL,))
     there = RunShell(command="grep -rl Submit site; rm -r site")
     served = RunShell(command=f"(: </dev/tcp/127.0.0.1/{port}) 2>&1 || echo unserved")
-    voices = await heard(
-        scene,
+    model = await use_multi_agent_model(
+        scenario,
         RecordedTurn("Mend it.", ReplaceText(path="site/index.html", old="Sumbit", new="Submit")),
         RecordedTurn("Serve it.", RunShell(command=f"{serve}\n{wait}", timeout=30)),
         RecordedTurn("Look at it.", browse),
         RecordedTurn("Let others look.", Delegate(tasks=(SEEN, WHERE))),
-        *MENDED,
+        *FIX_TURNS,
         others={
             SEEN: (RecordedTurn("Search.", there), RecordedTurn("There.", Report(text="site/index.html"))),
             WHERE: (RecordedTurn("Try.", served), RecordedTurn("So.", Report(text="None that I see."))),
         },
         browsing=(opens, reports),
     )
-    assert isinstance(await scene.resolve(), Published)
+    assert isinstance(await scenario.resolve(), Published)
 
-    run = scene.trajectory(scene.job().id)
+    run = scenario.trajectory(scenario.job().id)
     browsed, seen, where = (report for _, report in run.subagents())
     assert browsed is not None and (browsed.status, browsed.text) == ("answered", '{"label": "Submit"}')
     assert seen is not None and (seen.status, seen.text) == ("answered", "site/index.html")
@@ -76,13 +78,13 @@ async def test_a_page_is_mended_looked_at_and_asked_about(a_scene: Callable[...,
     assert run.usage().steps == len(run.replies()) + 2 + 2 + 2
 
     # What the page looked like after the change is kept, for the one who reads the run.
-    child = scene.trajectory(run.subagents()[0][0].run)
+    child = scenario.trajectory(run.subagents()[0][0].run)
     *_, page = [event.observation for event in child if isinstance(event, ToolResult)]
     assert isinstance(page, PageSnapshot) and "button 'Submit'" in page.tree
     assert page.screenshot is not None and page.screenshot.data.startswith((b"\x89PNG", b"\xff\xd8"))
 
-    tried = voices.heard[WHERE][-1]["messages"][-1]["content"]
+    tried = model.requests_by_question[WHERE][-1]["messages"][-1]["content"]
     # A sandbox of its own has a loopback of its own.
     assert ("\nunserved\n" in tried) == (kind == "docker")
-    assert "<button>Submit</button>" in scene.repo.diff(scene.pull)
-    assert scene.pull.body is not None and "Browsed 1 time, in 2 of the steps" in scene.pull.body
+    assert "<button>Submit</button>" in scenario.repo.diff(scenario.pull)
+    assert scenario.pull.body is not None and "Browsed 1 time, in 2 of the steps" in scenario.pull.body

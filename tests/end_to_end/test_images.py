@@ -11,7 +11,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Published
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.build_context import BASE_LABEL
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scenario
 from tests.resolver.git_repository import Repository
 from tests.runtime.marked_images import MARK, marked_images
 
@@ -28,67 +28,69 @@ FILES = {
 
 @pytest.mark.slow
 async def test_agent_set_up_and_proof_are_on_the_language_s_image(
-    a_scene: Callable[..., Scene], sources: list[str]
+    make_scenario: Callable[..., Scenario], sources: list[str]
 ) -> None:
-    scene = a_scene(files=FILES)
+    scenario = make_scenario(files=FILES)
     look = RecordedTurn("Where am I?", RunShell(command=f"echo made for $(cat {MARK})"))
-    await scene.will(look, RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
+    await scenario.script_model(look, RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
     async with marked_images("python", "go") as images:
-        scene.environment |= {
+        scenario.environment |= {
             "PATCHWRIGHT_SANDBOX": "docker",
             "PATCHWRIGHT_LANGUAGE_IMAGES": json.dumps(images),
         }
-        outcome = await scene.resolve()
-        sources.append(scene.trajectory().run_started.source)
+        outcome = await scenario.resolve()
+        sources.append(scenario.trajectory().run_started.source)
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
     before, after = outcome.verdict.before, outcome.verdict.after
     assert before and after
     assert [run.results["tests/test_calc.py::test_the_image"] for run in (before, after)] == ["passed"] * 2
-    assert "made for python" in str(scene.endpoint.requests[1]["messages"])
-    prepared = scene.trajectory().environment_prepared
+    assert "made for python" in str(scenario.endpoint.requests[1]["messages"])
+    prepared = scenario.trajectory().environment_prepared
     assert prepared and prepared.problem is None
     assert prepared.base_image and (prepared.base_image.language, prepared.base_image.image) == (
         "python",
         images["python"],
     )
-    assert f"docker sandbox on `{images['python']}`" in str(scene.pull.body)
+    assert f"docker sandbox on `{images['python']}`" in str(scenario.pull.body)
 
 
-async def test_an_image_that_cannot_be_had_is_told_once_at_a_terminal(scene: Scene, tmp_path: Path) -> None:
+async def test_an_image_that_cannot_be_had_is_told_once_at_a_terminal(
+    scenario: Scenario, tmp_path: Path
+) -> None:
     absent = "localhost:1/no/such:image"
-    scene.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({"python": absent})
-    await scene.will(RecordedTurn("Mend it.", FIX), RecordedTurn("Done.", DONE))
+    scenario.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({"python": absent})
+    await scenario.script_model(RecordedTurn("Mend it.", FIX), RecordedTurn("Done.", DONE))
     made = Repository(tmp_path / "calc")
     made.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     (tmp_path / "issue.md").write_text("add() subtracts\n\nIt should add.")
     where = ("--repo", str(made.path), "--issue", str(tmp_path / "issue.md"))
-    _, _, error = await scene.command("resolve", *where, "--sandbox", "docker")
+    _, _, error = await scenario.command("resolve", *where, "--sandbox", "docker")
     assert error.count("no image for python; using the default image") == 1
     assert error.count(absent) == 1 and "image unavailable" not in error, error
 
 
-async def test_the_images_are_made_before_a_worker_starts(scene: Scene) -> None:
-    code, out, error = await scene.command("prepare", "--sandbox", "docker", "--json")
+async def test_the_images_are_made_before_a_worker_starts(scenario: Scenario) -> None:
+    code, out, error = await scenario.command("prepare", "--sandbox", "docker", "--json")
     client = docker.from_env()
     assert code == 0, error
     assert client.images.get(json.loads(out)["image"])
     client.close()
-    code, out, error = await scene.command("prepare", "--sandbox", "docker")
+    code, out, error = await scenario.command("prepare", "--sandbox", "docker")
     assert (code, error) == (0, "") and out.startswith("Sandbox images are ready: patchwright-runtime:")
 
 
-async def test_those_by_language_are_made_with_them_each_told(scene: Scene) -> None:
+async def test_those_by_language_are_made_with_them_each_told(scenario: Scenario) -> None:
     prepare, absent = ("prepare", "--sandbox", "docker"), "localhost:1/no/such:image"
     async with marked_images("go") as images:
-        scene.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({**images, "python": absent})
-        code, out, error = await scene.command(*prepare)
+        scenario.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({**images, "python": absent})
+        code, out, error = await scenario.command(*prepare)
         assert code == 0, error
-        told = f"Building the sandbox image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not here"
+        told = f"Building the sandbox image on {images['go']} (once) ...\nNOTICE: the base image {absent} is not available"
         assert told in error and error.endswith(" Tests in python use the default image.\n")
         first, go, python = out.splitlines()
         assert go.startswith(f"for go, on {images['go']}: patchwright-runtime:")
         assert python == f"for python, on {absent}: none"
-        code, out, error = await scene.command(*prepare, "--json")
+        code, out, error = await scenario.command(*prepare, "--json")
         again = json.loads(out)
         assert (code, "Building" in error) == (0, False)
         assert again["images"] == {"go": go.split(": ")[1], "python": None} and first.endswith(again["image"])
@@ -99,16 +101,19 @@ async def test_those_by_language_are_made_with_them_each_told(scene: Scene) -> N
 
 @pytest.mark.slow
 async def test_an_image_that_cannot_be_had_is_told_and_the_usual_one_stands_in(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene()
+    scenario = make_scenario()
     absent = {"python": "localhost:1/no/such:image"}
-    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_LANGUAGE_IMAGES": json.dumps(absent)}
-    await scene.will(RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
-    outcome = await scene.resolve()
+    scenario.environment |= {
+        "PATCHWRIGHT_SANDBOX": "docker",
+        "PATCHWRIGHT_LANGUAGE_IMAGES": json.dumps(absent),
+    }
+    await scenario.script_model(RecordedTurn("Mend it.", FIX, NEW_TEST), RecordedTurn("Done.", DONE))
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
-    body = " ".join(str(scene.pull.body).split())
+    body = " ".join(str(scenario.pull.body).split())
     assert "The image for python is not available. The default image was used instead" in body
     assert "such:image is not available and cannot be pulled" in body
     assert "sandbox on" not in body
-    assert "setup has run" not in str(scene.endpoint.requests[0]["messages"][1]["content"])
+    assert "setup has run" not in str(scenario.endpoint.requests[0]["messages"][1]["content"])

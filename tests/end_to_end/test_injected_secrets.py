@@ -14,8 +14,8 @@ from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Published, Reported
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
-from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, Scene
-from tests.end_to_end.scripted_models import says
+from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, Scenario
+from tests.end_to_end.scripted_models import use_ordered_model
 from tests.end_to_end.test_secret_leaks import everywhere, spellings
 
 pytestmark = pytest.mark.slow
@@ -52,8 +52,8 @@ def tries(name: str, kept: Path) -> tuple[RecordedTurn, ...]:
 
 
 @pytest.fixture
-def evil(a_scene: Callable[..., Scene], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    scene = a_scene()
+def evil(make_scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    scenario = make_scenario()
     (tmp_path / "reader.py").write_text(READER)
     secrets = tmp_path / "secrets.toml"
     secrets.write_text(
@@ -62,22 +62,22 @@ def evil(a_scene: Callable[..., Scene], tmp_path: Path, monkeypatch: pytest.Monk
     secrets.chmod(0o600)
     monkeypatch.setenv("PROVIDER_API_KEY", "provider-canary-4711")
     servers = {"files": {"command": [sys.executable, str(tmp_path / "reader.py")]}}
-    scene.environment |= {
+    scenario.environment |= {
         "PATCHWRIGHT_SECRETS_FILE": str(secrets),
         "PATCHWRIGHT_SANDBOX_FEATURES": "kernel",
         "PATCHWRIGHT_MCP_SERVERS": json.dumps(servers),
     }
-    return scene
+    return scenario
 
 
 @pytest.mark.timeout(90)
-async def test_a_lent_secret_is_used_and_never_read(evil: Scene, tmp_path: Path) -> None:
+async def test_a_lent_secret_is_used_and_never_read(evil: Scenario, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     leak = RunShell(
         command=f'cp {kept} leak.txt; rev {kept} > kael.txt; git add -A; git commit -qm "$DEPLOY_KEY"'
     )
     spoken = Finish(cause="c", change="c", testing="c")
-    await says(
+    await use_ordered_model(
         evil,
         *tries("DEPLOY_KEY", kept),
         RecordedTurn("Write.", leak, FIX, NEW_TEST),
@@ -97,11 +97,13 @@ async def test_a_lent_secret_is_used_and_never_read(evil: Scene, tmp_path: Path)
 
 
 @pytest.mark.timeout(90)
-async def test_the_same_tries_do_read_what_is_no_secret(evil: Scene, tmp_path: Path) -> None:
+async def test_the_same_tries_do_read_what_is_no_secret(evil: Scenario, tmp_path: Path) -> None:
     """Positive control."""
     plant = RunShell(command=f"export HARMLESS={HARMLESS} CANARY={HARMLESS}")
     kept = tmp_path / "kept"
-    await says(evil, RecordedTurn("Plant.", plant), *tries("HARMLESS", kept), RecordedTurn("Done.", DONE))
+    await use_ordered_model(
+        evil, RecordedTurn("Plant.", plant), *tries("HARMLESS", kept), RecordedTurn("Done.", DONE)
+    )
     await evil.resolve()
     answers = [m["content"] for m in evil.endpoint.requests[-1]["messages"] if m["role"] == "tool"]
     for spelling in spellings(HARMLESS):
@@ -110,13 +112,17 @@ async def test_the_same_tries_do_read_what_is_no_secret(evil: Scene, tmp_path: P
     assert by_tool.count(HARMLESS) >= 8
 
 
-async def test_the_commit_says_no_secret_that_the_model_was_told(a_scene: Callable[..., Scene]) -> None:
+async def test_the_commit_says_no_secret_that_the_model_was_told(
+    make_scenario: Callable[..., Scenario],
+) -> None:
     spoken = " ".join(spellings(KEY))
-    scene = a_scene(files={"calc.py": CODE}, title=f"add() subtracts, {KEY}", body=f"Our key is {KEY}.")
+    scenario = make_scenario(
+        files={"calc.py": CODE}, title=f"add() subtracts, {KEY}", body=f"Our key is {KEY}."
+    )
     done = Finish(cause=spoken, change=spoken, testing=spoken)
-    await says(scene, RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", done)] * 2)
-    assert isinstance(await scene.resolve(), Published)
-    message = scene.repo.bare.git("log", "-1", "--format=%an %ae %B", "patchwright/issue-1").decode()
+    await use_ordered_model(scenario, RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", done)] * 2)
+    assert isinstance(await scenario.resolve(), Published)
+    message = scenario.repo.bare.git("log", "-1", "--format=%an %ae %B", "patchwright/issue-1").decode()
     assert message.count("secret-hidden") >= 5
     for spelling in spellings(KEY):
         assert spelling not in "".join(message.split())

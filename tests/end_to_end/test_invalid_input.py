@@ -8,7 +8,7 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, TESTS, Scenario
 from tests.resolver.git_repository import Repository
 
 
@@ -26,9 +26,9 @@ def issue(tmp_path: Path) -> Path:
     return path
 
 
-async def refused(scene: Scene, *arguments: str, code: int = 2) -> str:
+async def refused(scenario: Scenario, *arguments: str, code: int = 2) -> str:
     """The one sentence that `patchwright ARGUMENTS` ends with."""
-    left, out, error = await scene.command(*arguments)
+    left, out, error = await scenario.command(*arguments)
     assert (left, out) == (code, ""), error
     assert "Traceback" not in error
     *_, last = error.strip().splitlines()
@@ -42,10 +42,10 @@ async def refused(scene: Scene, *arguments: str, code: int = 2) -> str:
      ("https://me:hunter2@github.com/acme/calc/issues/1", "https://github.com/acme/calc/issues/1"),
      ("{server}/acme/calc", ""), ("{server}/acme/calc/pulls/1", ""), ("{server}/acme/calc/issues/0", "")],
 )  # fmt: skip
-async def test_what_is_no_issue_of_this_forge_is_refused(scene: Scene, typed: str, shown: str) -> None:
-    server = scene.world.server_url
+async def test_what_is_no_issue_of_this_forge_is_refused(scenario: Scenario, typed: str, shown: str) -> None:
+    server = scenario.world.server_url
     typed = typed.format(server=server)
-    sentence = await refused(scene, "resolve", typed)
+    sentence = await refused(scenario, "resolve", typed)
     assert (
         f"'{shown or typed}' is not an issue. Pass its URL, such as {server}/OWNER/REPO/issues/7" in sentence
     )
@@ -54,145 +54,153 @@ async def test_what_is_no_issue_of_this_forge_is_refused(scene: Scene, typed: st
 
 @pytest.mark.parametrize("out", [".", "nowhere/fix.diff"])
 async def test_where_no_patch_can_be_written_is_said_before_the_work(
-    scene: Scene, repository: Path, issue: Path, out: str
+    scenario: Scenario, repository: Path, issue: Path, out: str
 ) -> None:
-    await scene.will(*MENDED)
-    sentence = await refused(scene, "resolve", "--repo", str(repository), "--issue", str(issue), "--out", out)
+    await scenario.script_model(*FIX_TURNS)
+    sentence = await refused(
+        scenario, "resolve", "--repo", str(repository), "--issue", str(issue), "--out", out
+    )
     assert "Cannot write the patch" in sentence
-    assert scene.endpoint.requests == []
+    assert scenario.endpoint.requests == []
 
 
 @pytest.mark.parametrize("missing", ["PATCHWRIGHT_WEBHOOK_SECRET", "PATCHWRIGHT_PRIVATE_KEY"])
-async def test_a_missing_secret_is_told_before_an_engine_is_asked_for(scene: Scene, missing: str) -> None:
-    scene.environment.pop(missing, None)
-    scene.environment |= {"DOCKER_HOST": "tcp://127.0.0.1:9", "PATCHWRIGHT_SANDBOX": "docker"}
-    sentence = await refused(scene, "serve", "--port", "0", "--sandbox", "docker")
+async def test_a_missing_secret_is_told_before_an_engine_is_asked_for(
+    scenario: Scenario, missing: str
+) -> None:
+    scenario.environment.pop(missing, None)
+    scenario.environment |= {"DOCKER_HOST": "tcp://127.0.0.1:9", "PATCHWRIGHT_SANDBOX": "docker"}
+    sentence = await refused(scenario, "serve", "--port", "0", "--sandbox", "docker")
     assert missing in sentence
 
 
 @pytest.mark.parametrize("command", ["resolve", "serve", "demo"])
 async def test_a_place_where_nothing_can_be_kept_is_told_before_the_work(
-    scene: Scene, repository: Path, issue: Path, command: str
+    scenario: Scenario, repository: Path, issue: Path, command: str
 ) -> None:
-    await scene.will(*MENDED)
+    await scenario.script_model(*FIX_TURNS)
     place = issue / "data"  # below a file
-    scene.environment["PATCHWRIGHT_DATA"] = str(place)
+    scenario.environment["PATCHWRIGHT_DATA"] = str(place)
     more = {"resolve": ("--repo", str(repository), "--issue", str(issue)), "serve": ("--port", "0")}
-    sentence = await refused(scene, command, *more.get(command, ()))
+    sentence = await refused(scenario, command, *more.get(command, ()))
     assert f"patchwright: Cannot write to {place}" in sentence and "PATCHWRIGHT_DATA" in sentence
-    assert scene.endpoint.requests == []
-    assert "--keep" in await refused(scene, "demo", "--keep", str(place))
+    assert scenario.endpoint.requests == []
+    assert "--keep" in await refused(scenario, "demo", "--keep", str(place))
 
 
-async def test_a_binary_file_is_no_issue(scene: Scene, repository: Path, tmp_path: Path) -> None:
+async def test_a_binary_file_is_no_issue(scenario: Scenario, repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "issue.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
-    sentence = await refused(scene, "resolve", "--repo", str(repository), "--issue", str(path))
+    sentence = await refused(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
     assert "is not a text file" in sentence
 
 
-async def test_an_issue_of_marks_alone_is_empty(scene: Scene, repository: Path, tmp_path: Path) -> None:
+async def test_an_issue_of_marks_alone_is_empty(scenario: Scenario, repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "issue.md"
     path.write_text("# \n\n##\n")
-    sentence = await refused(scene, "resolve", "--repo", str(repository), "--issue", str(path))
+    sentence = await refused(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
     assert "is empty. Describe the problem in it" in sentence
 
 
-async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(scene: Scene) -> None:
-    await scene.will(*MENDED)
+async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
     for path in ("acme/nothing/issues/1", "acme/calc/issues/99"):
-        sentence = await refused(scene, "resolve", f"{scene.world.server_url}/{path}")
+        sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/{path}")
         assert path.split("/issues")[0] in sentence
-    assert scene.world.writes == scene.runs == ()
+    assert scenario.world.writes == scenario.runs == ()
 
 
-async def test_a_github_that_does_not_answer_is_told_with_what_to_look_at(scene: Scene) -> None:
-    scene.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
-    sentence = await refused(scene, "resolve", f"{scene.world.server_url}/acme/calc/issues/1", code=1)
+async def test_a_github_that_does_not_answer_is_told_with_what_to_look_at(scenario: Scenario) -> None:
+    scenario.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
+    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=1)
     assert sentence.endswith("Check the network and GITHUB_API_URL.")
-    assert scene.runs == ()
+    assert scenario.runs == ()
 
 
 @pytest.mark.slow
-async def test_a_token_without_rights_proposes_nothing(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    del scene.environment["PATCHWRIGHT_APP_ID"], scene.environment["PATCHWRIGHT_PRIVATE_KEY"]
-    url = f"{scene.world.server_url}/acme/calc/issues/1"
-    assert "GITHUB_TOKEN is not set" in await refused(scene, "resolve", url)
-    scene.environment["GITHUB_TOKEN"] = "ghp_unknown"
-    assert "GITHUB_TOKEN" in await refused(scene, "resolve", url)
-    scene.environment["GITHUB_TOKEN"] = scene.world.create_token("stranger")
-    left, out, _ = await scene.command("resolve", url)
+async def test_a_token_without_rights_proposes_nothing(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
+    url = f"{scenario.world.server_url}/acme/calc/issues/1"
+    assert "GITHUB_TOKEN is not set" in await refused(scenario, "resolve", url)
+    scenario.environment["GITHUB_TOKEN"] = "ghp_unknown"
+    assert "GITHUB_TOKEN" in await refused(scenario, "resolve", url)
+    scenario.environment["GITHUB_TOKEN"] = scenario.world.create_token("stranger")
+    left, out, _ = await scenario.command("resolve", url)
     assert (left, out.splitlines()[0][:16]) == (3, "no pull request:")
-    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
-    (comment,) = scene.comments  # that anybody may write: no branch took the work, and it is not lost
+    assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
+    (comment,) = scenario.comments  # that anybody may write: no branch took the work, and it is not lost
     assert "+    return a + b" in comment
 
 
-async def test_a_password_in_a_url_is_not_repeated(scene: Scene) -> None:
-    url = scene.world.server_url.replace("://", "://me:hunter2@") + "/acme/calc/issues/1"
-    assert "hunter2" not in await refused(scene, "resolve", url)
+async def test_a_password_in_a_url_is_not_repeated(scenario: Scenario) -> None:
+    url = scenario.world.server_url.replace("://", "://me:hunter2@") + "/acme/calc/issues/1"
+    assert "hunter2" not in await refused(scenario, "resolve", url)
 
 
-async def test_a_server_that_github_does_not_know_says_so_at_its_start(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    scene.environment["PATCHWRIGHT_APP_ID"] = "999999"
+async def test_a_server_that_github_does_not_know_says_so_at_its_start(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.environment["PATCHWRIGHT_APP_ID"] = "999999"
     mend = "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key."
-    assert mend in await refused(scene, "serve", "--port", "0")
-    del scene.environment["PATCHWRIGHT_APP_ID"], scene.environment["PATCHWRIGHT_PRIVATE_KEY"]
-    scene.environment["GITHUB_TOKEN"] = "ghp_unknown"
-    assert "Check GITHUB_TOKEN" in await refused(scene, "serve", "--port", "0")
+    assert mend in await refused(scenario, "serve", "--port", "0")
+    del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
+    scenario.environment["GITHUB_TOKEN"] = "ghp_unknown"
+    assert "Check GITHUB_TOKEN" in await refused(scenario, "serve", "--port", "0")
 
 
 async def test_a_model_that_is_not_named_known_or_paid_is_told_before_anything_is_written(
-    scene: Scene, repository: Path, issue: Path
+    scenario: Scenario, repository: Path, issue: Path
 ) -> None:
-    await scene.will(*MENDED)
+    await scenario.script_model(*FIX_TURNS)
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
-    scene.environment["PATCHWRIGHT_MODEL_API_KEY"] = "sk-wrong-wrong"
-    assert "PATCHWRIGHT_MODEL_API_KEY" in await refused(scene, *start)
-    assert "no-such-provider" in await refused(scene, *start, "--model", "no-such-provider/model")
-    del scene.environment["PATCHWRIGHT_MODEL"]
-    assert "PATCHWRIGHT_MODEL is not set" in await refused(scene, *start)
+    scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] = "sk-wrong-wrong"
+    assert "PATCHWRIGHT_MODEL_API_KEY" in await refused(scenario, *start)
+    assert "no-such-provider" in await refused(scenario, *start, "--model", "no-such-provider/model")
+    del scenario.environment["PATCHWRIGHT_MODEL"]
+    assert "PATCHWRIGHT_MODEL is not set" in await refused(scenario, *start)
 
 
 async def test_a_model_that_is_not_there_is_what_the_command_ends_with(
-    scene: Scene, repository: Path, issue: Path
+    scenario: Scenario, repository: Path, issue: Path
 ) -> None:
-    scene.environment |= {
+    scenario.environment |= {
         "PATCHWRIGHT_MODEL_BASE_URL": "http://127.0.0.1:9/v1",
         "PATCHWRIGHT_MODEL_RETRY_TIMEOUT": "1",
     }
     start = ("resolve", "--repo", str(repository), "--issue", str(issue))
-    code, out, error = await scene.command(*start, "--json", "--quiet")
+    code, out, error = await scenario.command(*start, "--json", "--quiet")
     told = json.loads(out)["error"]
     assert code == 1
     assert told.startswith("The model openai/scripted failed (no answer): Cannot connect to host 127.0.0.1:9")
     assert error.splitlines()[-1] == f"patchwright: {told}"
-    again = await refused(scene, "resolve", "--continue", "last")
+    again = await refused(scenario, "resolve", "--continue", "last")
     assert "ended before the first reply of the model. Start a new one" in again
 
 
-async def test_an_engine_that_does_not_answer_is_named(scene: Scene, repository: Path, issue: Path) -> None:
-    await scene.will(*MENDED)
-    scene.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
+async def test_an_engine_that_does_not_answer_is_named(
+    scenario: Scenario, repository: Path, issue: Path
+) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
-    assert "Docker" in await refused(scene, *start, code=1)
+    assert "Docker" in await refused(scenario, *start, code=1)
 
 
-async def test_without_an_engine_foreign_text_is_not_run_on_the_bare_machine(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    scene.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
-    scene.environment["PATCHWRIGHT_SANDBOX"] = "auto"
-    sentence = await refused(scene, "resolve", f"{scene.world.server_url}/acme/calc/issues/1", code=1)
+async def test_without_an_engine_foreign_text_is_not_run_on_the_bare_machine(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
+    scenario.environment["PATCHWRIGHT_SANDBOX"] = "auto"
+    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=1)
     assert "--sandbox local" in sentence
-    assert scene.world.writes == ()
+    assert scenario.world.writes == ()
 
 
 @pytest.mark.docker
-async def test_a_base_image_that_is_not_there_is_named(scene: Scene, repository: Path, issue: Path) -> None:
+async def test_a_base_image_that_is_not_there_is_named(
+    scenario: Scenario, repository: Path, issue: Path
+) -> None:
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
-    sentence = await refused(scene, *start, "--image", "no-such-image:here", code=1)
+    sentence = await refused(scenario, *start, "--image", "no-such-image:here", code=1)
     assert "no-such-image:here" in sentence
 
 
@@ -216,63 +224,65 @@ async def test_a_base_image_that_is_not_there_is_named(scene: Scene, repository:
     ],
 )
 async def test_usage_is_explained(
-    scene: Scene, repository: Path, issue: Path, arguments: tuple[str, ...], said: str
+    scenario: Scenario, repository: Path, issue: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    scene.environment.pop("PATCHWRIGHT_WEBHOOK_SECRET")
+    scenario.environment.pop("PATCHWRIGHT_WEBHOOK_SECRET")
     filled = (argument.format(repository=repository, issue=issue) for argument in arguments)
-    assert said in await refused(scene, *filled)
+    assert said in await refused(scenario, *filled)
 
 
 async def test_a_directory_without_a_commit_is_told_as_such(
-    scene: Scene, issue: Path, tmp_path: Path
+    scenario: Scenario, issue: Path, tmp_path: Path
 ) -> None:
-    await scene.will(*MENDED)
+    await scenario.script_model(*FIX_TURNS)
     empty = Repository(tmp_path / "empty").path
     assert "has no commit" in await refused(
-        scene, "resolve", "--repo", str(empty), "--issue", str(issue), code=2
+        scenario, "resolve", "--repo", str(empty), "--issue", str(issue), code=2
     )
     (tmp_path / "plain").mkdir()
     sentence = await refused(
-        scene, "resolve", "--repo", str(tmp_path / "plain"), "--issue", str(issue), code=2
+        scenario, "resolve", "--repo", str(tmp_path / "plain"), "--issue", str(issue), code=2
     )
     assert "is not a git repository" in sentence
-    assert scene.runs == ()  # what was refused is in no list
+    assert scenario.runs == ()  # what was refused is in no list
 
 
-async def test_an_empty_repository_on_the_forge_is_told_as_such(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files={})
-    await scene.will(*MENDED)
-    sentence = await refused(scene, "resolve", f"{scene.world.server_url}/acme/calc/issues/1", code=2)
+async def test_an_empty_repository_on_the_forge_is_told_as_such(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files={})
+    await scenario.script_model(*FIX_TURNS)
+    sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=2)
     assert "no commit" in sentence
-    assert scene.world.writes == ()
+    assert scenario.world.writes == ()
 
 
 @pytest.mark.slow
 async def test_an_issue_of_a_megabyte_or_without_a_body_is_worked_on(
-    scene: Scene, repository: Path, tmp_path: Path
+    scenario: Scenario, repository: Path, tmp_path: Path
 ) -> None:
     issue = tmp_path / "long.md"
     issue.write_text("add() subtracts\n\n" + "word " * 200_000)
-    await scene.will(*MENDED)
+    await scenario.script_model(*FIX_TURNS)
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--json")
-    code, out, error = await scene.command(*start)
+    code, out, error = await scenario.command(*start)
     assert (code, json.loads(out)["verdict"]) == (0, "fixed"), error
-    assert len(scene.endpoint.requests[0]["messages"][1]["content"]) < 40_000
+    assert len(scenario.endpoint.requests[0]["messages"][1]["content"]) < 40_000
     issue.write_text("add() subtracts")
-    await scene.will(*MENDED)
-    code, out, error = await scene.command(*start)
+    await scenario.script_model(*FIX_TURNS)
+    code, out, error = await scenario.command(*start)
     assert (code, json.loads(out)["verdict"]) == (0, "fixed"), error
 
 
 @pytest.mark.slow
-async def test_tests_that_hang_are_ended_and_said_to(scene: Scene, tmp_path: Path, issue: Path) -> None:
+async def test_tests_that_hang_are_ended_and_said_to(scenario: Scenario, tmp_path: Path, issue: Path) -> None:
     made = Repository(tmp_path / "hanging")
     made.commit(
         {"calc.py": CODE, "tests/test_hang.py": "import time\ndef test_hang():\n    time.sleep(600)\n"}
     )
-    scene.environment["PATCHWRIGHT_TEST_TIMEOUT"] = "2"
-    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
-    code, out, error = await scene.command(
+    scenario.environment["PATCHWRIGHT_TEST_TIMEOUT"] = "2"
+    await scenario.script_model(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
+    code, out, error = await scenario.command(
         "resolve", "--repo", str(made.path), "--issue", str(issue), "--json"
     )
     told = json.loads(out)
@@ -281,11 +291,11 @@ async def test_tests_that_hang_are_ended_and_said_to(scene: Scene, tmp_path: Pat
 
 
 async def test_json_is_the_only_thing_on_standard_output(
-    scene: Scene, repository: Path, issue: Path, tmp_path: Path
+    scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
-    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
+    await scenario.script_model(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--json")
-    code, out, _ = await scene.command(*start, "--out", str(tmp_path / "fix.diff"))
+    code, out, _ = await scenario.command(*start, "--out", str(tmp_path / "fix.diff"))
     told = json.loads(out)
     assert (code, told["verdict"], told["steps"], told["cost_usd"]) == (
         5,
@@ -294,46 +304,46 @@ async def test_json_is_the_only_thing_on_standard_output(
         None,
     )  # its finish is sent back once
     assert told["patch"] == (tmp_path / "fix.diff").read_text()
-    code, out, _ = await scene.command("resolve", "--json")
+    code, out, _ = await scenario.command("resolve", "--json")
     assert (code, json.loads(out)["outcome"]) == (2, "error")
 
 
-async def test_a_server_whose_worker_could_not_begin_says_so_in_json_too(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    del scene.environment["PATCHWRIGHT_MODEL"]
-    code, out, error = await scene.command("serve", "--port", "0", "--json")
+async def test_a_server_whose_worker_could_not_begin_says_so_in_json_too(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    del scenario.environment["PATCHWRIGHT_MODEL"]
+    code, out, error = await scenario.command("serve", "--port", "0", "--json")
     told = json.loads(out)
     assert (code, told["outcome"], told["exit_code"]) == (2, "error", 2)
     assert error.splitlines()[-1].startswith("patchwright: PATCHWRIGHT_MODEL is not set")
 
 
 @pytest.mark.slow
-async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    url = f"{scene.world.server_url}/acme/calc/issues/1"
-    code, out, error = await scene.command("resolve", "--dry-run", url)
+async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    url = f"{scenario.world.server_url}/acme/calc/issues/1"
+    code, out, error = await scenario.command("resolve", "--dry-run", url)
     assert code == 0, error
     assert "pull request: Fix: add(2, 3) gives -1 (#1)" in out
     assert "**Fixed:**" in out
     assert "pull request: none (dry run)\n" in out
-    assert scene.world.writes == ()
+    assert scenario.world.writes == ()
 
 
 @pytest.mark.slow
 async def test_output_of_the_model_cannot_drive_the_terminal(
-    scene: Scene, repository: Path, issue: Path
+    scenario: Scenario, repository: Path, issue: Path
 ) -> None:
     evil = RunShell(command=r"printf '\033]0;owned\007\033[2Jgone'")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("\x1b[2JLook.", evil), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
     )
-    code, out, error = await scene.command("resolve", "--repo", str(repository), "--issue", str(issue))
+    code, out, error = await scenario.command("resolve", "--repo", str(repository), "--issue", str(issue))
     assert code == 0
     assert "\x1b" not in out + error
 
 
-async def test_without_an_engine_a_server_and_the_making_of_images_end_at_once(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    scene.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
+async def test_without_an_engine_a_server_and_the_making_of_images_end_at_once(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     for command in (("serve", "--poll", "--port", "0"), ("prepare",)):
-        assert "no Docker engine responds" in await refused(scene, *command, "--sandbox", "docker", code=1)
+        assert "no Docker engine responds" in await refused(scenario, *command, "--sandbox", "docker", code=1)

@@ -11,8 +11,15 @@ from patchwright.resolver.actions import MalformedCall, Think
 from patchwright.resolver.events import Condensation
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import ActionFailure, ShellResult, TextResult
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
-from tests.end_to_end.scripted_models import SEES_IT_FAIL, answers, events, proposed, says, told
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.scripted_models import (
+    SHOW_FAILURE,
+    call_results,
+    events_of_kind,
+    messages_from,
+    resolve_to_pull_request,
+    use_ordered_model,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +36,7 @@ BAD = {
 }
 FLOOD = RunShell(command="seq 1 2000000")
 MEND = (
-    RecordedTurn("See it.", SEES_IT_FAIL),
+    RecordedTurn("See it.", SHOW_FAILURE),
     RecordedTurn("Mend.", FIX, NEW_TEST),
     RecordedTurn("Run.", RUN_TESTS),
     RecordedTurn("Done.", DONE),
@@ -41,10 +48,12 @@ def call(name: str, arguments: str) -> RecordedCall:
 
 
 @pytest.mark.timeout(120)
-async def test_a_run_outlives_every_kind_of_nonsense_and_is_told_what_would_be_right(scene: Scene) -> None:
+async def test_a_run_outlives_every_kind_of_nonsense_and_is_told_what_would_be_right(
+    scenario: Scenario,
+) -> None:
     wrong = tuple(call("view_file", arguments) for arguments in BAD)
-    await says(
-        scene,
+    await use_ordered_model(
+        scenario,
         RecordedTurn("All at once.", calls=(*wrong, call("open_file", "{}"), call("", "{}"))),
         RecordedTurn("Ten reads.", *[ViewFile(path="calc.py", start=n + 1, end=n + 1) for n in range(6)],
              *[RunShell(command=f"echo {n}") for n in range(4)]),
@@ -54,9 +63,9 @@ async def test_a_run_outlives_every_kind_of_nonsense_and_is_told_what_would_be_r
                      finish_reason="length"),
         *MEND,
     )  # fmt: skip
-    body = await proposed(scene)
+    body = await resolve_to_pull_request(scenario)
     assert body.startswith("**Fixed:**")
-    seen = list(answers(scene))
+    seen = list(call_results(scenario))
     problems = [result.message for _, result in seen[: len(BAD)] if isinstance(result, ActionFailure)]
     for problem, expected in zip(problems, BAD.values(), strict=True):
         assert expected in problem and "`view_file` takes one JSON object" in problem
@@ -71,7 +80,9 @@ async def test_a_run_outlives_every_kind_of_nonsense_and_is_told_what_would_be_r
         "2",
         "3",
     ]
-    assert told(scene, "program")[0].startswith("Your reply had no tool call, so nothing was done")
+    assert messages_from(scenario, "program")[0].startswith(
+        "Your reply had no tool call, so nothing was done"
+    )
     crowd = [
         result
         for action, result in seen
@@ -84,28 +95,34 @@ async def test_a_run_outlives_every_kind_of_nonsense_and_is_told_what_would_be_r
         if isinstance(action, MalformedCall) and action.name == "create_file"
     ]
     assert len(cut) == 1 and "cut off at the model's output limit" in cut[0]
-    assert len(json.dumps(scene.endpoint.requests[-1])) < 200_000, "a megabyte of nonsense is not sent back"
+    assert len(json.dumps(scenario.endpoint.requests[-1])) < 200_000, (
+        "a megabyte of nonsense is not sent back"
+    )
 
 
 @pytest.mark.timeout(120)
-async def test_what_is_larger_than_the_model_takes_is_cut_or_given_up(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files={"calc.py": CODE})
+async def test_what_is_larger_than_the_model_takes_is_cut_or_given_up(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files={"calc.py": CODE})
 
     def overflow(turn: int, body: dict[str, Any]) -> None:
-        if turn == 2 and not events(scene, "condensation"):
+        if turn == 2 and not events_of_kind(scenario, "condensation"):
             endpoint.add_faults(context_overflow())
 
     much = RecordedTurn("Much.", *[FLOOD] * 4)
     done = (RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
-    endpoint = await says(scene, RecordedTurn("z" * 10_000_000), much, *done, on_request=overflow)
-    await proposed(scene)
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("z" * 10_000_000), much, *done, on_request=overflow
+    )
+    await resolve_to_pull_request(scenario)
     floods = [
         result.output
-        for action, result in answers(scene)
+        for action, result in call_results(scenario)
         if action == FLOOD and isinstance(result, ShellResult)
     ]
     assert len(floods) == 4 and all(len(output) < 40_000 for output in floods)
-    (condensed,) = events(scene, "condensation")
+    (condensed,) = events_of_kind(scenario, "condensation")
     assert isinstance(condensed, Condensation) and condensed.cause == "overflow"
     assert condensed.tokens_after < condensed.tokens_before
     sent = [len(json.dumps(request)) for request in endpoint.requests]

@@ -19,7 +19,7 @@ from patchwright.resolver.domain import Published
 from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, Condensation, ModelReply, Trajectory
 from patchwright.resolver.messages import build_messages
 from patchwright.runtime.actions import RunShell, ViewFile
-from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, KEY, NEW_TEST, TESTS, Scenario
 
 STEPS = 300
 NOTES = (
@@ -67,19 +67,19 @@ class Tireless(RecordedModel):
 
 
 @pytest.fixture
-def scene(a_scene: Callable[..., Scene]) -> Scene:
+def scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
     numbers = "".join(f"{n}: {'x' * 30}\n" for n in range(4_000))
-    return a_scene({"calc.py": CODE, "tests/test_calc.py": TESTS, "numbers.txt": numbers})
+    return make_scenario({"calc.py": CODE, "tests/test_calc.py": TESTS, "numbers.txt": numbers})
 
 
-async def told(scene: Scene, endpoint: Tireless, **settings: int) -> Trajectory:
-    scene.endpoint = await scene.stack.enter_async_context(endpoint)
-    scene.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
-    scene.environment |= {f"PATCHWRIGHT_{key.upper()}": str(value) for key, value in settings.items()}
-    outcome = await scene.resolve()
+async def told(scenario: Scenario, endpoint: Tireless, **settings: int) -> Trajectory:
+    scenario.endpoint = await scenario.stack.enter_async_context(endpoint)
+    scenario.environment["PATCHWRIGHT_MODEL_BASE_URL"] = endpoint.base_url
+    scenario.environment |= {f"PATCHWRIGHT_{key.upper()}": str(value) for key, value in settings.items()}
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published), outcome
     assert outcome.verdict.kind == "fixed"
-    return scene.trajectory()
+    return scenario.trajectory()
 
 
 def changed_prefixes(requests: list[dict[str, Any]]) -> int:
@@ -91,9 +91,9 @@ def changed_prefixes(requests: list[dict[str, Any]]) -> int:
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scene: Scene) -> None:
+async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scenario: Scenario) -> None:
     endpoint = Tireless()
-    run = await told(scene, endpoint, max_steps=STEPS + 20, max_context_tokens=16_000)
+    run = await told(scenario, endpoint, max_steps=STEPS + 20, max_context_tokens=16_000)
     condensed = [event for event in run if isinstance(event, Condensation)]
     assert len(run.replies()) >= STEPS
     assert sum(event.forgotten_replies > 0 for event in condensed) >= 3
@@ -110,9 +110,11 @@ async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scene: Scene) 
 
 
 @pytest.mark.slow
-async def test_a_model_that_takes_less_than_was_thought_is_sent_less_once_and_for_all(scene: Scene) -> None:
+async def test_a_model_that_takes_less_than_was_thought_is_sent_less_once_and_for_all(
+    scenario: Scenario,
+) -> None:
     endpoint = Tireless(steps=40, takes=14_000)
-    run = await told(scene, endpoint)
+    run = await told(scenario, endpoint)
     condensed = [event for event in run if isinstance(event, Condensation)]
     assert [event.cause for event in condensed].count("overflow") == 1
     assert "length" in [event.cause for event in condensed]

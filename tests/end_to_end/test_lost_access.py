@@ -13,7 +13,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from patchwright.demo.github import Delivery
 from patchwright.demo.recorded_model import ModelFault
-from tests.end_to_end.server_scenario import Town, a_town, conversation, ours, until
+from tests.end_to_end.server_scenario import (
+    ServerScenario,
+    open_server_scenario,
+    own_comments,
+    timeline,
+    wait_until,
+)
 from tests.end_to_end.test_replies_to_people import OPENED
 
 pytestmark = [
@@ -25,9 +31,9 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town() -> AsyncIterator[Town]:
-    async with a_town() as town, town.serving():
-        yield town
+async def server() -> AsyncIterator[ServerScenario]:
+    async with open_server_scenario() as server, server.serve():
+        yield server
 
 
 def another_key() -> str:
@@ -36,12 +42,12 @@ def another_key() -> str:
 
 
 async def test_with_a_wrong_key_the_server_does_not_begin_and_says_which_setting_to_mend() -> None:
-    async with a_town() as town:
-        town.repository("calc")
+    async with open_server_scenario() as server:
+        server.repository("calc")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "patchwright", "serve", "--port", "0",
-            env=town.environment | {"PATCHWRIGHT_PRIVATE_KEY": another_key(), "PATCHWRIGHT_MODEL_BASE_URL": "http://x"},
-            cwd=town.data, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env=server.environment | {"PATCHWRIGHT_PRIVATE_KEY": another_key(), "PATCHWRIGHT_MODEL_BASE_URL": "http://x"},
+            cwd=server.data, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         out, error = await process.communicate()
     assert (process.returncode, out.decode()) == (2, "")
@@ -52,59 +58,59 @@ async def test_with_a_wrong_key_the_server_does_not_begin_and_says_which_setting
 
 
 async def test_where_the_app_was_taken_away_its_operator_reads_it_and_a_retry_works_when_it_is_back(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    issue = town.issue("uninstalled")
-    there = town.installed["uninstalled"].repositories
+    issue = server.issue("uninstalled")
+    there = server.installations["uninstalled"].repositories
     there.remove(issue.repo)
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.quiet()
-    assert conversation(issue) == ["maintainer labels it fix-me"]
-    assert "the app is not installed on acme/uninstalled: ask its owner to install it" in town.log
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue) == ["maintainer labels it fix-me"]
+    assert "the app is not installed on acme/uninstalled: ask its owner to install it" in server.log
     there.append(issue.repo)
-    await town.world.add_comment(issue, "@agent retry", by="maintainer")
-    await town.quiet()
-    assert conversation(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
+    await server.world.add_comment(issue, "@agent retry", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
 
 
 async def test_a_key_that_was_revoked_is_said_to_the_operator_and_a_retry_works_with_a_good_one(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    issue, good = town.issue("revoked"), town.app.public_key_pem
-    town.app.public_key_pem = town.world.create_app("other").public_key_pem
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.quiet()
-    assert conversation(issue) == ["maintainer labels it fix-me"]
-    assert "GitHub returned 401: A JSON web token could not be decoded" in town.log
-    town.app.public_key_pem = good
-    await town.world.add_comment(issue, "@agent retry", by="maintainer")
-    await town.quiet()
-    assert conversation(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
+    issue, good = server.issue("revoked"), server.app.public_key_pem
+    server.app.public_key_pem = server.world.create_app("other").public_key_pem
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue) == ["maintainer labels it fix-me"]
+    assert "GitHub returned 401: A JSON web token could not be decoded" in server.log
+    server.app.public_key_pem = good
+    await server.world.add_comment(issue, "@agent retry", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
 
 
-async def test_tokens_that_expire_in_mid_run_are_renewed_without_a_word(town: Town) -> None:
-    issue = town.issue("expired")
-    town.held("expired")
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.at_work("expired")
-    town.world.expire_tokens()
-    town.go_on("expired")
-    await town.quiet()
-    assert conversation(issue) == ["maintainer labels it fix-me", OPENED.format(2)]
+async def test_tokens_that_expire_in_mid_run_are_renewed_without_a_word(server: ServerScenario) -> None:
+    issue = server.issue("expired")
+    server.block_run("expired")
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_for_requests("expired")
+    server.world.expire_tokens()
+    server.unblock_run("expired")
+    await server.wait_until_idle()
+    assert timeline(issue) == ["maintainer labels it fix-me", OPENED.format(2)]
 
 
 async def test_a_models_key_that_is_refused_in_mid_run_is_told_and_resume_goes_on_with_the_work(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    issue = town.issue("unpaid")
-    town.held("unpaid")
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.at_work("unpaid")
+    issue = server.issue("unpaid")
+    server.block_run("unpaid")
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_for_requests("unpaid")
     refused = {"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}}
-    town.model.add_faults(ModelFault(status=401, body=json.dumps(refused)))
-    town.go_on("unpaid")
-    await town.quiet()
-    (said,) = ours(issue)
+    server.model.add_faults(ModelFault(status=401, body=json.dumps(refused)))
+    server.unblock_run("unpaid")
+    await server.wait_until_idle()
+    (said,) = own_comments(issue)
     why, kept, how, *_ = said.split("\n\n")
     assert why.startswith(
         "I had to stop before I finished. The provider of openai/scripted rejects the API key (401): "
@@ -112,96 +118,96 @@ async def test_a_models_key_that_is_refused_in_mid_run_is_told_and_resume_goes_o
     )
     assert kept.startswith("The work so far (1 file) is on the branch `patchwright/issue-1-after-2-steps`.")
     assert how.startswith("**To continue** from where I stopped, comment `@agent resume`.")
-    await town.world.add_comment(issue, "@agent resume", by="maintainer")
-    await town.quiet()
-    assert conversation(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
+    await server.world.add_comment(issue, "@agent resume", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
 
 
 async def test_a_permission_that_the_app_lacks_is_said_with_its_page_and_a_retry_works_when_it_is_granted(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    one, asked, had = town.issue("ungranted"), len(town.model.requests), dict(town.app.permissions)
-    two = town.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
-    town.app.permissions["contents"] = "read"
+    one, asked, had = server.issue("ungranted"), len(server.model.requests), dict(server.app.permissions)
+    two = server.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
+    server.app.permissions["contents"] = "read"
     try:
-        await town.world.add_label(one, "fix-me", by="maintainer")
-        await town.quiet()
-        await town.world.add_comment(two, "@agent mend it", by="maintainer")
-        await town.quiet()
+        await server.world.add_label(one, "fix-me", by="maintainer")
+        await server.wait_until_idle()
+        await server.world.add_comment(two, "@agent mend it", by="maintainer")
+        await server.wait_until_idle()
     finally:
-        town.app.permissions.update(had)
-    page = f"{town.world.server_url}/settings/installations/{town.installed['ungranted'].id}"
-    assert conversation(one) == [
+        server.app.permissions.update(had)
+    page = f"{server.world.server_url}/settings/installations/{server.installations['ungranted'].id}"
+    assert timeline(one) == [
         "maintainer labels it fix-me",
         "patchwright[bot]: I did not start a run: the GitHub App needs more permissions here: `contents: "
         f"write`. Ask an owner to grant them at {page}. Then add the label again or ask me in a comment.",
     ]
-    said = f"{town.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
-    assert conversation(two) == [
+    said = f"{server.world.server_url}/acme/ungranted/issues/1#issuecomment-{one.comments[0].id}"
+    assert timeline(two) == [
         "maintainer: @agent mend it [eyes]",
         "patchwright[bot]: I did not start a run: the GitHub App still needs `contents: write` here. See "
         f"{said} for how to grant it.",
     ]
-    assert len(town.model.requests) == asked
-    await town.world.add_comment(one, "@agent retry", by="maintainer")
-    await town.quiet()
-    assert conversation(one)[2:] == ["maintainer: @agent retry [eyes]", OPENED.format(3)]
+    assert len(server.model.requests) == asked
+    await server.world.add_comment(one, "@agent retry", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(one)[2:] == ["maintainer: @agent retry [eyes]", OPENED.format(3)]
 
 
 async def test_whoever_asked_and_may_write_no_more_in_the_end_is_told_that_nothing_is_published(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    issue = town.issue("withdrawn")
-    town.held("withdrawn")
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.at_work("withdrawn")
-    town.world.set_role(issue.repo, "maintainer", "read")
-    town.go_on("withdrawn")
-    await town.quiet()
-    assert conversation(issue) == [
+    issue = server.issue("withdrawn")
+    server.block_run("withdrawn")
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_for_requests("withdrawn")
+    server.world.set_role(issue.repo, "maintainer", "read")
+    server.unblock_run("withdrawn")
+    await server.wait_until_idle()
+    assert timeline(issue) == [
         "maintainer labels it fix-me",
         "patchwright[bot]: I worked on this but did not publish the result: maintainer no longer has "
         "write access to this repository. Someone with write access can add the label or ask me in a "
         "comment.",
     ]
     assert (issue.repo.branches, issue.repo.pulls) == (("main",), ())
-    await town.world.add_comment(issue, "@agent retry", by="colleague")
-    await town.quiet()
-    assert conversation(issue)[2:] == ["colleague: @agent retry [eyes]", OPENED.format(2)]
+    await server.world.add_comment(issue, "@agent retry", by="colleague")
+    await server.wait_until_idle()
+    assert timeline(issue)[2:] == ["colleague: @agent retry [eyes]", OPENED.format(2)]
 
 
 async def test_a_run_whose_app_is_taken_away_stops_and_says_so_where_it_was_given_back_at_once(
-    town: Town,
+    server: ServerScenario,
 ) -> None:
-    issue, place = town.issue("taken"), town.installed["taken"]
-    town.held("taken")
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.at_work("taken")
+    issue, place = server.issue("taken"), server.installations["taken"]
+    server.block_run("taken")
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_for_requests("taken")
     place.repositories.remove(issue.repo)
     # The next that is asked is whether whoever wanted the work may still write: then it is there again.
-    town.world.before_next_request(
+    server.world.before_next_request(
         "GET", "/taken/collaborators/maintainer/permission", lambda: place.repositories.append(issue.repo)
     )
-    await town.world.redeliver(taken_away(town, "taken"))
-    await until(lambda: issue.repo in place.repositories)
-    town.go_on("taken")
-    await town.quiet()
-    assert conversation(issue) == [
+    await server.world.redeliver(taken_away(server, "taken"))
+    await wait_until(lambda: issue.repo in place.repositories)
+    server.unblock_run("taken")
+    await server.wait_until_idle()
+    assert timeline(issue) == [
         "maintainer labels it fix-me",
         "patchwright[bot]: I had to stop before I finished. My access to this repository was revoked.",
     ]
-    await town.world.add_comment(issue, "@agent resume", by="maintainer")
-    await town.quiet()
-    assert conversation(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
+    await server.world.add_comment(issue, "@agent resume", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
 
 
-def taken_away(town: Town, name: str) -> Delivery:
+def taken_away(server: ServerScenario, name: str) -> Delivery:
     """What an App is told when an owner takes it out of a repository."""
     gone = {"full_name": f"acme/{name}"}
     body = {
         "action": "removed",
-        "installation": {"id": town.installed[name].id},
+        "installation": {"id": server.installations[name].id},
         "repositories_removed": [gone],
     }
     told = json.dumps(body).encode()
-    return Delivery(town.hook, str(uuid4()), "installation_repositories", "removed", told, status=None)
+    return Delivery(server.hook, str(uuid4()), "installation_repositories", "removed", told, status=None)

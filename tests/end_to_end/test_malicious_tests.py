@@ -7,8 +7,8 @@ from patchwright.resolver.domain import Published, Reported
 from patchwright.resolver.events import ToolResult
 from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell
 from patchwright.runtime.observations import ShellResult
-from tests.end_to_end.conftest import DONE, FIX, RUN_TESTS, Scene
-from tests.end_to_end.scripted_models import says
+from tests.end_to_end.conftest import DONE, FIX, RUN_TESTS, Scenario
+from tests.end_to_end.scripted_models import use_ordered_model
 
 pytestmark = pytest.mark.slow
 
@@ -33,25 +33,25 @@ printf '#!/bin/sh\\necho 2 passed\\n' >"$HOME/bin/pytest"; chmod +x "$HOME/bin/p
 SEES = RunShell(command="PYTHONNOUSERSITE= python3 -m pytest -q; PATH=$HOME/bin:$PATH pytest")
 
 
-async def test_a_runner_that_is_faked_in_the_agent_s_sandbox_judges_nothing(scene: Scene) -> None:
-    await says(
-        scene,
+async def test_a_runner_that_is_faked_in_the_agent_s_sandbox_judges_nothing(scenario: Scenario) -> None:
+    await use_ordered_model(
+        scenario,
         RecordedTurn("Break.", FIX, BREAK),
         RecordedTurn("Trap.", TRAP, SEES),
         RecordedTurn("Done.", DONE),
         max_repairs=0,
     )
-    outcome = await scene.resolve()
-    seen = [e.observation for e in scene.trajectory() if isinstance(e, ToolResult)]
+    outcome = await scenario.resolve()
+    seen = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)]
     assert any(
         isinstance(o, ShellResult) and "2 passed" in o.output and "failed" not in o.output for o in seen
     )
     assert isinstance(outcome, Reported)
-    assert (outcome.verdict.kind, scene.repo.pulls) == ("regressed", ())
+    assert (outcome.verdict.kind, scenario.repo.pulls) == ("regressed", ())
     assert outcome.verdict.pass_to_fail == ("tests/test_calc.py::test_double",)
 
 
-async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgment_and_named(scene: Scene) -> None:
+async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgment_and_named(scenario: Scenario) -> None:
     hide = (
         "import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n"
         "    out = yield\n    out.get_result().outcome = 'passed'\n"
@@ -62,9 +62,9 @@ async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgment_and_named(
     )
     hooks = CreateFile(path="conftest.py", content=hide)
     turns = RecordedTurn("Pretend.", wrong, hooks, RUN_TESTS), RecordedTurn("Done.", DONE)
-    await says(scene, *turns, max_repairs=0)
-    outcome = await scene.resolve()
-    seen = [e.observation for e in scene.trajectory() if isinstance(e, ToolResult)]
+    await use_ordered_model(scenario, *turns, max_repairs=0)
+    outcome = await scenario.resolve()
+    seen = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)]
     assert any(
         isinstance(o, ShellResult) and "2 passed" in o.output for o in seen
     )  # so the agent's own run says
@@ -72,4 +72,4 @@ async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgment_and_named(
     assert (outcome.verdict.kind, outcome.draft) == ("unproven", True)
     assert outcome.verdict.reverted_test_config == ("conftest.py",)
     assert outcome.verdict.patch_tests_failing == ("tests/test_add.py::test_add",)
-    assert scene.pull.body and "conftest.py" in scene.pull.body
+    assert scenario.pull.body and "conftest.py" in scenario.pull.body

@@ -7,8 +7,17 @@ import pytest
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Published, Reported
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import CODE, DONE, MENDED, RUN_TESTS, Scene
-from tests.end_to_end.review_setup import MUL, THREADS, asked, brief, done, proposed, said, told
+from tests.end_to_end.conftest import CODE, DONE, FIX_TURNS, RUN_TESTS, Scenario
+from tests.end_to_end.review_setup import (
+    MUL,
+    THREADS,
+    finish_with_replies,
+    initial_prompt,
+    open_pull_request,
+    own_thread_replies,
+    request_job,
+    status_comment,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -16,101 +25,113 @@ HEAD_TEST = "from calc import double\n\n\ndef test_head():\n    assert double(2)
 BASE_TEST = "from calc import double\n\n\ndef test_base():\n    assert double(3) == 6\n"
 
 
-async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_both_sides(scene: Scene) -> None:
+async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_both_sides(
+    scenario: Scenario,
+) -> None:
     """Complaint 16: merge conflicts and rebase."""
-    pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a"), "tests/test_head.py": HEAD_TEST})
-    base = scene.repo.commit(
+    pull = open_pull_request(
+        scenario, {"calc.py": CODE.replace("a * 2", "2 * a"), "tests/test_head.py": HEAD_TEST}
+    )
+    base = scenario.repo.commit(
         "main", {"calc.py": CODE.replace("a * 2", "a + a"), "tests/test_base.py": BASE_TEST}
     )
     head = pull.head.sha
     # The lines of our side stay, those of the other go.
     take = RunShell(command="grep '^<<<<<<<' calc.py && sed -i '/^=======/,/^>>>>>>>/d; /^<<<<<<</d' calc.py")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Look.", take),
         RecordedTurn("Run.", RUN_TESTS),
         RecordedTurn("Done.", DONE),
         RecordedTurn("Done.", DONE),
     )
-    outcome = await scene.resolve(asked(scene, pull, command="resolve conflicts"))
-    assert isinstance(outcome, Published), told(pull)
-    assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
-    assert scene.repo.read("topic", "calc.py") == CODE.replace("a * 2", "2 * a")
-    assert scene.repo.read("topic", "tests/test_base.py") == BASE_TEST
+    outcome = await scenario.resolve(request_job(scenario, pull, command="resolve conflicts"))
+    assert isinstance(outcome, Published), status_comment(pull)
+    assert scenario.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
+    assert scenario.repo.read("topic", "calc.py") == CODE.replace("a * 2", "2 * a")
+    assert scenario.repo.read("topic", "tests/test_base.py") == BASE_TEST
     before = outcome.verdict.before
     assert before is not None
     assert {"tests/test_head.py::test_head", "tests/test_base.py::test_base"} <= before.results.keys()
-    assert "  calc.py\n" in brief(scene).partition("conflict markers are in them:")[2]
-    assert told(pull).startswith(f"I merged `main` at {base[:12]} and resolved the conflicts. The commit is ")
+    assert "  calc.py\n" in initial_prompt(scenario).partition("conflict markers are in them:")[2]
+    assert status_comment(pull).startswith(
+        f"I merged `main` at {base[:12]} and resolved the conflicts. The commit is "
+    )
 
 
-async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene({"calc.py": CODE})
-    pull = proposed(scene)
-    scene.world.add_review(pull, THREADS[0], by="maintainer")
-    base, head = scene.repo.commit("main", {"notes.txt": "new\n"}), pull.head.sha
-    await scene.will(RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", done((1, True, "Yes.")))] * 2)
-    outcome = await scene.resolve(asked(scene, pull, command="rebase, and mind the review"))
+async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario({"calc.py": CODE})
+    pull = open_pull_request(scenario)
+    scenario.world.add_review(pull, THREADS[0], by="maintainer")
+    base, head = scenario.repo.commit("main", {"notes.txt": "new\n"}), pull.head.sha
+    await scenario.script_model(
+        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+    )
+    outcome = await scenario.resolve(request_job(scenario, pull, command="rebase, and mind the review"))
     assert isinstance(outcome, Published)
-    assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
-    assert "a * b" in scene.repo.read("topic", "calc.py")
-    assert scene.repo.read("topic", "notes.txt") == "new\n"
-    assert said(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
-    assert "was merged into this pull request without a conflict" in brief(scene)
+    assert scenario.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
+    assert "a * b" in scenario.repo.read("topic", "calc.py")
+    assert scenario.repo.read("topic", "notes.txt") == "new\n"
+    assert own_thread_replies(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
+    assert "was merged into this pull request without a conflict" in initial_prompt(scenario)
 
 
-async def test_a_merge_alone_leaves_open_threads_alone(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene({"calc.py": CODE})
-    pull = proposed(scene)
-    scene.world.add_review(pull, THREADS[0], by="maintainer")
-    scene.repo.commit("main", {"notes.txt": "new\n"})
-    await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(asked(scene, pull, command="rebase")), Published)
-    assert scene.endpoint.requests == []
-    assert said(pull) == [[]]
+async def test_a_merge_alone_leaves_open_threads_alone(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario({"calc.py": CODE})
+    pull = open_pull_request(scenario)
+    scenario.world.add_review(pull, THREADS[0], by="maintainer")
+    scenario.repo.commit("main", {"notes.txt": "new\n"})
+    await scenario.script_model(*FIX_TURNS)
+    assert isinstance(await scenario.resolve(request_job(scenario, pull, command="rebase")), Published)
+    assert scenario.endpoint.requests == []
+    assert own_thread_replies(pull) == [[]]
 
 
 async def test_a_conflict_that_is_left_standing_goes_back_and_is_never_pushed(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene({"calc.py": CODE})
-    pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a")})
-    scene.repo.commit("main", {"calc.py": CODE.replace("a * 2", "a + a")})
+    scenario = make_scenario({"calc.py": CODE})
+    pull = open_pull_request(scenario, {"calc.py": CODE.replace("a * 2", "2 * a")})
+    scenario.repo.commit("main", {"calc.py": CODE.replace("a * 2", "a + a")})
     head = pull.head.sha
-    await scene.will(*[RecordedTurn("All is well.", DONE)] * 8)
-    outcome = await scene.resolve(asked(scene, pull, command="rebase"))
+    await scenario.script_model(*[RecordedTurn("All is well.", DONE)] * 8)
+    outcome = await scenario.resolve(request_job(scenario, pull, command="rebase"))
     assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
     assert pull.head.sha == head
-    assert "Git's conflict markers are still in calc.py." in str(scene.endpoint.requests[-1]["messages"])
-    assert "Git's conflict markers are still in calc.py." in told(pull)
+    assert "Git's conflict markers are still in calc.py." in str(scenario.endpoint.requests[-1]["messages"])
+    assert "Git's conflict markers are still in calc.py." in status_comment(pull)
 
 
 @pytest.mark.slow
-async def test_a_resolution_that_loses_a_test_of_the_base_is_not_pushed(scene: Scene) -> None:
+async def test_a_resolution_that_loses_a_test_of_the_base_is_not_pushed(scenario: Scenario) -> None:
     """Complaint 16: merge conflicts and rebase."""
-    pull = proposed(scene, {"calc.py": CODE.replace("a * 2", "2 * a"), "tests/test_head.py": HEAD_TEST})
+    pull = open_pull_request(
+        scenario, {"calc.py": CODE.replace("a * 2", "2 * a"), "tests/test_head.py": HEAD_TEST}
+    )
     base = CODE.replace("a * 2", "a + a") + "\n\ndef triple(a):\n    return a * 3\n"
     test = BASE_TEST.replace("double", "triple").replace("== 6", "== 9")
-    scene.repo.commit("main", {"calc.py": base, "tests/test_base.py": test})
+    scenario.repo.commit("main", {"calc.py": base, "tests/test_base.py": test})
     head = pull.head.sha
     ours = RunShell(command="git show HEAD^1:calc.py > calc.py")
-    await scene.will(RecordedTurn("Take ours.", ours), *[RecordedTurn("Done.", DONE)] * 6)
-    outcome = await scene.resolve(asked(scene, pull, command="rebase"))
+    await scenario.script_model(RecordedTurn("Take ours.", ours), *[RecordedTurn("Done.", DONE)] * 6)
+    outcome = await scenario.resolve(request_job(scenario, pull, command="rebase"))
     assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
     assert outcome.verdict.pass_to_fail == ("tests/test_base.py::test_base",)
     assert pull.head.sha == head
 
 
-async def test_without_a_conflict_the_base_is_merged_by_git_alone_and_proven(scene: Scene) -> None:
+async def test_without_a_conflict_the_base_is_merged_by_git_alone_and_proven(scenario: Scenario) -> None:
     """Complaint 16: merge conflicts and rebase."""
-    pull = proposed(scene, {"tests/test_head.py": HEAD_TEST})
-    base, head = scene.repo.commit("main", {"tests/test_base.py": BASE_TEST}), pull.head.sha
-    await scene.will(*MENDED)
-    outcome = await scene.resolve(asked(scene, pull, command="please rebase this"))
+    pull = open_pull_request(scenario, {"tests/test_head.py": HEAD_TEST})
+    base, head = scenario.repo.commit("main", {"tests/test_base.py": BASE_TEST}), pull.head.sha
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve(request_job(scenario, pull, command="please rebase this"))
     assert isinstance(outcome, Published)
-    assert scene.endpoint.requests == []
-    assert scene.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
+    assert scenario.endpoint.requests == []
+    assert scenario.repo.bare.git("show", "-s", "--format=%P", "topic").decode().split() == [head, base]
     assert outcome.verdict.after is not None and outcome.verdict.after.passed_count == 3
-    assert "without conflicts" in told(pull)
-    again = await scene.resolve(asked(scene, pull, command="update this branch"))
+    assert "without conflicts" in status_comment(pull)
+    again = await scenario.resolve(request_job(scenario, pull, command="update this branch"))
     assert isinstance(again, Reported)
     assert "`topic` is up to date with `main`" in pull.comments[-1].body

@@ -11,8 +11,8 @@ from patchwright.resolver.domain import Published
 from patchwright.resolver.events import SystemPrompt, ToolResult
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure
-from tests.end_to_end.conftest import CODE, MENDED, TESTS, Scene
-from tests.end_to_end.multi_agent_model import heard
+from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
+from tests.end_to_end.multi_agent_model import use_multi_agent_model
 from tests.resolver.tools.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
 
 FILES = {
@@ -30,10 +30,10 @@ def call(tool: str, **arguments: object) -> RecordedCall:
 
 @pytest.mark.slow
 async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_checked(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files=FILES)
-    mend, *rest = MENDED
+    scenario = make_scenario(files=FILES)
+    mend, *rest = FIX_TURNS
     asks = RecordedTurn(
         "Ask.", calls=(call("ask_find-callers", name="add"), call("ask_find-callers", **INPUT))
     )
@@ -42,16 +42,16 @@ async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_check
         RecordedTurn("There.", calls=(call("report", text="more.py:2"),)),
         RecordedTurn("There.", calls=(call("report", **OUTPUT),)),
     )
-    voices = await heard(scene, mend, asks, *rest, others={TASK: works})
-    assert isinstance(await scene.resolve(), Published)
+    model = await use_multi_agent_model(scenario, mend, asks, *rest, others={TASK: works})
+    assert isinstance(await scenario.resolve(), Published)
 
-    first, *_ = voices.heard[""]
+    first, *_ = model.requests_by_question[""]
     offered = {tool["function"]["name"]: tool["function"] for tool in first["tools"]}
     assert [name for name in offered if name.startswith("ask_")] == ["ask_find-callers"]
     assert list(offered["ask_find-callers"]["parameters"]["properties"]) == ["symbol"]
     assert ".agents/skills/broken.md is not a usable micro agent" in json.dumps(first["messages"])
 
-    run = scene.trajectory(scene.job().id)
+    run = scenario.trajectory(scenario.job().id)
     came = {event.call_id: event.observation for event in run if isinstance(event, ToolResult)}
     wrong, right = run.replies()[1].calls
     refused, report = came[wrong.id], came[right.id]
@@ -61,20 +61,24 @@ async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_check
     assert isinstance(report, SubagentResult) and report.status == "answered"
     assert (report.results[0].text, report.usage.steps) == (REPORTED, 3)
 
-    child = scene.trajectory(run.subagents()[0][0].run)
+    child = scenario.trajectory(run.subagents()[0][0].run)
     prompted = next(event for event in child if isinstance(event, SystemPrompt))
     assert "give each place as `file:line`" in prompted.text and child.subagent_started is not None
     assert child.subagent_started.depth == 2 and child.subagent_started.task == TASK
-    told = [message["content"] for message in voices.heard[TASK][-1]["messages"] if message["role"] == "tool"]
+    told = [
+        message["content"]
+        for message in model.requests_by_question[TASK][-1]["messages"]
+        if message["role"] == "tool"
+    ]
     assert "This call was not run." in told[-1] and "`places`: array, required." in told[-1]
-    assert "a + b" in scene.repo.diff(scene.pull)  # what it removed was its own
+    assert "a + b" in scenario.repo.diff(scenario.pull)  # what it removed was its own
 
 
 @pytest.mark.slow
-async def test_without_delegates_there_is_none(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files=FILES)
-    scene.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
-    voices = await heard(scene, *MENDED)
-    assert isinstance(await scene.resolve(), Published)
-    names = {tool["function"]["name"] for tool in voices.heard[""][0]["tools"]}
+async def test_without_delegates_there_is_none(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario(files=FILES)
+    scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
+    model = await use_multi_agent_model(scenario, *FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    names = {tool["function"]["name"] for tool in model.requests_by_question[""][0]["tools"]}
     assert not [name for name in names if name.startswith("ask_")]

@@ -8,12 +8,12 @@ from patchwright.demo.recorded_model import ModelFault, RecordedCall, RecordedTu
 from patchwright.resolver.domain import Published
 from patchwright.resolver.events import ModelReply
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import MENDED, Scene
+from tests.end_to_end.conftest import FIX_TURNS, Scenario
 
 pytestmark = pytest.mark.slow
 
 FAILS = RunShell(command='python3 -c "from calc import add; assert add(2, 3) == 5"')
-TURNS = (RecordedTurn("See it fail.", FAILS), *MENDED)
+TURNS = (RecordedTurn("See it fail.", FAILS), *FIX_TURNS)
 NO_CREDIT = ModelFault(status=402, body='{"error": {"message": "Your account has no credit left."}}')
 
 
@@ -27,33 +27,35 @@ def in_tags(call: RecordedCall) -> str:
     return "\n".join([f'<call name="{call.name}">', *fields, "</call>"])
 
 
-async def test_a_model_without_function_calling_mends_the_issue(scene: Scene) -> None:
-    scene.environment["PATCHWRIGHT_TOOL_CALLING"] = "text"
-    await scene.will(*[RecordedTurn("\n".join([turn.thought, *map(in_tags, turn.calls)])) for turn in TURNS])
-    outcome = await scene.resolve()
+async def test_a_model_without_function_calling_mends_the_issue(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_TOOL_CALLING"] = "text"
+    await scenario.script_model(
+        *[RecordedTurn("\n".join([turn.thought, *map(in_tags, turn.calls)])) for turn in TURNS]
+    )
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    assert not any("tools" in request for request in scene.endpoint.requests)
-    roles = [message["role"] for message in scene.endpoint.requests[-1]["messages"]]
+    assert not any("tools" in request for request in scenario.endpoint.requests)
+    roles = [message["role"] for message in scenario.endpoint.requests[-1]["messages"]]
     assert roles == ["system", *["user", "assistant"] * (len(TURNS) - 1), "user"]
 
 
 async def test_a_run_whose_model_fails_in_the_middle_is_ended_by_another(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scenario: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_credit_after_two_replies(turn: int, request: dict[str, Any]) -> None:
         if request["model"] != "second" and turn >= 2:
-            scene.endpoint.add_faults(NO_CREDIT)
+            scenario.endpoint.add_faults(NO_CREDIT)
 
-    scene.environment["PATCHWRIGHT_MODEL_FALLBACKS"] = "openai/second"
-    await scene.will(*TURNS, on_request=no_credit_after_two_replies)
-    outcome = await scene.resolve()
+    scenario.environment["PATCHWRIGHT_MODEL_FALLBACKS"] = "openai/second"
+    await scenario.script_model(*TURNS, on_request=no_credit_after_two_replies)
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    spoke = [event.usage.model for event in scene.trajectory() if isinstance(event, ModelReply)]
-    first = scene.environment["PATCHWRIGHT_MODEL"]
+    spoke = [event.usage.model for event in scenario.trajectory() if isinstance(event, ModelReply)]
+    first = scenario.environment["PATCHWRIGHT_MODEL"]
     assert spoke == [first, first, *["openai/second"] * (len(TURNS) - 2)]
-    asked = [request["model"] for request in scene.endpoint.requests]
+    asked = [request["model"] for request in scenario.endpoint.requests]
     name = first.partition("/")[2]
     assert asked == [name, name, name, *["second"] * (len(TURNS) - 2)], "and it stays there"
     assert [record.getMessage() for record in caplog.records].count("model fell back") == 1
-    assert scene.pull.body is not None
-    assert f"steps of `{first}`, then `openai/second` ·" in scene.pull.body
+    assert scenario.pull.body is not None
+    assert f"steps of `{first}`, then `openai/second` ·" in scenario.pull.body

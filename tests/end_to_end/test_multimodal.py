@@ -11,7 +11,7 @@ from patchwright.resolver.domain import Published
 from patchwright.resolver.events import AuxiliaryModelCall, ToolResult
 from patchwright.runtime.actions import RunPython, ViewFile
 from patchwright.runtime.observations import CellResult, TextResult
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scenario
 from tests.runtime import sample_documents
 
 pytestmark = pytest.mark.slow
@@ -20,30 +20,30 @@ SEEN = "The screenshot shows add(2, 3) = -1 in red."
 
 
 @pytest.fixture
-def scene(a_scene: Callable[..., Scene], tmp_path: Path) -> Scene:
+def scenario(make_scenario: Callable[..., Scenario], tmp_path: Path) -> Scenario:
     picture = sample_documents.png(tmp_path / "shot.png", 40, 30).read_bytes()
     paper = sample_documents.pdf(tmp_path / "report.pdf", "It subtracts.").read_bytes()
     files = {"calc.py": CODE, "tests/test_calc.py": TESTS, "shot.png": picture, "report.pdf": paper}
-    scene = a_scene(files)
-    scene.environment |= {
+    scenario = make_scenario(files)
+    scenario.environment |= {
         "PATCHWRIGHT_SANDBOX_FEATURES": "kernel,documents",
         "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
     }
-    return scene
+    return scenario
 
 
-async def test_the_agent_gets_text_for_a_picture_and_a_pdf_and_the_look_is_paid(scene: Scene) -> None:
+async def test_the_agent_gets_text_for_a_picture_and_a_pdf_and_the_look_is_paid(scenario: Scenario) -> None:
     # A question on the side is a conversation of its own, so its answer is what the first reply says.
     look = RunPython(
         code="parse_image('shot.png', 'What does it show?')\nparse_pdf('report.pdf')", timeout=20
     )
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn(SEEN, look, ViewFile(path="report.pdf")),
         RecordedTurn("Mend.", FIX, NEW_TEST),
         RecordedTurn("Done.", DONE),
     )
-    assert isinstance(await scene.resolve(), Published)
-    events = list(scene.trajectory())
+    assert isinstance(await scenario.resolve(), Published)
+    events = list(scenario.trajectory())
     observed = [event.observation for event in events if isinstance(event, ToolResult)]
     ran, viewed = observed[:2]
     assert isinstance(ran, CellResult), ran
@@ -52,7 +52,7 @@ async def test_the_agent_gets_text_for_a_picture_and_a_pdf_and_the_look_is_paid(
     assert "It subtracts." in viewed.text
     (consulted,) = [event for event in events if isinstance(event, AuxiliaryModelCall)]
     assert consulted.purpose == "vision"
-    spent = scene.trajectory().usage()
+    spent = scenario.trajectory().usage()
     alone = [
         event.usage
         for event in events
@@ -60,19 +60,19 @@ async def test_the_agent_gets_text_for_a_picture_and_a_pdf_and_the_look_is_paid(
     ]
     assert spent.prompt_tokens == consulted.usage.prompt_tokens + sum(usage.prompt_tokens for usage in alone)
     assert spent.steps == len(alone)
-    first, second = scene.endpoint.requests[:2]
+    first, second = scenario.endpoint.requests[:2]
     assert "parse_image(file_path: str" in first["messages"][0]["content"]
     assert "What does it show?" in str(second["messages"][1]["content"])
 
 
-async def test_a_run_without_money_left_looks_no_more(scene: Scene) -> None:
-    scene.environment["PATCHWRIGHT_MAX_USD"] = "0.000001"
-    scene.environment["PATCHWRIGHT_MODEL_PRICES"] = '{"openai/scripted": {"input": 1000, "output": 1000}}'
+async def test_a_run_without_money_left_looks_no_more(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_MAX_USD"] = "0.000001"
+    scenario.environment["PATCHWRIGHT_MODEL_PRICES"] = '{"openai/scripted": {"input": 1000, "output": 1000}}'
     look = RunPython(code="parse_image('shot.png')")
-    await scene.will(RecordedTurn(SEEN, look))
-    await scene.resolve()
-    (ran,) = [event.observation for event in scene.trajectory() if isinstance(event, ToolResult)]
+    await scenario.script_model(RecordedTurn(SEEN, look))
+    await scenario.resolve()
+    (ran,) = [event.observation for event in scenario.trajectory() if isinstance(event, ToolResult)]
     assert isinstance(ran, CellResult), ran
     assert ran.output.startswith("[parse_image: The budget of $0.000001 is spent ")
-    assert scene.trajectory().usage().usd > Decimal("0.000001")
-    assert len(scene.endpoint.requests) == 1
+    assert scenario.trajectory().usage().usd > Decimal("0.000001")
+    assert len(scenario.endpoint.requests) == 1

@@ -8,7 +8,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Published
 from patchwright.resolver.run_events import NetworkAccess
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, TESTS, Scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.docker]
 
@@ -21,40 +21,42 @@ OFFLINE = TESTS + (
 
 
 async def test_a_refused_host_is_named_to_the_agent_and_in_the_pull_request(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files={"calc.py": CODE, "tests/test_calc.py": OFFLINE})
-    scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
+    scenario = make_scenario(files={"calc.py": CODE, "tests/test_calc.py": OFFLINE})
+    scenario.environment["PATCHWRIGHT_SANDBOX"] = "docker"
     leak = RunShell(command=FETCH.format("github.com"))
     # A key of ours that the model knows is no secret any more, but it goes no further than this.
-    known = RunShell(command=FETCH.format(f"{scene.environment['PATCHWRIGHT_MODEL_API_KEY']}.example.org"))
-    await scene.will(
+    known = RunShell(command=FETCH.format(f"{scenario.environment['PATCHWRIGHT_MODEL_API_KEY']}.example.org"))
+    await scenario.script_model(
         RecordedTurn("Ask.", leak, known), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
     )
-    outcome = await scene.resolve()
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed", outcome
-    heard = str([message for message in scene.endpoint.requests[1]["messages"] if message["role"] == "tool"])
+    heard = str(
+        [message for message in scenario.endpoint.requests[1]["messages"] if message["role"] == "tool"]
+    )
     assert "the sandbox refused a connection to github.com: it is not on the allowlist" in heard
-    body = scene.pull.body or ""
+    body = scenario.pull.body or ""
     line = next(line for line in body.splitlines() if line.startswith("Network:"))
     assert "blocked: `github.com` (it is not on the allowlist (setting `allowed_hosts`))" in line
-    assert scene.environment["PATCHWRIGHT_MODEL_API_KEY"] not in line + heard
-    assert any(isinstance(event, NetworkAccess) for event in scene.trajectory())
+    assert scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] not in line + heard
+    assert any(isinstance(event, NetworkAccess) for event in scenario.trajectory())
     # The tests were run where there is no way out: they say so themselves.
     assert outcome.verdict.after is not None
     assert outcome.verdict.after.results["tests/test_calc.py::test_there_is_no_way_out"] == "passed"
 
 
-async def test_a_sandbox_without_network_is_called_that(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene()
-    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_NETWORK": "none"}
-    await scene.will(
+async def test_a_sandbox_without_network_is_called_that(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario()
+    scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_NETWORK": "none"}
+    await scenario.script_model(
         RecordedTurn("Ask.", RunShell(command=FETCH.format("pypi.org"))),
         RecordedTurn("Mend.", FIX),
         RecordedTurn("D.", DONE),
     )
-    await scene.resolve()
-    system = str(scene.endpoint.requests[0]["messages"][0]["content"])
+    await scenario.resolve()
+    system = str(scenario.endpoint.requests[0]["messages"][0]["content"])
     assert "It has no network" in system
-    body = scene.pull.body or ""
+    body = scenario.pull.body or ""
     assert "docker sandbox, no network" in body and "Network:" not in body

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.bot.observe.test_tracing import Collector
-from tests.end_to_end.server_scenario import a_town, until
+from tests.end_to_end.server_scenario import open_server_scenario, wait_until
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -30,24 +30,24 @@ def collector() -> Iterator[Collector]:
 async def test_a_job_is_begun_by_a_program_and_seen_in_logs_figures_traces_and_the_archive(
     collector: Collector,
 ) -> None:
-    async with a_town(operator_token=TOKEN, metrics_label="canary") as town:
-        archive = town.data / "archive"
-        town.environment |= {
+    async with open_server_scenario(operator_token=TOKEN, metrics_label="canary") as server:
+        archive = server.data / "archive"
+        server.environment |= {
             "PATCHWRIGHT_ARCHIVE": f"file://{archive}",
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
         }
-        issue = town.issue("watched")
-        async with town.serving(), httpx.AsyncClient(base_url=town.pages, trust_env=False) as http:
+        issue = server.issue("watched")
+        async with server.serve(), httpx.AsyncClient(base_url=server.base_url, trust_env=False) as http:
             asked = {"repository": "acme/watched", "number": issue.number, "id": "watched-1"}
             assert (await http.post("/jobs", json=asked)).status_code == 401
             known = {"authorization": f"Bearer {TOKEN}"}
             assert (await http.post("/jobs", json=asked, headers=known)).status_code == 202
-            await town.quiet()
+            await server.wait_until_idle()
             seen = (await http.get("/jobs/watched-1", headers=known)).json()
             figures = (await http.get("/metrics")).text
-            await until(lambda: collector.requests)
-            await until((archive / "watched-1" / "events.jsonl").exists)
-        log = [json.loads(line) for line in town.log.splitlines()]
+            await wait_until(lambda: collector.requests)
+            await wait_until((archive / "watched-1" / "events.jsonl").exists)
+        log = [json.loads(line) for line in server.log.splitlines()]
         events = [
             json.loads(line) for line in (archive / "watched-1" / "events.jsonl").read_text().splitlines()
         ]
@@ -66,7 +66,7 @@ async def test_a_job_is_begun_by_a_program_and_seen_in_logs_figures_traces_and_t
     assert samples["patchwright_verdicts_total", "canary", "fixed"] == 1
     assert samples["patchwright_run_seconds_count", "canary"] == 1
     assert samples["patchwright_steps_total", "canary"] == seen["run"]["steps"] > 3
-    assert samples["patchwright_tokens_total", "canary", "prompt", "openai/scripted"] > 0
+    assert samples["patchwright_tokens_total", "prompt", "canary", "openai/scripted"] > 0
     assert {"clone", "agent step", "chat openai/scripted", "tests before", "tests after", "publish"} <= {
         span.name for span in collector.spans
     }

@@ -7,7 +7,13 @@ import pytest
 
 from patchwright.demo.github.asgi import AsgiMessage, Receive, Send, read_body, respond
 from patchwright.demo.loopback_server import LoopbackServer
-from tests.end_to_end.server_scenario import SECRET, Town, a_town, ours, until
+from tests.end_to_end.server_scenario import (
+    SECRET,
+    ServerScenario,
+    open_server_scenario,
+    own_comments,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -15,8 +21,8 @@ pytestmark = [pytest.mark.redis, pytest.mark.slow]
 class Chatterbox:
     """A bot that answers every comment of anybody else, and calls us each time."""
 
-    def __init__(self, town: Town, most: int = 100) -> None:
-        self._town, self._most = town, most
+    def __init__(self, server: ServerScenario, most: int = 100) -> None:
+        self._town, self._most = server, most
         self.login = "chatterbox[bot]"
         self.said = 0
         self._loopback = LoopbackServer(self._hear)
@@ -44,35 +50,35 @@ class Chatterbox:
 
 @pytest.mark.parametrize("kind", ["Bot", "User"])
 async def test_two_bots_do_not_answer_each_other(kind: Literal["Bot", "User"]) -> None:
-    async with a_town() as town:
-        issue = town.issue("bots")
-        async with Chatterbox(town, most=100 if kind == "Bot" else 4) as other, town.serving():
-            town.world.user(other.login).kind = kind
-            town.world.add_webhook(other.url, SECRET)
-            await town.world.add_comment(issue, "@agent help", by="maintainer")
-            await until(lambda: other.said >= 2)  # it has answered the maintainer, and us
+    async with open_server_scenario() as server:
+        issue = server.issue("bots")
+        async with Chatterbox(server, most=100 if kind == "Bot" else 4) as other, server.serve():
+            server.world.user(other.login).kind = kind
+            server.world.add_webhook(other.url, SECRET)
+            await server.world.add_comment(issue, "@agent help", by="maintainer")
+            await wait_until(lambda: other.said >= 2)  # it has answered the maintainer, and us
             if kind == "User":  # the control: the same words by one that does not say what it is are answered
-                await until(lambda: len(ours(issue)) == 5)
+                await wait_until(lambda: len(own_comments(issue)) == 5)
                 return
             while other.said < 100:
                 await other.say(issue.number)
-            await town.quiet()
-        assert len(ours(issue)) == 1 and town.model.requests == []
+            await server.wait_until_idle()
+        assert len(own_comments(issue)) == 1 and server.model.requests == []
         assert [comment.author.login for comment in issue.comments if comment.reactions] == []
 
 
 async def test_our_own_words_call_nobody_whoever_writes_them() -> None:
-    async with a_town() as town:
-        del town.environment["PATCHWRIGHT_APP_ID"]
-        town.environment["GITHUB_TOKEN"] = town.world.create_token(
+    async with open_server_scenario() as server:
+        del server.environment["PATCHWRIGHT_APP_ID"]
+        server.environment["GITHUB_TOKEN"] = server.world.create_token(
             "maintainer"
         )  # we write as the person whose token it is
-        issue = town.issue("own")
-        async with town.serving():
-            await town.world.add_comment(issue, "@agent help", by="maintainer")
-            await town.quiet()
-            (help_,) = ours(issue)
+        issue = server.issue("own")
+        async with server.serve():
+            await server.world.add_comment(issue, "@agent help", by="maintainer")
+            await server.wait_until_idle()
+            (help_,) = own_comments(issue)
             assert "`@agent stop`" in help_
-            await town.world.add_comment(issue, issue.comments[-1].body.replace("`", ""), by="maintainer")
-            await town.quiet()
-        assert len(issue.comments) == 3 and town.model.requests == []
+            await server.world.add_comment(issue, issue.comments[-1].body.replace("`", ""), by="maintainer")
+            await server.wait_until_idle()
+        assert len(issue.comments) == 3 and server.model.requests == []

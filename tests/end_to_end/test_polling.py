@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from tests.end_to_end.conftest import CODE, MENDED, Scene
+from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
 
-async def test_a_server_that_polls_mends_what_was_labeled_before_it_began(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    scene.world.add_label_silently(scene.issue, "fix-me", by="maintainer")
-    process = await scene.cli(
+async def test_a_server_that_polls_mends_what_was_labeled_before_it_began(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
+    process = await scenario.cli(
         "serve", "--poll", "--port", "0", environment={"PATCHWRIGHT_WEBHOOK_SECRET": ""}
     )
     assert process.stdout is not None
@@ -21,13 +21,13 @@ async def test_a_server_that_polls_mends_what_was_labeled_before_it_began(scene:
             line = (await process.stdout.readline()).decode()
         begins = "patchwright is polling GitHub; set PATCHWRIGHT_OPERATOR_TOKEN for a dashboard at http:"
         assert line.startswith(begins)
-        await scene.settled()
+        await scenario.wait_for_completion()
     finally:
         process.terminate()
         await process.communicate()
-    assert scene.world.deliveries == ()
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    assert len(scene.comments) == len(scene.repo.pulls) == len(scene.runs) == 1
+    assert scenario.world.deliveries == ()
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert len(scenario.comments) == len(scenario.repo.pulls) == len(scenario.runs) == 1
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ async def test_a_server_that_polls_mends_what_was_labeled_before_it_began(scene:
     ],
 )
 async def test_polling_with_a_token_needs_to_know_where(
-    scene: Scene, given: dict[str, str], said: str
+    scenario: Scenario, given: dict[str, str], said: str
 ) -> None:
-    await scene.will()
-    token = {"PATCHWRIGHT_APP_ID": "", "GITHUB_TOKEN": scene.world.create_token("maintainer")}
-    code, _, error = await scene.command("serve", "--poll", "--port", "0", environment=token | given)
+    await scenario.script_model()
+    token = {"PATCHWRIGHT_APP_ID": "", "GITHUB_TOKEN": scenario.world.create_token("maintainer")}
+    code, _, error = await scenario.command("serve", "--poll", "--port", "0", environment=token | given)
     assert code == 2
     assert said in error

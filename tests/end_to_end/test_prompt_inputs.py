@@ -14,7 +14,7 @@ from patchwright.resolver.text.jinja_templates import set_template_directory
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ImageData, ShellResult, TextResult
 from tests.bot.github.test_attachments import png
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, TESTS, Scenario
 
 pytestmark = pytest.mark.slow
 
@@ -22,14 +22,14 @@ SIGNS = "---\nname: signs\ntriggers: [gives]\n---\nCheck negative numbers too.\n
 RELEASE = "---\nname: release\ndescription: How a change is announced.\n---\nAdd a line to NEWS.\n"
 
 
-def first_message(scene: Scene) -> Message:
-    return next(event for event in scene.trajectory() if isinstance(event, Message))
+def first_message(scenario: Scenario) -> Message:
+    return next(event for event in scenario.trajectory() if isinstance(event, Message))
 
 
 async def test_a_skill_is_triggered_by_a_keyword_and_another_one_is_read(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(
+    scenario = make_scenario(
         {
             "calc.py": CODE,
             "tests/test_calc.py": TESTS,
@@ -38,103 +38,109 @@ async def test_a_skill_is_triggered_by_a_keyword_and_another_one_is_read(
             ".agents/skills/release/SKILL.md": RELEASE,
         }
     )
-    await scene.will(RecordedTurn("Read.", ReadSkill(name="release")), *MENDED)
-    assert isinstance(await scene.resolve(), Published)
-    brief = first_message(scene).text
+    await scenario.script_model(RecordedTurn("Read.", ReadSkill(name="release")), *FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    brief = first_message(scenario).text
     assert "AGENTS.md:\n> Use type hints." in brief
     assert 'because the issue mentions "gives":\n> Check negative numbers too.' in brief
     assert "  release: How a change is announced." in brief
     assert "NEWS" not in brief
-    tools = {tool["function"]["name"] for tool in scene.endpoint.requests[0]["tools"]}
+    tools = {tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]}
     assert "read_skill" in tools
     (read,) = [
         e.observation
-        for e in scene.trajectory()
+        for e in scenario.trajectory()
         if isinstance(e, ToolResult) and isinstance(e.observation, TextResult)
     ]
     assert "Add a line to NEWS." in read.text
 
 
-async def test_without_instructions_there_is_no_tool_for_them(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(), Published)
-    tools = {tool["function"]["name"] for tool in scene.endpoint.requests[0]["tools"]}
+async def test_without_instructions_there_is_no_tool_for_them(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    tools = {tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]}
     assert "read_skill" not in tools
 
 
-async def test_an_operators_own_prompt_is_what_the_model_gets(scene: Scene, tmp_path: Path) -> None:
+async def test_an_operators_own_prompt_is_what_the_model_gets(scenario: Scenario, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     shown = "Once `sub()` added: its test failed, `+` became `-`, and the test passed."
     (tmp_path / "prompts/system.md.j2").write_text(f"You mend what is broken in {{{{ root }}}}. {shown}")
-    scene.environment["PATCHWRIGHT_TEMPLATES"] = str(tmp_path)
-    await scene.will(*MENDED)
+    scenario.environment["PATCHWRIGHT_TEMPLATES"] = str(tmp_path)
+    await scenario.script_model(*FIX_TURNS)
     try:
-        assert isinstance(await scene.resolve(), Published)
+        assert isinstance(await scenario.resolve(), Published)
     finally:
         set_template_directory(None)
-    system, task, *_ = [message["content"] for message in scene.endpoint.requests[0]["messages"]]
+    system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
     assert system.startswith("You mend what is broken in /") and system.rstrip().endswith(shown)
-    assert scene.issue.title in task, "what is shown stands before the task"
+    assert scenario.issue.title in task, "what is shown stands before the task"
 
 
-async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scene: Scene) -> None:
-    shot = scene.world.add_attachment("assets/shot", png())
-    report = scene.world.add_attachment("files/1/report.pdf", b"%PDF-1.7 nothing")
-    scene.issue.body = f"See ![it]({shot}) and [this]({report})."
+async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario) -> None:
+    shot = scenario.world.add_attachment("assets/shot", png())
+    report = scenario.world.add_attachment("files/1/report.pdf", b"%PDF-1.7 nothing")
+    scenario.issue.body = f"See ![it]({shot}) and [this]({report})."
     look = RunShell(
-        command=f"find {scene.data} -name '?-*' -path '*/attachments/*' -size +0 | xargs -n 1 basename | sort"
+        command=f"find {scenario.data} -name '?-*' -path '*/attachments/*' -size +0 | xargs -n 1 basename | sort"
     )
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Look.", look), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
     )
-    assert isinstance(await scene.resolve(), Published)
-    told = first_message(scene)
+    assert isinstance(await scenario.resolve(), Published)
+    told = first_message(scenario)
     assert told.images == (ImageData(media_type="image/png", data=png()),)
     assert "1-shot.png (image/png, " in told.text
     assert "2-report.pdf (application/pdf, 16 B)" in told.text
     ran = next(
         e.observation
-        for e in scene.trajectory()
+        for e in scenario.trajectory()
         if isinstance(e, ToolResult) and isinstance(e.observation, ShellResult)
     )
     assert ran.output.split() == ["1-shot.png", "2-report.pdf"]
-    sent = str(scene.endpoint.requests[0]["messages"])
+    sent = str(scenario.endpoint.requests[0]["messages"])
     assert "this model has no vision" in sent
 
 
-async def test_what_was_attached_is_there_again_when_a_run_goes_on_in_a_new_sandbox(scene: Scene) -> None:
-    shot = scene.world.add_attachment("assets/shot", png())
-    scene.issue.body = f"See ![it]({shot})."
-    look = RunShell(command=f"find {scene.data} -path '*/attachments/1-shot.png' -size +0")
+async def test_what_was_attached_is_there_again_when_a_run_goes_on_in_a_new_sandbox(
+    scenario: Scenario,
+) -> None:
+    shot = scenario.world.add_attachment("assets/shot", png())
+    scenario.issue.body = f"See ![it]({shot})."
+    look = RunShell(command=f"find {scenario.data} -path '*/attachments/1-shot.png' -size +0")
     runs: list[asyncio.Task[Outcome]] = []
 
     def end(turn: int, body: object) -> None:
         if turn == 1 and len(runs) == 1:
             runs[0].get_loop().call_soon_threadsafe(runs[0].cancel)
 
-    await scene.will(RecordedTurn("Look.", look), RecordedTurn("Look again.", look), *MENDED, on_request=end)
+    await scenario.script_model(
+        RecordedTurn("Look.", look), RecordedTurn("Look again.", look), *FIX_TURNS, on_request=end
+    )
     while len(runs) < 2:
-        runs.append(asyncio.create_task(scene.resolve()))
+        runs.append(asyncio.create_task(scenario.resolve()))
         await asyncio.wait(runs)
     assert runs[0].cancelled() and isinstance(runs[1].result(), Published)
     resumed = next(
-        event.text for event in scene.trajectory() if isinstance(event, Message) and event.source == "resume"
+        event.text
+        for event in scenario.trajectory()
+        if isinstance(event, Message) and event.source == "resume"
     )
     assert "in a new sandbox" in resumed and "except the issue's attachments" in resumed
-    seen = [e.observation for e in scene.trajectory() if isinstance(e, ToolResult)][:2]
+    seen = [e.observation for e in scenario.trajectory() if isinstance(e, ToolResult)][:2]
     first, again = [each.output for each in seen if isinstance(each, ShellResult)]
     assert first.endswith("/attachments/1-shot.png\n") and again.endswith("/attachments/1-shot.png\n")
 
 
 @pytest.mark.slow
 async def test_tests_that_take_long_at_base_are_told_when_they_have_ended(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
     slow = "import time\n\n\ndef test_slow():\n    time.sleep(6)\n"
-    scene = a_scene({"calc.py": CODE, "tests/test_calc.py": TESTS, "tests/test_slow.py": slow})
-    await scene.will(RecordedTurn("Wait.", RunShell(command="sleep 12")), *MENDED)
-    assert isinstance(await scene.resolve(), Published)
-    assert "still running on the untouched code" in first_message(scene).text
-    (told,) = [e.text for e in scene.trajectory() if isinstance(e, Message) and e.source == "baseline"]
+    scenario = make_scenario({"calc.py": CODE, "tests/test_calc.py": TESTS, "tests/test_slow.py": slow})
+    await scenario.script_model(RecordedTurn("Wait.", RunShell(command="sleep 12")), *FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    assert "still running on the untouched code" in first_message(scenario).text
+    (told,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "baseline"]
     assert told.startswith("The repository's tests have ended; there is no need to run them")
     assert "On the untouched code: " in told and "passed" in told

@@ -26,10 +26,17 @@ from patchwright.demo.recorded_model import (
 from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import Published
 from patchwright.resolver.events import AgentStopped, ModelReply
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, Scene
-from tests.end_to_end.scripted_models import PRICES, SEES_IT_FAIL, declined, events, proposed, says
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
+from tests.end_to_end.scripted_models import (
+    PRICES,
+    SHOW_FAILURE,
+    events_of_kind,
+    resolve_to_pull_request,
+    resolve_to_report,
+    use_ordered_model,
+)
 
-TURNS = (RecordedTurn("Look.", SEES_IT_FAIL), *MENDED)
+TURNS = (RecordedTurn("Look.", SHOW_FAILURE), *FIX_TURNS)
 PASSING = (rate_limited(1), server_error(503), html_page(), truncated_reply(), reply_without_choices())
 
 
@@ -43,25 +50,25 @@ WRONG_KEY = refusal(401, "invalid_api_key", "Incorrect API key provided.")
 
 
 @pytest.fixture
-def quick(a_scene: Callable[..., Scene]) -> Scene:
+def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
     """Without tests: what was done until the end is offered as a draft that says how it ended."""
-    return a_scene(files={"calc.py": CODE})
+    return make_scenario(files={"calc.py": CODE})
 
 
-async def worked(scene: Scene) -> object:
+async def worked(scenario: Scenario) -> object:
     """The job as the server's worker does it: what the machine did wrong is told in the thread."""
-    settings = composition_root.read_settings({}, scene.environment, None, None)
+    settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with composition_root.open_forge(
         settings, RequestPolicy(write_interval=0, initial_backoff=0.01)
     ) as forge:
-        worker = JobRunner(scene.resolve, lambda job, error: report_failure(forge, job, error))
-        return await worker.run(scene.job(), 1)
+        worker = JobRunner(scenario.resolve, lambda job, error: report_failure(forge, job, error))
+        return await worker.run(scenario.job(), 1)
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
 async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_counted(
-    scene: Scene, caplog: pytest.LogCaptureFixture
+    scenario: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = dict(enumerate(PASSING))
     asked: list[float] = []
@@ -76,13 +83,15 @@ async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_coun
             await asyncio.sleep(3.2)  # longer than anybody waits here
             endpoint.add_faults(server_error())  # heard by nobody
 
-    endpoint = await says(scene, *TURNS, on_request=trouble, model_timeout=3, model_prices=PRICES)
-    assert (await proposed(scene)).startswith("**Fixed:**")
+    endpoint = await use_ordered_model(
+        scenario, *TURNS, on_request=trouble, model_timeout=3, model_prices=PRICES
+    )
+    assert (await resolve_to_pull_request(scenario)).startswith("**Fixed:**")
     assert not left
     retried = [record for record in caplog.records if record.getMessage() == "model request retried"]
     assert len(retried) == len(PASSING), "each but what was billed, and the one that was too slow"
     assert asked[1] - asked[0] >= 1, "the provider asked for a second"
-    run = scene.trajectory()
+    run = scenario.trajectory()
     spent = run.usage()
     assert spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
     empty = run.replies()[len(PASSING) - 1]
@@ -99,31 +108,31 @@ async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_coun
     ids=["filtered", "wait of an hour", "down"],
 )
 async def test_what_does_not_pass_ends_the_run_and_its_work_is_offered_with_the_reason(
-    quick: Scene, faults: list[ModelFault], reason: str
+    quick: Scenario, faults: list[ModelFault], reason: str
 ) -> None:
     def fail(turn: int, body: dict[str, Any]) -> None:
         if turn == 1:
             endpoint.add_faults(faults.pop(0))
 
-    endpoint = await says(
+    endpoint = await use_ordered_model(
         quick, RecordedTurn("Mend.", FIX), on_request=fail, model_retry_timeout=1.5, model_prices=PRICES
     )
-    body = await proposed(quick)
-    (ended,) = events(quick, "agent_stopped")
+    body = await resolve_to_pull_request(quick)
+    (ended,) = events_of_kind(quick, "agent_stopped")
     assert isinstance(ended, AgentStopped) and ended.reason == "error"
     assert ended.detail in body and reason in ended.detail
     assert body.startswith("**Stopped early:**") and "The agent did not describe its work" in body
 
 
-async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_counted(quick: Scene) -> None:
-    endpoint = await says(quick, RecordedTurn("Never said."), model_prices=PRICES)
+async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_counted(quick: Scenario) -> None:
+    endpoint = await use_ordered_model(quick, RecordedTurn("Never said."), model_prices=PRICES)
     endpoint.add_faults(*[reply_without_choices()] * 3)
-    assert "3 replies in a row without calling a tool" in await declined(quick)
+    assert "3 replies in a row without calling a tool" in await resolve_to_report(quick)
     spent = quick.trajectory().usage()
     assert (spent.prompt_tokens, spent.completion_tokens, spent.usd) == (3000, 150, Decimal("0.0045"))
 
 
-async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(quick: Scene) -> None:
+async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(quick: Scenario) -> None:
     def fail(turn: int, body: dict[str, Any]) -> None:
         if (
             turn == 1 and body["model"] == "scripted"
@@ -133,11 +142,11 @@ async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(q
 
     left: list[str] = []
     prices = json.dumps({"openai/scripted": json.loads(PRICES)["openai/scripted"]})
-    endpoint = await says(
+    endpoint = await use_ordered_model(
         quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=fail,
         model_fallbacks="openai/second", model_prices=prices,
     )  # fmt: skip
-    body = await proposed(quick)
+    body = await resolve_to_pull_request(quick)
     run = quick.trajectory()
     both, cost = run.replies()[1].usage, run.usage().cost
     assert (
@@ -159,13 +168,15 @@ async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(q
     ids=["key", "credit"],
 )
 async def test_a_refused_account_is_told_in_the_thread_and_the_run_goes_on_once_it_is_mended(
-    quick: Scene, fault: ModelFault, said: str
+    quick: Scenario, fault: ModelFault, said: str
 ) -> None:
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == 1 and len(endpoint.requests) == 2:
             endpoint.add_faults(fault)
 
-    endpoint = await says(quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse)
+    endpoint = await use_ordered_model(
+        quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
+    )
     assert isinstance(await worked(quick), Failed)
     (comment,) = quick.comments
     assert comment.startswith("I had to stop before I finished.") and said in comment

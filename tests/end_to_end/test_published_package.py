@@ -16,10 +16,10 @@ import pytest
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.actions import Finish, Think
 from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell, ViewFile
-from tests.end_to_end.source_releases import environment, git, source
+from tests.end_to_end.source_releases import cli_environment, download_source, run_git
 
 BUGGY = ("parse", "1.20.1", "09002ca350ad42e76629995f71f7b518670bcf93548bdde3684fd55d2be51975")
-MENDED = ("parse", "1.20.2", "b41d604d16503c79d81af5165155c0b20f6c8d6c559efa66b4b695c3e5a0a0ce")
+FIXED_RELEASE = ("parse", "1.20.2", "b41d604d16503c79d81af5165155c0b20f6c8d6c559efa66b4b695c3e5a0a0ce")
 """Name, version, and SHA-256 of the source release."""
 
 ISSUE = """\
@@ -169,11 +169,11 @@ def run_tests(tree: Path) -> tuple[int, str]:
 @pytest.mark.docker
 @pytest.mark.slow
 async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(short_tmp: Path) -> None:
-    tree = await asyncio.to_thread(source, BUGGY, short_tmp / "buggy")
-    later = await asyncio.to_thread(source, MENDED, short_tmp / "mended")
-    git(tree, "init", "--quiet", "--initial-branch=main")
-    git(tree, "add", "--all", "--force")
-    git(tree, "commit", "--quiet", "-m", "Release 1.20.1")
+    tree = await asyncio.to_thread(download_source, BUGGY, short_tmp / "buggy")
+    later = await asyncio.to_thread(download_source, FIXED_RELEASE, short_tmp / "mended")
+    run_git(tree, "init", "--quiet", "--initial-branch=main")
+    run_git(tree, "add", "--all", "--force")
+    run_git(tree, "commit", "--quiet", "-m", "Release 1.20.1")
     issue, fix = short_tmp / "issue.md", short_tmp / "fix.diff"
     issue.write_text(ISSUE)
 
@@ -181,7 +181,7 @@ async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(issue), "--json",
             "--out", str(fix), "--sandbox", "docker", "--model", "openai/scripted", "--base-url", endpoint.base_url,
-            env=environment(short_tmp), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=cli_environment(short_tmp), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         async with asyncio.timeout(240):
             out, error = await process.communicate()
@@ -202,8 +202,8 @@ async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(
     shutil.copytree(later / "tests", tree / "tests")
     code, printed = run_tests(tree)
     assert code == 1 and "2 failed" in printed, printed
-    git(tree, "checkout", "--quiet", "--force", "HEAD")
-    git(tree, "apply", str(fix))
+    run_git(tree, "checkout", "--quiet", "--force", "HEAD")
+    run_git(tree, "apply", str(fix))
     shutil.copytree(later / "tests", tree / "tests", dirs_exist_ok=True)
     code, printed = run_tests(tree)
     assert code == 0, printed

@@ -20,7 +20,7 @@ import pytest
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
-from tests.end_to_end.source_releases import environment, git, source
+from tests.end_to_end.source_releases import cli_environment, download_source, run_git
 
 pytestmark = pytest.mark.slow
 
@@ -29,16 +29,16 @@ async def resolved(
     tree: Path, issue: str, script: Sequence[RecordedTurn], place: Path, *options: str, **environ: str
 ) -> tuple[dict[str, Any], Path]:
     """What `patchwright resolve` says of the run, and its patch."""
-    git(tree, "init", "--quiet", "--initial-branch=main")
-    git(tree, "add", "--all", "--force")
-    git(tree, "commit", "--quiet", "-m", "The release as it was published")
+    run_git(tree, "init", "--quiet", "--initial-branch=main")
+    run_git(tree, "add", "--all", "--force")
+    run_git(tree, "commit", "--quiet", "-m", "The release as it was published")
     told, fix = place / "issue.md", place / "fix.diff"
     told.write_text(issue)
     async with RecordedModel(script, key="sk-published") as endpoint:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "patchwright", "resolve", "--repo", str(tree), "--issue", str(told), "--json",
             "--out", str(fix), "--model", "openai/scripted", "--base-url", endpoint.base_url, *options,
-            env=environment(place) | environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=cli_environment(place) | environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         async with asyncio.timeout(280):
             out, error = await process.communicate()
@@ -118,8 +118,8 @@ SQLPARSE_SCRIPT = (
 
 @pytest.mark.docker
 async def test_a_published_python_release_is_mended_and_the_next_one_s_tests_agree(short_tmp: Path) -> None:
-    tree = await asyncio.to_thread(source, SQLPARSE, short_tmp / "buggy")
-    later = await asyncio.to_thread(source, SQLPARSE_MENDED, short_tmp / "mended")
+    tree = await asyncio.to_thread(download_source, SQLPARSE, short_tmp / "buggy")
+    later = await asyncio.to_thread(download_source, SQLPARSE_MENDED, short_tmp / "mended")
     (tree / ".github").mkdir(exist_ok=True)
     (tree / ".github" / "patchwright.toml").write_text('setup = ""\n')  # it needs nothing but pytest
     outcome, fix = await resolved(tree, DOLLARS, SQLPARSE_SCRIPT, short_tmp, "--sandbox", "docker")
@@ -131,7 +131,7 @@ async def test_a_published_python_release_is_mended_and_the_next_one_s_tests_agr
     suite = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_format.py")
     code, printed = await asyncio.to_thread(run, tree, *suite, PYTHONPATH=str(tree))
     assert code == 1 and "9 failed" in printed, printed
-    git(tree, "apply", "--include=sqlparse/*", str(fix))
+    run_git(tree, "apply", "--include=sqlparse/*", str(fix))
     code, printed = await asyncio.to_thread(run, tree, *suite, PYTHONPATH=str(tree))
     assert code == 0, printed
 
@@ -221,6 +221,6 @@ async def test_a_published_javascript_release_is_mended_and_the_next_one_s_tests
     shutil.copytree(later / "test", tree / "test", dirs_exist_ok=True)
     code, printed = await asyncio.to_thread(run, tree, "tape", "test/dash.js", PATH=path)
     assert code == 1 and "not ok" in printed, printed
-    git(tree, "apply", "--include=index.js", str(fix))
+    run_git(tree, "apply", "--include=index.js", str(fix))
     code, printed = await asyncio.to_thread(run, tree, "tape", "test/dash.js", PATH=path)
     assert code == 0, printed

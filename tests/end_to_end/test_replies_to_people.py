@@ -10,8 +10,8 @@ import pytest_asyncio
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.runtime.actions import ReplaceText
 from tests.end_to_end.conftest import CODE, RUN_TESTS
-from tests.end_to_end.review_setup import WIP, done
-from tests.end_to_end.server_scenario import Town, a_town, conversation, until
+from tests.end_to_end.review_setup import WIP, finish_with_replies
+from tests.end_to_end.server_scenario import ServerScenario, open_server_scenario, timeline, wait_until
 
 pytestmark = [
     pytest.mark.redis,
@@ -27,19 +27,19 @@ OPENED = (
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town() -> AsyncIterator[Town]:
-    async with a_town(max_concurrent_jobs=3) as town, town.serving():
-        yield town
+async def server() -> AsyncIterator[ServerScenario]:
+    async with open_server_scenario(max_concurrent_jobs=3) as server, server.serve():
+        yield server
 
 
-async def test_whoever_asks_is_answered_and_told_why_not(town: Town) -> None:
+async def test_whoever_asks_is_answered_and_told_why_not(server: ServerScenario) -> None:
     # Complaint 2: a trigger that is refused or ignored in silence.
-    issue = town.issue("silence")
-    await town.world.add_comment(issue, "@agent please mend this", by="outsider")
-    await town.quiet()
-    await town.world.add_comment(issue, "@agent yes, mend it", by="maintainer")
-    await town.quiet()
-    assert conversation(issue) == [
+    issue = server.issue("silence")
+    await server.world.add_comment(issue, "@agent please mend this", by="outsider")
+    await server.wait_until_idle()
+    await server.world.add_comment(issue, "@agent yes, mend it", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue) == [
         "outsider: @agent please mend this",
         "patchwright[bot]: I did not start a run: outsider does not have write access to this "
         "repository. Someone with write access can add the label or ask me in a comment.",
@@ -48,38 +48,40 @@ async def test_whoever_asks_is_answered_and_told_why_not(town: Town) -> None:
     ]
 
 
-async def test_a_whole_life_of_an_issue_leaves_one_comment_for_each_thing_that_was_asked(town: Town) -> None:
+async def test_a_whole_life_of_an_issue_leaves_one_comment_for_each_thing_that_was_asked(
+    server: ServerScenario,
+) -> None:
     # Complaint 4: comment spam.
-    issue = town.issue("spam")
-    town.held("spam")
+    issue = server.issue("spam")
+    server.block_run("spam")
     why = ReplaceText(path="calc.py", old="return a + b", new="return a + b  # it adds")
-    answer = done((1, True, "It says so now."))
-    town.model.scripts[f"Fix: {issue.title}"] = (
+    answer = finish_with_replies((1, True, "It says so now."))
+    server.model.scripts[f"Fix: {issue.title}"] = (
         RecordedTurn("Say.", why),
         RecordedTurn("Run.", RUN_TESTS),
         RecordedTurn("Done.", answer),
     )
-    await town.world.add_label(issue, "fix-me", by="maintainer")
-    await town.at_work("spam")
-    await town.world.add_comment(issue, "@agent stop", by="maintainer")
-    await town.quiet()
-    town.go_on("spam")
-    await town.world.add_comment(issue, "@agent resume", by="maintainer")
-    await town.quiet()
+    await server.world.add_label(issue, "fix-me", by="maintainer")
+    await server.wait_for_requests("spam")
+    await server.world.add_comment(issue, "@agent stop", by="maintainer")
+    await server.wait_until_idle()
+    server.unblock_run("spam")
+    await server.world.add_comment(issue, "@agent resume", by="maintainer")
+    await server.wait_until_idle()
     (pull,) = issue.repo.pulls
-    review = town.world.add_review(pull, ("calc.py", 2, "Say why."), by="maintainer", body="@agent please")
-    await town.world.deliver_review(pull, review)
-    await town.quiet()
-    await town.world.add_comment(pull, "@agent thanks, and name the test better", by="maintainer")
-    await town.quiet()
-    assert conversation(issue) == [
+    review = server.world.add_review(pull, ("calc.py", 2, "Say why."), by="maintainer", body="@agent please")
+    await server.world.deliver_review(pull, review)
+    await server.wait_until_idle()
+    await server.world.add_comment(pull, "@agent thanks, and name the test better", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue) == [
         "maintainer labels it fix-me",
         "patchwright[bot]: I had to stop before I finished. Somebody canceled this run.",
         "maintainer: @agent stop [eyes]",
         "maintainer: @agent resume [eyes]",
         OPENED.format(2),
     ]
-    assert conversation(pull) == [
+    assert timeline(pull) == [
         "maintainer at calc.py:2: Say why.",
         "maintainer reviews: @agent please",
         "patchwright[bot]: I pushed ID to `patchwright/issue-1`.",
@@ -89,19 +91,21 @@ async def test_a_whole_life_of_an_issue_leaves_one_comment_for_each_thing_that_w
     ]
 
 
-async def test_work_on_a_pull_request_from_a_fork_ends_where_its_owner_lets_it(town: Town) -> None:
+async def test_work_on_a_pull_request_from_a_fork_ends_where_its_owner_lets_it(
+    server: ServerScenario,
+) -> None:
     # Complaint 6: pull requests from forks fail.
-    repo = town.repository("forks")
+    repo = server.repository("forks")
     for owner, lets in (("open-hand", True), ("closed-hand", False)):
-        fork = town.world.create_fork(repo, owner)
+        fork = server.world.create_fork(repo, owner)
         fork.commit("topic", {"calc.py": WIP})
-        town.world.create_pull(
+        server.world.create_pull(
             repo, "topic", by=owner, fork=fork, maintainer_can_modify=lets, title=f"Multiply, by {owner}"
         )
     for pull in repo.pulls:
-        await town.world.add_comment(pull, "@agent mul adds", by="maintainer")
-    await town.quiet()
-    assert [conversation(pull) for pull in repo.pulls] == [
+        await server.world.add_comment(pull, "@agent mul adds", by="maintainer")
+    await server.wait_until_idle()
+    assert [timeline(pull) for pull in repo.pulls] == [
         ["maintainer: @agent mul adds [eyes]", "patchwright[bot]: I pushed ID to `topic`."],
         [
             "maintainer: @agent mul adds [eyes]",
@@ -111,19 +115,19 @@ async def test_work_on_a_pull_request_from_a_fork_ends_where_its_owner_lets_it(t
     ]
 
 
-async def test_two_who_ask_at_once_do_not_cancel_each_other(town: Town) -> None:
+async def test_two_who_ask_at_once_do_not_cancel_each_other(server: ServerScenario) -> None:
     # Complaint 20: concurrency that cancels itself.
-    one = town.issue("at-once")
-    two = town.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
+    one = server.issue("at-once")
+    two = server.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
     await asyncio.gather(
-        town.world.add_label(one, "fix-me", by="maintainer"),
-        town.world.add_comment(one, "@agent mend it", by="colleague"),
-        town.world.add_label(two, "fix-me", by="colleague"),
-        town.world.add_comment(two, "@agent mend it", by="maintainer"),
+        server.world.add_label(one, "fix-me", by="maintainer"),
+        server.world.add_comment(one, "@agent mend it", by="colleague"),
+        server.world.add_label(two, "fix-me", by="colleague"),
+        server.world.add_comment(two, "@agent mend it", by="maintainer"),
     )
-    await town.quiet()
+    await server.wait_until_idle()
     for issue, pull in zip((one, two), sorted(one.repo.pulls, key=lambda pull: pull.head_ref), strict=True):
-        said = [line for line in conversation(issue) if line.startswith("patchwright[bot]")]
+        said = [line for line in timeline(issue) if line.startswith("patchwright[bot]")]
         assert set(said) == {
             OPENED.format(pull.number)
         }  # whoever came second was read by the run, or ran behind it
@@ -150,27 +154,27 @@ ACCIDENTS = (
 )
 
 
-async def test_what_only_looks_like_a_call_starts_nothing(town: Town) -> None:
+async def test_what_only_looks_like_a_call_starts_nothing(server: ServerScenario) -> None:
     # Complaint 24: accidental triggers.
-    issue = town.issue("accidents")
+    issue = server.issue("accidents")
     for said in ACCIDENTS:
-        await town.world.add_comment(issue, said, by="maintainer")
-    innocent = town.world.add_comment_silently(issue, "It happens on Mondays.", by="maintainer")
+        await server.world.add_comment(issue, said, by="maintainer")
+    innocent = server.world.add_comment_silently(issue, "It happens on Mondays.", by="maintainer")
     async with httpx.AsyncClient(trust_env=False) as client:  # edited in the browser, as whoever wrote it
         await client.patch(
-            f"{town.world.api_url}/repos/acme/accidents/issues/comments/{innocent.id}",
+            f"{server.world.api_url}/repos/acme/accidents/issues/comments/{innocent.id}",
             json={"body": "@agent mend it"},
-            headers={"Authorization": f"Bearer {town.world.create_token('maintainer')}"},
+            headers={"Authorization": f"Bearer {server.world.create_token('maintainer')}"},
         )
     for bot in ("dependabot[bot]", "patchwright[bot]"):
-        town.world.user(bot).kind = "Bot"
-        await town.world.add_comment(issue, "@agent mend it", by=bot)
-    await until(lambda: any(one.action == "edited" for one in town.world.deliveries))
-    await town.quiet()
-    assert town.model.asked(issue.title) == 0
+        server.world.user(bot).kind = "Bot"
+        await server.world.add_comment(issue, "@agent mend it", by=bot)
+    await wait_until(lambda: any(one.action == "edited" for one in server.world.deliveries))
+    await server.wait_until_idle()
+    assert server.model.count_requests(issue.title) == 0
     assert [one for one in issue.comments if one.reactions or one.author.login == "patchwright[bot]"] == [
         issue.comments[-1]  # by somebody who uses our name: it was not answered either
     ]
-    await town.world.add_comment(issue, "Now, @agent, mend it.", by="maintainer")
-    await town.quiet()
-    assert conversation(issue)[-2:] == ["maintainer: Now, @agent, mend it. [eyes]", OPENED.format(2)]
+    await server.world.add_comment(issue, "Now, @agent, mend it.", by="maintainer")
+    await server.wait_until_idle()
+    assert timeline(issue)[-2:] == ["maintainer: Now, @agent, mend it. [eyes]", OPENED.format(2)]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from patchwright.resolver.domain import Published
-from tests.end_to_end.conftest import CODE, MENDED, TESTS, Scene
+from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
 
 FILE = ".github/patchwright.toml"
 
@@ -14,8 +14,8 @@ def a_tree(config: str | bytes) -> dict[str, str | bytes]:
     return {"calc.py": CODE, "tests/test_calc.py": TESTS, FILE: config}
 
 
-def complaints(scene: Scene) -> list[str]:
-    said = scene.repo.comments(scene.issue.number)
+def complaints(scenario: Scenario) -> list[str]:
+    said = scenario.repo.comments(scenario.issue.number)
     return [
         one.body.partition("\n")[2].strip()
         for one in said
@@ -25,19 +25,19 @@ def complaints(scene: Scene) -> list[str]:
 
 @pytest.mark.slow
 async def test_what_is_wrong_is_told_once_with_its_line_and_the_rest_holds(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
     config = (
         '# how we work\nbranch = "mend-{number}"\ntest_timout = 60\n'
         'test_timeout = "long"\n\n[[tests]]\ncomand = "@maintainer"\n'
     )
-    scene = a_scene(files=a_tree(config))
-    await scene.will(*MENDED, *MENDED)
-    assert isinstance(await scene.resolve(), Published)
-    assert scene.pull.head_ref == "patchwright/mend-1"
-    again = scene.job().model_copy(update={"id": "a-second-trigger"})
-    await scene.resolve(again)
-    (told,) = complaints(scene)
+    scenario = make_scenario(files=a_tree(config))
+    await scenario.script_model(*FIX_TURNS, *FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    assert scenario.pull.head_ref == "patchwright/mend-1"
+    again = scenario.job().model_copy(update={"id": "a-second-trigger"})
+    await scenario.resolve(again)
+    (told,) = complaints(scenario)
     assert told == (
         "`.github/patchwright.toml` has errors. I ignore these entries and apply the rest:\n\n"
         "- line 3, `test_timout`: there is no such setting, did you mean `test_timeout`?\n"
@@ -49,25 +49,25 @@ async def test_what_is_wrong_is_told_once_with_its_line_and_the_rest_holds(
 
 @pytest.mark.slow
 async def test_a_file_that_cannot_be_read_is_told_of_and_the_defaults_hold(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files=a_tree("test_command = \n"))
-    await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(), Published)
-    assert complaints(scene) == [
+    scenario = make_scenario(files=a_tree("test_command = \n"))
+    await scenario.script_model(*FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    assert complaints(scenario) == [
         "I cannot read `.github/patchwright.toml` (line 1): it is not valid TOML: Invalid value. I "
         "ignore the file."
     ]
 
 
-async def test_at_a_terminal_it_is_refused_with_the_line(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files=a_tree('test_comand = "x"\n'))
-    await scene.will()
-    path = scene.data / "here"
-    scene.repo.bare.git("clone", "--quiet", str(scene.repo.bare.path), str(path))
-    (scene.data / "issue.md").write_text("add() subtracts")
-    code, _, error = await scene.command(
-        "resolve", "--repo", str(path), "--issue", str(scene.data / "issue.md")
+async def test_at_a_terminal_it_is_refused_with_the_line(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario(files=a_tree('test_comand = "x"\n'))
+    await scenario.script_model()
+    path = scenario.data / "here"
+    scenario.repo.bare.git("clone", "--quiet", str(scenario.repo.bare.path), str(path))
+    (scenario.data / "issue.md").write_text("add() subtracts")
+    code, _, error = await scenario.command(
+        "resolve", "--repo", str(path), "--issue", str(scenario.data / "issue.md")
     )
     assert (code, error.count("Traceback")) == (2, 0)
     assert "test_comand (line 1): there is no such setting, did you mean test_command?" in error

@@ -10,8 +10,8 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Ask, Finish
 from patchwright.resolver.domain import InputRequired, Published, Reported
 from patchwright.runtime.actions import ReplaceText, RunShell
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, Scene
-from tests.end_to_end.scripted_models import PRICES, says
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
+from tests.end_to_end.scripted_models import PRICES, use_ordered_model
 
 pytestmark = pytest.mark.slow
 
@@ -20,26 +20,26 @@ BOAST = Finish(cause="add() subtracted.", change="It adds.", testing="All 214 te
 
 
 @pytest.fixture
-def quick(a_scene: Callable[..., Scene]) -> Scene:
+def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
     """Without tests, so that a run is over soon."""
-    return a_scene(files={"calc.py": CODE})
+    return make_scenario(files={"calc.py": CODE})
 
 
 @pytest.mark.parametrize(
     ("cap", "said"),
     [
-        ({"max_steps": 1}, "The limit of 1 replies of the model is reached."),
+        ({"max_steps": 1}, "The limit on model replies is reached (1)."),
         pytest.param({"max_usd": "0.001"}, "The budget of $0.001 is spent", marks=pytest.mark.slow),
         pytest.param({"timeout": 10}, "The time limit of 2 s is reached.", marks=pytest.mark.slow),
     ],
     ids=["steps", "dollars", "seconds"],
 )
 async def test_at_a_cap_the_work_is_offered_and_the_cap_is_said_first(
-    quick: Scene, cap: dict[str, Any], said: str
+    quick: Scenario, cap: dict[str, Any], said: str
 ) -> None:
     # Complaint 1: work thrown away at a turn or time cap.
     wait = (RunShell(command="sleep 3"),) if "timeout" in cap else ()
-    await says(
+    await use_ordered_model(
         quick,
         RecordedTurn("Mend.", FIX, *wait),
         RecordedTurn("More.", RunShell(command="ls")),
@@ -54,10 +54,12 @@ async def test_at_a_cap_the_work_is_offered_and_the_cap_is_said_first(
         assert told.startswith(f"**Stopped early:** {said}")
 
 
-async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -> None:
+async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scenario) -> None:
     # Complaint 9: cost and tokens are hidden; outputs are not for machines.
     quick.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    await says(quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES)
+    await use_ordered_model(
+        quick, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), model_prices=PRICES
+    )
     delivery = await quick.world.add_label(quick.issue, "fix-me", by="maintainer")
     code, out, error = await quick.command("action", environment=quick.event(delivery))
     assert code == 0, out + error
@@ -74,36 +76,38 @@ async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scene) -
     assert str(spent.usd) in lines and str(tokens) in lines
 
 
-async def test_an_agent_that_says_the_tests_pass_is_not_believed(scene: Scene) -> None:
+async def test_an_agent_that_says_the_tests_pass_is_not_believed(scenario: Scenario) -> None:
     # Complaint 12: it says that the tests pass.
-    await says(scene, RecordedTurn("Mend.", FIX, BREAK), RecordedTurn("Done.", BOAST))
-    outcome = await scene.resolve()
+    await use_ordered_model(scenario, RecordedTurn("Mend.", FIX, BREAK), RecordedTurn("Done.", BOAST))
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Reported) and outcome.verdict.kind == "regressed"
-    assert scene.repo.pulls == ()
-    (comment,) = scene.comments
+    assert scenario.repo.pulls == ()
+    (comment,) = scenario.comments
     verdict, boast = comment.index("**Regressed:** 1 test"), comment.index("All 214 tests pass")
     assert verdict < boast and "What the agent found" in comment[verdict:boast]
     assert "| passed | 1 | 0 |\n| failed | 0 | 1 |" in comment
 
 
 async def test_tests_that_cannot_be_run_are_no_success_and_the_reason_is_told(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
     # Complaint 12: it cannot run the tests.
     config = 'test_command = "no-such-runner --all"\n'
-    scene = a_scene(files={"calc.py": CODE, ".github/patchwright.toml": config})
+    scenario = make_scenario(files={"calc.py": CODE, ".github/patchwright.toml": config})
     reproduced = RecordedTurn(
         "See.", RunShell(command="python3 -c 'import calc; assert calc.add(2, 3) == 5'")
     )
-    endpoint = await says(scene, reproduced, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", BOAST))
-    outcome = await scene.resolve()
+    endpoint = await use_ordered_model(
+        scenario, reproduced, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", BOAST)
+    )
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.draft) == ("untested", True)
     assert len(endpoint.requests) == 3  # it is not sent back to run what cannot be run
-    body = str(scene.pull.body)
+    body = str(scenario.pull.body)
     assert body.startswith("**Untested:** the tests could not be run, so nothing proves this change")
     assert (
-        "`no-such-runner` was not found in the sandbox; name an image that has it in the"
+        "`no-such-runner` was not found in the sandbox; set `image` to an image that has it"
         in body.partition("###")[0]
     )
     assert "not run after the last edit" not in body
@@ -112,7 +116,7 @@ async def test_tests_that_cannot_be_run_are_no_success_and_the_reason_is_told(
 
 LOOK = (RecordedTurn("Look.", RunShell(command="ls")), RecordedTurn("Done.", DONE))
 ENDINGS: dict[str, tuple[tuple[RecordedTurn, ...], type[Published | Reported | InputRequired], str]] = {
-    "published": (MENDED, Published, "I opened pull request #2. **Fixed:**"),
+    "published": (FIX_TURNS, Published, "I opened pull request #2. **Fixed:**"),
     "nothing done": (LOOK, Reported, "I did not open a pull request: "),
     "input_required": (
         (RecordedTurn("Unclear.", Ask(question="Floats too?")),),
@@ -123,23 +127,25 @@ ENDINGS: dict[str, tuple[tuple[RecordedTurn, ...], type[Published | Reported | I
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_status_says_what_is_so_from_the_first_word_to_the_last(scene: Scene, ending: str) -> None:
+async def test_a_status_says_what_is_so_from_the_first_word_to_the_last(
+    scenario: Scenario, ending: str
+) -> None:
     # Complaint 19: status messages that mislead.
     turns, kind, last = ENDINGS[ending]
     while_working: list[str] = []
 
     def look(turn: int, body: dict[str, Any]) -> None:
-        while_working.extend(scene.comments)
-        assert scene.repo.pulls == (), "nothing is announced, so nothing is there"
+        while_working.extend(scenario.comments)
+        assert scenario.repo.pulls == (), "nothing is announced, so nothing is there"
 
-    await says(scene, *turns, on_request=look)
-    assert isinstance(await scene.resolve(), kind)
+    await use_ordered_model(scenario, *turns, on_request=look)
+    assert isinstance(await scenario.resolve(), kind)
     assert while_working and all(each.startswith("I am working on this.") for each in while_working)
-    (comment,) = scene.comments
+    (comment,) = scenario.comments
     assert comment.startswith(last) and "I am working" not in comment
-    made = [write.path.rpartition("/")[2] for write in scene.world.writes]
+    made = [write.path.rpartition("/")[2] for write in scenario.world.writes]
     if kind is Published:  # told last, when it had been seen
-        assert made.index("pulls") < len(made) - 1 and scene.world.writes[-1].method == "PATCH"
+        assert made.index("pulls") < len(made) - 1 and scenario.world.writes[-1].method == "PATCH"
         assert "pull request" not in "".join(while_working).replace("open a pull request", "")
     else:
         assert "pulls" not in made

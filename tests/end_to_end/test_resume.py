@@ -11,7 +11,7 @@ import pytest
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.events import ModelReply, ToolResult
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.resolver.git_repository import Repository
 
 
@@ -20,8 +20,8 @@ def once(path: Path, note: str, after: str = "") -> RunShell:
     return RunShell(command=f"echo {note} >> {path}; {after}")
 
 
-async def resolved(scene: Scene, path: Path, *more: str) -> str:
-    code, out, error = await scene.command("resolve", *more)
+async def resolved(scenario: Scenario, path: Path, *more: str) -> str:
+    code, out, error = await scenario.command("resolve", *more)
     assert code == 0, out + error
     return path.read_text()
 
@@ -42,25 +42,25 @@ def issue(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("killed_at", [0, pytest.param(3, marks=pytest.mark.slow)])
 async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
-    scene: Scene, repository: Path, tmp_path: Path, killed_at: int
+    scenario: Scenario, repository: Path, tmp_path: Path, killed_at: int
 ) -> None:
     traces = tmp_path / "traces"
     turns = (
         RecordedTurn("Look.", once(traces, "look")),
-        *MENDED[:2],
+        *FIX_TURNS[:2],
         RecordedTurn("Test.", once(traces, "test")),
-        MENDED[3],
+        FIX_TURNS[3],
     )
     issue = tmp_path / "issue.md"
     issue.write_text("add() subtracts\n\nIt should add.")
     fix = tmp_path / "fix.diff"
     start = ("--repo", str(repository), "--issue", str(issue), "--out", str(fix))
 
-    await scene.will(*turns)
-    expected = await resolved(scene, fix, *start)
+    await scenario.script_model(*turns)
+    expected = await resolved(scenario, fix, *start)
     fix.unlink()
     traces.unlink()
-    before = scene.runs
+    before = scenario.runs
 
     victims: list[int] = []
 
@@ -69,29 +69,29 @@ async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
             victims.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
-    await scene.will(*turns, on_request=kill)
-    process = await scene.cli("resolve", *start)
+    await scenario.script_model(*turns, on_request=kill)
+    process = await scenario.cli("resolve", *start)
     await process.communicate()
     assert process.returncode == -signal.SIGKILL
-    run = next(run for run in scene.runs if run not in before)
-    assert await resolved(scene, fix, "--continue", run, "--out", str(fix)) == expected
+    run = next(run for run in scenario.runs if run not in before)
+    assert await resolved(scenario, fix, "--continue", run, "--out", str(fix)) == expected
     assert traces.read_text() == "look\ntest\n"
 
 
 @pytest.mark.slow
 async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
-    scene: Scene, repository: Path, issue: Path, tmp_path: Path
+    scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     traces = tmp_path / "traces"
     fix = tmp_path / "fix.diff"
     hanging = once(traces, "hanging", after=f"[ -e {tmp_path / 'again'} ] || sleep 600")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Mend.", FIX, NEW_TEST),
         RecordedTurn("Hang.", hanging),
         RecordedTurn("Test.", RUN_TESTS),
         RecordedTurn("Done.", DONE),
     )
-    process = await scene.cli("resolve", "--repo", str(repository), "--issue", str(issue))
+    process = await scenario.cli("resolve", "--repo", str(repository), "--issue", str(issue))
     while not traces.exists():
         assert process.returncode is None
         await wait()
@@ -99,9 +99,9 @@ async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
     await process.communicate()
 
     (tmp_path / "again").touch()  # the model, told that it was lost, asks for it once more
-    (run,) = scene.runs
-    assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
-    events = tuple(scene.trajectory(run))
+    (run,) = scenario.runs
+    assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
+    events = tuple(scenario.trajectory(run))
     asked = [call.id for event in events if isinstance(event, ModelReply) for call in event.calls]
     answered = [event.call_id for event in events if isinstance(event, ToolResult)]
     assert sorted(answered) == sorted(asked)
@@ -111,12 +111,14 @@ async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
 
 @pytest.mark.slow
 async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
-    scene: Scene, repository: Path, issue: Path, tmp_path: Path
+    scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     fix = tmp_path / "fix.diff"
     started = tmp_path / "started"
-    await scene.will(RecordedTurn("Hang.", RunShell(command=f"touch {started}; sleep 600")), *MENDED)
-    process = await scene.cli("resolve", "--json", "--repo", str(repository), "--issue", str(issue))
+    await scenario.script_model(
+        RecordedTurn("Hang.", RunShell(command=f"touch {started}; sleep 600")), *FIX_TURNS
+    )
+    process = await scenario.cli("resolve", "--json", "--repo", str(repository), "--issue", str(issue))
     while not started.exists():
         assert process.returncode is None
         await wait()
@@ -124,26 +126,26 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     out, error = await process.communicate()
     assert process.returncode == 130
     assert json.loads(out) == {"outcome": "interrupted", "exit_code": 130}
-    (run,) = scene.runs
+    (run,) = scenario.runs
     assert f"patchwright resolve --continue {run}" in error.decode()
     assert "Traceback" not in out.decode() + error.decode()
-    assert list((scene.data / "sandboxes").iterdir()) == []
+    assert list((scenario.data / "sandboxes").iterdir()) == []
 
-    await scene.will(RecordedTurn("Look.", RUN_TESTS), *MENDED)
-    assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
+    await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), *FIX_TURNS)
+    assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
 
 
 async def test_a_run_that_came_to_a_limit_says_how_to_go_on_and_does(
-    scene: Scene, repository: Path, issue: Path, tmp_path: Path
+    scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     fix = tmp_path / "fix.diff"
-    await scene.will(RecordedTurn("Look.", RUN_TESTS))
+    await scenario.script_model(RecordedTurn("Look.", RUN_TESTS))
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--max-steps", "1")
-    code, _, error = await scene.command(*start)
-    (run,) = scene.runs
+    code, _, error = await scenario.command(*start)
+    (run,) = scenario.runs
     assert (code, error.splitlines()[-1]) == (3, f"resume: patchwright resolve --continue {run}")
-    await scene.will(RecordedTurn("Look.", RUN_TESTS), *MENDED)
-    assert "a + b" in await resolved(scene, fix, "--continue", run, "--out", str(fix))
+    await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), *FIX_TURNS)
+    assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
 
 
 async def wait() -> None:

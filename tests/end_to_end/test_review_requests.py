@@ -10,7 +10,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Ask
 from patchwright.resolver.domain import InputRequired, Published, Reported
 from patchwright.runtime.actions import ReplaceText
-from tests.end_to_end.conftest import CODE, DONE, RUN_TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, RUN_TESTS, Scenario
 from tests.end_to_end.review_setup import (
     LINES,
     MUL,
@@ -20,40 +20,40 @@ from tests.end_to_end.review_setup import (
     THREADS,
     WIP,
     WORK,
-    asked,
-    brief,
-    done,
-    proposed,
-    said,
-    told,
+    finish_with_replies,
+    initial_prompt,
+    open_pull_request,
+    own_thread_replies,
+    request_job,
+    status_comment,
 )
 
 
 @pytest.fixture
-def untested(a_scene: Callable[..., Scene]) -> Scene:
+def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
     """acme/calc without a test: nothing is run to prove anything."""
-    return a_scene({"calc.py": CODE})
+    return make_scenario({"calc.py": CODE})
 
 
 async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_what_is_done_resolved(
-    scene: Scene,
+    scenario: Scenario,
 ) -> None:
-    pull = proposed(scene)
-    scene.world.add_review(pull, ("calc.py", LINES["tmp"], "Typo."), by="maintainer")
-    scene.world.resolve_thread(pull.review_threads[0], by="contributor")
-    review = scene.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")
+    pull = open_pull_request(scenario)
+    scenario.world.add_review(pull, ("calc.py", LINES["tmp"], "Typo."), by="maintainer")
+    scenario.world.resolve_thread(pull.review_threads[0], by="contributor")
+    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")
     before = pull.head.sha
-    await scene.will(*WORK)
-    outcome = await scene.resolve(asked(scene, pull, review, "please mend these"))
+    await scenario.script_model(*WORK)
+    outcome = await scenario.resolve(request_job(scenario, pull, review, "please mend these"))
     assert isinstance(outcome, Published)
     assert (outcome.number, outcome.branch, outcome.verdict.kind) == (pull.number, "topic", "fixed")
     assert outcome.verdict.fail_to_pass == ("tests/test_calc.py::test_mul",)
-    assert scene.repo.bare.git("rev-list", f"{before}..topic").decode().split() == [pull.head.sha]
-    assert scene.repo.read("topic", "calc.py") == WIP.replace(
+    assert scenario.repo.bare.git("rev-list", f"{before}..topic").decode().split() == [pull.head.sha]
+    assert scenario.repo.read("topic", "calc.py") == WIP.replace(
         "a + b\n\n\ndef neg", "a * b\n\n\ndef neg"
     ).replace("return a\n", "return -a\n").replace("\n\nTMP = 1\n", "")
     sha = pull.head.sha[:12]
-    assert said(pull) == [
+    assert own_thread_replies(pull) == [
         [],
         [f"Done in {sha}. It multiplies now."],
         [f"Done in {sha}. It negates now."],
@@ -67,9 +67,9 @@ async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_wh
         True,
         False,
     ]
-    assert scene.repo.branches == ("main", "topic")
-    assert len(scene.repo.pulls) == 1
-    comment = told(pull)
+    assert scenario.repo.branches == ("main", "topic")
+    assert len(scenario.repo.pulls) == 1
+    comment = status_comment(pull)
     assert comment.startswith(
         f"I pushed {sha} to `topic`.\n\n**Fixed:** 1 new test fails without this change and passes with it"
     )
@@ -78,18 +78,23 @@ async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_wh
 
 
 async def test_the_first_message_has_the_whole_review_the_conversation_and_the_change(
-    untested: Scene,
+    untested: Scenario,
 ) -> None:
     """Complaint 18: answers inside the review threads, the whole thread read."""
-    scene = untested
-    pull = proposed(scene, body="Two small functions.")
-    old = scene.world.add_review(pull, THREADS[0], by="stranger", body="I am not sure about this.")
-    scene.world.add_reply(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
-    scene.world.add_comment_silently(pull, "Please keep it small.", by="maintainer")
-    review = scene.world.add_review(pull, THREADS[1], by="maintainer", body="@agent mend neg")
-    await scene.will(RecordedTurn("Mend.", NEG), *[RecordedTurn("Done.", done((2, True, "It negates.")))] * 2)
-    assert old.body and isinstance(await scene.resolve(asked(scene, pull, review, "mend neg")), Published)
-    text = brief(scene)
+    scenario = untested
+    pull = open_pull_request(scenario, body="Two small functions.")
+    old = scenario.world.add_review(pull, THREADS[0], by="stranger", body="I am not sure about this.")
+    scenario.world.add_reply(pull.review_threads[0], "Agreed: it must multiply.", by="maintainer")
+    scenario.world.add_comment_silently(pull, "Please keep it small.", by="maintainer")
+    review = scenario.world.add_review(pull, THREADS[1], by="maintainer", body="@agent mend neg")
+    await scenario.script_model(
+        RecordedTurn("Mend.", NEG),
+        *[RecordedTurn("Done.", finish_with_replies((2, True, "It negates.")))] * 2,
+    )
+    assert old.body and isinstance(
+        await scenario.resolve(request_job(scenario, pull, review, "mend neg")), Published
+    )
+    text = initial_prompt(scenario)
     for line in (
         "# The pull request to work on: #2",
         "> Two small functions.",
@@ -104,165 +109,177 @@ async def test_the_first_message_has_the_whole_review_the_conversation_and_the_c
         "Work through thread 2.",
     ):
         assert line in text, line
-    assert said(pull) == [[], [f"Done in {pull.head.sha[:12]}. It negates."]]
+    assert own_thread_replies(pull) == [[], [f"Done in {pull.head.sha[:12]}. It negates."]]
 
 
 @pytest.mark.slow
 @pytest.mark.redis
 async def test_whatever_order_its_deliveries_come_in_and_however_often_a_review_is_one_job(
-    untested: Scene,
+    untested: Scenario,
 ) -> None:
-    scene = untested
-    pull = proposed(scene)
+    scenario = untested
+    pull = open_pull_request(scenario)
     threads = (THREADS[0], (THREADS[1][0], THREADS[1][1], "@agent this must negate"), *THREADS[2:])
-    review = scene.world.add_review(pull, *threads, by="maintainer", body="A few things, @agent")
-    await scene.will(*QUICK, delay=0.1)
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        deliveries = await scene.world.deliver_review(pull, review)
-        again = [scene.world.redeliver(one) for one in reversed(deliveries)]
+    review = scenario.world.add_review(pull, *threads, by="maintainer", body="A few things, @agent")
+    await scenario.script_model(*QUICK, delay=0.1)
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        deliveries = await scenario.world.deliver_review(pull, review)
+        again = [scenario.world.redeliver(one) for one in reversed(deliveries)]
         seen: list[Delivery] = [*deliveries, *await asyncio.gather(*again)]
         assert {one.status for one in seen} == {202}
-        await scene.settled()
+        await scenario.wait_for_completion()
         await asyncio.sleep(1)
-    assert len(scene.runs) == 1
-    assert [len(answers) for answers in said(pull)] == [1, 1, 1, 1]
-    assert scene.repo.bare.count_commits("main", "topic") == 2
+    assert len(scenario.runs) == 1
+    assert [len(answers) for answers in own_thread_replies(pull)] == [1, 1, 1, 1]
+    assert scenario.repo.bare.count_commits("main", "topic") == 2
 
 
 async def test_a_thread_that_the_account_leaves_out_is_sent_back_and_then_said_to_have_no_answer(
-    untested: Scene,
+    untested: Scenario,
 ) -> None:
-    scene = untested
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
-    silent = done((1, True, "It multiplies now."))
-    await scene.will(RecordedTurn("Mend.", MUL), RecordedTurn("Done.", silent), RecordedTurn("So.", silent))
-    assert isinstance(await scene.resolve(asked(scene, pull, review)), Published)
-    assert "`thread_replies` does not answer them: 2." in str(scene.endpoint.requests[-1]["messages"])
-    assert said(pull)[1] == ["I have no reply to this: the run ended without one."]
+    scenario = untested
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
+    silent = finish_with_replies((1, True, "It multiplies now."))
+    await scenario.script_model(
+        RecordedTurn("Mend.", MUL), RecordedTurn("Done.", silent), RecordedTurn("So.", silent)
+    )
+    assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
+    assert "`thread_replies` does not answer them: 2." in str(scenario.endpoint.requests[-1]["messages"])
+    assert own_thread_replies(pull)[1] == ["I have no reply to this: the run ended without one."]
     assert pull.review_threads[1].resolved_by is None
 
 
 @pytest.mark.slow
-async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called_done(scene: Scene) -> None:
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called_done(
+    scenario: Scenario,
+) -> None:
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before, broken = pull.head.sha, ReplaceText(path="calc.py", old="a * 2", new="a * 3")
-    answer = done((1, True, "It multiplies now."))
-    await scene.will(
+    answer = finish_with_replies((1, True, "It multiplies now."))
+    await scenario.script_model(
         RecordedTurn("Mend.", MUL, broken),
         RecordedTurn("Run.", RUN_TESTS),
         *[RecordedTurn("Done.", answer)] * 4,
     )
-    outcome = await scene.resolve(asked(scene, pull, review))
+    outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported)
     assert pull.head.sha == before
-    assert outcome.branch is not None and "a * 3" in scene.repo.read(outcome.branch, "calc.py")
-    assert said(pull)[0][0].startswith("Not on this pull request yet: it would break tests that pass.")
+    assert outcome.branch is not None and "a * 3" in scenario.repo.read(outcome.branch, "calc.py")
+    assert own_thread_replies(pull)[0][0].startswith(
+        "Not on this pull request yet: it would break tests that pass."
+    )
     assert pull.review_threads[0].resolved_by is None
-    assert told(pull).startswith("I pushed nothing to this pull request: it would break tests that pass.")
+    assert status_comment(pull).startswith(
+        "I pushed nothing to this pull request: it would break tests that pass."
+    )
 
 
 @pytest.mark.slow
-async def test_a_change_whose_own_test_fails_is_not_pushed(scene: Scene) -> None:
-    scene.environment["PATCHWRIGHT_MAX_REPAIRS"] = "0"
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
+async def test_a_change_whose_own_test_fails_is_not_pushed(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_MAX_REPAIRS"] = "0"
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     before = pull.head.sha
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Test.", TEST_MUL, NEG),
         RecordedTurn("Run.", RUN_TESTS),
-        RecordedTurn("Done.", done((1, True, "Yes."))),
+        RecordedTurn("Done.", finish_with_replies((1, True, "Yes."))),
     )
-    outcome = await scene.resolve(asked(scene, pull, review))
+    outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported)
     assert pull.head.sha == before
-    assert "its own tests fail: `tests/test_calc.py::test_mul`." in told(pull)
+    assert "its own tests fail: `tests/test_calc.py::test_mul`." in status_comment(pull)
 
 
-async def test_when_nothing_is_to_be_changed_every_thread_hears_why(untested: Scene) -> None:
-    scene = untested
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
-    await scene.will(RecordedTurn("No.", done((1, False, "It is called so elsewhere."))))
-    outcome = await scene.resolve(asked(scene, pull, review))
+async def test_when_nothing_is_to_be_changed_every_thread_hears_why(untested: Scenario) -> None:
+    scenario = untested
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
+    await scenario.script_model(
+        RecordedTurn("No.", finish_with_replies((1, False, "It is called so elsewhere.")))
+    )
+    outcome = await scenario.resolve(request_job(scenario, pull, review))
     assert isinstance(outcome, Reported) and outcome.verdict.kind == "empty"
-    assert said(pull) == [["Not changed. It is called so elsewhere."]]
-    assert told(pull).startswith(
+    assert own_thread_replies(pull) == [["Not changed. It is called so elsewhere."]]
+    assert status_comment(pull).startswith(
         "I pushed nothing to this pull request: the run ended without a change to the code."
     )
 
 
-async def test_a_lost_response_makes_nothing_twice(untested: Scene) -> None:
-    scene = untested
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, *THREADS, by="maintainer", body="@agent")
+async def test_a_lost_response_makes_nothing_twice(untested: Scenario) -> None:
+    scenario = untested
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent")
 
     def lose(turn: int, body: object) -> None:
         if turn == 2:
             for lost in ("/graphql", "/graphql", "/replies", "/replies", "/comments"):
-                scene.world.lose_next_response("POST", lost)
+                scenario.world.lose_next_response("POST", lost)
 
-    await scene.will(*QUICK, on_request=lose)
-    assert isinstance(await scene.resolve(asked(scene, pull, review)), Published)
-    assert scene.repo.bare.count_commits("main", "topic") == 2
-    assert [len(answers) for answers in said(pull)] == [1, 1, 1, 1]
+    await scenario.script_model(*QUICK, on_request=lose)
+    assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), Published)
+    assert scenario.repo.bare.count_commits("main", "topic") == 2
+    assert [len(answers) for answers in own_thread_replies(pull)] == [1, 1, 1, 1]
     assert [thread.resolved_by is not None for thread in pull.review_threads] == [True, True, True, False]
-    assert told(pull)
+    assert status_comment(pull)
 
 
 @pytest.mark.slow
-async def test_work_that_was_handed_over_before_a_crash_is_not_handed_over_again(untested: Scene) -> None:
-    scene = untested
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
-    job = asked(scene, pull, review)
-    await scene.will(
+async def test_work_that_was_handed_over_before_a_crash_is_not_handed_over_again(untested: Scenario) -> None:
+    scenario = untested
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
+    job = request_job(scenario, pull, review)
+    await scenario.script_model(
         RecordedTurn("Mend.", MUL, NEG),
-        *[RecordedTurn("Done.", done((1, True, "Yes."), (2, True, "Yes.")))] * 2,
+        *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes."), (2, True, "Yes.")))] * 2,
     )
-    assert isinstance(await scene.resolve(job), Published)
+    assert isinstance(await scenario.resolve(job), Published)
     head = pull.head.sha
-    scene.repo.commit("topic", {"more.txt": "somebody's push behind it\n"})
+    scenario.repo.commit("topic", {"more.txt": "somebody's push behind it\n"})
     pull.review_threads[1].comments.pop()
-    log = scene.data / "runs" / job.id / "events.jsonl"
+    log = scenario.data / "runs" / job.id / "events.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(line for line in lines if '"event":{"kind":"job_completed"' not in line))
-    assert isinstance(await scene.resolve(job), Published)
-    assert scene.repo.bare.git("rev-list", "--count", f"{head}..topic") == b"1\n"
-    assert said(pull) == [[f"Done in {head[:12]}. Yes."]] * 2
-    assert scene.repo.branches == ("main", "topic")
+    assert isinstance(await scenario.resolve(job), Published)
+    assert scenario.repo.bare.git("rev-list", "--count", f"{head}..topic") == b"1\n"
+    assert own_thread_replies(pull) == [[f"Done in {head[:12]}. Yes."]] * 2
+    assert scenario.repo.branches == ("main", "topic")
 
 
-def finish_takes(scene: Scene) -> dict[str, object]:
+def finish_takes(scenario: Scenario) -> dict[str, object]:
     """The arguments of `finish`, as the model is told of them."""
-    tools = {tool["function"]["name"]: tool["function"] for tool in scene.endpoint.requests[0]["tools"]}
+    tools = {tool["function"]["name"]: tool["function"] for tool in scenario.endpoint.requests[0]["tools"]}
     taken: dict[str, object] = tools["finish"]["parameters"]["properties"]
     return taken
 
 
-async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(untested: Scene) -> None:
-    scene = untested
+async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(untested: Scenario) -> None:
+    scenario = untested
     account = DONE.model_copy(update={"cause": "The sign was wrong in add()."})
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Mend.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
         *[RecordedTurn("Done.", account)] * 2,
     )
-    first = scene.job()
-    assert isinstance(await scene.resolve(first), Published)
-    assert set(finish_takes(scene)) == {"cause", "change", "testing"}
-    pull = scene.pull
-    review = scene.world.add_review(
+    first = scenario.job()
+    assert isinstance(await scenario.resolve(first), Published)
+    assert set(finish_takes(scenario)) == {"cause", "change", "testing"}
+    pull = scenario.pull
+    review = scenario.world.add_review(
         pull, ("calc.py", 2, "Put the larger one first."), by="maintainer", body="@agent"
     )
     swap = ReplaceText(path="calc.py", old="return a + b", new="return b + a")
-    await scene.will(RecordedTurn("Swap.", swap), *[RecordedTurn("Done.", done((1, True, "Swapped.")))] * 2)
-    job = asked(scene, pull, review)
-    outcome = await scene.resolve(job)
+    await scenario.script_model(
+        RecordedTurn("Swap.", swap), *[RecordedTurn("Done.", finish_with_replies((1, True, "Swapped.")))] * 2
+    )
+    job = request_job(scenario, pull, review)
+    outcome = await scenario.resolve(job)
     assert isinstance(outcome, Published) and outcome.number == pull.number
-    text = brief(scene)
-    assert set(finish_takes(scene)) == {"cause", "change", "testing", "thread_replies"}
+    text = initial_prompt(scenario)
+    assert set(finish_takes(scenario)) == {"cause", "change", "testing", "thread_replies"}
     assert "A run of this program opened this pull request. Its tests said: untested." in text
     assert text.count("The sign was wrong in add().") == text.count("> The sign was wrong in add().") == 1
     assert "\nAn earlier run of this program opened it, from `patchwright/issue-1` into `main`:\n" in text
@@ -270,56 +287,60 @@ async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(
     assert text.count("# The issue that it answers: #1\n\n> add(2, 3) gives -1\n") == 1
     assert "Opened by reporter (may not write to the repository):\n> It should give 5.\n\n# What was" in text
     assert "How the agent got there" in pull.body and "How the agent got there" not in text
-    assert scene.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
-    assert len(scene.repo.pulls) == 1
-    again = scene.world.add_review(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")
-    await scene.will(RecordedTurn("No.", done((1, False, "It does not matter."))))
-    await scene.resolve(asked(scene, pull, again))
-    assert "A run of this program worked on this pull request." in brief(scene)
+    assert scenario.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
+    assert len(scenario.repo.pulls) == 1
+    again = scenario.world.add_review(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")
+    await scenario.script_model(RecordedTurn("No.", finish_with_replies((1, False, "It does not matter."))))
+    await scenario.resolve(request_job(scenario, pull, again))
+    assert "A run of this program worked on this pull request." in initial_prompt(scenario)
 
 
 @pytest.mark.slow
-async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Scene) -> None:
-    scene = untested
-    await scene.will(
+async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Scenario) -> None:
+    scenario = untested
+    await scenario.script_model(
         RecordedTurn("Mend.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
         *[RecordedTurn("Done.", DONE)] * 2,
     )
-    assert isinstance(await scene.resolve(), Published)
-    pull = proposed(scene, body="Fixes #1")
-    review = scene.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
-    await scene.will(RecordedTurn("No.", done((1, False, "No."))))
-    await scene.resolve(asked(scene, pull, review))
-    assert "What was done here before" not in brief(scene)
+    assert isinstance(await scenario.resolve(), Published)
+    pull = open_pull_request(scenario, body="Fixes #1")
+    review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
+    await scenario.script_model(RecordedTurn("No.", finish_with_replies((1, False, "No."))))
+    await scenario.resolve(request_job(scenario, pull, review))
+    assert "What was done here before" not in initial_prompt(scenario)
 
 
 @pytest.mark.slow
-async def test_the_command_line_works_on_the_open_threads_of_a_pull_request(untested: Scene) -> None:
-    scene = untested
-    pull = proposed(scene)
-    scene.world.add_review(pull, THREADS[0], by="maintainer")
-    await scene.will(RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", done((1, True, "Yes.")))] * 2)
-    code, out, error = await scene.command(
-        "resolve", f"{scene.world.server_url}/acme/calc/pull/{pull.number}"
+async def test_the_command_line_works_on_the_open_threads_of_a_pull_request(untested: Scenario) -> None:
+    scenario = untested
+    pull = open_pull_request(scenario)
+    scenario.world.add_review(pull, THREADS[0], by="maintainer")
+    await scenario.script_model(
+        RecordedTurn("Mend.", MUL), *[RecordedTurn("Done.", finish_with_replies((1, True, "Yes.")))] * 2
+    )
+    code, out, error = await scenario.command(
+        "resolve", f"{scenario.world.server_url}/acme/calc/pull/{pull.number}"
     )
     assert (code, f"/acme/calc/pull/{pull.number}\n" in out) == (0, True), error
-    assert said(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
+    assert own_thread_replies(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
 
 
 @pytest.mark.slow
-async def test_a_question_on_a_pull_request_waits_for_its_answer_and_goes_on_with_it(untested: Scene) -> None:
-    scene = untested
-    pull = proposed(scene)
-    review = scene.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
+async def test_a_question_on_a_pull_request_waits_for_its_answer_and_goes_on_with_it(
+    untested: Scenario,
+) -> None:
+    scenario = untested
+    pull = open_pull_request(scenario)
+    review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
     rename = ReplaceText(path="calc.py", old="def mul", new="def times")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Ask.", Ask(question="Times or product?")),
         RecordedTurn("Rename.", rename),
-        *[RecordedTurn("Done.", done((1, True, "It is `times`.")))] * 2,
+        *[RecordedTurn("Done.", finish_with_replies((1, True, "It is `times`.")))] * 2,
     )
-    assert isinstance(await scene.resolve(asked(scene, pull, review)), InputRequired)
-    assert "Times or product?" in told(pull)
-    outcome = await scene.resolve(asked(scene, pull, command="times"))
+    assert isinstance(await scenario.resolve(request_job(scenario, pull, review)), InputRequired)
+    assert "Times or product?" in status_comment(pull)
+    outcome = await scenario.resolve(request_job(scenario, pull, command="times"))
     assert isinstance(outcome, Published)
-    assert "def times" in scene.repo.read("topic", "calc.py")
-    assert said(pull) == [[f"Done in {pull.head.sha[:12]}. It is `times`."]]
+    assert "def times" in scenario.repo.read("topic", "calc.py")
+    assert own_thread_replies(pull) == [[f"Done in {pull.head.sha[:12]}. It is `times`."]]

@@ -9,15 +9,21 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.events import AgentStopped
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult
-from tests.end_to_end.conftest import CODE, FIX, NEW_TEST, Scene
-from tests.end_to_end.scripted_models import PRICES, answers, events, proposed, says
+from tests.end_to_end.conftest import CODE, FIX, NEW_TEST, Scenario
+from tests.end_to_end.scripted_models import (
+    PRICES,
+    call_results,
+    events_of_kind,
+    resolve_to_pull_request,
+    use_ordered_model,
+)
 
 pytestmark = pytest.mark.slow
 
 
-def limit(scene: Scene, body: str) -> str:
+def limit(scenario: Scenario, body: str) -> str:
     """How the run ended, by its log and by the pull request."""
-    (ended,) = events(scene, "agent_stopped")
+    (ended,) = events_of_kind(scenario, "agent_stopped")
     assert isinstance(ended, AgentStopped) and ended.reason == "limit"
     assert (
         body.startswith(f"**Stopped early:** {ended.detail}")
@@ -26,46 +32,50 @@ def limit(scene: Scene, body: str) -> str:
     return ended.detail
 
 
-async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scene: Scene) -> None:
-    endpoint = await says(
-        scene,
+async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scenario: Scenario) -> None:
+    endpoint = await use_ordered_model(
+        scenario,
         RecordedTurn("Mend.", FIX, NEW_TEST),
         RecordedTurn("Never said."),
         model_prices=PRICES,
         max_usd="0.001",
     )
-    body = await proposed(scene)
+    body = await resolve_to_pull_request(scenario)
     assert "\n\n**Fixed:**" in body
-    spent = scene.trajectory().usage()
+    spent = scenario.trajectory().usage()
     assert Decimal("0.001") < spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
-    assert limit(scene, body) == f"The budget of $0.001 is spent (${spent.usd:.4f})."
+    assert limit(scenario, body) == f"The budget of $0.001 is spent (${spent.usd:.4f})."
     assert len(endpoint.requests) == 1
 
 
-async def test_tokens_are_limited_where_no_price_is_known(scene: Scene) -> None:
-    endpoint = await says(
-        scene, RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Never said."), max_tokens=1000
+async def test_tokens_are_limited_where_no_price_is_known(scenario: Scenario) -> None:
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Never said."), max_tokens=1000
     )
-    body = await proposed(scene)
+    body = await resolve_to_pull_request(scenario)
     assert "\n\n**Fixed:**" in body
-    spent = scene.trajectory().usage()
+    spent = scenario.trajectory().usage()
     assert spent.unpriced and spent.tokens == spent.prompt_tokens + spent.completion_tokens > 1000
-    assert limit(scene, body) == f"The limit of 1,000 tokens is reached ({spent.tokens:,})."
+    assert limit(scenario, body) == f"The limit of 1,000 tokens is reached ({spent.tokens:,})."
     assert len(endpoint.requests) == 1
 
 
 @pytest.mark.slow
-async def test_a_command_is_stopped_when_the_time_of_its_run_is_over(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files={"calc.py": CODE})
+async def test_a_command_is_stopped_when_the_time_of_its_run_is_over(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(files={"calc.py": CODE})
     wait = RunShell(command="echo started; sleep 60; echo late")
-    endpoint = await says(
-        scene, RecordedTurn("Mend.", FIX), RecordedTurn("Wait.", wait), RecordedTurn("Never said.")
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Wait.", wait), RecordedTurn("Never said.")
     )
-    body = await proposed(scene, timeout=6)
+    body = await resolve_to_pull_request(scenario, timeout=6)
     assert "\n\n**Untested:**" in body
-    assert limit(scene, body) == "The time limit of 6 s is reached."
+    assert limit(scenario, body) == "The time limit of 6 s is reached."
     assert len(endpoint.requests) == 2
     (seen,) = [
-        result for action, result in answers(scene) if action == wait and isinstance(result, ShellResult)
+        result
+        for action, result in call_results(scenario)
+        if action == wait and isinstance(result, ShellResult)
     ]
     assert seen.exit_code is None and seen.output.strip() == "started" and seen.seconds < 7

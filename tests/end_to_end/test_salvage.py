@@ -26,8 +26,8 @@ from patchwright.runtime.actions import CreateFile, RunShell
 from patchwright.runtime.errors import EngineUnavailable
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 from tests.bot.inline_queue import InlineQueue
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, Scene
-from tests.end_to_end.scripted_models import says
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, Scenario
+from tests.end_to_end.scripted_models import use_ordered_model
 from tests.end_to_end.test_agent_questions import comment
 from tests.resolver.git_repository import Repository
 
@@ -60,10 +60,10 @@ class Service:
 
 @asynccontextmanager
 async def service(
-    scene: Scene, sandboxes: Callable[[Sandboxes], Sandboxes] = lambda own: own
+    scenario: Scenario, sandboxes: Callable[[Sandboxes], Sandboxes] = lambda own: own
 ) -> AsyncIterator[Service]:
     """The jobs of a scene done as `patchwright serve` does them."""
-    settings = composition_root.read_settings({}, scene.environment, None, None)
+    settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
         composition_root.build_run_dependencies(settings, trusted=False, notify=print) as made,
         composition_root.open_forge(
@@ -86,7 +86,9 @@ async def service(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def broke_off(scene: Scene, *turns: RecordedTurn, before: Callable[[], None] = lambda: None) -> str:
+async def broke_off(
+    scenario: Scenario, *turns: RecordedTurn, before: Callable[[], None] = lambda: None
+) -> str:
     """What the thread reads of a run whose provider refuses the account after these turns; `before`: happens first."""
     left = [NO_CREDIT]
 
@@ -95,37 +97,39 @@ async def broke_off(scene: Scene, *turns: RecordedTurn, before: Callable[[], Non
             before()
             endpoint.add_faults(left.pop())
 
-    endpoint = await says(scene, *turns, RecordedTurn("Done.", DONE), on_request=refuse)
-    async with service(scene) as at_work:
-        assert isinstance(await at_work.done(scene.job()), Failed)
-    (comment,) = scene.comments
+    endpoint = await use_ordered_model(scenario, *turns, RecordedTurn("Done.", DONE), on_request=refuse)
+    async with service(scenario) as at_work:
+        assert isinstance(await at_work.done(scenario.job()), Failed)
+    (comment,) = scenario.comments
     return comment
 
 
 @pytest.fixture
-def hooked(a_scene: Callable[..., Scene]) -> Scene:
-    scene = a_scene()
-    scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
-    return scene
+def hooked(make_scenario: Callable[..., Scenario]) -> Scenario:
+    scenario = make_scenario()
+    scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+    return scenario
 
 
-async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to_go_on(hooked: Scene) -> None:
-    scene = hooked
-    told = await broke_off(scene, RecordedTurn("Mend.", FIX))
-    assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
+async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to_go_on(
+    hooked: Scenario,
+) -> None:
+    scenario = hooked
+    told = await broke_off(scenario, RecordedTurn("Mend.", FIX))
+    assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
     first, kept, way, far, *_ = told.split("\n\n")
     assert first.startswith("I had to stop before I finished.") and "no credit left" in first
     assert kept == f"The work so far (1 file) is on the branch `{BRANCH}`. It was not tested."
     assert way == (
         "**To continue** from where I stopped, comment `@agent resume`. An operator can run `patchwright "
-        f"resolve --continue {scene.job().id}`."
+        f"resolve --continue {scenario.job().id}`."
     )
     assert far.startswith("Progress so far: 1 step of `openai/scripted` · cost unknown")
-    assert scene.repo.pulls == ()
+    assert scenario.repo.pulls == ()
 
 
 async def test_a_run_that_breaks_off_for_somebody_who_may_not_write_any_more_says_what_it_cost(
-    hooked: Scene,
+    hooked: Scenario,
 ) -> None:
     def revoke() -> None:
         hooked.world.set_role(hooked.repo, "maintainer", "read")
@@ -140,27 +144,27 @@ async def test_a_run_that_breaks_off_for_somebody_who_may_not_write_any_more_say
 
 
 @pytest.mark.slow
-async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scene) -> None:
-    scene = hooked
-    await broke_off(scene, RecordedTurn("Mend.", FIX))
-    asked = len(scene.endpoint.requests)
-    on = await comment(scene, "@agent resume, and test it")
-    endpoint = await says(
-        scene, RecordedTurn("Test it.", NEW_TEST), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
+async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scenario) -> None:
+    scenario = hooked
+    await broke_off(scenario, RecordedTurn("Mend.", FIX))
+    asked = len(scenario.endpoint.requests)
+    on = await comment(scenario, "@agent resume, and test it")
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("Test it.", NEW_TEST), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
     )
-    async with service(scene) as at_work:
+    async with service(scenario) as at_work:
         outcome = await at_work.done(on)
         assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
         assert await at_work.worker.run(on, 1) == outcome, "the same trigger again"
     assert asked == 2 and len(endpoint.requests) == 3
-    run = scene.trajectory(scene.job().id)
+    run = scenario.trajectory(scenario.job().id)
     (heard,) = [event for event in run if isinstance(event, Message) and event.trigger_id == on.id]
     assert heard.source == "resume" and "> and test it" in heard.text
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
 
 
 @pytest.mark.slow
-async def test_doing_it_again_changes_nothing(hooked: Scene) -> None:
+async def test_doing_it_again_changes_nothing(hooked: Scenario) -> None:
     await broke_off(hooked, RecordedTurn("Mend.", FIX))
     commit, comments = hooked.repo.bare.branch_sha(BRANCH), hooked.comments
     settings = composition_root.read_settings({}, hooked.environment, None, None)
@@ -174,25 +178,27 @@ async def test_doing_it_again_changes_nothing(hooked: Scene) -> None:
     assert (hooked.repo.bare.branch_sha(BRANCH), hooked.comments) == (commit, comments)
 
 
-async def test_who_stops_a_run_finds_its_work_and_how_to_go_on(hooked: Scene) -> None:
-    scene = hooked
+async def test_who_stops_a_run_finds_its_work_and_how_to_go_on(hooked: Scenario) -> None:
+    scenario = hooked
 
     async def stop(turn: int, body: dict[str, Any]) -> None:
         if turn == 1:
-            assert await at_work.queue.cancel(scene.job().id)
+            assert await at_work.queue.cancel(scenario.job().id)
             await asyncio.sleep(30)  # the model thinks; nobody waits for it
 
-    await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=stop)
-    async with service(scene) as at_work:
-        await at_work.queue.put(scene.job())
+    await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=stop
+    )
+    async with service(scenario) as at_work:
+        await at_work.queue.put(scenario.job())
         async with asyncio.timeout(120):
-            while not any("Somebody canceled this run." in each for each in scene.comments):
+            while not any("Somebody canceled this run." in each for each in scenario.comments):
                 await asyncio.sleep(0.05)
-        record = await at_work.queue.get_record(scene.job().id)
+        record = await at_work.queue.get_record(scenario.job().id)
         assert record is not None and record.result == Canceled()
-    (told,) = scene.comments
+    (told,) = scenario.comments
     assert told.startswith("I had to stop before I finished. Somebody canceled this run.")
-    assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
+    assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
 
 
 class Going:
@@ -215,8 +221,8 @@ class Going:
 
 
 @pytest.mark.slow
-async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_work(hooked: Scene) -> None:
-    scene = hooked
+async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_work(hooked: Scenario) -> None:
+    scenario = hooked
     engines: list[Going] = []
 
     def going(own: Sandboxes) -> Sandboxes:
@@ -224,23 +230,23 @@ async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_wor
         return engines[-1]
 
     def leave(turn: int, body: dict[str, Any]) -> None:
-        engines[0].gone = turn >= len(MENDED) - 1
+        engines[0].gone = turn >= len(FIX_TURNS) - 1
 
-    await says(scene, *MENDED, on_request=leave)
-    async with service(scene, going) as at_work:
-        assert isinstance(await at_work.done(scene.job()), Failed)
-    (told,) = scene.comments
+    await use_ordered_model(scenario, *FIX_TURNS, on_request=leave)
+    async with service(scenario, going) as at_work:
+        assert isinstance(await at_work.done(scenario.job()), Failed)
+    (told,) = scenario.comments
     assert "The Docker engine does not answer." in told
     assert "2 files) is on the branch `patchwright/issue-1-after-5-steps`. It was not tested." in told
-    asked = len(scene.endpoint.requests)
-    on = await comment(scene, "@agent resume")
-    async with service(scene) as at_work:
+    asked = len(scenario.endpoint.requests)
+    on = await comment(scenario, "@agent resume")
+    async with service(scenario) as at_work:
         outcome = await at_work.done(on)
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    assert len(scene.endpoint.requests) == asked, "the agent had nothing more to do"
+    assert len(scenario.endpoint.requests) == asked, "the agent had nothing more to do"
 
 
-async def test_what_policy_forbids_is_not_on_the_branch_and_that_is_said(hooked: Scene) -> None:
+async def test_what_policy_forbids_is_not_on_the_branch_and_that_is_said(hooked: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     told = await broke_off(hooked, RecordedTurn("Mend.", FIX, workflow))
     assert "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in told
@@ -248,61 +254,65 @@ async def test_what_policy_forbids_is_not_on_the_branch_and_that_is_said(hooked:
 
 
 async def test_a_tree_that_holds_a_secret_goes_nowhere_and_that_is_said(
-    hooked: Scene, monkeypatch: pytest.MonkeyPatch
+    hooked: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORY_API_KEY", "sk-story-4711-and-more")
     reversed_key = CreateFile(path="notes.txt", content="sk-story-4711-and-more"[::-1])
     told = await broke_off(hooked, RecordedTurn("Mend.", FIX, reversed_key))
-    assert "It is on no branch: notes.txt holds a secret of this installation." in told
+    assert "The work was not pushed to a branch: notes.txt contains a secret of this installation." in told
     assert hooked.repo.branches == ("main",)
 
 
-async def test_where_no_branch_is_taken_the_patch_stands_in_the_comment(hooked: Scene) -> None:
+async def test_where_no_branch_is_taken_the_patch_stands_in_the_comment(hooked: Scenario) -> None:
     hooked.repo.protect("*", "Only people push here.")
     told = await broke_off(hooked, RecordedTurn("Mend.", FIX))
-    assert "It could not be put on a branch:" in told and "is in the run's log and here:" in told
+    assert "The work could not be pushed to a branch:" in told and "is in the run's log and here:" in told
     assert "+    return a + b\n" in told and "comment `@agent resume`" in told
     assert hooked.repo.branches == ("main",)
 
 
 @pytest.mark.slow
-async def test_a_branch_that_cannot_be_made_does_not_keep_the_comment_away(hooked: Scene) -> None:
-    scene = hooked
+async def test_a_branch_that_cannot_be_made_does_not_keep_the_comment_away(hooked: Scenario) -> None:
+    scenario = hooked
     left = [NO_CREDIT]
 
     def refuse(turn: int, body: dict[str, Any]) -> None:
         if turn == 1 and left:
             endpoint.add_faults(left.pop())
-            scene.world.fail_next_request("GET", "/repos/acme/calc", status=403)
+            scenario.world.fail_next_request("GET", "/repos/acme/calc", status=403)
 
-    endpoint = await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse)
-    async with service(scene) as at_work:
-        assert isinstance(await at_work.done(scene.job()), Failed)
-    (told,) = scene.comments
-    assert "It could not be put on a branch:" in told and "is in the run's log." in told
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE), on_request=refuse
+    )
+    async with service(scenario) as at_work:
+        assert isinstance(await at_work.done(scenario.job()), Failed)
+    (told,) = scenario.comments
+    assert "The work could not be pushed to a branch:" in told and "is in the run's log." in told
     assert "comment `@agent resume`" in told
 
 
 @pytest.mark.slow
-async def test_at_a_limit_that_left_nothing_to_propose_resume_counts_anew(hooked: Scene) -> None:
-    scene = hooked
-    scene.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
+async def test_at_a_limit_that_left_nothing_to_propose_resume_counts_anew(hooked: Scenario) -> None:
+    scenario = hooked
+    scenario.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
     look = RunShell(command="cat calc.py")
-    await says(scene, RecordedTurn("Look.", look), RecordedTurn("Look.", RunShell(command="ls")))
-    async with service(scene) as at_work:
-        assert isinstance(await at_work.done(scene.job()), Reported)
-    (told,) = scene.comments
-    assert "The limit of 2 replies of the model is reached." in told and "`@agent resume`" in told
-    await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Test it.", NEW_TEST))
-    async with service(scene) as at_work:
-        outcome = await at_work.done(await comment(scene, "@agent resume"))
+    await use_ordered_model(
+        scenario, RecordedTurn("Look.", look), RecordedTurn("Look.", RunShell(command="ls"))
+    )
+    async with service(scenario) as at_work:
+        assert isinstance(await at_work.done(scenario.job()), Reported)
+    (told,) = scenario.comments
+    assert "The limit on model replies is reached (2)." in told and "`@agent resume`" in told
+    await use_ordered_model(scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Test it.", NEW_TEST))
+    async with service(scenario) as at_work:
+        outcome = await at_work.done(await comment(scenario, "@agent resume"))
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    assert scene.trajectory(scene.job().id).usage().steps == 4
+    assert scenario.trajectory(scenario.job().id).usage().steps == 4
 
 
 @pytest.mark.slow
-async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hooked: Scene) -> None:
-    scene = hooked
+async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hooked: Scenario) -> None:
+    scenario = hooked
     thinking = asyncio.Event()
 
     async def think(turn: int, body: dict[str, Any]) -> None:
@@ -310,24 +320,26 @@ async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hook
             thinking.set()
             await asyncio.sleep(60)
 
-    await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think)
-    delivery = await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
-    process = await scene.cli("action", environment=scene.event(delivery))
+    await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think
+    )
+    delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+    process = await scenario.cli("action", environment=scenario.event(delivery))
     async with asyncio.timeout(120):
         await thinking.wait()
     process.send_signal(signal.SIGINT)  # as the runner does
     async with asyncio.timeout(30):
         await process.communicate()
-    assert scene.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
-    (told,) = scene.comments
+    assert scenario.repo.read(BRANCH, "calc.py") == CODE.replace("a - b", "a + b")
+    (told,) = scenario.comments
     assert "The workflow was canceled." in told
     assert "The run's log is gone with the workflow's runner." in told
-    assert "canceled" in (scene.data / "output").read_text()
+    assert "canceled" in (scenario.data / "output").read_text()
 
 
 @pytest.mark.parametrize("stop", ["a signal", pytest.param("an error", marks=pytest.mark.slow)])
 async def test_at_the_command_line_the_patch_so_far_is_written_where_it_was_wanted(
-    scene: Scene, tmp_path: Path, stop: str
+    scenario: Scenario, tmp_path: Path, stop: str
 ) -> None:
     made = Repository(tmp_path / "calc")
     made.commit({"calc.py": CODE})
@@ -342,15 +354,17 @@ async def test_at_the_command_line_the_patch_so_far_is_written_where_it_was_want
             thinking.set()
             await asyncio.sleep(60)
 
-    endpoint = await says(scene, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think)
+    endpoint = await use_ordered_model(
+        scenario, RecordedTurn("Mend.", FIX), RecordedTurn("Never.", DONE), on_request=think
+    )
     start = ("resolve", "--repo", str(made.path), "--issue", str(issue), "--out", str(fix))
-    process = await scene.cli(*start)
+    process = await scenario.cli(*start)
     async with asyncio.timeout(120):
         if stop == "a signal":
             await thinking.wait()
             process.send_signal(signal.SIGINT)
         _, error = await process.communicate()
-    (run,) = scene.runs
+    (run,) = scenario.runs
     assert "+    return a + b" in fix.read_text()
     assert f"The changes so far are in {fix}; they were not tested." in error.decode()
     assert f"patchwright resolve --continue {run}" in error.decode()

@@ -15,7 +15,7 @@ from patchwright.resolver.secrets import SECRET_PLACEHOLDER
 from patchwright.runtime.actions import RunShell, SendInput
 from patchwright.runtime.docker.reaper import RUN_LABEL as LABEL
 from patchwright.runtime.observations import ShellResult
-from tests.end_to_end.conftest import CODE, FIX, KEY, MENDED, TESTS, Scene
+from tests.end_to_end.conftest import CODE, FIX, FIX_TURNS, KEY, TESTS, Scenario
 from tests.resolver.agent_runs import count_lost_calls
 from tests.resolver.git_repository import Repository
 
@@ -25,12 +25,12 @@ RECALL = RunShell(command="echo $X; pwd; cat /tmp/note; cd /workspace")
 
 
 @pytest.mark.parametrize("removed", [False, pytest.param(True, marks=pytest.mark.slow)])
-async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, removed: bool) -> None:
+async def test_a_killed_run_goes_on_where_it_was(scenario: Scenario, tmp_path: Path, removed: bool) -> None:
     repository = Repository(tmp_path / "calc")
     repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     issue = tmp_path / "issue.md"
     issue.write_text("add() subtracts\n\nIt should add.")
-    scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
+    scenario.environment["PATCHWRIGHT_SANDBOX"] = "docker"
     killed: list[int] = []
 
     def kill(turn: int, body: object) -> None:
@@ -38,11 +38,13 @@ async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, r
             killed.append(process.pid)
             os.kill(process.pid, signal.SIGKILL)
 
-    await scene.will(MENDED[0], REMEMBER, RecordedTurn("Recall.", RECALL), *MENDED[1:], on_request=kill)
-    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    await scenario.script_model(
+        FIX_TURNS[0], REMEMBER, RecordedTurn("Recall.", RECALL), *FIX_TURNS[1:], on_request=kill
+    )
+    process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     _, error = await process.communicate()
     assert process.returncode == -signal.SIGKILL, error.decode()
-    (run,) = scene.runs
+    (run,) = scenario.runs
     client = docker.from_env()
     of_this_run = {"label": f"{LABEL}={run}-agent"}
     (container,) = client.containers.list(filters=of_this_run, ignore_removed=True)
@@ -50,10 +52,10 @@ async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, r
         container.remove(force=True)
 
     fix = tmp_path / "fix.diff"
-    code, out, told = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    code, out, told = await scenario.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + told
     assert "+    return a + b" in fix.read_text()
-    trajectory = scene.trajectory(run)
+    trajectory = scenario.trajectory(run)
     said = [event.text for event in trajectory if isinstance(event, Message) and event.source == "resume"]
     assert said == [
         prompt_texts.render_new_sandbox("/tmp") if removed else prompt_texts.render_same_sandbox()
@@ -73,47 +75,47 @@ async def test_a_killed_run_goes_on_where_it_was(scene: Scene, tmp_path: Path, r
 
 
 async def test_a_command_in_flight_goes_on_and_its_answer_reaches_the_run(
-    scene: Scene, tmp_path: Path
+    scenario: Scenario, tmp_path: Path
 ) -> None:
     repository = Repository(tmp_path / "calc")
     repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"
     issue.write_text("add() subtracts\n\nIt should add.")
-    scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
+    scenario.environment["PATCHWRIGHT_SANDBOX"] = "docker"
     command = f"printf %s {KEY[:9]}; sleep 3; echo once >> /tmp/ran; sleep 8; echo {KEY[9:]}; wc -l < /tmp/ran; X=kept"
     slow = RunShell(command=command, interactive=True, timeout=1), SendInput(timeout=60)
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("All.", *slow, FIX),
         RecordedTurn("Again.", RunShell(command="echo $X; wc -l < /tmp/ran")),
-        *MENDED[1:],
+        *FIX_TURNS[1:],
     )
-    process = await scene.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
     client = docker.from_env()
     async with asyncio.timeout(120):
-        while not (there := at_work(client, scene)):
+        while not (there := at_work(client, scenario)):
             await asyncio.sleep(0.1)
     process.kill()
     await process.communicate()
 
-    (run,) = scene.runs
-    code, out, told = await scene.command("resolve", "--continue", run, "--out", str(fix))
+    (run,) = scenario.runs
+    code, out, told = await scenario.command("resolve", "--continue", run, "--out", str(fix))
     assert code == 0, out + told
     assert "+    return a + b" in fix.read_text()
-    answers = [event.observation for event in scene.trajectory(run) if isinstance(event, ToolResult)]
+    answers = [event.observation for event in scenario.trajectory(run) if isinstance(event, ToolResult)]
     told_of = [one.output for one in answers if isinstance(one, ShellResult)][:3]
     assert told_of == [
         SECRET_PLACEHOLDER,
         f"{SECRET_PLACEHOLDER}\n1\n",
         "kept\n1\n",
     ]  # half of the key by each process
-    assert count_lost_calls(scene.trajectory(run)) == 0
+    assert count_lost_calls(scenario.trajectory(run)) == 0
     assert client.containers.list(all=True, filters={"id": there}, ignore_removed=True) == []
     client.close()
 
 
-def at_work(client: docker.DockerClient, scene: Scene) -> str:
+def at_work(client: docker.DockerClient, scenario: Scenario) -> str:
     """The container in which the run's slow command has begun; empty: it has not yet."""
-    for run in scene.runs:
+    for run in scenario.runs:
         named = {"label": f"{LABEL}={run}-agent"}
         for container in client.containers.list(filters=named, ignore_removed=True):
             if container.exec_run(["test", "-e", "/tmp/ran"]).exit_code == 0:

@@ -6,8 +6,13 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import ExternalToolResult, SearchWeb
 from patchwright.runtime.actions import SearchCode
 from patchwright.runtime.observations import TextResult
-from tests.end_to_end.conftest import MENDED, Scene
-from tests.end_to_end.scripted_models import SEES_IT_FAIL, answers, proposed, says
+from tests.end_to_end.conftest import FIX_TURNS, Scenario
+from tests.end_to_end.scripted_models import (
+    SHOW_FAILURE,
+    call_results,
+    resolve_to_pull_request,
+    use_ordered_model,
+)
 from tests.resolver.search_apis import EXA, Api, served
 
 pytestmark = pytest.mark.slow
@@ -15,21 +20,21 @@ pytestmark = pytest.mark.slow
 KEY = "canary-of-the-search-4711"
 
 
-async def test_an_agent_searches_code_and_the_web_and_the_key_is_nowhere(scene: Scene) -> None:
+async def test_an_agent_searches_code_and_the_web_and_the_key_is_nowhere(scenario: Scenario) -> None:
     with served(Api(answer=EXA)) as api:
-        await says(
-            scene,
+        await use_ordered_model(
+            scenario,
             RecordedTurn(
-                "Look.", SEES_IT_FAIL, SearchCode(query="add", what="definitions"), SearchCode(query="asserd")
+                "Look.", SHOW_FAILURE, SearchCode(query="add", what="definitions"), SearchCode(query="asserd")
             ),
             RecordedTurn("Ask.", SearchWeb(query="python add subtracts"), SearchWeb(query=f"who has {KEY}")),
-            *MENDED,
+            *FIX_TURNS,
             search_api_key=KEY,
             search_provider="exa",
             search_base_url=api.url,
         )
-        body = await proposed(scene)
-    came = [seen for _, seen in answers(scene)][1:5]
+        body = await resolve_to_pull_request(scenario)
+    came = [seen for _, seen in call_results(scenario)][1:5]
     assert isinstance(came[0], TextResult) and came[0].text.startswith("calc.py:1-2: def add(a, b):\n")
     assert isinstance(came[1], TextResult) and came[1].text.startswith("[no line found in ")
     assert (
@@ -37,13 +42,13 @@ async def test_an_agent_searches_code_and_the_web_and_the_key_is_nowhere(scene: 
         and "Exa names 2 pages; this search cost $0.007." in came[2].text
     )
     assert "was not sent to Exa" in str(came[3])
-    assert [asked.body["query"] for asked in api.asked] == ["python add subtracts"]
-    assert api.asked[0].headers["x-api-key"] == KEY
+    assert [asked.body["query"] for asked in api.requests] == ["python add subtracts"]
+    assert api.requests[0].headers["x-api-key"] == KEY
 
-    names = [tool["function"]["name"] for tool in scene.endpoint.requests[0]["tools"]]
+    names = [tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]]
     assert names.index("search_code") < names.index("view_file") and "search_web" in names
-    messages = str(scene.endpoint.requests)
-    logs = "".join(path.read_text() for path in scene.data.glob("runs/*/*") if path.is_file())
+    messages = str(scenario.endpoint.requests)
+    logs = "".join(path.read_text() for path in scenario.data.glob("runs/*/*") if path.is_file())
     said = f"who has {KEY}"  # the model's own words, which it knew
     for text in (messages, logs, body):
         assert KEY not in text.replace(said, "")

@@ -16,7 +16,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Finish
 from patchwright.resolver.domain import Published, Reported
 from patchwright.runtime.actions import CreateFile, RunShell
-from tests.end_to_end.conftest import DONE, FIX, NEW_TEST, Scene
+from tests.end_to_end.conftest import DONE, FIX, NEW_TEST, Scenario
 
 pytestmark = pytest.mark.docker
 
@@ -38,93 +38,97 @@ def spellings(value: str) -> tuple[str, ...]:
     return (value, value[::-1], value.encode().hex(), base64.b64encode(value.encode()).decode())
 
 
-def everywhere(scene: Scene) -> str:
+def everywhere(scenario: Scenario) -> str:
     """Everything that left the process: log, prompts, comments, pull requests, pushed files."""
-    logs = "".join(path.read_text() for path in scene.data.glob("runs/*/*"))
-    prompts = str(scene.endpoint.requests)
-    shown = str(scene.comments) + "".join(
-        f"{pull.title}{pull.body}{scene.repo.diff(pull)}" for pull in scene.repo.pulls
+    logs = "".join(path.read_text() for path in scenario.data.glob("runs/*/*"))
+    prompts = str(scenario.endpoint.requests)
+    shown = str(scenario.comments) + "".join(
+        f"{pull.title}{pull.body}{scenario.repo.diff(pull)}" for pull in scenario.repo.pulls
     )
     return logs + prompts + shown
 
 
 @pytest.fixture
-def canaries(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def canaries(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Planted in the environment of the process that composes the run."""
     for name, value in CANARIES.items():
         monkeypatch.setenv(name, value)
-    scene.environment |= {name: value for name, value in CANARIES.items() if name.startswith("PATCHWRIGHT_")}
-    scene.environment["PATCHWRIGHT_SANDBOX"] = "docker"
-    return CANARIES | {"the App's key": scene.environment["PATCHWRIGHT_PRIVATE_KEY"].splitlines()[3]}
+    scenario.environment |= {
+        name: value for name, value in CANARIES.items() if name.startswith("PATCHWRIGHT_")
+    }
+    scenario.environment["PATCHWRIGHT_SANDBOX"] = "docker"
+    return CANARIES | {"the App's key": scenario.environment["PATCHWRIGHT_PRIVATE_KEY"].splitlines()[3]}
 
 
-async def test_a_model_that_hunts_for_them_finds_none(scene: Scene, canaries: dict[str, str]) -> None:
+async def test_a_model_that_hunts_for_them_finds_none(scenario: Scenario, canaries: dict[str, str]) -> None:
     told = Finish(cause="c", change="c", testing="I looked everywhere.")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Hunt.", RunShell(command=HUNT)),
         RecordedTurn("Mend.", FIX, NEW_TEST),
         RecordedTurn("Done.", told),
         key=None,
     )
-    outcome = await scene.resolve()
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    seen = everywhere(scene)
-    minted = [token for token in scene.world.tokens if token.startswith("ghs_")]
+    seen = everywhere(scenario)
+    minted = [token for token in scenario.world.tokens if token.startswith("ghs_")]
     assert minted, "the forge's token was used at all"
     for value in (*canaries.values(), *minted):
         for spelling in spellings(value):
             assert spelling not in seen
 
 
-async def test_the_hunt_finds_what_is_planted_inside(scene: Scene, canaries: dict[str, str]) -> None:
+async def test_the_hunt_finds_what_is_planted_inside(scenario: Scenario, canaries: dict[str, str]) -> None:
     """Positive control: in the sandbox, this hunt does find a variable and a file."""
     planted = "canary-inside-4711"
     plant = RunShell(
         command=f"export PLANTED={planted}; echo {planted}-file > /tmp/planted; sleep 300 & cd /workspace"
     )
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Plant.", plant),
         RecordedTurn("Hunt.", RunShell(command=HUNT)),
         RecordedTurn("Done.", Finish(cause="", change="", testing="")),
         key=None,
     )
-    await scene.resolve()
-    seen = everywhere(scene)
+    await scenario.resolve()
+    seen = everywhere(scenario)
     assert f"PLANTED={planted}" in seen
     assert f"/tmp/planted:{planted}-file" in seen
 
 
 @pytest.mark.slow
 async def test_a_secret_that_the_model_knows_is_masked_in_all_that_is_published(
-    a_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+    make_scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attack that no wall stops: somebody told the model the key, and it writes it down, plain and encoded."""
     key = "sk-canary-known-4711"
-    scene = a_scene(body=f"It should give 5. Our key is {key}.")
-    scene.environment |= {"PATCHWRIGHT_MODEL_API_KEY": key, "PATCHWRIGHT_SANDBOX": "docker"}
+    scenario = make_scenario(body=f"It should give 5. Our key is {key}.")
+    scenario.environment |= {"PATCHWRIGHT_MODEL_API_KEY": key, "PATCHWRIGHT_SANDBOX": "docker"}
     spoken = " ".join(spellings(key))
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn(spoken, FIX, NEW_TEST), RecordedTurn(spoken, RunShell(command=f"echo '{spoken}'")),
         RecordedTurn(spoken, Finish(cause=spoken, change=spoken, testing=spoken)), key=None,
     )  # fmt: skip
-    assert isinstance(await scene.resolve(), Published)
-    published = str(scene.comments) + "".join(f"{pull.title}{pull.body}" for pull in scene.repo.pulls)
+    assert isinstance(await scenario.resolve(), Published)
+    published = str(scenario.comments) + "".join(f"{pull.title}{pull.body}" for pull in scenario.repo.pulls)
     assert "<secret-hidden>" in published
     for spelling in spellings(key):
         assert spelling not in published
 
 
 @pytest.mark.parametrize("content", ["key = {}\n", pytest.param("\0binary {}\n", marks=pytest.mark.slow)])
-async def test_a_patch_with_a_secret_in_it_is_not_pushed(scene: Scene, content: str) -> None:
-    scene.environment |= {
+async def test_a_patch_with_a_secret_in_it_is_not_pushed(scenario: Scenario, content: str) -> None:
+    scenario.environment |= {
         "PATCHWRIGHT_MODEL_API_KEY": "sk-canary-known-4711",
         "PATCHWRIGHT_SANDBOX": "docker",
     }
     note = CreateFile(path="note.txt", content=content.format("sk-canary-known-4711"))
-    await scene.will(RecordedTurn("Mend.", FIX, NEW_TEST, note), RecordedTurn("Done.", DONE), key=None)
-    assert isinstance(await scene.resolve(), Reported)
-    assert scene.repo.branches == ("main",)
-    (comment,) = scene.comments
+    await scenario.script_model(
+        RecordedTurn("Mend.", FIX, NEW_TEST, note), RecordedTurn("Done.", DONE), key=None
+    )
+    assert isinstance(await scenario.resolve(), Reported)
+    assert scenario.repo.branches == ("main",)
+    (comment,) = scenario.comments
     assert "note.txt holds a secret" in comment
     assert "sk-canary" not in comment
 
@@ -185,13 +189,13 @@ class Attacker:
                         writer.write(b"354 go on\r\n" if data.lower().startswith(b"data") else b"250 yes\r\n")
         writer.close()
 
-    def script(self, scene: Scene) -> str:
+    def script(self, scenario: Scenario) -> str:
         where = f"127.0.0.1:{self.port}"
         values = {
             "attacker": where,
             "host": "127.0.0.1",
             "port": str(self.port),
-            "forge": scene.world.server_url,
+            "forge": scenario.world.server_url,
         }
         script = WAYS_OUT
         for name, value in values.items():
@@ -201,23 +205,23 @@ class Attacker:
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-async def test_a_lent_secret_goes_out_by_no_way_that_there_is(scene: Scene, tmp_path: Path) -> None:
+async def test_a_lent_secret_goes_out_by_no_way_that_there_is(scenario: Scenario, tmp_path: Path) -> None:
     secret = "lent-canary-4711-deploy"
     secrets = tmp_path / "secrets.toml"
     secrets.write_text(f'["acme/calc"]\nDEPLOY_KEY = "{secret}"\n')
     secrets.chmod(0o600)
-    scene.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_SECRETS_FILE": str(secrets)}
+    scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_SECRETS_FILE": str(secrets)}
     async with Attacker() as attacker:
-        out = RunShell(command=attacker.script(scene))
-        await scene.will(
+        out = RunShell(command=attacker.script(scenario))
+        await scenario.script_model(
             RecordedTurn("Out.", out), RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Done.", DONE)
         )
-        outcome = await scene.resolve()
+        outcome = await scenario.resolve()
         assert isinstance(outcome, Published), outcome
         assert attacker.heard == b""
-        assert scene.repo.branches == ("main", "patchwright/issue-1")
+        assert scenario.repo.branches == ("main", "patchwright/issue-1")
         for spelling in spellings(secret):
-            assert spelling not in everywhere(scene)
+            assert spelling not in everywhere(scenario)
         # Positive control: where there is no wall, these commands do reach somebody, each in its way.
         for command in ("init -q", "-c user.name=x -c user.email=x@x commit -q --allow-empty -m x"):
             subprocess.run(["git", *command.split()], cwd=tmp_path, check=True)

@@ -6,92 +6,94 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.runtime.actions import RunShell
-from tests.end_to_end.conftest import CODE, MENDED, Scene
-from tests.end_to_end.server_scenario import until
+from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
+from tests.end_to_end.server_scenario import wait_until
 
 pytestmark = pytest.mark.redis
 
 
-async def test_a_label_becomes_a_pull_request_and_one_comment_tells_it(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    async with scene.serving() as served:
+async def test_a_label_becomes_a_pull_request_and_one_comment_tells_it(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    async with scenario.serve() as served:
         async with asyncio.timeout(30):  # its worker takes jobs a moment before it is counted
             while await served.health() != 200:
                 await asyncio.sleep(0.05)
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        delivery = await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
         assert delivery.status == 202
-        await scene.settled()
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    assert not scene.pull.draft
-    (comment,) = scene.comments
+        await scenario.wait_for_completion()
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert not scenario.pull.draft
+    (comment,) = scenario.comments
     assert comment.startswith("I opened pull request #2. **Fixed:**")
 
 
 @pytest.mark.slow
-async def test_the_same_delivery_again_changes_nothing(scene: Scene) -> None:
-    await scene.will(*MENDED, delay=0.2)
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        delivery = await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
-        again = await asyncio.gather(*(scene.world.redeliver(delivery) for _ in range(5)))
-        await scene.settled()
-        late = await scene.world.redeliver(delivery)
+async def test_the_same_delivery_again_changes_nothing(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS, delay=0.2)
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        again = await asyncio.gather(*(scenario.world.redeliver(delivery) for _ in range(5)))
+        await scenario.wait_for_completion()
+        late = await scenario.world.redeliver(delivery)
         assert {one.status for one in (*again, late)} == {202}
         await asyncio.sleep(1)
-    assert len(scene.repo.pulls) == len(scene.comments) == len(scene.runs) == 1
-    assert scene.repo.branches == ("main", "patchwright/issue-1")
-    assert len(scene.endpoint.requests) == len(MENDED) + 1  # its finish is sent back once
+    assert len(scenario.repo.pulls) == len(scenario.comments) == len(scenario.runs) == 1
+    assert scenario.repo.branches == ("main", "patchwright/issue-1")
+    assert len(scenario.endpoint.requests) == len(FIX_TURNS) + 1  # its finish is sent back once
 
 
 @pytest.mark.slow
-async def test_a_mention_carries_what_was_asked_to_the_agent(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scene.world.add_comment(scene.issue, "@agent please mind negative numbers", by="maintainer")
-        await scene.settled()
-    brief = scene.endpoint.requests[0]["messages"][1]["content"]
+async def test_a_mention_carries_what_was_asked_to_the_agent(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.world.add_comment(
+            scenario.issue, "@agent please mind negative numbers", by="maintainer"
+        )
+        await scenario.wait_for_completion()
+    brief = scenario.endpoint.requests[0]["messages"][1]["content"]
     assert "added:\n> please mind negative numbers" in brief
-    assert not scene.pull.draft
+    assert not scenario.pull.draft
 
 
 @pytest.mark.slow
-async def test_a_label_on_a_pull_request_without_a_review_hears_what_is_missing(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
-        await scene.settled()
-        asked = len(scene.endpoint.requests)
-        told = await scene.world.add_label(scene.pull, "fix-me", by="maintainer")
+async def test_a_label_on_a_pull_request_without_a_review_hears_what_is_missing(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
+        await scenario.wait_for_completion()
+        asked = len(scenario.endpoint.requests)
+        told = await scenario.world.add_label(scenario.pull, "fix-me", by="maintainer")
         assert (told.event, told.status) == ("pull_request", 202)
-        await scene.settled(runs=2)
-    assert len(scene.endpoint.requests) == asked
-    assert "there is no open review thread here" in scene.pull.comments[-1].body
+        await scenario.wait_for_completion(runs=2)
+    assert len(scenario.endpoint.requests) == asked
+    assert "there is no open review thread here" in scenario.pull.comments[-1].body
 
 
-async def test_strangers_start_nothing_and_hear_why(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scene.world.add_label(
-            scene.issue, "fix-me", by="triager"
+async def test_strangers_start_nothing_and_hear_why(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.world.add_label(
+            scenario.issue, "fix-me", by="triager"
         )  # a label proves no more than triage rights
-        await scene.world.add_comment(scene.issue, "@agent do it", by="stranger")
-        await until(lambda: len(scene.comments) == 3)
-    assert (scene.endpoint.requests, scene.runs) == ([], ())  # they do not even wait in the queue
-    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
-    ours = [comment for comment in scene.comments if comment.startswith("I did not start")]
+        await scenario.world.add_comment(scenario.issue, "@agent do it", by="stranger")
+        await wait_until(lambda: len(scenario.comments) == 3)
+    assert (scenario.endpoint.requests, scenario.runs) == ([], ())  # they do not even wait in the queue
+    assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
+    ours = [comment for comment in scenario.comments if comment.startswith("I did not start")]
     assert {comment.split()[6] for comment in ours} == {"triager", "stranger"}
-    assert {write.method for write in scene.world.writes} == {"POST"}
-    assert all(write.path.endswith("/comments") for write in scene.world.writes)
+    assert {write.method for write in scenario.world.writes} == {"POST"}
+    assert all(write.path.endswith("/comments") for write in scenario.world.writes)
 
 
 @pytest.mark.slow
-async def test_a_killed_server_goes_on_with_the_run_when_it_is_started_again(scene: Scene) -> None:
-    first, *rest = MENDED
-    hang = RunShell(command=f"[ -e {scene.data / 'again'} ] || sleep 600")
+async def test_a_killed_server_goes_on_with_the_run_when_it_is_started_again(scenario: Scenario) -> None:
+    first, *rest = FIX_TURNS
+    hang = RunShell(command=f"[ -e {scenario.data / 'again'} ] || sleep 600")
     asked = asyncio.Event()
 
     def note(turn: int, body: object) -> None:
@@ -99,36 +101,36 @@ async def test_a_killed_server_goes_on_with_the_run_when_it_is_started_again(sce
             asked.set()
 
     # The hanging command is the third turn: by then the first edit is saved.
-    await scene.will(first, rest[0], RecordedTurn("Wait.", hang), *rest[1:], on_request=note)
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
+    await scenario.script_model(first, rest[0], RecordedTurn("Wait.", hang), *rest[1:], on_request=note)
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
         async with asyncio.timeout(60):
             await asked.wait()
         await asyncio.sleep(0.5)
         served.process.kill()
         await served.process.wait()
-    (scene.data / "again").touch()
-    assert scene.repo.pulls == ()
-    async with scene.serving():
-        await scene.settled()
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    assert len(scene.runs) == len(scene.repo.pulls) == len(scene.comments) == 1
+    (scenario.data / "again").touch()
+    assert scenario.repo.pulls == ()
+    async with scenario.serve():
+        await scenario.wait_for_completion()
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert len(scenario.runs) == len(scenario.repo.pulls) == len(scenario.comments) == 1
 
 
 async def test_when_the_model_refuses_the_key_the_thread_is_told_and_nothing_is_proposed(
-    scene: Scene,
+    scenario: Scenario,
 ) -> None:
-    await scene.will(*MENDED)
-    scene.environment["PATCHWRIGHT_MODEL_API_KEY"] = "sk-wrong-wrong-wrong"
-    async with scene.serving() as served:
-        scene.world.add_webhook(served.webhook, "story-webhook-secret")
-        await scene.world.add_label(scene.issue, "fix-me", by="maintainer")
+    await scenario.script_model(*FIX_TURNS)
+    scenario.environment["PATCHWRIGHT_MODEL_API_KEY"] = "sk-wrong-wrong-wrong"
+    async with scenario.serve() as served:
+        scenario.world.add_webhook(served.webhook, "story-webhook-secret")
+        await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
         async with asyncio.timeout(60):
-            while not scene.comments or "had to stop" not in scene.comments[0]:
+            while not scenario.comments or "had to stop" not in scenario.comments[0]:
                 await asyncio.sleep(0.1)
-    (comment,) = scene.comments
+    (comment,) = scenario.comments
     assert comment.startswith("I had to stop before I finished.")
     assert "`PATCHWRIGHT_MODEL_API_KEY`" in comment
     assert "sk-wrong" not in comment
-    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
+    assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())

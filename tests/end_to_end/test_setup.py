@@ -6,7 +6,7 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Job, JobId, Published, Reported
-from tests.end_to_end.conftest import CODE, DONE, MENDED, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX_TURNS, TESTS, Scenario
 from tests.runtime.fake_internet import package_index_egress
 
 pytestmark = pytest.mark.slow
@@ -19,45 +19,47 @@ NEEDS = {
 
 
 async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
-    a_scene: Callable[..., Scene],
+    make_scenario: Callable[..., Scenario],
 ) -> None:
-    scene = a_scene(files={"calc.py": CODE, "tests/test_calc.py": TESTS, "requirements.txt": "wcwidth\n"})
-    await scene.will(*MENDED)
-    outcome = await scene.resolve()
+    scenario = make_scenario(
+        files={"calc.py": CODE, "tests/test_calc.py": TESTS, "requirements.txt": "wcwidth\n"}
+    )
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     told = "setup failed, and the tests ran without it: the local sandbox stores no layers"
-    assert told in str(scene.pull.body)
-    assert "The repository's own setup failed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
+    assert told in str(scenario.pull.body)
+    assert "The repository's own setup failed" in str(scenario.endpoint.requests[0]["messages"][1]["content"])
 
 
 @pytest.mark.docker
 async def test_dependencies_are_installed_once_and_used_by_agent_and_proof(
-    a_scene: Callable[..., Scene], sources: list[str]
+    make_scenario: Callable[..., Scenario], sources: list[str]
 ) -> None:
-    scene = a_scene(files=NEEDS)
+    scenario = make_scenario(files=NEEDS)
     policy = package_index_egress().policy
-    scene.environment |= {
+    scenario.environment |= {
         "PATCHWRIGHT_SANDBOX": "docker",
         "PATCHWRIGHT_MEMORY_MB": "1024",
         "PATCHWRIGHT_ALLOWED_ADDRESSES": ",".join(str(each) for each in policy.allowed_networks),
     }
-    await scene.will(*MENDED)
-    outcome = await scene.resolve()
-    sources.append(scene.trajectory().run_started.source)
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve()
+    sources.append(scenario.trajectory().run_started.source)
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.verdict.fail_to_pass) == (
         "fixed",
         ("tests/test_calc.py::test_add",),
     )
-    first = scene.trajectory().environment_prepared
+    first = scenario.trajectory().environment_prepared
     assert first and (first.problem, first.was_cached) == (None, False)
-    assert "its dependencies are installed" in str(scene.endpoint.requests[0]["messages"][1]["content"])
-    assert "Network: `" in str(scene.pull.body)
+    assert "its dependencies are installed" in str(scenario.endpoint.requests[0]["messages"][1]["content"])
+    assert "Network: `" in str(scenario.pull.body)
 
-    await scene.will(RecordedTurn("Nothing to do.", DONE))
-    job = scene.job()
+    await scenario.script_model(RecordedTurn("Nothing to do.", DONE))
+    job = scenario.job()
     again = Job(**{**job.model_dump(), "id": JobId(f"{job.id}-again")})
-    assert isinstance(await scene.resolve(again), Reported)
-    second = scene.trajectory(again.id).environment_prepared
+    assert isinstance(await scenario.resolve(again), Reported)
+    second = scenario.trajectory(again.id).environment_prepared
     assert second and (second.problem, second.was_cached) == (None, True)
     assert second.seconds < 2

@@ -7,8 +7,15 @@ import pytest
 from patchwright.demo.recorded_model import RecordedTurn, context_overflow
 from patchwright.resolver.events import AgentStopped
 from patchwright.runtime.actions import RunShell, ViewFile
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scene
-from tests.end_to_end.scripted_models import SEES_IT_FAIL, declined, events, proposed, says, told
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.scripted_models import (
+    SHOW_FAILURE,
+    events_of_kind,
+    messages_from,
+    resolve_to_pull_request,
+    resolve_to_report,
+    use_ordered_model,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -17,13 +24,13 @@ LIST = RunShell(command="ls")
 
 
 @pytest.fixture
-def quick(a_scene: Callable[..., Scene]) -> Scene:
+def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
     """Without tests, since these runs come to nothing that could be tested."""
-    return a_scene(files={"calc.py": CODE})
+    return make_scenario(files={"calc.py": CODE})
 
 
-def ending(scene: Scene) -> AgentStopped:
-    (ended,) = events(scene, "agent_stopped")
+def ending(scenario: Scenario) -> AgentStopped:
+    (ended,) = events_of_kind(scenario, "agent_stopped")
     assert isinstance(ended, AgentStopped)
     return ended
 
@@ -59,11 +66,11 @@ def ending(scene: Scene) -> AgentStopped:
     ids=["same call", "two in turn", "guessed names", "same error", "unreadable calls"],
 )
 async def test_a_circle_is_told_to_the_model_and_then_to_the_thread(
-    quick: Scene, turns: list[RecordedTurn], pattern: str, shown: str
+    quick: Scenario, turns: list[RecordedTurn], pattern: str, shown: str
 ) -> None:
-    await says(quick, *turns, max_steps=20)
-    comment = await declined(quick)
-    (nudge,) = told(quick, "nudge")
+    await use_ordered_model(quick, *turns, max_steps=20)
+    comment = await resolve_to_report(quick)
+    (nudge,) = messages_from(quick, "nudge")
     assert "Repeating this will not change the result" in nudge
     ended = ending(quick)
     assert ended.reason == "stuck"
@@ -74,36 +81,36 @@ async def test_a_circle_is_told_to_the_model_and_then_to_the_thread(
 
 @pytest.mark.parametrize("words", ["I think about it.", ""])
 async def test_a_model_that_only_talks_or_says_nothing_is_reminded_and_then_ended(
-    quick: Scene, words: str
+    quick: Scenario, words: str
 ) -> None:
-    await says(quick, RecordedTurn(words))
-    comment = await declined(quick)
-    assert len(told(quick, "program")) == 2
-    assert "run_shell" in told(quick, "program")[0]
+    await use_ordered_model(quick, RecordedTurn(words))
+    comment = await resolve_to_report(quick)
+    assert len(messages_from(quick, "program")) == 2
+    assert "run_shell" in messages_from(quick, "program")[0]
     assert ending(quick).reason == "stuck"
     assert "3 replies in a row without calling a tool" in comment
 
 
-async def test_a_prompt_that_stays_too_long_ends_the_run_and_says_so(quick: Scene) -> None:
-    endpoint = await says(
+async def test_a_prompt_that_stays_too_long_ends_the_run_and_says_so(quick: Scenario) -> None:
+    endpoint = await use_ordered_model(
         quick, RecordedTurn("Look.", LOOK), RecordedTurn("List.", LIST), RecordedTurn("Done.", DONE)
     )
     endpoint.add_faults(*[context_overflow()] * 12)
-    comment = await declined(quick)
+    comment = await resolve_to_report(quick)
     assert ending(quick).reason == "limit"
     assert "The conversation exceeds the context window of openai/scripted." in comment
     assert len(endpoint.requests) <= 3
 
 
-async def test_a_nudge_is_heeded_and_the_run_goes_on_to_its_end(scene: Scene) -> None:
-    loop = [RecordedTurn("See it fail.", SEES_IT_FAIL)] * 3
+async def test_a_nudge_is_heeded_and_the_run_goes_on_to_its_end(scenario: Scenario) -> None:
+    loop = [RecordedTurn("See it fail.", SHOW_FAILURE)] * 3
     mended = (
         RecordedTurn("Oh.", FIX, NEW_TEST),
         RecordedTurn("Run them.", RUN_TESTS),
         RecordedTurn("Done.", DONE),
     )
-    await says(scene, *loop, *mended)
-    assert (await proposed(scene)).startswith("**Fixed:**")
-    (nudge,) = told(scene, "nudge")
+    await use_ordered_model(scenario, *loop, *mended)
+    assert (await resolve_to_pull_request(scenario)).startswith("**Fixed:**")
+    (nudge,) = messages_from(scenario, "nudge")
     assert "the same call 3 times in a row" in nudge and "assert add(2, 3) == 5" in nudge
-    assert ending(scene).reason == "finished"
+    assert ending(scenario).reason == "finished"

@@ -13,7 +13,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.actions import Finish, Plan, PlanItem
 from patchwright.runtime.actions import RunShell
 from tests.bot.screens import open_screen
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, TESTS, Scenario
 from tests.resolver.git_repository import Repository
 
 PLAN = Plan(items=(PlanItem(text="Mend add()", status="doing"), PlanItem(text="Test it", status="open")))
@@ -31,16 +31,16 @@ def asked(tmp_path: Path) -> tuple[str, ...]:
 
 
 async def test_a_run_is_watched_stopped_and_gone_on_with(
-    scene: Scene, asked: tuple[str, ...], tmp_path: Path
+    scenario: Scenario, asked: tuple[str, ...], tmp_path: Path
 ) -> None:
     there = tmp_path / "there"
-    scene.environment["TERM"] = "xterm-256color"
-    await scene.will(
+    scenario.environment["TERM"] = "xterm-256color"
+    await scenario.script_model(
         RecordedTurn("Plan it.", PLAN), RecordedTurn("Hang.", RunShell(command=f"touch {there}; sleep 600"))
     )
     with open_screen(70, 30) as (screen, _):
         modes = termios.tcgetattr(screen.slave)
-        process = screen.run([sys.executable, "-m", "patchwright", *asked], scene.environment)
+        process = screen.run([sys.executable, "-m", "patchwright", *asked], scenario.environment)
         await screen.until(r"> \$ touch .*  [1-9] s")
         assert "local/calc#1 add() subtracts" in screen.lines
         assert "  [>] Mend add()" in screen.lines and "  [ ] Test it" in screen.lines
@@ -48,7 +48,7 @@ async def test_a_run_is_watched_stopped_and_gone_on_with(
         screen.press("\x03")
         await screen.until(lambda _: process.poll() is not None)
         assert process.returncode == 130
-        (run,) = scene.runs
+        (run,) = scenario.runs
         assert (
             f"patchwright resolve --continue {run}" in "".join(screen.lines)
             and screen.lines[-1] == "Stopped."
@@ -56,12 +56,12 @@ async def test_a_run_is_watched_stopped_and_gone_on_with(
         assert "[>]" not in "\n".join(screen.scrolled)  # the picture is gone
         assert screen.cursor == (len(screen.lines), 0) and termios.tcgetattr(screen.slave) == modes
 
-        await scene.will(
+        await scenario.script_model(
             RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Mend.", FIX),
             RecordedTurn("Prove.", NEW_TEST), RecordedTurn("Test.", RUN_TESTS, ALL_DONE), RecordedTurn("Done.", DONE),
         )  # fmt: skip
         goes_on = [sys.executable, "-m", "patchwright", "resolve", "--continue", run[:12]]
-        process = screen.run(goes_on, scene.environment)
+        process = screen.run(goes_on, scenario.environment)
         await screen.until(r"> waiting for|> \$")
         await screen.until(lambda _: process.poll() is not None)
         assert process.returncode == 0, "\n".join(screen.scrolled)
@@ -69,16 +69,18 @@ async def test_a_run_is_watched_stopped_and_gone_on_with(
 
 
 @pytest.mark.slow
-async def test_what_a_dry_run_would_send_stands_above_the_picture(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(title="add() \x1b[2J subtracts")
-    await scene.will(
+async def test_what_a_dry_run_would_send_stands_above_the_picture(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    scenario = make_scenario(title="add() \x1b[2J subtracts")
+    await scenario.script_model(
         RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Test.", RUN_TESTS), RecordedTurn("Done.", DONE)
     )
-    scene.environment["TERM"] = "xterm-256color"
-    url = f"{scene.world.server_url}/acme/calc/issues/1"
+    scenario.environment["TERM"] = "xterm-256color"
+    url = f"{scenario.world.server_url}/acme/calc/issues/1"
     with open_screen(100, 40) as (screen, _):
         process = screen.run(
-            [sys.executable, "-m", "patchwright", "resolve", "--dry-run", url], scene.environment
+            [sys.executable, "-m", "patchwright", "resolve", "--dry-run", url], scenario.environment
         )
         await screen.until(lambda _: process.poll() is not None)
         assert process.returncode == 0, "\n".join(screen.scrolled)
@@ -89,41 +91,45 @@ async def test_what_a_dry_run_would_send_stands_above_the_picture(a_scene: Calla
 
 
 @pytest.mark.slow
-async def test_a_pipe_gets_lines_and_quiet_only_the_result(scene: Scene, asked: tuple[str, ...]) -> None:
+async def test_a_pipe_gets_lines_and_quiet_only_the_result(
+    scenario: Scenario, asked: tuple[str, ...]
+) -> None:
     for flag, told in (("--verbose", True), ("--quiet", False)):
-        await scene.will(
+        await scenario.script_model(
             RecordedTurn("Mend.", FIX, NEW_TEST),
             RecordedTurn("Test.", RUN_TESTS),
             RecordedTurn("Done.", DONE),
         )
-        code, out, error = await scene.command(*asked, flag)
+        code, out, error = await scenario.command(*asked, flag)
         assert code == 0 and out.startswith("verdict: fixed.") and "\x1b" not in out + error
         assert ("+    return a + b" in error) == told and ("waiting for" in error) is False
         assert ("prompt sent to the agent" in error) == told and "view: patchwright view" in error
         assert re.search(r"^total: .+ s, \d+ steps, \S+ tokens, ", error, re.MULTILINE)
 
 
-async def test_what_the_agent_says_stands_beside_the_verdict(scene: Scene, asked: tuple[str, ...]) -> None:
+async def test_what_the_agent_says_stands_beside_the_verdict(
+    scenario: Scenario, asked: tuple[str, ...]
+) -> None:
     """Where nothing was changed, it is all that a run came to."""
     account = Finish(cause="add() adds.", change="None: there is no such bug.", testing="Ran it.")
-    await scene.will(RecordedTurn("Nothing to do.", account))
-    code, out, error = await scene.command(*asked)
+    await scenario.script_model(RecordedTurn("Nothing to do.", account))
+    code, out, error = await scenario.command(*asked)
     assert code == 3 and out.startswith("verdict: empty."), error
     assert out.endswith("\ncause: add() adds.\nchange: None: there is no such bug.\ntesting: Ran it.\n")
-    await scene.will(RecordedTurn("Nothing to do.", account))
-    code, out, _ = await scene.command(*asked, "--json")
+    await scenario.script_model(RecordedTurn("Nothing to do.", account))
+    code, out, _ = await scenario.command(*asked, "--json")
     said = {"cause": "add() adds.", "change": "None: there is no such bug.", "testing": "Ran it."}
     assert (code, json.loads(out)["summary"]) == (3, said)
 
 
 @pytest.mark.slow
 async def test_who_presses_ctrl_c_twice_gets_the_prompt_back_on_a_clean_line(
-    scene: Scene, asked: tuple[str, ...], tmp_path: Path
+    scenario: Scenario, asked: tuple[str, ...], tmp_path: Path
 ) -> None:
-    scene.environment["TERM"] = "xterm-256color"
-    await scene.will(RecordedTurn("Hang.", RunShell(command="sleep 600")))
+    scenario.environment["TERM"] = "xterm-256color"
+    await scenario.script_model(RecordedTurn("Hang.", RunShell(command="sleep 600")))
     with open_screen(70, 30) as (screen, _):
-        process = screen.run([sys.executable, "-m", "patchwright", *asked], scene.environment)
+        process = screen.run([sys.executable, "-m", "patchwright", *asked], scenario.environment)
         await screen.until(r"> \$ sleep 600  \d")
         screen.press("\x03")
         await screen.until(

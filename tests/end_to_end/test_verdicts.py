@@ -9,19 +9,19 @@ from patchwright.resolver.domain import InputRequired, Published, Rejected, Repo
 from patchwright.resolver.events import Message
 from patchwright.resolver.git.branch_names import make_branch_names
 from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell
-from tests.end_to_end.conftest import CODE, DONE, FIX, MENDED, NEW_TEST, RUN_TESTS, Scene
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, Scenario
 
 BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
 
 
-async def test_a_proven_fix_becomes_a_ready_pull_request_with_its_table(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    outcome = await scene.resolve()
+async def test_a_proven_fix_becomes_a_ready_pull_request_with_its_table(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert (outcome.verdict.kind, outcome.draft, outcome.branch) == ("fixed", False, "patchwright/issue-1")
     assert outcome.verdict.fail_to_pass == ("tests/test_calc.py::test_add",)
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
-    pull = scene.pull
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    pull = scenario.pull
     assert (pull.title, pull.draft) == ("Fix: add(2, 3) gives -1 (#1)", False)
     assert pull.body is not None
     assert pull.body.startswith("**Fixed:** 1 new test fails without this change and passes with it")
@@ -30,210 +30,216 @@ async def test_a_proven_fix_becomes_a_ready_pull_request_with_its_table(scene: S
         in pull.body
     )
     assert pull.body.rstrip().endswith("Fixes #1")
-    (comment,) = scene.comments
+    (comment,) = scenario.comments
     assert comment.startswith("I opened pull request #2.")
 
 
 @pytest.mark.slow
-async def test_the_default_branch_may_have_any_name(scene: Scene) -> None:
-    scene.repo.bare.git("branch", "--move", "main", "release/trunk")
-    scene.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/release/trunk")
-    scene.repo.default_branch = "release/trunk"
-    await scene.will(*MENDED)
-    outcome = await scene.resolve()
+async def test_the_default_branch_may_have_any_name(scenario: Scenario) -> None:
+    scenario.repo.bare.git("branch", "--move", "main", "release/trunk")
+    scenario.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/release/trunk")
+    scenario.repo.default_branch = "release/trunk"
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    assert (scene.pull.base.ref, scene.pull.head.ref) == ("release/trunk", "patchwright/issue-1")
-    assert scene.repo.branches == ("patchwright/issue-1", "release/trunk")
+    assert (scenario.pull.base.ref, scenario.pull.head.ref) == ("release/trunk", "patchwright/issue-1")
+    assert scenario.repo.branches == ("patchwright/issue-1", "release/trunk")
 
 
-async def test_a_patch_that_breaks_a_test_is_kept_on_a_branch_and_only_told(scene: Scene) -> None:
+async def test_a_patch_that_breaks_a_test_is_kept_on_a_branch_and_only_told(scenario: Scenario) -> None:
     # Sent back twice, the model insists.
     insists = RecordedTurn("It is right.", DONE)
-    await scene.will(RecordedTurn("Mend.", FIX, BREAK), RecordedTurn("Done.", DONE), insists, insists)
-    outcome = await scene.resolve()
+    await scenario.script_model(
+        RecordedTurn("Mend.", FIX, BREAK), RecordedTurn("Done.", DONE), insists, insists
+    )
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Reported)
     assert outcome.verdict.pass_to_fail == ("tests/test_calc.py::test_double",)
-    assert scene.repo.pulls == ()
-    assert "a * 3" in scene.repo.read("patchwright/issue-1", "calc.py")
-    (comment,) = scene.comments
+    assert scenario.repo.pulls == ()
+    assert "a * 3" in scenario.repo.read("patchwright/issue-1", "calc.py")
+    (comment,) = scenario.comments
     assert "I did not open a pull request" in comment
     assert "- `tests/test_calc.py::test_double`" in comment
     assert "The work is on the branch `patchwright/issue-1`." in comment
 
 
-async def test_a_patch_that_breaks_a_test_goes_back_and_can_be_mended(scene: Scene) -> None:
+async def test_a_patch_that_breaks_a_test_goes_back_and_can_be_mended(scenario: Scenario) -> None:
     mended = ReplaceText(path="calc.py", old="a * 3", new="a * 2")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Mend.", FIX, NEW_TEST, BREAK),
         RecordedTurn("Done.", DONE),
         RecordedTurn("Oh.", mended),
         RecordedTurn("Done.", DONE),
     )
-    outcome = await scene.resolve()
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert outcome.verdict.kind == "fixed"
-    (told,) = [e.text for e in scene.trajectory() if isinstance(e, Message) and e.source == "verification"]
+    (told,) = [e.text for e in scenario.trajectory() if isinstance(e, Message) and e.source == "verification"]
     assert "breaks tests that passed before it:\n  tests/test_calc.py::test_double" in told
     assert "assert 12 == 8" in told  # with the output that shows why
 
 
-async def test_without_tests_there_is_a_draft_that_says_so(a_scene: Callable[..., Scene]) -> None:
-    scene = a_scene(files={"calc.py": CODE})
-    await scene.will(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
-    outcome = await scene.resolve()
+async def test_without_tests_there_is_a_draft_that_says_so(make_scenario: Callable[..., Scenario]) -> None:
+    scenario = make_scenario(files={"calc.py": CODE})
+    await scenario.script_model(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    assert (outcome.verdict.kind, scene.pull.draft) == ("untested", True)
-    assert scene.pull.body is not None
-    assert scene.pull.body.startswith("**Untested:**")
+    assert (outcome.verdict.kind, scenario.pull.draft) == ("untested", True)
+    assert scenario.pull.body is not None
+    assert scenario.pull.body.startswith("**Untested:**")
 
 
-async def test_a_new_test_that_asserts_nothing_proves_nothing(scene: Scene) -> None:
+async def test_a_new_test_that_asserts_nothing_proves_nothing(scenario: Scenario) -> None:
     vain = CreateFile(path="tests/test_new.py", content="def test_new():\n    assert True\n")
-    await scene.will(RecordedTurn("Mend.", FIX, vain), RecordedTurn("Done.", DONE))
-    outcome = await scene.resolve()
+    await scenario.script_model(RecordedTurn("Mend.", FIX, vain), RecordedTurn("Done.", DONE))
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    assert (outcome.verdict.kind, scene.pull.draft) == ("unproven", True)
-    assert scene.pull.body is not None
-    assert scene.pull.body.startswith("**Unproven:**")
+    assert (outcome.verdict.kind, scenario.pull.draft) == ("unproven", True)
+    assert scenario.pull.body is not None
+    assert scenario.pull.body.startswith("**Unproven:**")
 
 
-async def test_when_nothing_was_changed_a_comment_says_why(scene: Scene) -> None:
-    await scene.will(RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Nothing to do.", DONE))
-    outcome = await scene.resolve()
+async def test_when_nothing_was_changed_a_comment_says_why(scenario: Scenario) -> None:
+    await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Nothing to do.", DONE))
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Reported)
-    assert (outcome.verdict.kind, outcome.branch, scene.repo.branches) == ("empty", None, ("main",))
-    (comment,) = scene.comments
+    assert (outcome.verdict.kind, outcome.branch, scenario.repo.branches) == ("empty", None, ("main",))
+    (comment,) = scenario.comments
     assert comment.startswith("I did not open a pull request: the run ended without a change to the code.")
 
 
-async def test_a_run_that_hits_its_limit_still_delivers_what_is_proven(scene: Scene) -> None:
-    scene.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
-    await scene.will(*MENDED)
-    outcome = await scene.resolve()
+async def test_a_run_that_hits_its_limit_still_delivers_what_is_proven(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
     assert outcome.verdict.kind == "fixed"
-    assert scene.pull.body is not None
-    first, verdict, *_ = scene.pull.body.split("\n\n")
+    assert scenario.pull.body is not None
+    first, verdict, *_ = scenario.pull.body.split("\n\n")
     assert first == (
-        "**Stopped early:** The limit of 2 replies of the model is reached. This is the work up to that "
+        "**Stopped early:** The limit on model replies is reached (2). This is the work up to that "
         "point."
     )
     assert verdict.startswith("**Fixed:**")
-    assert "The agent did not describe its work." in scene.pull.body
-    (comment,) = scene.comments
-    assert comment.startswith("**Stopped early:** The limit of 2 replies of the model is reached.")
+    assert "The agent did not describe its work." in scenario.pull.body
+    (comment,) = scenario.comments
+    assert comment.startswith("**Stopped early:** The limit on model replies is reached (2).")
 
 
-async def test_a_change_to_a_workflow_is_left_out_and_the_rest_is_proven_and_proposed(scene: Scene) -> None:
+async def test_a_change_to_a_workflow_is_left_out_and_the_rest_is_proven_and_proposed(
+    scenario: Scenario,
+) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Mend.", FIX, NEW_TEST, workflow),
         RecordedTurn("Done.", DONE),
         RecordedTurn("Done.", DONE),
     )
-    outcome = await scene.resolve()
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
-    changed = scene.repo.bare.diff("main", scene.pull.head.sha, "--name-only").split()
+    changed = scenario.repo.bare.diff("main", scenario.pull.head.sha, "--name-only").split()
     assert changed == ["calc.py", "tests/test_calc.py"]
-    assert "- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in str(scene.pull.body)
+    assert "- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in str(scenario.pull.body)
 
 
 @pytest.mark.slow
-async def test_a_change_that_needs_what_is_left_out_is_judged_without_it(scene: Scene) -> None:
+async def test_a_change_that_needs_what_is_left_out_is_judged_without_it(scenario: Scenario) -> None:
     # With the file that maintainers alone may change, the new test would pass.
     reads = "import pathlib\n\n\ndef test_ci():\n    assert 'push' in pathlib.Path('.gitlab-ci.yml').read_text()\n"
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("CI.", CreateFile(path=".gitlab-ci.yml", content="push\n")),
         RecordedTurn("Test it.", CreateFile(path="tests/test_ci.py", content=reads)),
         *[RecordedTurn("Done.", DONE)] * 4,
     )  # fmt: skip
-    outcome = await scene.resolve()
+    outcome = await scenario.resolve()
     assert not isinstance(outcome, Rejected | InputRequired) and outcome.verdict.kind not in (
         "fixed",
         "empty",
     )
 
 
-async def test_a_change_to_nothing_but_a_workflow_is_only_told(scene: Scene) -> None:
+async def test_a_change_to_nothing_but_a_workflow_is_only_told(scenario: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
-    await scene.will(
+    await scenario.script_model(
         RecordedTurn("Mend.", workflow), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
     )
-    outcome = await scene.resolve()
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Reported)
-    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
-    (comment,) = scene.comments
+    assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
+    (comment,) = scenario.comments
     assert comment.startswith(
         "I did not open a pull request: the repository's policy does not allow this change."
     )
     assert ".github/workflows/ci.yml is left to maintainers: it runs in CI." in comment
 
 
-async def test_who_may_not_write_gets_an_answer_and_nothing_else(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    outcome = await scene.resolve(scene.job(requester="triager"))
+async def test_who_may_not_write_gets_an_answer_and_nothing_else(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve(scenario.job(requester="triager"))
     assert isinstance(outcome, Rejected)
-    assert scene.endpoint.requests == []
-    (comment,) = scene.comments
+    assert scenario.endpoint.requests == []
+    (comment,) = scenario.comments
     assert comment.startswith("I did not start a run: triager does not have write access to this repository")
-    assert [write.method for write in scene.world.writes] == ["POST"]
+    assert [write.method for write in scenario.world.writes] == ["POST"]
 
 
 @pytest.mark.parametrize("locked", [False, True])
 async def test_a_permission_taken_away_in_mid_run_is_noticed_before_anything_is_published(
-    scene: Scene, *, locked: bool
+    scenario: Scenario, *, locked: bool
 ) -> None:
     def revoke(turn: int, body: object) -> None:
-        scene.world.set_role(scene.repo, "maintainer", "read")
+        scenario.world.set_role(scenario.repo, "maintainer", "read")
         if locked:
-            scene.world.lock_thread(scene.issue)
+            scenario.world.lock_thread(scenario.issue)
 
-    await scene.will(*MENDED, on_request=revoke)
+    await scenario.script_model(*FIX_TURNS, on_request=revoke)
     why = (
         "maintainer no longer has write access to this repository. Someone with write access can add the "
         "label or ask me in a comment."
     )
-    assert await scene.resolve() == Rejected(explanation=why)
-    assert (scene.repo.branches, scene.repo.pulls) == (("main",), ())
-    (comment,) = scene.comments
+    assert await scenario.resolve() == Rejected(explanation=why)
+    assert (scenario.repo.branches, scenario.repo.pulls) == (("main",), ())
+    (comment,) = scenario.comments
     if not locked:  # else nobody could be told
         said, bill = comment.strip().split("\n\n")
         assert said == f"I worked on this but did not publish the result: {why}"
         assert "steps of `openai/scripted` · " in bill
 
 
-async def test_a_closed_issue_is_not_worked_on(scene: Scene) -> None:
-    await scene.will(*MENDED)
-    scene.world.close_silently(scene.issue)
-    assert isinstance(await scene.resolve(), Rejected)
-    assert scene.endpoint.requests == []
+async def test_a_closed_issue_is_not_worked_on(scenario: Scenario) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    scenario.world.close_silently(scenario.issue)
+    assert isinstance(await scenario.resolve(), Rejected)
+    assert scenario.endpoint.requests == []
 
 
-async def test_binary_and_foreign_files_go_through_unharmed(a_scene: Callable[..., Scene]) -> None:
+async def test_binary_and_foreign_files_go_through_unharmed(make_scenario: Callable[..., Scenario]) -> None:
     odd = {
         "logo.bin": bytes(range(256)),
         "läse mich.txt": "größer\n".encode("latin-1"),
         "dos.txt": "a\r\nb\r\n",
     }
-    scene = a_scene(files={"calc.py": CODE, **odd})
+    scenario = make_scenario(files={"calc.py": CODE, **odd})
     change = RunShell(
         command=r"printf '\x00\xff\r\n' >> logo.bin; printf 'c\r\n' >> dos.txt; sed -i 's/a - b/a + b/' calc.py"
     )
-    await scene.will(RecordedTurn("Mend.", change), RecordedTurn("Done.", DONE))
-    outcome = await scene.resolve()
+    await scenario.script_model(RecordedTurn("Mend.", change), RecordedTurn("Done.", DONE))
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    head = scene.pull.head.sha
-    assert scene.repo.bare.read(head, "logo.bin") == bytes(range(256)) + b"\x00\xff\r\n"
-    assert scene.repo.bare.read(head, "dos.txt") == b"a\r\nb\r\nc\r\n"
-    assert scene.repo.bare.read(head, "läse mich.txt") == odd["läse mich.txt"]
+    head = scenario.pull.head.sha
+    assert scenario.repo.bare.read(head, "logo.bin") == bytes(range(256)) + b"\x00\xff\r\n"
+    assert scenario.repo.bare.read(head, "dos.txt") == b"a\r\nb\r\nc\r\n"
+    assert scenario.repo.bare.read(head, "läse mich.txt") == odd["läse mich.txt"]
 
 
 @pytest.mark.slow
-async def test_an_earlier_runs_branch_is_never_overwritten(scene: Scene) -> None:
-    taken = scene.repo.commit("patchwright/issue-1", {"calc.py": "# somebody's work\n"})
-    await scene.will(*MENDED)
-    outcome = await scene.resolve()
+async def test_an_earlier_runs_branch_is_never_overwritten(scenario: Scenario) -> None:
+    taken = scenario.repo.commit("patchwright/issue-1", {"calc.py": "# somebody's work\n"})
+    await scenario.script_model(*FIX_TURNS)
+    outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
-    taken_too = make_branch_names("issue-{number}", "patchwright/", 1, scene.issue.title, scene.job().id)
+    taken_too = make_branch_names(
+        "issue-{number}", "patchwright/", 1, scenario.issue.title, scenario.job().id
+    )
     assert taken_too[0] == "patchwright/issue-1" and outcome.branch == taken_too[1]
-    assert scene.repo.bare.branch_sha("patchwright/issue-1") == taken
+    assert scenario.repo.bare.branch_sha("patchwright/issue-1") == taken

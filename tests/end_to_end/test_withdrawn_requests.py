@@ -11,61 +11,63 @@ from patchwright.bot.status_comment import report_failure
 from patchwright.demo.github import Delivery
 from patchwright.resolver.domain import Published
 from patchwright.resolver.forge import MaskingForge
-from tests.end_to_end.conftest import CODE, MENDED, Scene
+from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 from tests.end_to_end.test_commands import answers, begun, until, waiting, when
 
 
-async def _is_stopped(scene: Scene, because: str, gone: Delivery) -> None:
+async def _is_stopped(scenario: Scenario, because: str, gone: Delivery) -> None:
     """Its one comment says why, its work is on a branch, and the same news again changes nothing."""
-    await until(lambda: any(answer.startswith("I had to stop") for answer in answers(scene)))
-    await scene.world.redeliver(gone)
-    await scene.world.redeliver(scene.world.deliveries[0])
+    await until(lambda: any(answer.startswith("I had to stop") for answer in answers(scenario)))
+    await scenario.world.redeliver(gone)
+    await scenario.world.redeliver(scenario.world.deliveries[0])
     await asyncio.sleep(1)
-    (answer,) = answers(scene)
+    (answer,) = answers(scenario)
     assert answer.startswith(f"I had to stop before I finished. {because}")
-    (branch,) = [name for name in scene.repo.branches if name != "main"]
-    assert scene.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
-    assert scene.repo.pulls == ()
+    (branch,) = [name for name in scenario.repo.branches if name != "main"]
+    assert scenario.repo.read(branch, "calc.py") == CODE.replace("a - b", "a + b")
+    assert scenario.repo.pulls == ()
 
 
 @pytest.mark.slow
 @pytest.mark.redis
-async def test_a_run_ends_when_its_issue_is_closed(scene: Scene) -> None:
+async def test_a_run_ends_when_its_issue_is_closed(scenario: Scenario) -> None:
     asked = asyncio.Event()
-    await scene.will(*waiting(scene), on_request=when(1, asked))
-    async with scene.serving() as served:
-        await begun(scene, served, asked)
-        closed = await scene.world.close_thread(scene.issue, by="reporter")
-        await _is_stopped(scene, "Somebody closed the thread.", closed)
+    await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
+    async with scenario.serve() as served:
+        await begun(scenario, served, asked)
+        closed = await scenario.world.close_thread(scenario.issue, by="reporter")
+        await _is_stopped(scenario, "Somebody closed the thread.", closed)
 
 
 @pytest.mark.redis
 @pytest.mark.slow
-async def test_a_run_ends_when_its_label_is_taken_away(scene: Scene) -> None:
+async def test_a_run_ends_when_its_label_is_taken_away(scenario: Scenario) -> None:
     asked = asyncio.Event()
-    await scene.will(*waiting(scene), on_request=when(1, asked))
-    async with scene.serving() as served:
-        await begun(scene, served, asked)
-        gone = await scene.world.remove_label(scene.issue, "fix-me", by="maintainer")
-        await _is_stopped(scene, "Somebody removed the label.", gone)
+    await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
+    async with scenario.serve() as served:
+        await begun(scenario, served, asked)
+        gone = await scenario.world.remove_label(scenario.issue, "fix-me", by="maintainer")
+        await _is_stopped(scenario, "Somebody removed the label.", gone)
 
 
 @pytest.mark.slow
-async def test_a_stop_in_the_moment_in_which_a_run_has_ended_changes_no_word_of_it(scene: Scene) -> None:
+async def test_a_stop_in_the_moment_in_which_a_run_has_ended_changes_no_word_of_it(
+    scenario: Scenario,
+) -> None:
     """Such as a merge of its own pull request, which closes the issue."""
-    await scene.will(*MENDED)
-    assert isinstance(await scene.resolve(), Published)
-    before = answers(scene)
-    settings = composition_root.read_settings({}, scene.environment, None, None)
+    await scenario.script_model(*FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    before = answers(scenario)
+    settings = composition_root.read_settings({}, scenario.environment, None, None)
     async with (
         composition_root.build_run_dependencies(settings, trusted=False, notify=print) as kit,
         composition_root.open_forge(settings, RequestPolicy(write_interval=0)) as forge,
     ):
         await report_failure(
             MaskingForge(forge, kit.secrets.mask),
-            scene.job(),
+            scenario.job(),
             JobCanceled("Somebody closed the thread."),
             kit,
         )
-    assert answers(scene) == before
+    assert answers(scenario) == before
     assert before[0].startswith("I opened pull request #2")

@@ -9,45 +9,50 @@ from patchwright.bot.embedded_redis import run_embedded_redis
 from patchwright.resolver.domain import JobId
 from patchwright.resolver.events import AgentStopped, JobCompleted, Message
 from patchwright.resolver.run_log import FileLogStore
-from tests.end_to_end.conftest import CODE, MENDED, Scene
-from tests.end_to_end.workers import TwoWorkers, delivered, labeled, run_in, working
+from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
+from tests.end_to_end.workers import TwoWorkers, find_run, label_issues, run_worker, wait_for_pull_requests
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
-async def test_a_worker_on_another_disk_does_what_a_receiver_has_stored(scene: Scene, tmp_path: Path) -> None:
-    await scene.will(*MENDED)
-    async with run_embedded_redis(scene.data / "shared") as url, working(scene, url, tmp_path / "other"):
-        await labeled(scene, url)
-        await delivered(scene, url)
-    assert run_in(tmp_path / "other") is not None
-    assert scene.runs == ()
+async def test_a_worker_on_another_disk_does_what_a_receiver_has_stored(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    async with (
+        run_embedded_redis(scenario.data / "shared") as url,
+        run_worker(scenario, url, tmp_path / "other"),
+    ):
+        await label_issues(scenario, url)
+        await wait_for_pull_requests(scenario, url)
+    assert find_run(tmp_path / "other") is not None
+    assert scenario.runs == ()
 
 
 async def test_a_run_whose_worker_is_killed_is_finished_by_another_on_another_disk(
-    scene: Scene, tmp_path: Path
+    scenario: Scenario, tmp_path: Path
 ) -> None:
-    two = TwoWorkers(scene, tmp_path)
+    two = TwoWorkers(scenario, tmp_path)
 
     def kill(turn: int, body: object) -> None:
         """While the model thinks of its third reply."""
         if turn == 2:
-            two.strike(signal.SIGKILL)
+            two.signal_active_worker(signal.SIGKILL)
 
-    await scene.will(*MENDED, on_request=kill)
-    async with two.working() as url:
-        await labeled(scene, url)
-        await delivered(scene, url)
-    victim, heir = two.struck[0], two.heir
+    await scenario.script_model(*FIX_TURNS, on_request=kill)
+    async with two.run_both() as url:
+        await label_issues(scenario, url)
+        await wait_for_pull_requests(scenario, url)
+    victim, heir = two.signaled[0], two.other_worker
     codes = (two.processes[victim].returncode, two.processes[heir].returncode)
     assert codes == (-signal.SIGKILL, 0)
-    assert len(scene.comments) == 1
-    assert not scene.pull.draft
-    assert scene.repo.branches == ("main", "patchwright/issue-1")
-    assert scene.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert len(scenario.comments) == 1
+    assert not scenario.pull.draft
+    assert scenario.repo.branches == ("main", "patchwright/issue-1")
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
 
-    run = run_in(two.disks[heir])
-    assert run is not None and run == run_in(two.disks[victim])
+    run = find_run(two.disks[heir])
+    assert run is not None and run == find_run(two.disks[victim])
     begun = FileLogStore(two.disks[victim] / "runs").read(JobId(run)).entries
     whole = FileLogStore(two.disks[heir] / "runs").read(JobId(run))
     assert whole.entries[: len(begun)] == begun

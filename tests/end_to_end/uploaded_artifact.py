@@ -31,37 +31,37 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
 from tests.contracts.forges import change
-from tests.end_to_end.publish_scenario import CALC, DONE, FIX, Depot, verdict
+from tests.end_to_end.publish_scenario import CALC, DONE, FIX, PublishScenario, verdict
 
 
-def numbered(events: Iterable[Event]) -> tuple[Entry, ...]:
+def number_entries(events: Iterable[Event]) -> tuple[Entry, ...]:
     return tuple(Entry(seq=seq, timestamp=datetime.now(UTC), event=event) for seq, event in enumerate(events))
 
 
 @dataclass
-class Post:
+class UploadedArtifact:
     """Between the two jobs."""
 
-    depot: Depot
+    scenario: PublishScenario
     pull: FakePullRequest | None = None
     """What the job is on; None: the issue."""
 
     @property
     def job(self) -> Job:
         if self.pull is None:
-            return self.depot.job
-        return self.depot.job.model_copy(update={"number": self.pull.number, "command": "mend it"})
+            return self.scenario.job
+        return self.scenario.job.model_copy(update={"number": self.pull.number, "command": "mend it"})
 
     async def events(self, *stream: bytes, kind: VerdictKind = "fixed", base: str = "") -> list[Event]:
         """What an honest job has in its log: Started, Decided, Checkpointed, Ended, Judged."""
-        async with self.depot.forge() as forge:
+        async with self.scenario.forge() as forge:
             facts, thread = await forge.get_repo_facts(CALC), await forge.get_thread(self.job)
-        repo, base_branch = self.depot.repo, "main"
+        repo, base_branch = self.scenario.repo, "main"
         base = base or (self.pull.head.sha if self.pull else repo.bare.branch_sha("main") or "")
         if self.pull is not None:
             thread = thread.model_copy(update={"base_sha": repo.bare.branch_sha("main")})
-        shutil.copytree(repo.bare.path, self.depot.data / f"clone-{base}", dirs_exist_ok=True)
-        clone = BareRepository(self.depot.data / f"clone-{base}")
+        shutil.copytree(repo.bare.path, self.scenario.data / f"clone-{base}", dirs_exist_ok=True)
+        clone = BareRepository(self.scenario.data / f"clone-{base}")
         clone.git("update-ref", "refs/heads/fix", base)
         commit, parent = change(clone, *(stream or (FIX,)))
         diff = clone.git("diff", "--binary", "--full-index", "--no-renames", parent, commit)
@@ -81,21 +81,23 @@ class Post:
             VerificationCompleted(verdict=verdict(kind)),
         ]
 
-    async def publish(self, events: Iterable[Event], *, checked: bool = True, **settings: Any) -> Outcome:
+    async def publish(
+        self, events: Iterable[Event], *, is_validated: bool = True, **settings: Any
+    ) -> Outcome:
         """What comes of it; not `checked`: by a job that takes a log for what it says."""
-        place = self.depot.data / "artifact"
-        entries = numbered(events)
+        place = self.scenario.data / "artifact"
+        entries = number_entries(events)
         artifact.write_artifact(place, self.job.id, None, "", Secrets())
         lines = b"".join(entry.model_dump_json().encode() + b"\n" for entry in entries)
         (place / artifact.EVENTS_FILE).write_bytes(lines)
-        data = self.depot.data / f"publish-{checked}"
-        made = Settings(data=data, github_server_url=self.depot.world.server_url, **settings)
+        data = self.scenario.data / f"publish-{is_validated}"
+        made = Settings(data=data, github_server_url=self.scenario.world.server_url, **settings)
         logs, secrets = FileLogStore(data / "runs"), Secrets()
-        kit = build_publish_deps(made, secrets, logs)
-        async with self.depot.forge() as forge:
+        dependencies = build_publish_deps(made, secrets, logs)
+        async with self.scenario.forge() as forge:
             masked = MaskingForge(forge, secrets.mask)
-            if checked:
-                return await PublishJob(masked, Triggers(), kit, logs, place).resolve(self.job)
+            if is_validated:
+                return await PublishJob(masked, Triggers(), dependencies, logs, place).resolve(self.job)
             async with logs.open(JobId(self.job.id)) as log:
                 log.replace_entries(Trajectory(entries).entries)
-            return await resolve_job(self.job, kit, masked, null_reporter)
+            return await resolve_job(self.job, dependencies, masked, null_reporter)

@@ -17,17 +17,17 @@ from patchwright.bot.redis.delivery_inbox import DeliveryInbox
 from patchwright.bot.redis.job_records import OPEN_JOBS_KEY
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.demo.github import Issue
-from tests.end_to_end.conftest import Scene
+from tests.end_to_end.conftest import Scenario
 
 SECRET = "story-webhook-secret"
 
 
 @asynccontextmanager
-async def working(
-    scene: Scene, redis: str, data: Path, **more: str
+async def run_worker(
+    scenario: Scenario, redis: str, data: Path, **more: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A worker with a data directory of its own, ready for jobs; `more` goes into its environment."""
-    environment = scene.environment | {"REDIS_URL": redis, "PATCHWRIGHT_DATA": str(data)} | more
+    environment = scenario.environment | {"REDIS_URL": redis, "PATCHWRIGHT_DATA": str(data)} | more
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "patchwright", "work"), env=environment, stdout=subprocess.PIPE
     )
@@ -44,69 +44,69 @@ async def working(
 class TwoWorkers:
     """Each has a disk of its own, and they share a Redis; whichever does the run is sent a signal in its middle."""
 
-    def __init__(self, scene: Scene, place: Path) -> None:
-        self._scene = scene
+    def __init__(self, scenario: Scenario, place: Path) -> None:
+        self._scene = scenario
         self.disks = (place / "one", place / "two")
         self.processes: list[asyncio.subprocess.Process] = []
-        self.struck: list[int] = []
+        self.signaled: list[int] = []
         """Which of them was sent a signal; empty before."""
 
-    def strike(self, number: signal.Signals) -> bool:
+    def signal_active_worker(self, number: signal.Signals) -> bool:
         """Send it to the one that has made the run's steps, unless one was struck before: then False."""
-        if self.struck:
+        if self.signaled:
             return False
-        self.struck.append(worker_of(self.disks))
+        self.signaled.append(find_active_worker(self.disks))
         self.send(number)
         return True
 
     def send(self, number: signal.Signals) -> None:
         """To the one that was struck."""
-        os.kill(self.processes[self.struck[0]].pid, number)
+        os.kill(self.processes[self.signaled[0]].pid, number)
 
     @property
-    def heir(self) -> int:
+    def other_worker(self) -> int:
         """The other one."""
-        return 1 - self.struck[0]
+        return 1 - self.signaled[0]
 
     @asynccontextmanager
-    async def working(self) -> AsyncIterator[str]:
+    async def run_both(self) -> AsyncIterator[str]:
         """Both, with the URL of their Redis."""
         async with (
             run_embedded_redis(self._scene.data / "shared") as url,
-            working(self._scene, url, self.disks[0]) as one,
-            working(self._scene, url, self.disks[1]) as two,
+            run_worker(self._scene, url, self.disks[0]) as one,
+            run_worker(self._scene, url, self.disks[1]) as two,
         ):
             self.processes += [one, two]
             yield url
 
 
 @asynccontextmanager
-async def receiving(scene: Scene, redis: str) -> AsyncIterator[None]:
+async def receive_deliveries(scenario: Scenario, redis: str) -> AsyncIterator[None]:
     """A receiver stores what happens meanwhile, and is gone."""
     inbox = DeliveryInbox(redis)
     with open_listener("127.0.0.1", 0) as socket:
         server = HttpServer(Receiver(inbox, SECRET))
         serving = asyncio.create_task(server.serve(sockets=[socket]))
-        scene.world.add_webhook(f"{listener_url(socket)}/webhook", SECRET)
+        scenario.world.add_webhook(f"{listener_url(socket)}/webhook", SECRET)
         yield
         server.should_exit = True
         await serving
     await inbox.close()
 
 
-async def labeled(scene: Scene, redis: str, *issues: Issue) -> None:
+async def label_issues(scenario: Scenario, redis: str, *issues: Issue) -> None:
     """Somebody labels the issues, or else the scene's own, and that is stored."""
-    async with receiving(scene, redis):
-        for issue in issues or (scene.issue,):
-            await scene.world.add_label(issue, "fix-me", by="maintainer")
+    async with receive_deliveries(scenario, redis):
+        for issue in issues or (scenario.issue,):
+            await scenario.world.add_label(issue, "fix-me", by="maintainer")
 
 
-def run_in(data: Path) -> str | None:
+def find_run(data: Path) -> str | None:
     """The one run that is kept there."""
     return next((path.name for path in (data / "runs").glob("*")), None)
 
 
-def worker_of(disks: Sequence[Path]) -> int:
+def find_active_worker(disks: Sequence[Path]) -> int:
     """Which worker has made the run's steps; on a slow machine another may have opened its log before."""
     logs = [path.read_text() if (path := _log(disk)) else "" for disk in disks]
     (found,) = [number for number, text in enumerate(logs) if '"kind":"model_reply"' in text]
@@ -117,17 +117,19 @@ def _log(data: Path) -> Path | None:
     return next((data / "runs").glob("*/events.jsonl"), None)
 
 
-def is_told(scene: Scene, issue: Issue | None = None) -> bool:
+def has_pull_request_comment(scenario: Scenario, issue: Issue | None = None) -> bool:
     """Whether the status comment of an issue tells of a pull request."""
-    comments = scene.repo.comments((issue or scene.issue).number)
+    comments = scenario.repo.comments((issue or scenario.issue).number)
     return any("I opened pull request" in comment.body for comment in comments)
 
 
-async def delivered(scene: Scene, redis: str, *issues: Issue, seconds: float = 150) -> None:
+async def wait_for_pull_requests(
+    scenario: Scenario, redis: str, *issues: Issue, seconds: float = 150
+) -> None:
     """Wait until each issue tells of its pull request, and no job is left."""
     client = redis_client(redis)
     async with asyncio.timeout(seconds):
-        while not all(is_told(scene, issue) for issue in issues or (scene.issue,)):
+        while not all(has_pull_request_comment(scenario, issue) for issue in issues or (scenario.issue,)):
             await asyncio.sleep(0.2)
         while await cast("Awaitable[int]", client.scard(OPEN_JOBS_KEY)):
             await asyncio.sleep(0.2)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from patchwright.demo.github import Delivery
-from tests.end_to_end.conftest import Scene
+from tests.end_to_end.conftest import Scenario
 
 READ = {"contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
 WRITE = {
@@ -21,25 +21,25 @@ MODEL = ("PATCHWRIGHT_MODEL", "PATCHWRIGHT_MODEL_API_KEY", "PATCHWRIGHT_MODEL_BA
 
 
 @dataclass
-class Step:
+class StepResult:
     """What a step left behind."""
 
     code: int
     outputs: dict[str, str]
     summary: str
-    said: str
+    output: str
 
 
 class Workflow:
     """The two jobs on one event: each on a machine of its own, the artifact between them."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.artifact = scene.data / "artifact"
+    def __init__(self, scenario: Scenario) -> None:
+        self.scene = scenario
+        self.artifact = scenario.data / "artifact"
         self._tokens = {"resolve": self._token(READ), "publish": self._token(WRITE)}
         for name in ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET"):
-            scene.environment.pop(name)
-        scene.world.add_webhook("http://127.0.0.1:9/nobody", "none")
+            scenario.environment.pop(name)
+        scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
 
     def token(self, job: str) -> str:
         return self._tokens[job]
@@ -49,31 +49,31 @@ class Workflow:
         actions = world.create_app("github-actions", permissions)
         return world.create_installation_token(world.install_app(actions, self.scene.repo))
 
-    async def labeled(self) -> None:
+    async def label(self) -> None:
         self.event(await self.scene.world.add_label(self.scene.issue, "fix-me", by="maintainer"))
 
-    async def commented(self, text: str, by: str = "maintainer") -> None:
+    async def comment(self, text: str, by: str = "maintainer") -> None:
         self.event(await self.scene.world.add_comment(self.scene.issue, text, by=by))
 
     def event(self, delivery: Delivery) -> None:
-        self.given = self.scene.event(delivery)
+        self.event_environment = self.scene.event(delivery)
 
-    async def all(self, **environment: str) -> Step:
+    async def run_single_job(self, **environment: str) -> StepResult:
         """In one job."""
         given = self.scene.environment
         model = {name: given[name] for name in MODEL if name in given}
         return await self._job("publish", "", model | environment)
 
-    async def resolve(self, **environment: str) -> Step:
+    async def resolve(self, **environment: str) -> StepResult:
         return await self._job("resolve", "--resolve", environment)
 
-    async def publish(self, **environment: str) -> Step:
+    async def publish(self, **environment: str) -> StepResult:
         return await self._job("publish", "--publish", environment)
 
-    async def _job(self, name: str, option: str, environment: Mapping[str, str]) -> Step:
+    async def _job(self, name: str, option: str, environment: Mapping[str, str]) -> StepResult:
         machine = self.scene.data / name
         machine.mkdir(exist_ok=True)
-        given = self.given | {
+        given = self.event_environment | {
             "GITHUB_TOKEN": self._tokens[name],
             "GITHUB_ACTIONS": "true",
             "GITHUB_REPOSITORY": "acme/calc",
@@ -84,15 +84,15 @@ class Workflow:
         }
         if name == "publish":
             given |= dict.fromkeys(MODEL, "")
-        self.running = await self.scene.cli(
+        self.process = await self.scene.cli(
             "action", *((option, str(self.artifact)) if option else ()), environment=given | environment
         )
         async with asyncio.timeout(120):
-            out, error = await self.running.communicate()
-        assert self.running.returncode is not None
+            out, error = await self.process.communicate()
+        assert self.process.returncode is not None
         summary = machine / "summary.md"
-        return Step(
-            self.running.returncode,
+        return StepResult(
+            self.process.returncode,
             outputs_in(machine / "output"),
             summary.read_text() if summary.exists() else "",
             (out + error).decode(),

@@ -62,10 +62,10 @@ class UncancelableModel:
     name = "deaf"
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.request_started = asyncio.Event()
 
     async def reply(self, messages: object, tools: object) -> Reply:
-        self.asked.set()
+        self.request_started.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
         call = RawToolCall(id="t0", name="think", arguments='{"thought": "On I go."}')

@@ -32,11 +32,11 @@ class ScriptedModel:
         self.name = name
         self.supports_vision = sees
         self.context_window = window
-        self.asked: list[tuple[ChatMessage, ...]] = []
+        self.requests: list[tuple[ChatMessage, ...]] = []
 
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
-        turn = len(self.asked)
-        self.asked.append(tuple(messages))
+        turn = len(self.requests)
+        self.requests.append(tuple(messages))
         assert turn < len(self._script), (
             f"the script has {len(self._script)} lines, and the model is asked again"
         )

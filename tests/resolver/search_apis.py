@@ -87,7 +87,7 @@ class Api:
     headers: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0
     """Seconds before the answer."""
-    asked: list[ReceivedRequest] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
     url: str = ""
 
     def handler(self) -> type[BaseHTTPRequestHandler]:
@@ -100,7 +100,7 @@ class Api:
             def do_POST(self) -> None:
                 sent = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                api.asked.append(
+                api.requests.append(
                     ReceivedRequest(self.command, self.path, headers, json.loads(sent) if sent else None)
                 )
                 time.sleep(api.delay)

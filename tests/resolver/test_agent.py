@@ -56,7 +56,7 @@ async def test_a_run_goes_from_the_initial_prompt_to_the_finish(log: FileRunLog)
         reason="finished", detail="The agent finished the work."
     )
     assert log.trajectory.last_checkpoint() == make_patch("a.py")
-    assert [len(messages) for messages in model.asked] == [2, 4, 6]
+    assert [len(messages) for messages in model.requests] == [2, 4, 6]
     assert log.trajectory.usage().usd == Decimal("0.03")
 
 
@@ -65,7 +65,7 @@ async def test_a_swallowed_cancellation_ends_the_run_before_its_next_step(log: F
     worker = make_agent(model, FakeSandbox())
     await record_prompts(log, "You mend.", "Issue 7", worker.tools)
     task = asyncio.create_task(worker.run(log))
-    await model.asked.wait()
+    await model.request_started.wait()
     task.cancel()
     await asyncio.wait((task,), timeout=10)
     assert task.cancelled()
@@ -81,7 +81,7 @@ async def test_a_stopped_run_is_unchanged_until_a_new_message_arrives(log: FileR
     assert log.trajectory.entries == before
     await log.append(Message(text="A test broke.", source="program"))
     await worker.run(log)
-    assert model.asked[0][-1] == UserMessage(text="A test broke.")
+    assert model.requests[0][-1] == UserMessage(text="A test broke.")
 
 
 async def test_parallel_calls_run_in_order_and_finish_comes_last(log: FileRunLog) -> None:
@@ -124,7 +124,7 @@ async def test_a_change_that_is_too_large_is_reported_and_can_be_undone(log: Fil
             return await super().patch()
 
     model = await run_agent(log, RunShell(command="make build"), create_file("a"), FINISH, box=Full())
-    told = model.asked[1][-1]
+    told = model.requests[1][-1]
     assert isinstance(told, ToolMessage) and told.text.startswith(
         "[not done: too large]\nThe change is larger"
     )
@@ -147,7 +147,7 @@ async def test_malformed_calls_are_answered_and_the_run_continues(log: FileRunLo
     ids = [c.id for c in calls]
     assert ids[:4] == ["x", "x-2", "call", ("no_such_id" * 20)[:48]]
     assert len(set(ids)) == len(ids)
-    answers = [message.text for message in model.asked[1] if isinstance(message, ToolMessage)]
+    answers = [message.text for message in model.requests[1] if isinstance(message, ToolMessage)]
     assert "not valid JSON" in answers[0] and "no tool `run shell`" in answers[1]
     assert answers[2] == "[3 of 4: view_file a]\na"
 
@@ -159,7 +159,7 @@ async def test_a_truncated_reply_is_answered_and_its_incomplete_call_is_not_run(
     box = FakeSandbox()
     model = await run_agent(log, cut, mute, FINISH, box=box)
     assert box.acted == []
-    first, second = model.asked[1][-1], model.asked[2][-1]
+    first, second = model.requests[1][-1], model.requests[2][-1]
     assert isinstance(first, ToolMessage) and "your reply was cut off" in first.text
     assert isinstance(second, UserMessage) and second.text == prompt_texts.render_truncated(None)
 
@@ -179,17 +179,17 @@ async def test_a_reply_with_megabytes_of_text_or_thousands_of_calls_is_limited(l
     assert [action.path for action in box.acted if isinstance(action, ViewFile)] == [
         str(n) for n in range(31)
     ]
-    last = [message for message in model.asked[1] if isinstance(message, ToolMessage)][-1]
+    last = [message for message in model.requests[1] if isinstance(message, ToolMessage)][-1]
     assert "at most 32 calls, and yours made 5000" in last.text
-    assert "the limit is 1,000,000" in model.asked[2][-1].text
-    assert sum(len(message.text) for message in model.asked[2]) < 200_000
+    assert "the limit is 1,000,000" in model.requests[2][-1].text
+    assert sum(len(message.text) for message in model.requests[2]) < 200_000
     assert log.trajectory.usage().usd == Decimal("1.01")
 
 
 async def test_a_reply_without_a_call_gets_a_reminder_and_three_of_them_end_the_run(log: FileRunLog) -> None:
     mute = Reply(text="The fix is easy.", tool_calls=(), usage=ReplyUsage(model="m"))
     model = await run_agent(log, mute, mute, mute)
-    assert isinstance(model.asked[1][-1], UserMessage) and "no tool call" in model.asked[1][-1].text
+    assert isinstance(model.requests[1][-1], UserMessage) and "no tool call" in model.requests[1][-1].text
     ended = log.trajectory.agent_stopped
     assert ended and ended.reason == "stuck"
 
@@ -198,7 +198,7 @@ async def test_the_last_steps_are_announced_once(log: FileRunLog) -> None:
     script = [ViewFile(path=str(n)) for n in range(15)]
     model = await run_agent(log, *script, limits=Limits(steps=15))
     notice = UserMessage(text=prompt_texts.render_steps_left(5))
-    assert [messages.count(notice) for messages in model.asked] == [0] * 10 + [1] * 5
+    assert [messages.count(notice) for messages in model.requests] == [0] * 10 + [1] * 5
     ended = log.trajectory.agent_stopped
     assert ended and ended.reason == "limit"
 

@@ -57,8 +57,8 @@ async def test_a_prompt_that_is_too_long_is_condensed_and_sent_again(log: FileRu
     assert 0 < relief.forgotten_replies < len(LOOKED)
     assert log.trajectory.agent_stopped is not None
     assert log.trajectory.agent_stopped.reason == "finished"
-    assert len(model.asked[-1]) < len(model.asked[-2])
-    assert "6. create 5 -> " in model.asked[-1][2].text
+    assert len(model.requests[-1]) < len(model.requests[-2])
+    assert "6. create 5 -> " in model.requests[-1][2].text
 
 
 async def test_a_second_overflow_right_after_a_condensation_ends_the_run(log: FileRunLog) -> None:

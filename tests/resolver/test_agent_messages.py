@@ -116,7 +116,7 @@ async def test_a_new_message_is_delivered_once_before_the_next_model_call(tmp_pa
     await worker.run(log)
     log.close()
     assert words(log, "baseline") == ["3 passed"]
-    assert [sum("3 passed" in str(message) for message in asked) for asked in model.asked] == [0, 0, 1, 1]
+    assert [sum("3 passed" in str(message) for message in asked) for asked in model.requests] == [0, 0, 1, 1]
     assert log.trajectory.agent_stopped and log.trajectory.agent_stopped.reason == "finished"
 
 

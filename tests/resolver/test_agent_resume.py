@@ -59,7 +59,7 @@ async def test_a_canceled_call_is_lost_and_not_run_twice(log: FileRunLog) -> Non
     second = FakeSandbox(["a"])
     model = await run_agent(log, FINISH, box=second)
     assert second.acted == []
-    created, hung, never, resumed = model.asked[0][-4:]
+    created, hung, never, resumed = model.requests[0][-4:]
     assert isinstance(created, ToolMessage) and "[edited a]" in created.text
     for lost in (hung, never):
         assert isinstance(lost, ToolMessage) and lost.text.endswith(

@@ -154,7 +154,7 @@ def test_the_summarizing_model_reads_the_issue_and_only_what_is_removed() -> Non
     before = run(5, characters=100)
     model = ScriptedModel([NOTES])
     done(SummarizingCondenser(model, keep=2), before, goal=100_000)
-    (_, record) = model.asked[0]
+    (_, record) = model.requests[0]
     assert all(part in record.text for part in ("Issue 7", "cat 0.txt", "cat 2.txt", "0000000000"))
     assert "cat 3.txt" not in record.text
 
@@ -166,7 +166,7 @@ def test_a_second_summary_includes_the_first() -> None:
     more = Trajectory((*first.entries, *run(12).entries[len(run(8)) :]))
     model = ScriptedModel([Reply(text="All of it.", tool_calls=(), usage=NOTES.usage)])
     second = extend_trajectory(more, done(SummarizingCondenser(model, keep=2), more, goal=100_000))
-    assert NOTES.text in model.asked[0][1].text
+    assert NOTES.text in model.requests[0][1].text
     assert [text for text in texts(second) if "Summary of the work so far" in text] == [texts(second)[2]]
     assert NOTES.text not in "".join(texts(second))
     assert "your first 10 replies" in texts(second)[2]

@@ -27,8 +27,8 @@ from patchwright.runtime.actions import ReplaceText, RunPython, RunShell
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ShellResult
 from tests.resolver.trajectories import run
 
-MENDED = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
-EDIT = Checkpoint(patch=Patch(base_sha="b" * 40, diff=MENDED))
+FIX_DIFF = b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1 +1 @@\n-a - b\n+a + b\n"
+EDIT = Checkpoint(patch=Patch(base_sha="b" * 40, diff=FIX_DIFF))
 NOT_REPRODUCED = "No command failed before the last edit, so nothing shows that the failure was reproduced."
 NOT_TESTED = "The repository's tests were not run after the last edit."
 

@@ -157,8 +157,8 @@ async def test_custom_tools_and_routers_need_no_change_to_the_code(log: FileRunL
     worker = Agent(InTurns(first, then), tools, Limits(), box.patch, box.scratch)
     await record_prompts(log, "", "Count.", tools)
     assert (await worker.run(log)).reason == "finished"
-    assert (len(first.asked), len(then.asked)) == (1, 1)
-    said = then.asked[0][-1]
+    assert (len(first.requests), len(then.requests)) == (1, 1)
+    said = then.requests[0][-1]
     assert isinstance(said, ToolMessage) and "5 letters" in said.text
 
 

@@ -103,7 +103,7 @@ async def test_a_library_user_can_observe_pause_message_and_resume_a_run(
     assert tried.agent_stopped.reason == "finished"
     assert "+    return a + b" in tried.patch.diff.decode()
     assert tried.verdict.kind == "unproven"  # Nothing that failed before passes now.
-    assert "Mind negative numbers." in str(model.asked[-1])
+    assert "Mind negative numbers." in str(model.requests[-1])
     assert list(trajectory.entries) == entries
     assert [
         sum(isinstance(event, kind) for event in trajectory) for kind in (AgentStopped, VerificationCompleted)

@@ -36,7 +36,7 @@ async def test_each_prompt_is_rebuilt_byte_for_byte_from_the_log_on_disk(tmp_pat
     assert [step.number for step in steps] == [1, 2, 3, 4, 5, 6]
     assert all(step.sent_fingerprint == step.rebuilt_fingerprint and step.sent_fingerprint for step in steps)
     places = [at for at, event in enumerate(trajectory) if isinstance(event, ModelReply)]
-    for place, asked in zip(places, model.asked, strict=True):
+    for place, asked in zip(places, model.requests, strict=True):
         assert messages_at(trajectory, place) == tuple(asked)
 
 

@@ -66,7 +66,7 @@ SEEN = TextResult(text="x")
 @pytest.mark.parametrize(
     ("limits", "detail"),
     [
-        (Limits(steps=3), "The limit of 3 replies of the model is reached."),
+        (Limits(steps=3), "The limit on model replies is reached (3)."),
         (Limits(usd=Decimal("0.30")), "The budget of $0.30 is spent ($0.3000)."),
         (Limits(tokens=330), "The limit of 330 tokens is reached (330)."),
         (Limits(seconds=5), "The time limit of 5 s is reached."),

@@ -90,8 +90,8 @@ async def test_a_name_that_is_not_utf_8_is_shown_and_survives(workspaces, sandbo
     ("name", "sentence"),
     [
         ("none", "There is no directory {path}."),
-        ("plain", "{path} is not a git repository: name the directory that holds its .git."),
-        ("empty", "{path} is an empty repository: it has no commit yet. Make one first."),
+        ("plain", "{path} is not a git repository: use the directory that contains .git."),
+        ("empty", "{path} is an empty repository: it has no commit yet. Create a commit first."),
         ("full", "{path} has no 'nowhere'"),
     ],
 )

@@ -162,7 +162,7 @@ async def test_an_unknown_cost_is_shown_with_its_tokens(server: DashboardServer)
     assert re.findall(r'data-name="Cost"[^>]*>([^<]+)<small>([^<]+)<', page) == [
         ("unknown ", "12,345 tokens")
     ]
-    assert "of these runs; 1 at an unknown price, which dollar limits do not count" in page
+    assert "of these runs; 1 at an unknown price, which does not count toward dollar limits" in page
 
 
 async def test_each_statistic_has_an_explanation(filled_list: httpx.AsyncClient) -> None:
@@ -172,7 +172,7 @@ async def test_each_statistic_has_an_explanation(filled_list: httpx.AsyncClient)
         "Pull requests": "opened or updated",
         "Merged": "0 closed without a merge",
         "Zero-touch": "merged without a commit by anyone else",
-        "Cost": "of these runs; 1 at an unknown price, which dollar limits do not count",
+        "Cost": "of these runs; 1 at an unknown price, which does not count toward dollar limits",
         "Per merge": "total cost divided by merged pull requests",
         "Infrastructure": "of finished runs without a server, sandbox or GitHub failure",
     }

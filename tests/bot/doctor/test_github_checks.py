@@ -70,7 +70,7 @@ async def test_an_app_without_installations_is_reported(tmp_path: Path) -> None:
     ("path", "secret", "status", "fix"),
     [
         ("/webhook", "another", "401", "The webhook secret on the App's page is not the one configured here"),
-        ("/hooks", SECRET, "404", "It must lead to patchwright serve, path /webhook"),
+        ("/hooks", SECRET, "404", "The URL must lead to /webhook of patchwright serve"),
     ],
 )
 async def test_a_rejected_delivery_is_reported_with_a_fix(

@@ -17,7 +17,7 @@ from patchwright.demo.api_formats import ApiFormat
 from patchwright.demo.github import FakeGitHub, Issue, Repository
 from patchwright.demo.recorded_model import ModelFault, RecordedModel
 from tests.bot.terminal.test_probe_command import FIT, UNSUITABLE
-from tests.end_to_end.conftest import CODE, KEY, MENDED, TESTS
+from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, TESTS
 from tests.plain_python import PROGRAMS
 
 TIMEOUT_SECONDS = 120.0  # for any wait
@@ -27,12 +27,12 @@ class ProbedModel(RecordedModel):
     """A scripted model that answers the probe, and then fixes the issue."""
 
     def __init__(self) -> None:
-        super().__init__(MENDED, key=KEY)
+        super().__init__(FIX_TURNS, key=KEY)
         self.passes_probe = True
 
     async def _complete(self, request: dict[str, Any], api_format: ApiFormat) -> ModelFault:
         is_probe = "report_number" in str(api_format.parse_messages(request))
-        self._turns = ((FIT if self.passes_probe else UNSUITABLE),) if is_probe else MENDED
+        self._turns = ((FIT if self.passes_probe else UNSUITABLE),) if is_probe else FIX_TURNS
         return await super()._complete(request, api_format)
 
 

@@ -106,12 +106,12 @@ class HangingForge(NullForge):
     """A forge whose first response waits for an event."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.check_started = asyncio.Event()
         self.go = asyncio.Event()
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
-        if not self.asked.is_set():
-            self.asked.set()
+        if not self.check_started.is_set():
+            self.check_started.set()
             await self.go.wait()
         return "write"
 
@@ -124,7 +124,7 @@ async def test_a_delivery_whose_forge_hangs_does_not_delay_later_ones(inbox: Del
     comment = COMMENTED | {"sender": SENDER}
     await put(inbox, "issue_comment", comment | {"comment": COMMENTED["comment"] | {"body": "@agent stop"}})
     async with asyncio.timeout(20):
-        await forge.asked.wait()
+        await forge.check_started.wait()
     await put(inbox, "issues", LABELED, "g-2")
     async with asyncio.timeout(DELIVERY_TIMEOUT_SECONDS / 2):
         while not queue.known:

@@ -37,7 +37,7 @@ async def test_the_prompt_shows_the_last_page_and_one_line_per_earlier_page(tmp_
     pages = [page(f"RootWebArea 'Page {n}'\n  [1] link 'tree of page {n}'") for n in range(6)]
     script = [code_reply(f"click('{n}')", f"Thought {n}.") for n in range(6)]
     _, model = await run_browse_task(tmp_path, FakeBrowserSandbox(*pages, ANSWERED), *script)
-    prompt = model.asked[6][-1].text
+    prompt = model.requests[6][-1].text
     assert [prompt.count(f"tree of page {n}") for n in range(6)] == [0, 0, 0, 0, 0, 1]
     assert prompt.count("[this page is not shown any more]") == 4
     assert [f"Thought {n}." in prompt and f"click('{n}')" in prompt for n in range(5)] == [True] * 5
@@ -69,7 +69,7 @@ async def test_a_model_with_vision_gets_the_last_screenshot_only(tmp_path: Path)
         tmp_path, box, code_reply("click('7')"), code_reply("send_msg_to_user('42')"), sees=True
     )
     assert all(use.snapshot.screenshot and use.snapshot.marks for use in box.used)
-    for asked in model.asked[1:3]:
+    for asked in model.requests[1:3]:
         system, prompt = asked
         assert isinstance(system, SystemMessage) and isinstance(prompt, UserMessage)
         assert prompt.images == (PIXEL,) and "The picture with this message" in prompt.text
@@ -80,7 +80,7 @@ async def test_a_model_without_vision_is_not_told_of_screenshots(tmp_path: Path)
     box = FakeBrowserSandbox(START, ANSWERED)
     _, model = await run_browse_task(tmp_path, box, code_reply("send_msg_to_user('42')"))
     assert not any(use.snapshot.screenshot for use in box.used)
-    prompt = model.asked[1][-1]
+    prompt = model.requests[1][-1]
     assert isinstance(prompt, UserMessage) and not prompt.images and "picture" not in prompt.text
     assert "says nothing about colors" in prompt.text and "report that you cannot see them" in prompt.text
 
@@ -96,7 +96,7 @@ async def test_page_content_stays_inside_its_fence(tmp_path: Path) -> None:
     _, model = await run_browse_task(
         tmp_path, FakeBrowserSandbox(hostile, ANSWERED), code_reply("send_msg_to_user('42')")
     )
-    prompt = model.asked[1][-1].text
+    prompt = model.requests[1][-1].text
     outside, fence = [], ""
     for line in prompt.splitlines():
         ticks = line if line and not line.strip("`") else ""
@@ -135,7 +135,7 @@ async def test_the_browsing_prompt_matches_the_golden_file(
     _, model = await run_browse_task(
         tmp_path, box, *script, browse=BROWSE.model_copy(update={"fields": (color,)})
     )
-    system, prompt = model.asked[3]
+    system, prompt = model.requests[3]
     golden = Path(__file__).parents[2] / "golden/browsing_prompt.md"
     assert f"{system.text}\n{'=' * 80}\n\n{prompt.text}" == golden.read_text()
     headings = [line for line in prompt.text.splitlines() if line.startswith("# ")]
@@ -199,7 +199,7 @@ async def test_the_browsing_agent_may_use_the_documented_calls(tmp_path: Path) -
         "report_infeasible",
         *("new_tab", "tab_focus", "tab_close"),
     }
-    assert "16 different types of actions are available." in model.asked[1][-1].text
+    assert "16 different types of actions are available." in model.requests[1][-1].text
 
 
 async def test_the_agent_recovers_from_an_unreadable_reply(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_the_agent_recovers_from_an_unreadable_reply(tmp_path: Path) -> No
     script = [text_reply("I click."), text_reply("Click!"), code_reply("send_msg_to_user('42')")]
     answer, model = await run_browse_task(tmp_path, box, *script)
     assert isinstance(answer, SubagentResult) and answer.status == "answered" and answer.usage.steps == 3
-    assert "Your reply contained no action" in model.asked[2][-1].text
+    assert "Your reply contained no action" in model.requests[2][-1].text
     assert len(box.used) == 2
 
 
@@ -229,7 +229,7 @@ async def test_the_only_url_of_a_task_is_opened_before_the_first_reply(tmp_path:
     answer, model = await run_browse_task(tmp_path, box, code_reply('send_msg_to_user("42")'), browse=task)
     assert isinstance(answer, SubagentResult)
     assert [use.code for use in box.used[:2]] == ["", 'goto("http://localhost:8000/größe?a=b")']
-    first = model.asked[1][-1].text
+    first = model.requests[1][-1].text
     assert "Click me" in first and "You are at step 1 of" in first
     assert answer.guessed_urls == ()
 
@@ -245,7 +245,7 @@ async def test_a_failed_initial_navigation_is_in_the_first_prompt(tmp_path: Path
     )
     assert (
         "# Error of the Last Action\n\n```\nline 1, `goto(...)`: nobody answers there"
-        in model.asked[1][-1].text
+        in model.requests[1][-1].text
     )
 
 

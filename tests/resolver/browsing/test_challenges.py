@@ -125,8 +125,8 @@ async def test_the_agent_is_told_of_a_challenge_and_can_report_infeasible(tmp_pa
     )
     assert isinstance(answer, SubagentResult)
     assert (answer.status, answer.text, answer.usage.steps) == ("infeasible", "shop.test wants a human.", 2)
-    assert "- this page is a CAPTCHA" in model.asked[2][-1].text
-    assert "a CAPTCHA" not in model.asked[1][-1].text
+    assert "- this page is a CAPTCHA" in model.requests[2][-1].text
+    assert "a CAPTCHA" not in model.requests[1][-1].text
 
 
 async def test_an_agent_at_a_challenge_is_stopped_after_two_steps(tmp_path: Path) -> None:

@@ -100,11 +100,11 @@ async def test_the_requested_fields_are_returned_as_one_object(tmp_path: Path) -
     answer, model = await run_browse_task(tmp_path, box, code_reply("send_msg_to_user('...')"), browse=MUG)
     assert isinstance(answer, SubagentResult)
     assert (answer.status, answer.text, answer.schema_error) == ("answered", WHOLE, "")
-    prompt = model.asked[1][-1].text
+    prompt = model.requests[1][-1].text
     assert "- `price`, a number: in dollars\n- `sizes`, a list of texts\n" in prompt
     assert "null where the pages do not say, an empty list where they say that there is none, and" in prompt
     assert """r'''{"name": "...", "price": 0, "sizes": ["..."], "sold_out": true}'''""" in prompt
-    told = model.asked[2][-1]
+    told = model.requests[2][-1]
     assert isinstance(told, ToolMessage) and f"> {WHOLE}\n" in told.text
 
 
@@ -116,9 +116,9 @@ async def test_an_invalid_report_is_sent_back_once_with_the_error(tmp_path: Path
     ]
     answer, model = await run_browse_task(tmp_path, box, *script, browse=MUG)
     assert isinstance(answer, SubagentResult) and (answer.text, answer.usage.steps) == (WHOLE, 2)
-    assert "Your report was not delivered" not in model.asked[1][-1].text
-    assert "Your report was not delivered" in model.asked[2][-1].text
-    assert "it is not valid JSON" in model.asked[2][-1].text
+    assert "Your report was not delivered" not in model.requests[1][-1].text
+    assert "Your report was not delivered" in model.requests[2][-1].text
+    assert "it is not valid JSON" in model.requests[2][-1].text
 
 
 async def test_a_report_that_is_invalid_twice_is_returned_with_the_error(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_report_that_is_too_long_is_a_schema_error(tmp_path: Path) -> No
     script = [code_reply("send_msg_to_user('1')"), code_reply("send_msg_to_user('2')")]
     answer, model = await run_browse_task(tmp_path, box, *script, browse=MUG)
     assert isinstance(answer, SubagentResult) and answer.text == WHOLE
-    assert "the limit is 4,000" in model.asked[2][-1].text
+    assert "the limit is 4,000" in model.requests[2][-1].text
 
 
 async def test_the_concise_example_is_shown_for_a_single_field(tmp_path: Path) -> None:
@@ -157,13 +157,13 @@ async def test_the_concise_example_is_shown_for_a_single_field(tmp_path: Path) -
         tmp_path / "one", box, code_reply("send_msg_to_user('$279.49')"), browse=one
     )
     assert isinstance(answer, SubagentResult) and answer.text == '{"name": "$279.49"}'
-    assert "# Example of a Concise Report" in model.asked[1][-1].text
+    assert "# Example of a Concise Report" in model.requests[1][-1].text
     for number, browse in enumerate((BROWSE, MUG)):
         box = FakeBrowserSandbox(START, answers(WHOLE))
         _, model = await run_browse_task(
             tmp_path / str(number), box, code_reply("send_msg_to_user('1')"), browse=browse
         )
-        assert "# Example of a Concise Report" not in model.asked[1][-1].text
+        assert "# Example of a Concise Report" not in model.requests[1][-1].text
 
 
 async def nobody(action: Browse) -> SubagentResult:
@@ -196,7 +196,7 @@ async def test_a_guessed_url_is_noted_on_the_page_and_in_the_report(tmp_path: Pa
     script = [code_reply("goto('http://localhost:8000/price-list')"), code_reply("send_msg_to_user('$1')")]
     answer, model = await run_browse_task(tmp_path, box, *script)
     assert isinstance(answer, SubagentResult) and answer.guessed_urls == ("http://localhost:8000/price-list",)
-    notes = model.asked[2][-1].text.partition("# Notes")[2].partition("# Previous")[0]
+    notes = model.requests[2][-1].text.partition("# Notes")[2].partition("# Previous")[0]
     assert "- the server responded with status 404 Not Found\n" in notes
     assert "- nobody named the address http://localhost:8000/price-list" in notes
     assert "> http://localhost:8000/price-list\n" in render_observation(answer)

@@ -16,7 +16,7 @@ from patchwright.resolver.events import (
 )
 from patchwright.runtime.egress.policy import NetworkMode
 from patchwright.runtime.observations import PageSnapshot
-from tests.end_to_end.publish_scenario import entries
+from tests.end_to_end.publish_scenario import build_entries
 from tests.resolver.pull_requests import AUTHOR, comment, job, pull, thread
 
 HELD, STARTS = CiHold(state="held"), CiHold(state="starts")
@@ -97,4 +97,4 @@ def test_web_pages_and_external_services_count_as_external_content(
         ModelReply(thought="", calls=(ToolCall(id="1", action=action),), usage=ReplyUsage(model="m")),
         ToolResult(call_id="1", observation=observation),
     )
-    assert has_read_external_content(Trajectory(tuple(entries(started, *events))), started) == expected
+    assert has_read_external_content(Trajectory(tuple(build_entries(started, *events))), started) == expected

@@ -88,7 +88,7 @@ async def test_a_conversation_stays_with_the_model_that_replied_last() -> None:
     assert (await fallback.reply(BRIEF, ())).text == "I am two."
     assert (await fallback.reply((*BRIEF, spoken), ())).text == "I am two."
     assert (await fallback.reply(BRIEF, ())).text == "I am one.", "another conversation begins with the first"
-    assert (len(one.asked), len(two.asked)) == (2, 2)
+    assert (len(one.requests), len(two.requests)) == (2, 2)
 
 
 async def test_the_chain_wraps_around_to_the_first_model() -> None:
@@ -100,7 +100,7 @@ async def test_a_context_overflow_does_not_fall_back() -> None:
     fallback, (_, two) = chain([ContextOverflow("Too long.")], [make_reply("two")])
     with pytest.raises(ContextOverflow, match=r"^Too long\.$"):
         await fallback.reply(BRIEF, ())
-    assert two.asked == []
+    assert two.requests == []
 
 
 async def test_the_error_names_every_failed_model() -> None:

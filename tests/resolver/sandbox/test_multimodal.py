@@ -283,7 +283,7 @@ async def test_only_small_images_inside_the_sandbox_are_sent(path: str, said: st
     assert (await run_and_print(RequestingSandbox(files, wanted), multimodal_models(model))).startswith(
         said.format(root=root)
     )
-    assert model.asked == []
+    assert model.requests == []
 
 
 async def test_a_cell_can_make_a_limited_number_of_requests(files: Sandbox) -> None:

@@ -67,7 +67,7 @@ def test_a_file_that_jest_could_not_load_is_an_error() -> None:
         (jest("passed", numTotalTests=2), "claims 2 tests and shows 1"),
         (jest("failed", numFailedTests=0), "claims 0 failures and shows 1"),
         (jest("failed", numPassedTests=1), "claims 1 passes and shows 0"),
-        (jest("splendid"), "has the outcome 'splendid', which is none"),
+        (jest("splendid"), "has the unknown outcome 'splendid'"),
     ],
 )
 def test_wrong_totals_of_jest_are_rejected(content: bytes, problem: str) -> None:

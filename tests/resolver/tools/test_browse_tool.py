@@ -66,7 +66,7 @@ async def test_a_browsing_agent_works_on_a_task_and_reports(tmp_path: Path) -> N
         "click('7')",
         'send_msg_to_user("The answer is 42.")',
     ]
-    told = model.asked[4][-1]
+    told = model.requests[4][-1]
     assert isinstance(told, ToolMessage) and "> The answer is 42." in told.text
 
 
@@ -140,8 +140,8 @@ async def test_browsing_stops_at_its_step_limit_and_reports_the_last_page(tmp_pa
     answer, model = await run_browse_task(tmp_path, FakeBrowserSandbox(*pages), *script, max_steps=4)
     assert isinstance(answer, SubagentResult) and answer.status == "unfinished"
     assert "limit of 4 replies" in answer.text and "Thought 3." in answer.text
-    assert "You are at step 1 of at most 4." in model.asked[1][-1].text
-    assert "Report now" in model.asked[2][-1].text
+    assert "You are at step 1 of at most 4." in model.requests[1][-1].text
+    assert "Report now" in model.requests[2][-1].text
 
 
 async def test_browsing_gets_half_of_the_remaining_limits(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_a_failed_browser_call_is_shown_with_the_page(tmp_path: Path) -> N
     _, model = await run_browse_task(
         tmp_path, box, code_reply("clik('7')"), code_reply("send_msg_to_user('42')")
     )
-    prompt = model.asked[2][-1].text
+    prompt = model.requests[2][-1].text
     assert "`clik` is no action" in prompt and "[7] button 'Click me'" in prompt
 
 
@@ -285,7 +285,7 @@ async def test_an_interrupted_task_is_reported_with_its_cost(tmp_path: Path) -> 
     assert (report.usage.usd, report.usage.steps) == (Decimal("0.26"), 2)
     assert "The process was stopped" in report.text
     assert (spent.usd, spent.steps) == (Decimal("0.28"), 4)
-    assert any("ended without an answer" in message.text for message in model.asked[0])
+    assert any("ended without an answer" in message.text for message in model.requests[0])
     child = FileLogStore(tmp_path).read(RunId("job-7-browse-1"))
     assert child.agent_stopped and child.agent_stopped.reason == "canceled"
 

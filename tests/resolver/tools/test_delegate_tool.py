@@ -67,7 +67,7 @@ async def test_two_investigators_work_in_parallel_and_report_in_one_result(tmp_p
         (GUARANTEES_TASK, "answered", "It adds."),
     ]
     assert sorted(boxes.left) == ["job-7-sub-1", "job-7-sub-2"]
-    told = minds.parent.asked[1][-1]
+    told = minds.parent.requests[1][-1]
     assert isinstance(told, ToolMessage) and told.text == render_observation(report)
     lines = told.text.splitlines()
     assert [line for line in lines if line and not line.startswith(("> ", "["))] == []

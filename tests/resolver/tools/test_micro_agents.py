@@ -98,10 +98,10 @@ async def test_a_file_for_another_programs_agent_stays_a_skill(found: Any) -> No
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("input:", "inputs:", "its input: it is no JSON schema"),
+        ("input:", "inputs:", "its input: it is not a JSON schema"),
         ("{type: boolean}", "{type: yesno}", "its output: properties.complete.type: 'yesno' is not valid"),
-        ("minLength: 1", "pattern: '(a+)+$'", "its input: `pattern` is not understood"),
-        ("required: [symbol]", "required: [name]", "its input: `name` is required, but no property"),
+        ("minLength: 1", "pattern: '(a+)+$'", "its input: `pattern` is not supported"),
+        ("required: [symbol]", "required: [name]", "its input: `name` is required, but it is not a property"),
         ("name: find-callers", "name: find.callers", "its name must have"),
         ("description: Find every caller of one function.", "description:", "it has no description"),
         ("Look with `search_code`", "x" * MAX_PROMPT, "its text is longer than 20,000 characters"),
@@ -160,7 +160,7 @@ async def test_a_micro_agents_input_and_output_are_validated(skill: RepoSkill, t
     assert "`ask_find-callers` takes one JSON object with these fields and no others" in wrong.problem
     assert right == CallTool(name="ask_find-callers", arguments=INPUT)
     assert report is not None and (report.status, report.text) == ("answered", REPORTED)
-    told = [message.text for message in minds.parent.asked[1] if isinstance(message, ToolMessage)]
+    told = [message.text for message in minds.parent.requests[1] if isinstance(message, ToolMessage)]
     assert f"> {REPORTED}" in told[1].splitlines() and "[1 of 1: the answer" in told[1]
 
     child = FileLogStore(tmp_path).read(RunId("job-7-sub-1"))

@@ -48,7 +48,7 @@ def build_client(api: Api, provider: str = "tavily", seconds: float = 5) -> Http
 
 async def test_tavily_requests_and_responses_follow_its_documentation(api: Api) -> None:
     found = await build_client(api).search(QUERY)
-    (asked,) = api.asked
+    (asked,) = api.requests
     assert (asked.method, asked.path, asked.headers["authorization"]) == ("POST", "/search", f"Bearer {KEY}")
     assert asked.body == {"query": QUERY, "max_results": 8, "include_usage": True}
     snippet = "By default, dev mode installations will only contain a .pth file ."
@@ -62,7 +62,7 @@ async def test_tavily_requests_and_responses_follow_its_documentation(api: Api) 
 async def test_exa_requests_and_responses_follow_its_documentation(api: Api) -> None:
     api.answer = EXA
     found = await build_client(api, "exa").search(QUERY)
-    (asked,) = api.asked
+    (asked,) = api.requests
     assert (asked.method, asked.path, asked.headers["x-api-key"]) == ("POST", "/search", KEY)
     assert asked.body == {"query": QUERY, "numResults": 8, "contents": {"highlights": True}}
     assert isinstance(found, SearchResults)
@@ -77,7 +77,7 @@ async def test_exa_requests_and_responses_follow_its_documentation(api: Api) -> 
 async def test_brave_requests_and_responses_follow_its_documentation(api: Api) -> None:
     api.answer = BRAVE
     found = await build_client(api, "brave").search("a b & c")
-    (asked,) = api.asked
+    (asked,) = api.requests
     assert (asked.method, asked.headers["x-subscription-token"]) == ("GET", KEY)
     assert asked.path == (
         "/res/v1/web/search?q=a+b+%26+c&count=8&result_filter=web&text_decorations=false"
@@ -151,14 +151,14 @@ async def test_a_failed_search_is_an_observation(
     failed = await build_client(api, provider).search(QUERY)
     assert isinstance(failed, ActionFailure) and says in failed.message
     assert failed.message.startswith(SEARCH_APIS[provider].name) and KEY not in failed.message  # type: ignore[index]
-    assert len(api.asked) == 1  # not retried, and a redirect does not get the key
+    assert len(api.requests) == 1  # not retried, and a redirect does not get the key
 
 
 async def test_a_keys_newline_is_stripped_and_an_invalid_key_does_not_crash(api: Api) -> None:
     for key, works in ((f"{KEY}\n", True), ("k\u00e9y\r\nX-Evil: 1", False)):
         found = await HttpSearchClient(SEARCH_APIS["tavily"], SecretStr(key), base_url=api.url).search(QUERY)
         assert isinstance(found, SearchResults) == works
-    assert [asked.headers["authorization"] for asked in api.asked] == [f"Bearer {KEY}"]
+    assert [asked.headers["authorization"] for asked in api.requests] == [f"Bearer {KEY}"]
 
 
 async def test_an_absurd_price_is_shown_with_few_digits(api: Api) -> None:
@@ -183,7 +183,7 @@ async def test_https_uses_the_operators_proxy() -> None:
         outside = HttpSearchClient(SEARCH_APIS["tavily"], SecretStr(KEY), proxy=proxy.url, timeout=5)
         failed = await outside.search(QUERY)
     assert isinstance(failed, ActionFailure) and "could not be reached" in failed.message
-    assert KEY not in str(proxy.asked)
+    assert KEY not in str(proxy.requests)
 
 
 # The tool
@@ -245,7 +245,7 @@ async def test_searches_are_limited_per_run_and_failures_do_not_count(api: Api, 
         tool = SearchWebTool(build_client(api), log, Secrets(), max_searches=2)
         assert "[2 of at most 2" in await search(log, tool, "two")
         assert "This run has used its 2 searches" in await search(log, tool, "three")
-    assert [asked.body["query"] for asked in api.asked] == ["one", "one", "two"]
+    assert [asked.body["query"] for asked in api.requests] == ["one", "one", "two"]
 
 
 async def test_the_cost_of_a_search_is_part_of_the_runs_cost(api: Api, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ async def test_the_browsing_prompt_mentions_search_only_if_available(tmp_path: P
         _, model = await run_browse_task(
             place, box, code_reply("send_msg_to_user('42')"), can_search=searchable
         )
-        prompt = model.asked[1][-1].text
+        prompt = model.requests[1][-1].text
         assert ("can search the web first" in prompt, "front page or its search" in prompt) == (
             searchable,
             not searchable,
@@ -276,7 +276,7 @@ async def test_a_query_with_a_secret_is_not_sent(api: Api, tmp_path: Path) -> No
     async with FileLogStore(tmp_path).open(RunId("r")) as log:
         tool = SearchWebTool(build_client(api), log, Secrets(["a-canary-value"]), max_searches=2)
         told = await search(log, tool, "what is a-canary-value")
-        assert "was not sent to Tavily" in told and api.asked == []
+        assert "was not sent to Tavily" in told and api.requests == []
         assert "Tavily names" in await search(log, tool, "what is it")  # otherwise the test proves nothing
 
 

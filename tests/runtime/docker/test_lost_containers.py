@@ -86,7 +86,7 @@ async def test_an_out_of_memory_container_is_distinguished_from_a_killed_one(
         engine, SandboxSpec(memory_mb=64), ended("tail /dev/zero", False)
     )
     assert isinstance(starved, OutOfMemory) and not starved.retryable
-    assert "`memory_mb` allows 64 MiB" in str(starved)
+    assert "`memory_mb` is 64 MiB" in str(starved)
     killed = await sandbox_container.find_failure(engine, SandboxSpec(), ended("sleep 60", True))
     assert type(killed) is SandboxLost and killed.retryable
     assert "exit status 137" in str(killed)
