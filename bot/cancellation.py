@@ -34,12 +34,14 @@ class PullRequestOutcomes(Protocol):
 
 
 class RepositoryAccess(Protocol):
-    """Checks what an App installation may access. Every method may raise ForgeError or QueueDown."""
+    """Checks which repositories an App installation may access. Every method may raise ForgeError or
+    QueueDown.
+    """
 
     async def has_access(self, repo: Repo) -> bool: ...
 
     async def reset_notices(self, change: InstallationChanged) -> None:
-        """Forgets which missing permissions were reported, so that the bot reports them again."""
+        """Handles a change of an App installation: logs the permissions that are missing after it."""
 
 
 class CancellationHandler:
@@ -67,7 +69,7 @@ class CancellationHandler:
     async def handle(self, event: CancelEvent) -> None:
         """Cancels the jobs that this event affects.
 
-        Raises QueueDown or ForgeError; the caller then passes the event again.
+        Raises QueueDown or ForgeError; the caller then retries the event.
         """
         match event:
             case LabelRemoved():
@@ -82,8 +84,7 @@ class CancellationHandler:
     async def _handle_unlabeled(self, event: LabelRemoved) -> None:
         """Cancels the jobs that the removed label has started in this thread.
 
-        A sender without write permission cancels only jobs that they requested themselves; a bot cancels
-        none.
+        A sender without write permission cancels only the jobs that they requested. A bot cancels none.
         """
         if not is_same_label(event.label, self._label) or event.sender.is_bot:
             return
@@ -124,7 +125,8 @@ class CancellationHandler:
         ]
         if reason == "unlabeled":
             records = [record for record in records if record.job.label]
-        # The notices come first, so that a crash between the two calls loses none.
+        # Notices are posted before the jobs are canceled. Otherwise a crash between the two calls would lose
+        # them.
         await self.post_cancellation_notices(records, reason)
         await self._queue.cancel_thread(event.repo, event.number, requested_before, reason)
         if records:
@@ -167,7 +169,7 @@ class CancellationHandler:
 
 
 def has_started(record: JobRecord) -> bool:
-    """Returns True if the job runs, or ran before and waits for its next try."""
+    """Returns True if the job is running, or has run before and waits to be retried."""
     return record.state == "running" or record.tries > 0
 
 

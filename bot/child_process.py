@@ -5,8 +5,8 @@ import sys
 from collections.abc import Sequence
 
 WORKER_READY_PREFIX = "patchwright worker ready"
-"""The line that a worker prints when it starts to take jobs begins with this text. It is defined here so that
-the server does not import the worker.
+"""The start of the line that a worker prints when it is ready to take jobs. It is defined here so that the
+server does not have to import the worker.
 """
 
 # Calls prctl(PR_SET_PDEATHSIG = 1, SIGTERM = 15), so that the kernel stops the child when this process is
@@ -20,7 +20,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def with_parent_death_signal(command: Sequence[str]) -> list[str]:
-    """Wraps a command so that the kernel stops it when this process dies.
+    """Returns the command, wrapped so that the kernel stops it when this process dies.
 
     The first word of the command must be the path of a program. Linux only; elsewhere the command is returned
     unchanged.

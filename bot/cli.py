@@ -1,4 +1,6 @@
-"""Defines the command line. Commands import their heavy modules themselves, so that `--help` is instant."""
+"""Defines the command line. Each command imports its slow modules when it runs, so that `--help` responds at
+once.
+"""
 
 import argparse
 import os
@@ -59,7 +61,9 @@ def _add_resolve(commands: Subparsers) -> None:
         "--issue", metavar="FILE", help="with --repo: a text file that describes the problem"
     )
     command.add_argument("--out", metavar="FILE", help="with --repo: also write the patch to this file")
-    command.add_argument("--continue", dest="run", metavar="RUN", help="resume this run, or the `last`")
+    command.add_argument(
+        "--continue", dest="run", metavar="RUN", help="resume this run (its name, or `last`)"
+    )
     command.add_argument(
         "--answer", metavar="TEXT", help="with --continue: your answer to the question that the run asked"
     )
@@ -81,8 +85,8 @@ def _add_serve(commands: Subparsers) -> None:
         "/healthz, /readyz and /metrics report the server's state.\n\n"
         "Without configuration, the first start prints a URL and a code for the setup page, which lets you choose a\n"
         "model and creates a GitHub App. Otherwise set PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and either\n"
-        "GITHUB_TOKEN or an App's ID and private key. With --poll, you need no webhook and no secret; with\n"
-        "GITHUB_TOKEN, also set PATCHWRIGHT_POLLED_REPOSITORIES then.\n\n"
+        "GITHUB_TOKEN or an App's ID and private key. With --poll, you need no webhook and no webhook secret; if\n"
+        "you use GITHUB_TOKEN with --poll, also set PATCHWRIGHT_POLLED_REPOSITORIES.\n\n"
         "  patchwright serve --host 0.0.0.0 --port 8000",
     )
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
@@ -113,7 +117,7 @@ def _add_work(commands: Subparsers) -> None:
     command.add_argument(
         "--exclusive",
         action="store_true",
-        help="no other worker uses this Redis; jobs of a killed worker restart at once",
+        help="declare that no other worker uses this Redis, so that jobs of a killed worker restart at once",
     )
     _add_settings_options(command, json_help=JSON_ERROR_HELP)
 
@@ -123,8 +127,9 @@ def _add_docker_proxy(commands: Subparsers) -> None:
         commands,
         "docker-proxy",
         "run a Docker proxy that allows only sandbox containers",
-        "Access to the Docker socket means root access to its machine. Run this proxy as a user with that access\n"
-        "and give workers its socket instead. It allows only containers with Patchwright's isolation and images.\n\n"
+        "Access to the Docker socket means root access to the machine. Run this proxy as a user with that access,\n"
+        "and give the workers the proxy's socket instead. The proxy allows only Patchwright's images, and only\n"
+        "containers with the isolation of a Patchwright sandbox.\n\n"
         "  patchwright docker-proxy --listen /run/patchwright/engine.sock --group 10001\n"
         "  DOCKER_HOST=unix:///run/patchwright/engine.sock patchwright work",
         has_settings=False,
@@ -146,9 +151,9 @@ def _add_action(commands: Subparsers) -> None:
         "action",
         "handle the event that started a GitHub Actions workflow",
         "Handle the event in GITHUB_EVENT_PATH, and write step outputs and a job summary. See action.yml.\n\n"
-        "Split into two jobs, so that none has both the model's key and write access:\n"
+        "Use two jobs, so that no job has both the model's key and write access:\n"
         "  patchwright action --resolve DIR    resolve the issue with a read-only token, save the result in DIR\n"
-        "  patchwright action --publish DIR    verify and publish the result; without model and sandbox",
+        "  patchwright action --publish DIR    check and publish the result; needs no model or sandbox",
         JOB_EXIT_CODES,
     )
     directory = command.add_mutually_exclusive_group()
@@ -158,7 +163,7 @@ def _add_action(commands: Subparsers) -> None:
     directory.add_argument(
         "--publish",
         metavar="DIR",
-        help="verify and publish the result that another job saved in this directory",
+        help="check and publish the result that another job saved in this directory",
     )
     _add_settings_options(command)
 
@@ -219,7 +224,7 @@ def _add_view(commands: Subparsers) -> None:
     command.add_argument(
         "--open",
         action=argparse.BooleanOptionalAction,
-        help="open it in a browser (default: in a terminal, if there is a browser)",
+        help="open it in a browser (default if a terminal and a browser are available)",
     )
     _add_config_and_json_options(command)
 
@@ -239,7 +244,7 @@ def _add_export(commands: Subparsers) -> None:
 
 
 def _add_run_argument(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run", metavar="RUN", help="name of the run, the start of it, or `last`")
+    command.add_argument("run", metavar="RUN", help="name of the run, its first characters, or `last`")
 
 
 def _add_config_and_json_options(command: argparse.ArgumentParser) -> None:
@@ -252,7 +257,7 @@ def _add_replay(commands: Subparsers) -> None:
         commands,
         "replay",
         "rebuild the prompts of a run from its log",
-        "Rebuild the prompt of each step of a run, without model or sandbox, and compare it with what was sent.\n"
+        "Rebuild the prompt of each step of a run without a model or sandbox, and compare it with the prompt sent.\n"
         "With --step, print one prompt. Exits with 0 if all are identical, otherwise with 3.\n\n"
         "  patchwright replay last --step 4",
         CHECK_EXIT_CODES,
@@ -285,7 +290,7 @@ def _add_doctor(commands: Subparsers) -> None:
         "doctor",
         "check everything that a server needs, and show how to fix problems",
         "Check GitHub and its permissions, the webhook (requests a ping), Redis, the Docker engine, images and\n"
-        "limits, the model (one small call), disk, memory and clock. Changes nothing else.\n"
+        "limits, the model (one small call), disk, memory and clock. No setting is changed.\n"
         "Exits with 0 if no check failed, otherwise with 1.\n\n"
         "  patchwright doctor --config /etc/patchwright/patchwright.toml",
     )
@@ -297,9 +302,9 @@ def _add_prepare(commands: Subparsers) -> None:
         commands,
         "prepare",
         "build the sandbox images ahead of time",
-        "Build the images of all sandboxes: on the base image, on the images by language (`language_images`), and\n"
-        "with the sandbox features. This takes a minute or two per version and base image. Run it before you restart\n"
-        "for an upgrade, so that no job waits for it.\n\n"
+        "Build the images of all sandboxes, with the sandbox features: one on the base image, and one on the image\n"
+        "of each language (`language_images`). This takes a minute or two per version and base image. When you\n"
+        "upgrade, run this before you restart the server, so that no job waits for an image.\n\n"
         "  patchwright prepare --image python:3.12-slim",
     )
     command.add_argument(

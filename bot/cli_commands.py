@@ -46,7 +46,7 @@ SETTINGS_OPTIONS = {
     "model": "model", "model_base_url": "base-url", "sandbox": "sandbox", "image": "image",
     "max_steps": "max-steps", "max_usd": "max-usd", "timeout": "timeout", "config": "config",
 }  # fmt: skip
-"""Maps the names of settings to the names of their command-line options."""
+"""Maps the name of each setting to its command-line option."""
 READ_ONLY_COMMANDS = frozenset({"runs", "view", "export", "replay", "probe", "doctor", "completion"})
 """Commands that only print information."""
 
@@ -84,8 +84,8 @@ def run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) ->
     except BrokenPipeError:
         if options.command not in READ_ONLY_COMMANDS:
             raise
-        # The reader has closed the pipe, as `| head` does. Without this, Python prints another error when it
-        # closes stdout.
+        # The reader has closed the pipe, as `| head` does. Without this line, Python would print another
+        # error when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SUCCESS
     except WorkerFailed as exc:
@@ -118,7 +118,7 @@ def _loop_runner(command: str) -> Callable[[Coroutine[Any, Any, int]], int]:
     """Returns the function that runs the event loop.
 
     `serve` uses uvloop, which halves the cost of a delivery (benchmarks/receiver.py). Other commands would
-    not gain.
+    not benefit.
     """
     if command != "serve":
         return asyncio.run
@@ -128,7 +128,7 @@ def _loop_runner(command: str) -> Callable[[Coroutine[Any, Any, int]], int]:
 
 
 async def _cancel_on_sigterm(work: Coroutine[Any, Any, T]) -> T:
-    """Awaits the command and cancels it on SIGTERM, as Ctrl-C does, so that everything is closed."""
+    """Awaits the command. Cancels it on SIGTERM, as on Ctrl-C, so that it can close its resources."""
     task = asyncio.ensure_future(work)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
@@ -201,7 +201,7 @@ def _load_server_settings(options: argparse.Namespace) -> Settings:
 
 
 def _settings_arguments(options: argparse.Namespace, *names: str) -> list[str]:
-    """Returns the settings in `names`, or all if it is empty, as arguments for another command."""
+    """Returns settings as arguments for another command: those in `names`, or all if `names` is empty."""
     values = {
         name: getattr(options, key) for key, name in SETTINGS_OPTIONS.items() if not names or key in names
     }
@@ -224,7 +224,7 @@ async def action(options: argparse.Namespace) -> int:
 
 
 async def inspect_runs(options: argparse.Namespace) -> int:
-    """Runs a command that reads runs from this disk."""
+    """Runs a command that reads runs from the local disk."""
     from patchwright.bot.terminal.inspect_commands import run_inspect_command
 
     settings, environ = _load_settings(options), composition_root.read_environment()
@@ -232,7 +232,7 @@ async def inspect_runs(options: argparse.Namespace) -> int:
 
 
 async def probe(options: argparse.Namespace) -> int:
-    """Tests which of the configured models can drive the agent."""
+    """Tests whether each configured model can drive the agent."""
     from patchwright.bot.terminal.probe_command import run_probe
 
     return SUCCESS if await run_probe(_load_settings(options), as_json=options.json) else UNSUCCESSFUL
@@ -309,7 +309,7 @@ def _load_settings(options: argparse.Namespace, directory: Path | None = Path())
     settings = composition_root.read_settings(
         overrides, composition_root.read_environment(), config, directory and directory.resolve()
     )
-    # The dashboard and exported runs use these templates too, so they are set before any run starts.
+    # The dashboard and exported runs use these templates too, so the directory is set before any run starts.
     if settings.templates is not None:
         from patchwright.resolver.text.jinja_templates import set_template_directory
 

@@ -9,7 +9,7 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.text.template_renderer import render_reply
 
 DailyLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day"]
-"""A setting that limits the runs or the cost of one day."""
+"""The name of a setting that limits the runs or the cost of one day."""
 
 
 def over_limit_text(reason: DailyLimit, limit: int | Decimal) -> str:
@@ -38,8 +38,8 @@ def cannot_stop_workflow_text(url: str) -> str:
 def queued_text(ahead: int, mention: str, *, same_thread: bool, building_images: bool = False) -> str:
     """Renders the notice that a job is queued behind `ahead` other jobs.
 
-    `same_thread`: those jobs belong to the same issue or pull request. `building_images`: no worker takes
-    jobs yet, because images are being built.
+    `same_thread`: the jobs ahead belong to the same issue or pull request. `building_images`: images are
+    being built, so no worker takes jobs yet.
     """
     return render_reply(
         "queue_notice.md.j2",
@@ -51,7 +51,7 @@ def queued_text(ahead: int, mention: str, *, same_thread: bool, building_images:
 
 
 def unreadable_job_text() -> str:
-    """Says that a job waits for a worker of the version that queued it."""
+    """Explains that a job waits for a worker of the version that queued it."""
     return render_reply("unreadable_job.md.j2")
 
 
@@ -61,9 +61,9 @@ def cancellation_text(reason: CancelReason) -> str:
 
 
 def missing_permissions_text(permissions: Sequence[str], settings_url: str, notice_url: str) -> str:
-    """Names the permissions that the owner has to grant at `settings_url`.
+    """Lists the permissions that the owner has to grant at `settings_url`.
 
-    `notice_url` is the address of a full notice that was posted earlier; "" if there is none.
+    `notice_url` is the URL of a complete notice that was posted earlier; "" if there is none.
     """
     return render_reply(
         "missing_permissions.md.j2", permissions=permissions, settings_url=settings_url, notice_url=notice_url

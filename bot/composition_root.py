@@ -25,7 +25,7 @@ from patchwright.resolver.settings.settings import (
     read_toml,
 )
 
-if TYPE_CHECKING:  # These imports are slow, and an invalid setting can be reported without them.
+if TYPE_CHECKING:  # These imports are slow. They are deferred so that an invalid setting is reported at once.
     from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
     from patchwright.bot.github.forge import GitHubForge
     from patchwright.bot.write_limiter import WriteLimiter
@@ -54,11 +54,12 @@ def read_environment() -> Mapping[str, str]:
 def read_settings(
     overrides: Mapping[str, Any], environ: Mapping[str, str], config: Path | None, directory: Path | None
 ) -> Settings:
-    """Loads the settings from saved setup data, settings file, environment and overrides; later sources win.
+    """Loads the settings from saved setup data, settings file, environment and overrides. Later sources
+    override earlier ones.
 
     `config` is the settings file; if it is None, `patchwright.toml` in `directory` is read. If `directory` is
-    None, neither that file nor saved setup data is read, because a workflow's checkout is not trusted. Raises
-    SettingsError if a value is invalid.
+    None, neither that file nor saved setup data is read. A workflow passes None, because its checkout is not
+    trusted. Raises SettingsError if a value is invalid.
     """
     values: dict[str, Any] = {"data": default_data_directory(environ), **read_fallback_variables(environ)}
     if config:
@@ -122,12 +123,11 @@ async def build_run_dependencies(
     listeners: tuple["Listener", ...] = (),
     prepare_sandboxes: bool = True,
 ) -> AsyncIterator["RunDependencies"]:
-    """Yields the RunDependencies object with everything that a run needs, and closes the sandboxes at the
-    end.
+    """Yields the RunDependencies of a run, and closes the sandboxes at the end.
 
     Sandboxes are ready to use unless `prepare_sandboxes` is False; then the caller prepares them later.
-    `trusted`: issue and code belong to the operator, so the local sandbox may replace Docker. `notify`
-    receives messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable or
+    `trusted`: the issue and the code belong to the operator, so a local sandbox may replace Docker. `notify`
+    is called with messages about slow steps and fallbacks. Raises SettingsError, EngineUnavailable or
     ImageUnavailable before any work is done.
     """
     if settings.model is None:
@@ -233,8 +233,8 @@ async def start_server(
     """Runs the receiver and a worker process until a stop signal. Returns True if the signal was Ctrl-C.
 
     If no GitHub identity is configured, the setup page runs first; `reload_settings` then reads the result.
-    The three commands start a worker, test a model and build images. Raises WorkerFailed if the first worker
-    does not start.
+    `worker_command` starts a worker, `probe_command` tests a model, and `prepare_command` builds images.
+    Raises WorkerFailed if the first worker does not start.
     """
     from patchwright.bot.http_server import open_listener
     from patchwright.bot.server import require_webhook_secret, run_server
@@ -243,7 +243,8 @@ async def start_server(
 
     welcome_apps = None
     if not is_setup_needed(settings):
-        require_webhook_secret(settings)  # A missing setting is reported even if the port is taken.
+        # Checked first, so that a missing setting is reported even if the port is in use.
+        require_webhook_secret(settings)
         check_data_directory(settings.data)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(open_listener(host, port))
@@ -305,7 +306,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
 
     require_redis_url(settings)
     async with contextlib.AsyncExitStack() as stack:
-        # Credentials are checked first, so that a missing one is reported before images are built.
+        # Credentials are checked first, so that missing ones are reported before images are built.
         write_limiter = SharedWriteLimiter(settings.redis_url or "")
         stack.push_async_callback(write_limiter.close)
         github = await stack.enter_async_context(open_forge(settings, write_limiter=write_limiter))
@@ -336,7 +337,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         )
         tracer = build_tracer(read_environment(), logs.read, settings.metrics_label)
         stack.push_async_callback(tracer.close)
-        # Importing LiteLLM takes 2 s. Preloading it saves the first issue this wait.
+        # Importing LiteLLM takes 2 s. Preloading it spares the first job this delay.
         preloading = asyncio.create_task(preload_litellm())
         sweeping = asyncio.create_task(sweep_periodically(report_after_sweep(deps.sandboxes.sweep, engines)))
         archiving = asyncio.create_task(Archiver(logs, local_logs, archive).run())
@@ -391,5 +392,5 @@ async def check_github_identity(github: "GitHubForge", notify: Callable[[str], o
         await github.verify_credentials()
     except Unauthorized:
         raise
-    except ForgeError as exc:  # GitHub may be back before the first delivery.
+    except ForgeError as exc:  # not fatal: GitHub may respond again before the first delivery arrives
         notify(f"NOTICE: The GitHub credentials could not be checked: {exc}")

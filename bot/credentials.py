@@ -1,4 +1,4 @@
-"""Collects the secrets from settings and environment, and reads the App's private key."""
+"""Collects the secrets from the settings and the environment, and reads the App's private key."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def settings_secrets(settings: Settings) -> list[str]:
 
 
 def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> Secrets:
-    """Returns everything that must be masked in output: our credentials and the keys of model providers."""
+    """Returns all secrets that must be masked in output: our credentials and the keys of model providers."""
     own_secrets = settings_secrets(settings)
     secret = re.compile(r"_(API_KEY|TOKEN|SECRET|SECRET_KEY|ACCESS_KEY)$")
     keys = [value for name, value in environ.items() if secret.search(name)]

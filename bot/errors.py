@@ -16,7 +16,7 @@ from patchwright.resolver.errors import Forbidden, ForgeError
 
 
 class ForgeUnavailable(ForgeError):
-    """The connection broke, timed out, or the server failed."""
+    """GitHub sent no usable response: the connection failed or timed out, or the server returned an error."""
 
 
 class UnprocessableRequest(ForgeError):
@@ -30,7 +30,7 @@ class PermissionNotGranted(Forbidden):
 
 
 class Preempted(ForgeError):
-    """A more urgent write goes first; the preempted write may be dropped."""
+    """A more urgent write to GitHub goes first. The preempted write may be dropped."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__("a more urgent write to GitHub comes first")
@@ -43,11 +43,13 @@ class GitHubDown(Exception):
 
 
 class QueueDown(Exception):
-    """Redis does not respond, so a write may not have been stored."""
+    """Redis does not respond. A write may or may not have been stored."""
 
 
 class ArchiveDown(Exception):
-    """The archive does not respond, or an operation failed. Runs that were not archived stay where they are."""
+    """The archive does not respond, or an operation failed. Runs that could not be archived stay in their
+    current place.
+    """
 
 
 class WorkerFailed(Exception):

@@ -1,4 +1,4 @@
-"""Downloads logs of GitHub Actions jobs as a stream, and sends the token to GitHub's API only."""
+"""Downloads the logs of GitHub Actions jobs as streams. Only GitHub's API receives the token."""
 
 import asyncio
 from pathlib import Path
@@ -13,8 +13,8 @@ from patchwright.resolver.ci.log_excerpt import LogExcerpt
 from patchwright.resolver.domain import Credentials
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
 
-FETCH_TIMEOUT_SECONDS = 60.0  # per log
-MAX_REDIRECTS = 3  # GitHub needs one
+FETCH_TIMEOUT_SECONDS = 60.0  # for one log
+MAX_REDIRECTS = 3  # a download from GitHub needs one
 MAX_LOG_BYTES = 200_000_000
 
 
@@ -26,7 +26,7 @@ class ActionsLogs:
         self._ssl_context = create_ssl_context(ca_bundle)
 
     async def fetch(self, job_path: tuple[str, ...], credentials: Credentials) -> str:
-        """Returns the part of a job's log that shows why it failed; `job_path` is the job's API path.
+        """Returns the part of a job's log that shows why the job failed. `job_path` is the job's API path.
 
         Raises NotFound if GitHub no longer has the log, Forbidden, or ForgeError.
         Source: docs.github.com/rest/actions/workflow-jobs#download-job-logs-for-a-workflow-run
@@ -39,7 +39,7 @@ class ActionsLogs:
                 httpx.AsyncClient(verify=self._ssl_context, follow_redirects=False) as client,
             ):
                 for _ in range(MAX_REDIRECTS + 1):
-                    # A redirect leads to a signed URL outside GitHub's API, which must not get the token.
+                    # A redirect leads to a signed URL outside GitHub's API. The token must not be sent there.
                     headers = {"Authorization": f"Bearer {credentials.token}"} if sends_token else {}
                     async with client.stream("GET", url, headers=headers) as response:
                         if response.is_redirect:

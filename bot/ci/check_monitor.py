@@ -1,7 +1,7 @@
 """Finds Patchwright's pull requests with failing checks, from deliveries or by polling.
 
-A delivery only makes the monitor query the commit's checks. So repeated, reordered or lost events still lead
-to one job per commit. The job starts when all checks of the commit have ended.
+A delivery only tells the monitor which commit to query. Repeated, reordered or lost deliveries therefore
+still lead to one job per commit. The job starts when all checks of the commit have completed.
 """
 
 import logging
@@ -20,8 +20,9 @@ from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized
 
 log = logging.getLogger(__name__)
 
-MAX_CHECK_WAIT = timedelta(minutes=30)  # how long to wait for running checks after the last failure
-MIN_BACKOFF = timedelta(minutes=1)  # between two queries of a commit without failures; doubled each time
+MAX_CHECK_WAIT = timedelta(minutes=30)  # how long to wait for running checks after a check failed
+# time until the next query of a commit without failures; doubled each time
+MIN_BACKOFF = timedelta(minutes=1)
 MAX_BACKOFF = timedelta(hours=1)
 
 
@@ -38,7 +39,7 @@ class PullChecks(Protocol):
 
 @dataclass(frozen=True)
 class _Backoff:
-    """When to query a commit again that had no failed checks at the last query."""
+    """The time of the next query of a commit that had no failed checks at the last query."""
 
     retry_at: datetime
     delay: timedelta
@@ -63,7 +64,8 @@ class CheckMonitor:
         self._backoffs: dict[Repo, dict[str, _Backoff]] = {}
 
     async def handle(self, delivery: ChecksCompleted) -> JobId | None:
-        """Queries the commit that a delivery names, and returns the id of the job if a new one is queued.
+        """Queries the commit that a delivery names. Returns the id of the queued job; None if no new job is
+        needed.
 
         Raises QueueDown and ForgeError; the delivery must then be processed again.
         """
@@ -75,8 +77,8 @@ class CheckMonitor:
         return await self._queue_if_failed(delivery.repo, delivery.repo_id, delivery.installation_id, pull)
 
     async def scan_repository(self, repo: Repo, repo_id: int, installation_id: int | None) -> bool:
-        """Queries all open pull requests of a repository. Returns True if some were skipped that may work
-        soon.
+        """Queries the checks of all open pull requests in a repository. Returns True if some queries failed
+        and should be retried soon.
 
         Raises QueueDown and ForgeError.
         """
@@ -123,7 +125,7 @@ class CheckMonitor:
         return None
 
     def _should_wait(self, checks: tuple[Check, ...]) -> bool:
-        """Returns True if running checks should complete before a repair starts."""
+        """Returns True if a repair should wait for running checks."""
         if not any(check.state == "running" for check in checks):
             return False
         failed = [
@@ -134,7 +136,7 @@ class CheckMonitor:
         return not failed or self._clock() - max(failed) < MAX_CHECK_WAIT
 
     def _back_off(self, repo: Repo, commit: str) -> None:
-        """Delays the next query of a commit, each time for longer."""
+        """Delays the next query of a commit. The delay doubles each time."""
         previous = self._backoffs.setdefault(repo, {}).get(commit)
         delay = min(previous.delay * 2, MAX_BACKOFF) if previous else MIN_BACKOFF
         self._backoffs[repo][commit] = _Backoff(self._clock() + delay, delay)

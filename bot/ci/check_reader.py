@@ -14,20 +14,20 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound
 
 ACTIONS_APP = "github-actions"
-"""The App behind GitHub Actions: its check runs are jobs, with the same ids."""
+"""The App behind GitHub Actions. Each of its check runs is a workflow job and has the job's id."""
 OWN_CHECK_NAME = "patchwright"
 """The name of the check run that reports Patchwright's own run."""
 COMMIT_STATUS = "commit status"
 STATE_BY_STATUS: dict[str, Literal["running", "passed", "failed"]] = {
     "pending": "running", "success": "passed", "failure": "failed",
 }  # fmt: skip
-"""Check state by commit status. The status `error` is missing, because it says nothing about the code."""
+"""Maps a commit status to a check state. `error` is left out, because it says nothing about the code."""
 MAX_ANNOTATIONS = 50
 STATE_BY_CONCLUSION: dict[str, Literal["passed", "failed"]] = {
     "success": "passed", "neutral": "passed", "skipped": "passed", "failure": "failed",
 }  # fmt: skip
-"""Check state by conclusion. The other conclusions (cancelled, timed_out, startup_failure, stale,
-action_required) say nothing about the code.
+"""Maps the conclusion of a check run to a check state. The other conclusions (cancelled, timed_out,
+startup_failure, stale, action_required) say nothing about the code.
 """
 
 
@@ -130,7 +130,7 @@ class CheckReader:
                     checks.append(_make_check(check_run, app_slug))
         async for suites in self._rest.iter_pages(_CheckSuites, repo, *commit_path, "check-suites"):
             checks += (
-                # A workflow creates the check runs of its jobs one after another, when each job starts.
+                # A workflow creates the check run of a job only when the job starts.
                 Check(id=suite.id, name="a workflow", app=ACTIONS_APP, state="running", conclusion="")
                 for suite in suites.check_suites
                 if suite.app and suite.app.slug == ACTIONS_APP and suite.status not in ("completed", None)
@@ -138,7 +138,9 @@ class CheckReader:
         return (*checks, *await self._fetch_statuses(repo, commit_path))
 
     async def _fetch_statuses(self, repo: Repo, commit_path: tuple[str, ...]) -> tuple[Check, ...]:
-        """Returns the commit statuses, which older services set instead of checks; () without permission."""
+        """Returns the commit statuses, which older services set instead of check runs; () if the permission
+        is missing.
+        """
         try:
             response = await self._rest.get(
                 _CommitStatuses, repo, *commit_path, "status", per_page=str(PER_PAGE)

@@ -1,4 +1,6 @@
-"""Access control of the dashboard: readers of a repository see its runs, writers stop and retry them."""
+"""Access control of the dashboard: people see the runs of repositories that they can read. With write access,
+they can also stop and retry runs.
+"""
 
 import asyncio
 import time
@@ -13,9 +15,10 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError, Unauthorized
 
 CACHE_SECONDS = 300.0  # how long an access level from GitHub is cached
-DENIED_CACHE_SECONDS = 60.0  # shorter, so that newly granted access works soon
+# how long missing access is cached; shorter, so that newly granted access works soon
+DENIED_CACHE_SECONDS = 60.0
 MAX_CACHED_LEVELS = 10_000
-MAX_CHECKED_REPOSITORIES = 40  # repositories checked for one page view
+MAX_CHECKED_REPOSITORIES = 40  # repositories checked on GitHub for one page view
 MAX_CONCURRENT_CHECKS = 8
 
 
@@ -26,7 +29,7 @@ class _CachedLevel:
 
 
 class AccessControl:
-    """Caches the access levels of people to repositories for a few minutes."""
+    """Looks up each person's access level to a repository, and caches it for a few minutes."""
 
     def __init__(self, oauth: GitHubOAuth | None, clock: Callable[[], float] = time.monotonic) -> None:
         """`oauth` is None if only the operator can sign in; `clock` returns seconds."""
@@ -37,7 +40,7 @@ class AccessControl:
     async def get_level(
         self, session: Session, repository: str, *, bypass_cache: bool = False
     ) -> AccessLevel:
-        """Returns the person's access level to a repository, from the cache unless `bypass_cache` is set.
+        """Returns the person's access level to a repository. Reads the cache unless `bypass_cache` is set.
 
         Raises Unauthorized if the session's GitHub token is no longer valid, and ForgeError.
         """
@@ -59,8 +62,8 @@ class AccessControl:
     async def filter_readable(self, session: Session, repositories: Collection[str]) -> frozenset[str]:
         """Returns which of these repositories the person may read.
 
-        Levels may be minutes old. One call checks at most MAX_CHECKED_REPOSITORIES repositories on GitHub:
-        first those that were never checked, then those whose level expired first.
+        The access levels may be minutes old. One call checks at most MAX_CHECKED_REPOSITORIES repositories on
+        GitHub: first those that were never checked, then those whose cached level expired first.
 
         Raises Unauthorized and ForgeError.
         """

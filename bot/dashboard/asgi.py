@@ -24,14 +24,15 @@ from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import ForgeError
 
 SECURITY_HEADERS = {
-    # Allow only our own scripts and styles. Forbid embedding in frames and forms that submit to other sites.
+    # Allows only our own scripts and styles. Forbids other sites to embed the pages in frames, and forbids
+    # forms that submit to other sites.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    # Not "no-referrer": browsers would then send "Origin: null" with our own forms.
+    # Not "no-referrer", because browsers would then send "Origin: null" with our own forms.
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -47,7 +48,7 @@ def create_app(deps: DashboardDependencies) -> ASGIApp:
             *run_routes.routes(),
             *login.routes(),
             Route("/static/{name}", _serve_static, methods=["GET"]),
-            # The App's setup URL: after somebody installs the App, GitHub redirects them here.
+            # The App's setup URL. GitHub redirects people here after they install the App.
             Route("/welcome", _redirect_to_runs, methods=["GET"]),
         ],
         exception_handlers={

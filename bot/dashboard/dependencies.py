@@ -22,7 +22,7 @@ class ComponentHealth(FrozenModel):
     name: str
     is_healthy: bool
     details: str
-    """Shown to the operator only."""
+    """Only the operator sees this."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,6 @@ class DashboardDependencies:
     operator_token: str
     """Token with which the operator signs in; "" if the operator cannot sign in."""
     public_url: str
-    """Base URL that people use, without a trailing slash; "" if people may use any host."""
+    """The base URL that people open, without a trailing slash; "" if any host is accepted."""
     delivery_counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Number of webhook deliveries since the process started, by event and result."""

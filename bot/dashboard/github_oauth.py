@@ -1,4 +1,4 @@
-"""GitHub's OAuth web flow: who a person is, and which repositories they may read and write."""
+"""GitHub's OAuth web flow. It identifies a person and the repositories that they may read and write."""
 
 import base64
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound, Unauthorized
 
 TIMEOUT_SECONDS = 10.0  # seconds for one response: a person is waiting
-MAX_RESPONSE_BYTES = 1 << 20  # bytes of one response; that of a repository takes 10 kB
+MAX_RESPONSE_BYTES = 1 << 20  # bytes of one response; the response for a repository has 10 kB
 
 AccessLevel = Literal["none", "read", "write"]
 
@@ -65,7 +65,9 @@ class GitHubOAuth:
         )
 
     def authorization_url(self, state: str, browser_secret: str, redirect_uri: str) -> str:
-        """Returns the GitHub URL where a browser signs in; GitHub redirects it to `redirect_uri` with a code."""
+        """Returns the GitHub URL for signing in. GitHub then redirects the browser to `redirect_uri` with a
+        code.
+        """
         query = {
             "client_id": self._config.client_id,
             "redirect_uri": redirect_uri,
@@ -76,7 +78,7 @@ class GitHubOAuth:
         return f"{self._config.server_url}/login/oauth/authorize?{urlencode(query)}"
 
     async def exchange_code(self, code: str, browser_secret: str, redirect_uri: str) -> str:
-        """Exchanges an authorization code for an access token; a code works once."""
+        """Exchanges an authorization code for an access token. A code works once."""
         form = {
             "client_id": self._config.client_id,
             "client_secret": self._config.client_secret,
@@ -97,7 +99,7 @@ class GitHubOAuth:
         return DashboardUser(login=account.login, id=account.id)
 
     async def get_access_level(self, repo: Repo, token: str) -> AccessLevel:
-        """Returns the access level of a token's owner; "none" also for repositories that do not exist."""
+        """Returns the access level of the token's owner; "none" if the repository does not exist."""
         try:
             response = await self._get(f"repos/{repo.owner}/{repo.name}", token)
         except (NotFound, Forbidden):
@@ -134,8 +136,8 @@ class GitHubOAuth:
         operation = f"{method} {url.partition('?')[0]}"
         try:
             request = self._http.build_request(method, url, headers=dict(headers), data=data, json=json)
-            # GitHub redirects requests for renamed repositories. Requests that carry the client secret follow
-            # no redirect.
+            # GitHub redirects requests for renamed repositories. Redirects are not followed if the request
+            # contains the client secret.
             response = await self._http.send(request, stream=True, follow_redirects=method == "GET")
             try:
                 body = b""

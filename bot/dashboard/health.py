@@ -9,11 +9,11 @@ from patchwright.bot.redis.engine_health import EngineStatus
 from patchwright.bot.redis.leader_lease import PollFailure
 from patchwright.resolver.text import filters
 
-STALLED_QUEUE_SECONDS = 300.0  # age of the oldest queued job at which the queue counts as stalled
+STALLED_QUEUE_SECONDS = 300.0  # the queue counts as stalled if its oldest job has waited this long
 
 
 async def check_components(deps: DashboardDependencies) -> tuple[ComponentHealth, ...]:
-    """Returns the health of each component, the receiver first. Raises QueueDown."""
+    """Returns the health of each component, starting with the receiver. Raises QueueDown."""
     (
         inbox_size,
         is_redis_healthy,
@@ -47,8 +47,8 @@ async def check_components(deps: DashboardDependencies) -> tuple[ComponentHealth
 def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> ComponentHealth:
     """Returns the health of the webhook receiver.
 
-    The receiver is unhealthy if no delivery of a known event had a valid signature. Deliveries without an
-    event name come from port scanners and do not count.
+    The receiver is unhealthy if it got deliveries of known events, but none with a valid signature. Requests
+    without an event name come from port scanners and are ignored.
     """
     figures = f"deliveries since the server started: {sum(delivery_counts.values()):,}"
     results = {result for event, result in delivery_counts if event != "other"}
@@ -61,7 +61,7 @@ def _receiver_health(delivery_counts: Mapping[tuple[str, str], int]) -> Componen
 
 
 def _github_health(failure: PollFailure | None) -> ComponentHealth:
-    """Reports the last failure of the poller, which is the only component that always queries GitHub."""
+    """Returns the health of GitHub, based on the poller: no other component queries GitHub all the time."""
     if failure is None:
         return ComponentHealth(name="GitHub", is_healthy=True, details="no request fails")
     duration = filters.format_duration((datetime.now(UTC) - failure.since).total_seconds())
@@ -71,7 +71,7 @@ def _github_health(failure: PollFailure | None) -> ComponentHealth:
 
 
 def _engine_health(statuses: Mapping[str, EngineStatus]) -> tuple[ComponentHealth, ...]:
-    """Summarizes the last reports of the workers' machines; empty if no machine has reported."""
+    """Summarizes the last reports of the workers' machines. The result is empty if no machine has reported."""
     if not statuses:
         return ()
     faults = [f"{machine}: {one.problem}" for machine, one in sorted(statuses.items()) if one.problem]

@@ -1,4 +1,4 @@
-"""Live runs: each is read from Redis once and streamed to every browser that watches it."""
+"""Live runs. Each run's log is read from Redis once and streamed to every browser that watches the run."""
 
 import asyncio
 import json
@@ -21,20 +21,22 @@ from patchwright.resolver.viewer.timeline import find_changed_items
 log = logging.getLogger(__name__)
 
 MAX_LIVE_TEXT = 4_000  # characters of a text in a live entry
-MAX_LIVE_PICTURES = 200_000  # characters of the pictures of one live entry
+MAX_LIVE_PICTURES = 200_000  # characters of all pictures in a live entry
 READ_BLOCK_MS = 1_000  # how long one read waits for new lines
 HEAD_INTERVAL_SECONDS = 1.0  # minimum time between two header updates
-IDLE_SECONDS = 30.0  # how long a run is still followed when nobody watches it
+IDLE_SECONDS = 30.0  # how long a run is followed after the last watcher left
 KEEPALIVE_SECONDS = 15.0  # time between two keepalive comments to a browser
 MAX_FOLLOWED_RUNS = 32  # runs followed at the same time
 MAX_CACHED_EVENT_BYTES = 4 << 20  # bytes of rendered events, per run
 MAX_CACHED_VIEW_CHARS = 8 << 20  # characters of rendered pages
-# The page of a running job is reused for this long. It may lack new entries, which the event stream sends.
+# How long the rendered page of a running job is reused. The event stream sends the entries that the page
+# lacks.
 VIEW_CACHE_SECONDS = 5.0
-# Full pages rendered at the same time. Each needs memory and CPU time that the webhook receiver needs, too.
+# Maximum number of pages rendered at the same time. Rendering takes memory and CPU time from the webhook
+# receiver.
 MAX_CONCURRENT_VIEWS = 2
 IsOver = Callable[[RunId], Awaitable[bool]]
-"""Returns whether no worker works on this run and none is about to start. May raise QueueDown."""
+"""Returns True if no worker is working on this run or about to start it. May raise QueueDown."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class RunPageView:
 
 
 class LiveRuns:
-    """All runs that browsers show or watch. Methods may raise QueueDown."""
+    """The runs that browsers currently show or watch. Methods may raise QueueDown."""
 
     def __init__(self, log_reader: LogReader, is_over: IsOver) -> None:
         self._log_reader = log_reader
@@ -63,7 +65,7 @@ class LiveRuns:
         self._view_slots = asyncio.Semaphore(MAX_CONCURRENT_VIEWS)
 
     async def get_view(self, run: RunId) -> RunPageView:
-        """Returns the rendered run; it may be a few seconds old."""
+        """Returns the rendered run, which may be a few seconds old."""
         async with self._view_locks.setdefault(run, asyncio.Lock()):
             is_over, size = await self._is_over(run), await self._log_reader.size(run)
             if (cached := self._view_cache.get(run)) is not None:
@@ -111,15 +113,15 @@ class LiveRuns:
         return await self._log_reader.read_start(run)
 
     def has_capacity(self, run: RunId) -> bool:
-        """Returns False if this process already follows as many other runs as it can."""
+        """Returns True if this process can follow this run in addition to the others."""
         watched = [name for name, one in self._followed.items() if one.is_watched and name != run]
         return len(watched) < MAX_FOLLOWED_RUNS
 
     async def watch(self, run: RunId, after: int) -> AsyncGenerator[bytes, None]:
-        """Yields server-sent events for each entry after this one, in order: first existing entries, then new
-        ones.
+        """Yields a server-sent event for each entry after the entry number `after`: first the existing
+        entries, then new ones.
 
-        Ends when the run has ended.
+        Stops when the run has ended.
         """
         followed = self._followed.get(run)
         if followed is None or followed.is_done:
@@ -152,7 +154,7 @@ class FollowedRun:
         self.is_ready = False
         """True once the existing entries are read."""
         self.remaining_bytes = 0
-        """Bytes of the log that may still be shown; -1 if the log is longer than the part that is shown."""
+        """Remaining size limit in bytes; -1 if the limit was exceeded and the rest of the log is hidden."""
         self.is_done = False
         """True once no more lines are read."""
         self._is_over_now = False
@@ -231,7 +233,7 @@ class FollowedRun:
                     await self._update_head()
             self._is_over_now = (
                 self._is_over_now or self.remaining_bytes < 0
-            )  # a run whose rest is hidden is over, too; otherwise browsers would reconnect
+            )  # otherwise, browsers would reconnect for the hidden rest of a log
             await self._update_head()
         except QueueDown as exc:
             log.warning("live run stopped", extra={"run": self.run, "reason": str(exc)})
@@ -241,7 +243,7 @@ class FollowedRun:
             on_close(self)
 
     def _within_limit(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the leading lines that fit into the remaining bytes."""
+        """Returns the first lines, as many as fit into the remaining bytes."""
         accepted = []
         for line in lines:
             if (remaining := remaining_after(self.remaining_bytes, line)) < 0:
@@ -260,7 +262,7 @@ class FollowedRun:
         ):
             spawned = [event.run for event in trajectory if isinstance(event, SubagentSpawned)]
             for run in spawned:
-                self.subagents.pop(run, None)  # its log was read before the subagent ended
+                self.subagents.pop(run, None)  # the subagent's log was read before the subagent ended
             await self._log_reader.load_subagents(trajectory, self.subagents)
         self.trajectory = trajectory
         if self._watchers:

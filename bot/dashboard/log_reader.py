@@ -1,4 +1,4 @@
-"""Reads run logs for the dashboard from Redis, disk or the archive, with size limits and secrets masked."""
+"""Reads run logs for the dashboard from Redis, disk or the archive. Limits their size and masks secrets."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from patchwright.runtime.observations import ImageData
 from patchwright.runtime.output_text import clip
 
 MAX_LOG_BYTES = 48 << 20  # bytes of one log; the rest is not shown
-MAX_ENTRY_BYTES = 8 << 20  # bytes of one entry; the log is shown only up to a longer one
+MAX_ENTRY_BYTES = 8 << 20  # bytes of one entry; a longer entry and the rest of the log are hidden
 MAX_SUBAGENTS = 50  # subagent logs shown with a run
 START_SEARCH_ENTRIES = 10  # the start event is among these first entries
 MAX_TEXT = 8_000  # characters; longer texts are clipped
@@ -44,7 +44,7 @@ class LoadedLog:
     subagents: dict[RunId, Trajectory]
     """The logs of the run's subagents, including nested ones."""
     remaining_bytes: int
-    """Bytes of the log that may still be shown; -1 if the log is longer than the part that is shown."""
+    """Remaining size limit in bytes; -1 if the limit was exceeded and the rest of the log is hidden."""
 
 
 class LogReader:
@@ -73,7 +73,7 @@ class LogReader:
         return path.stat().st_size if path.is_file() else int(self._archive is not None)
 
     async def read(self, run: RunId) -> LoadedLog:
-        """Reads a log with its subagents' logs; empty if there is no log. Raises QueueDown."""
+        """Reads a run's log and the logs of its subagents; empty if there is no log. Raises QueueDown."""
         trajectory, position, remaining = await self._read_log(run)
         subagents: dict[RunId, Trajectory] = {}
         await self.load_subagents(trajectory, subagents)
@@ -106,7 +106,7 @@ class LogReader:
                     await self.load_subagents(found, subagents)
 
     async def append_lines(self, trajectory: Trajectory, lines: list[bytes]) -> Trajectory:
-        """Returns the trajectory extended by these lines; entries that it already has are skipped."""
+        """Returns the trajectory with these lines appended. Skips entries that it already has."""
         return await asyncio.to_thread(self._parse_lines, trajectory, lines)
 
     async def _read_log(self, run: RunId) -> tuple[Trajectory, bytes, int]:
@@ -161,7 +161,9 @@ class LogReader:
 
 
 def remaining_after(remaining: int, line: bytes) -> int:
-    """Returns how many bytes may be shown after this line; -1 if this line and all later ones are hidden."""
+    """Returns the size limit in bytes that remains after this line; -1 if this line and all later ones are
+    hidden.
+    """
     return -1 if len(line) > MAX_ENTRY_BYTES else max(-1, remaining - len(line))
 
 

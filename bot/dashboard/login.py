@@ -35,20 +35,20 @@ from patchwright.bot.redis.sessions import COOKIE_SECONDS, LOGIN_SECONDS, Dashbo
 from patchwright.resolver.errors import ForgeError, Unauthorized
 
 WRONG_TOKEN_DELAY_SECONDS = 1.0  # delay of the response to a wrong token
-MAX_PENDING_WRONG_TOKENS = 10  # wrong tokens whose responses are delayed at the same time
+MAX_PENDING_WRONG_TOKENS = 10  # number of wrong tokens whose responses are delayed at the same time
 CALLBACK = "/login/callback"
-# Query parameter that marks a redirect to `public_url`. It prevents a loop behind a proxy that changes the
+# This query parameter marks a redirect to `public_url`. It prevents a redirect loop if a proxy changes the
 # Host header.
 REDIRECTED = "redirected"
-# Sign-out waits this long for GitHub; a token that is not revoked expires by itself after eight hours.
+# How long sign-out waits for GitHub. A token that is not revoked expires after eight hours.
 REVOKE_TIMEOUT_SECONDS = 2.0
-# Anybody can start a GitHub sign-in, and each takes space in Redis.
+# Limits the sign-ins in progress: anybody can start one, and each takes space in Redis.
 LOGINS_PER_SECOND, MAX_LOGIN_BURST = 5.0, 50
-MAX_LOGGED_ERROR = 60  # characters of GitHub's error code in the log; known ones are shorter
+MAX_LOGGED_ERROR = 60  # characters of GitHub's error code in the log; known error codes are shorter
 
 LOGIN_STATUS: Mapping[LoginProblem, HTTPStatus] = {
     "canceled": HTTPStatus.BAD_REQUEST,
-    "session_expired": HTTPStatus.OK,  # an expired session redirects here, so this is not an error response
+    "session_expired": HTTPStatus.OK,  # expired sessions redirect here, so the status is not an error
     "state_mismatch": HTTPStatus.BAD_REQUEST,
     "rejected": HTTPStatus.BAD_REQUEST,
     "wrong_token": HTTPStatus.UNAUTHORIZED,
@@ -73,7 +73,9 @@ def _render_login(request: Request, back_to: str, problem: LoginProblem | None) 
 
 
 class TokenLogin:
-    """Signs the operator in by token. Wrong tokens are answered slowly; the right one always at once."""
+    """Signs in the operator by token. The response to a wrong token is delayed; the response to the right
+    token is not.
+    """
 
     def __init__(self) -> None:
         self._pending_wrong = 0
@@ -95,7 +97,9 @@ class TokenLogin:
 
 
 class GitHubLogin:
-    """Starts the OAuth flow. The sign-in cookie is set on `public_url`, where GitHub sends browsers back to."""
+    """Starts the OAuth flow. The sign-in cookie is set for the host of `public_url`, to which GitHub
+    redirects browsers back.
+    """
 
     def __init__(self) -> None:
         self._tokens, self._refilled_at = float(MAX_LOGIN_BURST), time.monotonic()
@@ -130,7 +134,7 @@ class GitHubLogin:
 
 
 async def handle_callback(request: Request) -> Response:
-    """Handles GitHub's redirect back, which carries a one-time code or an error.
+    """Handles GitHub's redirect after the sign-in, which contains a one-time code or an error.
 
     Source:
     docs.github.com/apps/oauth-apps/maintaining-oauth-apps/troubleshooting-authorization-request-errors
@@ -166,7 +170,9 @@ def _login_problem(error: str) -> LoginProblem:
 async def _start_session(
     request: Request, deps: DashboardDependencies, person: DashboardUser, token: str, back_to: str
 ) -> Response:
-    """Starts a session for a person who signed in. It is always a new one, which prevents session fixation."""
+    """Starts a new session for a person who signed in. An existing session is never reused, which prevents
+    session fixation.
+    """
     if old_cookie := request.cookies.get(cookie_name("session", request, deps)):
         await deps.sessions.delete(old_cookie)
     response = redirect(deps, back_to)
@@ -188,7 +194,7 @@ async def log_out(request: Request, deps: DashboardDependencies, session: Sessio
 
 
 async def _revoke_token(oauth: GitHubOAuth, session: Session) -> None:
-    """Revokes the GitHub token. The person does not have to wait if GitHub does not respond."""
+    """Revokes the GitHub token. If GitHub does not respond, sign-out completes without it."""
     try:
         async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
             await oauth.revoke_token(session.token)

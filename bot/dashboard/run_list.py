@@ -18,7 +18,7 @@ from patchwright.resolver.domain import VerdictKind
 from patchwright.runtime.frozen_model import FrozenModel
 
 PAGE_SIZE = 50  # runs on one page
-MAX_QUERY_FIELDS = 20  # fields of a query; the form has five
+MAX_QUERY_FIELDS = 20  # maximum number of query parameters; the form has five
 MAX_FIELD_LENGTH = 200  # characters
 
 STATES: tuple[str, ...] = get_args(RunState)
@@ -31,7 +31,7 @@ class InvalidQuery(Exception):
 
 
 class RunFilter(FrozenModel):
-    """A filter for the list of runs; "" in a field matches anything."""
+    """A filter for the list of runs. A field with the value "" matches anything."""
 
     state: RunState | Literal[""] = ""
     repository: str = ""
@@ -55,7 +55,7 @@ class RunFilter(FrozenModel):
 
 
 def parse_filter(query: Iterable[tuple[str, str]]) -> RunFilter:
-    """Parses query parameters and ignores unknown ones. Raises InvalidQuery."""
+    """Parses the filter from query parameters. Ignores unknown parameters. Raises InvalidQuery."""
     given = list(query)
     if len(given) > MAX_QUERY_FIELDS or any(len(value) > MAX_FIELD_LENGTH for _, value in given):
         raise InvalidQuery
@@ -83,9 +83,11 @@ class RunStatistics:
     runs: int = 0
     finished: int = 0
     failed: int = 0
-    """Failures of the server, the sandbox or GitHub, not those caused by a model or a setting."""
+    """Number of runs that failed because of the server, the sandbox or GitHub, not because of a model or a
+    setting.
+    """
     pulls: set[str] = field(default_factory=set)
-    """Keys of pull requests. Each is counted once, even if several runs worked on it."""
+    """Keys of pull requests. A pull request is counted once, even if several runs worked on it."""
     merged: int = 0
     closed: int = 0
     zero_touch: int = 0
@@ -108,12 +110,12 @@ class RunStatistics:
 
     @property
     def usd_per_merged(self) -> float | None:
-        """Total cost divided by merged pull requests; None if none is merged yet."""
+        """Total cost divided by the number of merged pull requests; None if none is merged yet."""
         return self.usd / self.merged if self.merged else None
 
     @property
     def success_rate(self) -> float | None:
-        """Share of finished runs without an infrastructure failure; None if none has finished."""
+        """Share of the finished runs that had no infrastructure failure; None if no run has finished."""
         return 1 - self.failed / self.finished if self.finished else None
 
 
@@ -128,7 +130,7 @@ class RunListPage:
     """Repositories to choose from in the filter."""
     page_count: int
     unchecked_repositories: int
-    """Number of repositories whose access level is not known yet; the next page view checks them."""
+    """Number of repositories whose access level is not known yet. The next page view checks more of them."""
 
 
 async def list_runs(runs: SharedRunIndex, queue: ArqQueue) -> list[RunSummary]:

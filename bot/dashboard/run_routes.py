@@ -34,10 +34,10 @@ from patchwright.resolver.errors import ForgeError
 log = logging.getLogger(__name__)
 
 EVENT_STREAM_TYPE = "text/event-stream"
-MAX_WATCHERS = 500  # open event streams
+MAX_WATCHERS = 500  # maximum number of open event streams
 RECONNECT_MS = 2_000  # how long browsers wait before they reconnect
-ACCESS_CHECK_SECONDS = 60.0  # how often an open stream checks that the watcher may still see the run
-_NONCE = re.compile("[0-9a-f]{12}")  # of a page: pressing its button twice sends the same command
+ACCESS_CHECK_SECONDS = 60.0  # time between two checks that the watcher of a stream may still see the run
+_NONCE = re.compile("[0-9a-f]{12}")  # one per page; pressing a button twice sends the same nonce
 
 
 @require_session
@@ -75,8 +75,8 @@ async def show_run(request: Request, deps: DashboardDependencies, session: Sessi
 async def _load_run(
     request: Request, deps: DashboardDependencies, session: Session, *, bypass_cache: bool = False
 ) -> tuple[RunSummary, AccessLevel]:
-    """Returns the run and the person's access level. Raises VisitorRejected if they may not see it or it does
-    not exist.
+    """Returns the run and the person's access level. Raises VisitorRejected if the run does not exist or the
+    person may not see it.
     """
     run = RunId(request.path_params["run"])
     summary = await deps.runs.get(run) or await _find_unlisted(deps, run)
@@ -91,7 +91,7 @@ async def _load_run(
 
 
 async def _find_unlisted(deps: DashboardDependencies, run: RunId) -> RunSummary | None:
-    """Returns a run that is not in the index: a queued one, or one whose index entry is lost."""
+    """Returns a run that is not in the index, because it is still queued or its index entry was lost."""
     if (record := await deps.queue.get_record(run)) is not None:
         return summarize_record(record)
     started = await deps.live_runs.read_start(run)
@@ -142,7 +142,7 @@ async def _can_still_read(deps: DashboardDependencies, session: Session, summary
 
 @require_session
 async def post_command(request: Request, deps: DashboardDependencies, session: Session) -> Response:
-    """Queues a dashboard command; the worker checks permissions again, as it does for commands in comments."""
+    """Queues a dashboard command. The worker checks permissions again, as for commands in comments."""
     verb = request.path_params["verb"]
     if verb not in get_args(CommandVerb):
         raise VisitorRejected("not_found")

@@ -1,4 +1,4 @@
-"""Renders the dashboard's pages; there is one typed function per template."""
+"""Renders the dashboard's pages. Each template has one typed function."""
 
 import hashlib
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ def render_run(
 ) -> str:
     """Renders the page of one run.
 
-    `nonce` identifies this page's commands, so that pressing a button twice sends one command.
+    `nonce` is unique per page. Pressing a button twice therefore counts as one command.
     """
     return render_page(
         "run",
@@ -119,10 +119,10 @@ def render_rejection(context: PageContext, reason: RejectionReason) -> str:
 
 
 def _statistics_rows(statistics: RunStatistics) -> list[tuple[str, str, str]]:
-    """Returns rows of name, figure and explanation."""
+    """Returns the statistics as rows with name, figure and explanation."""
     success_rate, usd_per_merged = statistics.success_rate, statistics.usd_per_merged
     is_cost_known = not statistics.unpriced
-    unpriced = f"; {statistics.unpriced:,} at an unknown price, which dollar limits do not count"
+    unpriced = f"; {statistics.unpriced:,} at an unknown price, which does not count toward dollar limits"
     return [
         ("Runs", f"{statistics.runs:,}", "that match the filter"),
         ("Pull requests", f"{len(statistics.pulls):,}", "opened or updated"),
@@ -155,7 +155,7 @@ def _format_dollars(usd: float, is_cost_known: bool) -> str:
 
 
 def _page_links(run_list: RunListPage) -> dict[str, str]:
-    """Returns the URLs of the neighboring pages by their label."""
+    """Returns the URLs of the previous and next pages by label."""
     page, query = run_list.run_filter.page, run_list.run_filter.query
     neighbors = {"Newer": page - 1, "Older": page + 1}
     existing = {name: number for name, number in neighbors.items() if 1 <= number <= run_list.page_count}
@@ -163,7 +163,7 @@ def _page_links(run_list: RunListPage) -> dict[str, str]:
 
 
 def render_page(template: str, context: PageContext, **values: object) -> str:
-    """Renders a template of the dashboard; invisible and control characters are made visible."""
+    """Renders a template of the dashboard. Replaces invisible and control characters by visible ones."""
     page = jinja_templates.get_environment().get_template(f"dashboard/{template}.html.j2").render(
         base=context.base,
         session=context.session,

@@ -42,7 +42,7 @@ REJECTION_STATUS: Mapping[RejectionReason, HTTPStatus] = {
 
 
 class VisitorRejected(Exception):
-    """Raised to show a page with the reason of the rejection."""
+    """Raised to reject a request. The visitor sees a page with the reason."""
 
     def __init__(self, reason: RejectionReason) -> None:
         super().__init__(reason)
@@ -61,8 +61,8 @@ def base_path(deps: DashboardDependencies) -> str:
 
 
 def is_public_host(request: Request, deps: DashboardDependencies) -> bool:
-    """Returns whether the browser uses the host of `public_url`. Browsers send cookies only to the host that
-    set them.
+    """Returns whether the browser uses the host of `public_url`. Sign-in works only there, because browsers
+    send cookies only to the host that set them.
     """
     return request.headers.get("host", "").lower() == urlsplit(deps.public_url).netloc.lower()
 
@@ -73,8 +73,8 @@ def is_secure(request: Request, deps: DashboardDependencies) -> bool:
 
 
 def cookie_name(name: str, request: Request, deps: DashboardDependencies) -> str:
-    """Returns the cookie's name; with HTTPS the `__Host-` prefix binds it to this host and to secure
-    connections.
+    """Returns the cookie's name. With HTTPS, it has the prefix `__Host-`, which binds the cookie to this host
+    and to secure connections.
     """
     return f"__Host-patchwright-{name}" if is_secure(request, deps) else f"patchwright-{name}"
 
@@ -82,7 +82,9 @@ def cookie_name(name: str, request: Request, deps: DashboardDependencies) -> str
 def set_cookie(
     response: Response, name: str, value: str, seconds: float, request: Request, deps: DashboardDependencies
 ) -> None:
-    """Sets a cookie that scripts cannot read and that other sites can send only by links to us."""
+    """Sets a cookie that scripts cannot read. Requests from other sites include it only if they follow a
+    link.
+    """
     response.set_cookie(
         cookie_name(name, request, deps),
         value,
@@ -95,15 +97,15 @@ def set_cookie(
 
 
 def delete_cookie(response: Response, name: str, request: Request, deps: DashboardDependencies) -> None:
-    """Deletes a cookie. Browsers delete a `__Host-` cookie only if its attributes are the same as when it was
-    set.
+    """Deletes a cookie with the attributes that it was set with. Otherwise browsers would keep a `__Host-`
+    cookie.
     """
     secure = is_secure(request, deps)
     response.delete_cookie(cookie_name(name, request, deps), secure=secure, httponly=True)
 
 
 def require_session(handler: SessionEndpoint) -> Endpoint:
-    """Wraps a handler that needs a session; other visitors are redirected to the sign-in page."""
+    """Wraps a handler that needs a session. Visitors without one are redirected to the sign-in page."""
 
     @wraps(handler)
     async def endpoint(request: Request) -> Response:
@@ -136,7 +138,7 @@ def _requested_path(request: Request, deps: DashboardDependencies) -> str:
 
 
 def safe_redirect_path(path: str) -> str:
-    """Returns the path if it leads to a page of this site, otherwise `/`."""
+    """Returns the path if it points to a page of this site, otherwise `/`."""
     is_plain = path.isascii() and path.isprintable() and len(path) <= MAX_REDIRECT_PATH
     # Browsers treat a backslash as a slash, and `//` starts a host name.
     is_local = (
@@ -171,7 +173,8 @@ async def read_same_site_form(request: Request, public_url: str) -> dict[str, st
 
 
 def _check_same_site(request: Request, public_url: str) -> None:
-    """Rejects cross-site requests by the headers `Sec-Fetch-Site` and `Origin`. Raises VisitorRejected.
+    """Rejects cross-site requests, based on the headers `Sec-Fetch-Site` and `Origin`. Raises
+    VisitorRejected.
 
     If a browser sends neither header, the CSRF token protects the request.
     """
@@ -195,7 +198,7 @@ def page_context(request: Request) -> PageContext:
 
 
 def rejection_reason(error: Exception) -> RejectionReason:
-    """Maps an exception to the reason that the visitor reads. Raises the exception if it is no rejection."""
+    """Returns the reason that the visitor sees for an exception. Reraises exceptions that are no rejections."""
     match error:
         case VisitorRejected(reason=reason):
             return reason

@@ -1,4 +1,4 @@
-"""Decides whether a container description has the limits that `runtime/docker/hardening.py` sets.
+"""Checks that a container description has the limits that `runtime/docker/hardening.py` sets.
 
 The functions here have no side effects. Source: docs.docker.com/reference/api/engine
 """
@@ -23,18 +23,19 @@ LABEL_PREFIX = "io.patchwright."
 """The prefix of every allowed label. Other labels are rejected, because other programs on the machine may act
 on them.
 """
-MAX_PROCESSES = 32_768  # processes of one container; the kernel's default for a whole machine
+MAX_PROCESSES = 32_768  # processes of one container; this is the kernel's default for a whole machine
 MAX_FILE_BYTES = 1 << 40  # bytes of one file
-# The memory of this machine, which is also the engine's.
+# The memory of this machine. The engine runs on the same machine.
 HOST_MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 FieldCheck: TypeAlias = Callable[[Any], bool]
 
 
 def check_container(body: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Returns why a container description is rejected ("" if it is allowed), and the description to send.
+    """Returns the reason for rejecting a container description ("" if it is allowed), and the description to
+    send.
 
-    The description to send contains only checked fields, in the spelling used here.
+    The description to send contains only fields that were checked, with their canonical names.
     """
     host = body.get("HostConfig")
     if not isinstance(host, dict):
@@ -104,7 +105,7 @@ def _is_scratch_tmpfs(value: Any) -> bool:
 def _has_safe_ulimits(value: Any) -> bool:
     """Returns whether the ulimits are safe.
 
-    Core dumps must be off: the kernel may pipe them to a program on the host, outside of the container.
+    Core dumps must be off, because the kernel may pipe them to a program on the host, outside the container.
     """
     maximums = {"core": 0, "nofile": MAX_OPEN_FILES, "fsize": MAX_FILE_BYTES}
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
@@ -143,7 +144,7 @@ CONTAINER_FIELDS: Mapping[str, FieldCheck] = {
     **dict.fromkeys(("Tty", "OpenStdin", "StdinOnce"), is_optional_bool),
     **dict.fromkeys(("AttachStdin", "AttachStdout", "AttachStderr", "NetworkDisabled"), is_optional_bool),
 }
-"""The allowed fields of a container description, with their checks. All other fields must be empty and are
+"""The allowed fields of a container description, with their checks. Any other field must be empty and is
 dropped.
 """
 
@@ -155,13 +156,13 @@ HOST_CONFIG_FIELDS: Mapping[str, FieldCheck] = {
     "Memory": _is_number_up_to(HOST_MEMORY_BYTES),
     "MemorySwap": _is_number_up_to(HOST_MEMORY_BYTES),
     "PidsLimit": _is_number_up_to(MAX_PROCESSES),
-    "NanoCpus": _is_number_up_to(1 << 50),  # the engine itself rejects more CPUs than the machine has
+    "NanoCpus": _is_number_up_to(1 << 50),  # the engine rejects values above the machine's number of CPUs
     "ShmSize": _is_number_up_to(MAX_SHM_MB << 20),
     "Tmpfs": _is_scratch_tmpfs,
     "LogConfig": lambda value: value == {"Type": LOG_CONFIG["type"], "Config": LOG_CONFIG["config"]},
     "Init": lambda value: value is True,
     "Ulimits": _has_safe_ulimits,
 }
-"""The allowed fields of the host configuration, with their checks. They allow no mounts, no devices, no host
-namespaces and no privileges.
+"""The allowed fields of the host configuration, with their checks. Mounts, devices, host namespaces and
+privileges are not allowed.
 """

@@ -1,7 +1,7 @@
 """A proxy for a Docker engine that forwards only the requests that `request_policy.py` allows.
 
-Each request gets its own connection to the engine and is rebuilt from what was checked, so that the proxy and
-the engine cannot interpret the same bytes differently.
+Each request is rebuilt from its checked parts and sent over its own connection to the engine. Otherwise the
+proxy and the engine might interpret the same bytes differently.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ from patchwright.runtime.egress_forwarder import relay
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 1 << 16
-MAX_BODY_BYTES = 1 << 20  # bytes of a request body that is checked
+MAX_BODY_BYTES = 1 << 20  # bytes of a checked request body
 MAX_RESPONSE_BYTES = 8 << 20  # bytes of the engine's description of one container
-REQUEST_TIMEOUT_SECONDS = 60.0  # seconds for a complete request, except for the files of a build
+REQUEST_TIMEOUT_SECONDS = 60.0  # seconds until a request must be complete, without the files of a build
 CREDENTIAL_HEADERS = {b"x-registry-auth", b"x-registry-config"}
-"""The only request headers that are forwarded unchanged."""
+"""The request headers that are forwarded unchanged. All others are dropped or set by the proxy."""
 
 
 class DockerProxy:
-    """Forwards allowed requests from its own Unix socket to that of the engine."""
+    """Forwards allowed requests from its own Unix socket to the engine's socket."""
 
     def __init__(self, engine_socket: Path) -> None:
         self._engine_socket = engine_socket
@@ -49,7 +49,7 @@ class DockerProxy:
 
     @contextlib.asynccontextmanager
     async def listen(self, socket_path: Path, group: str | int | None = None) -> AsyncIterator[None]:
-        """Listens at `socket_path` inside the block; members of `group` may connect, too. Raises
+        """Listens at `socket_path` inside the block. Members of `group` may connect, too. Raises
         SettingsError.
         """
         if not self._engine_socket.is_socket():
@@ -87,7 +87,7 @@ class DockerProxy:
     async def find_own_id(self, kind: ObjectKind, name: str) -> str | None:
         """Returns the full ID of a container or an exec instance; None if Patchwright did not create it.
 
-        Unlike a name, a full ID still identifies the same object after something is renamed.
+        Unlike a name, the full ID always identifies the same object, even if objects are renamed.
         """
         exec_info = await self._get_json(f"/exec/{name}/json") if kind == "exec" else {}
         container = str(exec_info.get("ContainerID", "")) if kind == "exec" else name
@@ -124,7 +124,7 @@ class DockerProxy:
 
 
 def _bind_socket(socket_path: Path, group: str | int | None) -> socket.socket:
-    """Binds a Unix socket, and replaces one that a killed proxy left there."""
+    """Binds a Unix socket. Replaces a socket file that a killed proxy left behind."""
     socket_path.parent.mkdir(parents=True, exist_ok=True)
     socket_path.unlink(missing_ok=True)
     bound = socket.socket(socket.AF_UNIX)
@@ -144,14 +144,16 @@ def _bind_socket(socket_path: Path, group: str | int | None) -> socket.socket:
 
 
 async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) -> object:
-    """Returns the next event, and reads until there is one."""
+    """Returns the next event. Reads from the connection until an event is complete."""
     while (event := connection.next_event()) is h11.NEED_DATA:
         connection.receive_data(await reader.read(CHUNK_BYTES))
     return event
 
 
 def _request_headers(request: EngineRequest, *, upgrade: bool) -> list[tuple[bytes, bytes]]:
-    """Returns the headers for the engine, derived from what was checked and not from the client's headers."""
+    """Returns the headers for the engine. They are built from the checked request, not copied from the
+    client.
+    """
     connection = (
         [(b"Connection", b"Upgrade"), (b"Upgrade", b"tcp")] if upgrade else [(b"Connection", b"close")]
     )

@@ -1,11 +1,11 @@
-"""Decides which requests a worker may send to a shared Docker engine, without side effects.
+"""Decides which requests a worker may send to a shared Docker engine. The functions have no side effects.
 
 Access to an engine's socket is root access to its machine. These rules allow only the part of the engine's
 API that `runtime/docker/engine.py` uses: containers with the limits of a sandbox (`container_policy.py`), and
-images with our name prefix. Everything else is rejected, including calls that a later engine adds. Allowed
-requests are rebuilt from the parts that were checked, because two parsers may differ: Go accepts JSON names
-in any case and U+017F for an s, prefers form values in a body to the query, and before version 1.17 accepts
-`;` for `&`.
+images with our name prefix. Everything else is rejected, including calls that future engines add. Allowed
+requests are rebuilt from their checked parts, because the engine's parsers may differ from ours. Go ignores
+the letter case of JSON names, and accepts U+017F for an s. It prefers form values in a body to the query.
+Before version 1.17, it accepts `;` for `&`.
 
 Source: docs.docker.com/reference/api/engine, pkg.go.dev/encoding/json#Unmarshal,
 pkg.go.dev/net/http#Request.ParseForm
@@ -27,7 +27,8 @@ from patchwright.runtime.docker.reaper import OWNER_LABEL
 
 NAME_PREFIX = "patchwright-"
 """The prefix of every container name, and of every image name that may be created, listed or removed."""
-MIN_API_VERSION = (1, 41)  # of engine 20.10; older versions put containers into the host's cgroup namespace
+# the API version of engine 20.10; older engines put containers into the host's cgroup namespace
+MIN_API_VERSION = (1, 41)
 ObjectKind: TypeAlias = Literal["container", "exec"]
 Query: TypeAlias = Mapping[str, str]
 
@@ -46,12 +47,14 @@ class Decision(NamedTuple):
     """The decision about a request."""
 
     rejection: str = ""
-    """Why the request is rejected; "" if it is allowed, provided that `owned_object` is ours."""
+    """Why the request is rejected; "" if it is allowed. It is then still rejected if `owned_object` is not
+    ours.
+    """
     owned_object: tuple[ObjectKind, str] | None = None
-    """The container or exec instance, by name or ID, that must have our label."""
+    """The name or ID of the container or exec instance that must have our label."""
     build_request: Callable[[str], EngineRequest] = lambda owned: EngineRequest("", "")
-    """Returns the request to forward, given the full ID of the owned object; a name could be reassigned
-    meanwhile.
+    """Returns the request to forward, given the full ID of the owned object. A name is not used, because it
+    could be reassigned before the request arrives.
     """
 
 
@@ -71,11 +74,11 @@ class AllowedRequest(NamedTuple):
     body: bytes = b""
     owned_object: tuple[ObjectKind, str] | None = None
     owned_query: Callable[[str], Query] = lambda owned: {}
-    """Returns the query parameters that name the owned object, given its full ID."""
+    """Returns the query parameters that identify the owned object, given its full ID."""
 
 
 RouteCheck: TypeAlias = Callable[[RouteMatch], AllowedRequest | str]
-"""Returns the allowed request, or the reason of a rejection."""
+"""Returns the allowed request, or the reason for the rejection."""
 
 
 class Route(NamedTuple):
@@ -89,12 +92,14 @@ class Route(NamedTuple):
 
 
 def is_streamed(request: EngineRequest) -> bool:
-    """Returns whether the body is forwarded as a stream. This applies only to the files of a build."""
+    """Returns whether the body is forwarded as a stream, as for the files of a build."""
     return request.method == "POST" and _split_target(request.target)[1] == "/build"
 
 
 def can_upgrade(request: EngineRequest) -> bool:
-    """Returns whether the engine may switch protocols, from HTTP to the input and output of an exec instance."""
+    """Returns whether the engine may switch the connection from HTTP to the input and output of an exec
+    instance.
+    """
     return (
         request.method == "POST"
         and re.fullmatch("/exec/[^/]+/start", _split_target(request.target)[1]) is not None
@@ -102,7 +107,7 @@ def can_upgrade(request: EngineRequest) -> bool:
 
 
 def decide(request: EngineRequest) -> Decision:
-    """Decides whether a request is allowed, and how it is rebuilt."""
+    """Decides whether a request is allowed, and how to rebuild it."""
     version, path, pairs = _split_target(request.target)
     if version is not None and version < MIN_API_VERSION:
         return Decision("the API version is too old")
@@ -163,9 +168,9 @@ def _check_own_container(route_match: RouteMatch) -> AllowedRequest | str:
 
 
 def _check_container_list(route_match: RouteMatch) -> AllowedRequest | str:
-    """Allows listing by our label or by one ID, which is replaced by the full ID.
+    """Allows listing by our label or by a single ID, which is replaced by the full ID.
 
-    A name of ours may be a prefix of another container's ID.
+    Otherwise one of our names could match another container, because an ID filter also matches prefixes.
     """
     match _parse_json(route_match.query.get("filters", "")):
         case {"label": [str(label)], **others} if label.partition("=")[0] == OWNER_LABEL and not others:
@@ -208,7 +213,7 @@ _EXEC_FIELDS: Mapping[str, Callable[[Any], bool]] = {
 _DROPPED_FIELDS = {
     "Container",
     "detachKeys",
-}  # the client sends these, but the path names the container, and detach keys are not needed
+}  # The client sends both, but neither is needed: the path already names the container.
 
 
 def _check_exec_create(route_match: RouteMatch) -> AllowedRequest | str:
@@ -339,7 +344,8 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Builds a JSON object from its names and values. Rejects names that a parser could take for the same
     name.
 
-    These are duplicates, in any case, and non-ASCII names, which Unicode folding may turn into ASCII.
+    Rejected are names that differ only in letter case, and non-ASCII names, which case folding may turn into
+    ASCII.
     """
     if len({name.lower() for name, _ in pairs}) < len(pairs):
         raise ValueError("duplicate name")

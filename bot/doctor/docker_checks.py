@@ -26,7 +26,7 @@ from patchwright.runtime.docker.reaper import ADOPTABLE_LABEL, DEADLINE_LABEL, O
 from patchwright.runtime.sandbox import SandboxSpec
 
 MIN_VERSION = (20, 10)
-CONTAINER_TIMEOUT_SECONDS = 20.0  # for a container that only reads a few files
+CONTAINER_TIMEOUT_SECONDS = 20.0  # a container that reads a few files must exit in this time
 _MIB = 1 << 20
 
 # Prints the limits that the kernel reports inside the container. The engine returns the last 60 lines of
@@ -93,13 +93,15 @@ def _check_version(info: Mapping[str, Any]) -> list[CheckResult]:
 
 
 def _check_disk(settings: Settings, storage: Path) -> list[CheckResult]:
-    """Checks the free space on the engine's disk, as a run does before it starts a sandbox."""
+    """Checks the free space on the engine's disk. A run checks the same before it starts a sandbox."""
     free_mb = capacity.available_disk_mb(storage)
     if free_mb is None:  # the engine runs in a VM, or this process runs in a container
         return []
     detail = f"{free_mb:,} MiB free at {storage}"
     if free_mb < settings.min_free_disk_mb:
-        fix = "Free disk space there (docker system df): sandboxes start only with at least min_free_disk_mb free."
+        fix = (
+            "Free some disk space there (docker system df): sandboxes start only with min_free_disk_mb free."
+        )
         return [failed("engine disk", detail, fix)]
     return [ok("engine disk", detail)]
 
@@ -121,9 +123,7 @@ def _check_images(settings: Settings, base: ImageInfo | None, layers: list[Image
 
 
 async def _check_limits(settings: Settings, engine: Engine, base: ImageInfo | None) -> CheckResult:
-    """Compares the requested limits with the engine's container settings and with the limits that the kernel
-    enforces.
-    """
+    """Checks that the engine applies the requested limits to a container, and that the kernel enforces them."""
     name = "sandbox limits"
     if base is None:
         return warning(
@@ -189,7 +189,7 @@ async def _wait_for_exit(engine: Engine, container: str) -> bool:
 
 
 def _find_missing_limits(output: str, spec: SandboxSpec) -> list[str]:
-    """Returns the limits that are missing in the container's cgroup."""
+    """Returns the limits that the container's cgroup lacks."""
     values = dict(line.split(": ", 1) for line in output.splitlines() if ": " in line)
     memory = values.get("memory.max") or values.get("memory/memory.limit_in_bytes")
     pids = values.get("pids.max") or values.get("pids/pids.max")

@@ -1,4 +1,4 @@
-"""Checks of GitHub: credentials, clock, permissions, installations, and webhook deliveries."""
+"""Checks for GitHub: credentials, clock, permissions, installations, and webhook deliveries."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ from patchwright.resolver.settings.settings import Settings
 
 APP, CLOCK, WEBHOOK, URL = "GitHub App", "clock", "webhook", "public URL"
 MAX_CLOCK_SKEW_SECONDS = 30.0  # GitHub rejects JWTs issued more than a minute in the future
-PING_TIMEOUT_SECONDS = 15.0  # for one redelivery; GitHub waits 10 s for a response
+PING_TIMEOUT_SECONDS = 15.0  # how long to wait for a redelivery; GitHub waits 10 s for a response
 FIREWALL_FIX = (
     "Open the firewall for GitHub (api.github.com/meta lists its addresses), or use patchwright serve --poll."
 )
@@ -222,7 +222,7 @@ async def _check_events(app: AppClient) -> list[CheckResult]:
 
 
 async def _check_ping(app: AppClient, last: DeliveryAttempt) -> CheckResult:
-    """Requests another ping delivery, which changes nothing and tests the complete path."""
+    """Requests another ping delivery, which tests the complete path and changes nothing."""
     await app.redeliver(last)
     deadline = time.monotonic() + PING_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
@@ -242,7 +242,7 @@ def _attempt_result(attempt: DeliveryAttempt, label: str) -> CheckResult:
         case 401:
             fix = "The webhook secret on the App's page is not the one configured here. Set both to the same value."
         case 404 | 405:
-            fix = "Another server responds at that URL. It must lead to patchwright serve, path /webhook."
+            fix = "Another server responds at that URL. The URL must lead to /webhook of patchwright serve."
         case 503:
             fix = "The server responds, but cannot write to Redis: see the redis check."
         case _:
@@ -251,7 +251,7 @@ def _attempt_result(attempt: DeliveryAttempt, label: str) -> CheckResult:
 
 
 async def _check_public_url(settings: Settings) -> list[CheckResult]:
-    """Checks that the public URL responds to this machine. The webhook check tests whether GitHub reaches it."""
+    """Checks that this machine can reach the public URL. The webhook check tests whether GitHub can reach it."""
     await send_request("GET", f"{settings.public_url}/healthz", {}, settings.ca_bundle)
     return [ok(URL, f"{settings.public_url} responds")]
 

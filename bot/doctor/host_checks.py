@@ -10,7 +10,8 @@ from patchwright.bot.setup import credential_store
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.docker import capacity
 
-COMFORTABLE_DISK_MB = 10_240  # an image layer takes one GiB; a run's work tree and its tests may take several
+# enough for several GiB of a run's work tree and tests, and for an image layer of one GiB
+COMFORTABLE_DISK_MB = 10_240
 _GIB = 1024
 
 
@@ -53,7 +54,7 @@ def check_disk(settings: Settings) -> list[CheckResult]:
         return [warning("disk", f"cannot measure the free space at {directory}", "Check it with df.")]
     detail = f"{_format_size(free_mb)} free at {directory}"
     if free_mb < settings.min_free_disk_mb:
-        return [failed("disk", detail, "Free disk space: run logs and clones are written there.")]
+        return [failed("disk", detail, "Free some disk space: run logs and clones are written there.")]
     if free_mb < COMFORTABLE_DISK_MB:
         return [
             warning(
@@ -66,7 +67,7 @@ def check_disk(settings: Settings) -> list[CheckResult]:
 
 
 def check_memory(settings: Settings) -> list[CheckResult]:
-    """Checks that the memory suffices for the maximum number of sandboxes."""
+    """Checks that the free memory suffices for the maximum number of sandboxes."""
     free_mb = capacity.available_memory_mb()
     if free_mb is None:
         return [warning("memory", "cannot measure the free memory", "Check it with free.")]
@@ -74,9 +75,7 @@ def check_memory(settings: Settings) -> list[CheckResult]:
     detail = f"{_format_size(free_mb)} free; {settings.max_concurrent_jobs} sandboxes can use {_format_size(needed_mb)}"
     if free_mb < settings.min_free_memory_mb:
         return [
-            failed(
-                "memory", detail, "Free memory: sandboxes start only with at least min_free_memory_mb free."
-            )
+            failed("memory", detail, "Free some memory: sandboxes start only with min_free_memory_mb free.")
         ]
     if free_mb < needed_mb + settings.min_free_memory_mb:
         return [warning("memory", detail, "Lower max_concurrent_jobs or memory_mb, or add memory.")]

@@ -31,9 +31,8 @@ def _probe_check(name: str, settings: Settings) -> Callable[[], Coroutine[Any, A
         from patchwright.resolver.llm.litellm import preload_litellm
         from patchwright.resolver.llm.probe import probe_model
 
-        await (
-            preload_litellm()
-        )  # takes seconds, so it runs in a thread: the timeouts of other checks keep running
+        # The import takes seconds. It runs in a thread, so that it does not use up other checks' timeouts.
+        await preload_litellm()
         fitness = await probe_model(build_retrying_model(name, settings))
         detail = fitness_line(fitness).rstrip(".")
         if fitness.tool_calling == "none":

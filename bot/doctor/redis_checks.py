@@ -27,7 +27,10 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
     url = settings.redis_url or await asyncio.to_thread(running_redis_url, settings.data)
     if url is None:
         return [
-            ok("redis", f"no server runs; it will start an embedded one ({Path(find_redis_server()).name})")
+            ok(
+                "redis",
+                f"no server is running; it will start an embedded Redis ({Path(find_redis_server()).name})",
+            )
         ]
     inbox, heartbeats = DeliveryInbox(url), Heartbeats(url)
     try:
@@ -35,7 +38,7 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
     except QueueDown as exc:
         if settings.redis_url:
             raise
-        detail = f"the embedded Redis does not respond ({exc}): it was killed or is just starting"
+        detail = f"the embedded Redis does not respond ({exc}): it was killed or is still starting"
         return [
             warning(
                 "redis", detail, "Start patchwright serve, or read redis/redis.log in the data directory."

@@ -1,4 +1,4 @@
-"""All checks of `patchwright doctor`, and its report."""
+"""Collects the checks of `patchwright doctor`, and prints their results."""
 
 import sys
 import textwrap
@@ -16,12 +16,12 @@ from patchwright.resolver.settings.settings import Settings
 
 NAME_WIDTH = 18  # width of a check's name
 DETAIL_COLUMN = 9 + NAME_WIDTH  # width of the columns before the details
-MIN_DETAIL_WIDTH = 24  # minimum width of the details; on narrower terminals, the terminal wraps the lines
+MIN_DETAIL_WIDTH = 24  # minimum width of the details; narrower terminals wrap the lines themselves
 COLORS: Mapping[CheckState, str] = {"ok": "32", "warning": "33", "failed": "31"}
 
 
 def all_checks(settings: Settings, key: SecretStr | None, environ: Mapping[str, str]) -> list[DoctorCheck]:
-    """Returns all checks, in the order in which a run depends on them."""
+    """Returns all checks, in the order in which a run needs what they test."""
     return [
         *host_checks.build_checks(settings),
         *github_checks.build_checks(settings, key.get_secret_value() if key else None),
@@ -57,7 +57,7 @@ async def print_report(
 def format_result(result: CheckResult, *, color: bool, width: int | None = None) -> str:
     """Formats one result as text: its state, its details, and how to fix it.
 
-    `width` is the width of the terminal in cells; None if the output is no terminal.
+    `width` is the width of the terminal in cells; None if the output is not a terminal.
     """
     state = f"{result.state:<8}"
     label = f"\033[{COLORS[result.state]}m{state}\033[0m" if color else state
@@ -66,7 +66,7 @@ def format_result(result: CheckResult, *, color: bool, width: int | None = None)
 
 
 def _wrap(text: str, width: int | None) -> str:
-    """Wraps a text to the details column; URLs stay in one piece, so that they can be copied."""
+    """Wraps a text to the details column. URLs are not split, so that they can be copied."""
     if width is None:
         return text
     text_width = max(width - 1 - DETAIL_COLUMN, MIN_DETAIL_WIDTH)

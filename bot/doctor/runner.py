@@ -25,11 +25,13 @@ class CheckResult(FrozenModel):
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """A check that changes nothing."""
+    """A check of something that a run needs. It changes nothing."""
 
     name: str
     run: Callable[[], Awaitable[Sequence[CheckResult]]]
-    """Runs the check, which fails if this raises ResolverError, SandboxError, QueueDown or OSError."""
+    """Runs the check. The check fails if this function raises ResolverError, SandboxError, QueueDown or
+    OSError.
+    """
     fix: str
     """How to fix the problem if the check raised an error or timed out."""
     timeout_seconds: float = 30.0
@@ -48,7 +50,7 @@ def failed(name: str, detail: str, fix: str) -> CheckResult:
 
 
 async def run_checks(checks: Sequence[DoctorCheck]) -> AsyncGenerator[CheckResult, None]:
-    """Yields the results in the order of the checks, as soon as they are available."""
+    """Yields the results in the order of the checks, each as soon as it and all earlier ones are available."""
     tasks = [asyncio.create_task(_run_check(check)) for check in checks]
     try:
         for task in tasks:
@@ -61,9 +63,7 @@ async def run_checks(checks: Sequence[DoctorCheck]) -> AsyncGenerator[CheckResul
 
 
 async def _run_check(check: DoctorCheck) -> Sequence[CheckResult]:
-    """Runs one check. A check that runs in a thread cannot be stopped: after the timeout, the thread
-    continues.
-    """
+    """Runs one check. A check in a thread cannot be stopped: its thread continues after the timeout."""
     running = asyncio.ensure_future(check.run())
     try:
         done, _ = await asyncio.wait((running,), timeout=check.timeout_seconds)

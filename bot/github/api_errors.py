@@ -7,7 +7,7 @@ import httpx
 from patchwright.bot.errors import ForgeUnavailable, PermissionNotGranted, UnprocessableRequest
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, RateLimited, Unauthorized
 
-# The wait that GitHub recommends if a rate limit response states no time.
+# The wait that GitHub recommends if a rate limit response contains no time.
 DEFAULT_RETRY_AFTER = timedelta(minutes=1)
 
 

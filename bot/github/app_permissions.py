@@ -1,4 +1,4 @@
-"""Checks which permissions the App lacks in a repository, and posts them there once."""
+"""Checks which permissions the App lacks in a repository, and posts a notice that lists them."""
 
 import logging
 from typing import Protocol
@@ -24,16 +24,16 @@ class MissingPermissions(FrozenModel):
 
     installation: int
     permissions: tuple[str, ...]
-    """Names and levels as on GitHub's pages: `contents: write`."""
+    """The names and levels as GitHub's pages show them, such as `contents: write`."""
     settings_url: str
-    """The page on which the owner grants them."""
+    """URL of the page on which the owner grants the permissions."""
 
 
 class PermissionNotice(FrozenModel):
     """A comment that lists missing permissions."""
 
     job_id: str
-    """The job that the comment answers."""
+    """The job whose thread contains the comment."""
     permissions: tuple[str, ...]
     url: str
     """URL of the comment; empty if none could be posted."""
@@ -48,7 +48,7 @@ class NoticeStore(Protocol):
 
 
 class AppPermissions:
-    """Checks permissions before a run begins: a push rejected at its end would waste the whole run."""
+    """Checks the App's permissions before a run starts. A push rejected at the end would waste the whole run."""
 
     def __init__(self, rest: RestClient, notices: NoticeStore) -> None:
         self._rest = rest
@@ -83,7 +83,7 @@ class AppPermissions:
         try:
             installation = await self._get_installation(repo)
         except NotFound:
-            return None  # the App is not installed; the request for a token reports that
+            return None  # the App is not installed; the later request for a token reports this
         if missing := missing_permissions(installation.permissions):
             return MissingPermissions(
                 installation=installation.id, permissions=missing, settings_url=installation.html_url
@@ -95,18 +95,18 @@ class AppPermissions:
         return await self._rest.get_as_app(InstallationResponse, *repo_path(repo), "installation")
 
     async def find_notice(self, missing: MissingPermissions, repo: Repo) -> PermissionNotice | None:
-        """Returns the notice for exactly these permissions; None if there is none or it has expired. Raises
-        QueueDown.
+        """Returns the earlier notice about exactly these permissions; None if there is none or it has
+        expired. Raises QueueDown.
         """
         stored = await self._notices.load(_notice_key(missing, repo))
         notice = PermissionNotice.model_validate_json(stored) if stored else None
         return notice if notice and notice.permissions == missing.permissions else None
 
     async def post_notice(self, missing: MissingPermissions, job: Job, forge: Forge) -> str:
-        """Replies to a job with the missing permissions, and returns the explanation.
+        """Posts the missing permissions in a job's thread, and returns the posted explanation.
 
-        While the same permissions are missing, replies to later jobs of the repository link to the first
-        reply. Raises ForgeError and QueueDown.
+        While the same permissions are missing, notices for later jobs of the repository link to the first
+        notice. Raises ForgeError and QueueDown.
         """
         notice = await self.find_notice(missing, job.repo)
         previous_url = notice.url if notice and notice.job_id != job.id else ""
@@ -126,8 +126,8 @@ class AppPermissions:
 
 
 def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: Forge) -> JobResolver:
-    """Wraps `resolve`: rejects jobs in repositories where the App lacks permissions, and says which ones to
-    grant.
+    """Wraps `resolve` so that a job is rejected if the App lacks permissions in its repository. The rejection
+    lists the permissions to grant.
     """
 
     async def resolve_if_permitted(job: Job) -> Outcome:
@@ -149,8 +149,8 @@ def require_permissions(resolve: JobResolver, grants: AppPermissions, forge: For
 
 
 def missing_permissions(permissions: dict[str, str]) -> tuple[str, ...]:
-    """Returns the required permissions that `permissions` lacks, as GitHub's pages name them: `contents:
-    write`.
+    """Returns the required permissions that are not in `permissions`. They have the form of GitHub's pages,
+    such as `contents: write`.
     """
     needed = REQUIRED_PERMISSIONS.items()
     return tuple(f"{name}: {level}" for name, level in needed if not is_granted(permissions, name, level))

@@ -1,7 +1,7 @@
 """Downloads files attached to a thread, from the forge's own addresses only.
 
-The URL comes from untrusted text. So it must have the exact form of an attachment's URL on the forge, or of
-the storage that the forge redirects to. Size, redirects and time are limited.
+The URL comes from untrusted text, so it must have the exact form of an attachment's URL on the forge.
+Redirects may lead only to the forge or its storage. Size, redirects and time are limited.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class AttachmentDownloader:
                         if response.is_redirect:
                             url = urljoin(url, response.headers.get("location", ""))
                             if not is_allowed_redirect(url, self._server_url):
-                                raise ForgeError("it redirects to an address outside of the forge")
+                                raise ForgeError("it redirects to an address outside the forge")
                             continue
                         return await _read_body(response)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as exc:

@@ -1,4 +1,4 @@
-"""Credentials for GitHub, and the limits of requests to it."""
+"""Credentials for GitHub, and limits for requests to GitHub."""
 
 from dataclasses import dataclass
 
@@ -14,13 +14,13 @@ class TokenAuth:
 
 @dataclass(frozen=True)
 class AppAuth:
-    """The credentials of a GitHub App; tokens are created per repository."""
+    """The credentials of a GitHub App. They are used to create a token for each repository."""
 
     app_id: str
     private_key: SecretStr
     """In PEM format."""
     workflows: bool = False
-    """Whether tokens include the permission to change workflows, if it is granted."""
+    """True if tokens include the permission to change workflows, provided that it is granted."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,6 @@ class RequestPolicy:
     initial_backoff: float = 0.5
     """Seconds before the second attempt; doubled for each further one, with jitter."""
     max_rate_limit_wait: float = 60.0
-    """Maximum time to wait for a rate limit, in seconds; beyond that RateLimited is raised."""
+    """Maximum time to wait for a rate limit, in seconds. If the wait would be longer, RateLimited is raised."""
     timeout: float = 30.0
     """Seconds without any data from GitHub after which a request fails."""

@@ -1,4 +1,4 @@
-"""Creates one check run per job and commit, if the token may write check runs."""
+"""Creates and updates one check run per job and commit, if the token has the permission."""
 
 from patchwright.bot.ci.check_reader import OWN_CHECK_NAME
 from patchwright.bot.github.comments import truncate_body
@@ -19,7 +19,7 @@ class _Output(GitHubResponse):
 
 
 class CheckRunResponse(GitHubResponse):
-    """A check run created by us."""
+    """A check run that Patchwright created."""
 
     id: int
     html_url: str | None = None

@@ -1,8 +1,8 @@
-"""Hidden tags at the start of the bot's comments. They let the bot find a comment again, and keep it from
-answering itself.
+"""Hidden tags at the start of the bot's comments. With them, the bot finds its comments again and does not
+reply to itself.
 
-A tag is an HTML comment, `<!-- patchwright:ID -->`. While the run behind the comment is queued or running, it
-is `<!-- patchwright:ID in-progress -->`.
+A tag is an HTML comment, `<!-- patchwright:ID -->`. While the job of the comment is queued or running, the
+tag is `<!-- patchwright:ID in-progress -->`.
 """
 
 from typing import NamedTuple
@@ -22,12 +22,12 @@ class TaggedComment(NamedTuple):
 
 
 def render_tag(tag: str, *, in_progress: bool = False) -> str:
-    """Returns the line that a comment with this tag begins with."""
+    """Returns the first line of a comment with this tag."""
     return f"{tag_prefix(tag)}{IN_PROGRESS + ' ' if in_progress else ''}-->\n"
 
 
 def tag_prefix(tag: str) -> str:
-    """Returns the text that every comment with this tag begins with, in progress or not."""
+    """Returns how a comment with this tag begins, whether or not it is in progress."""
     return f"{TAG_PREFIX}{quote(tag, safe='')} "
 
 

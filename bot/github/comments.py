@@ -1,4 +1,4 @@
-"""Creates and updates our comments on GitHub: one per hidden tag."""
+"""Creates and updates the bot's comments on GitHub, one per hidden tag."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import NotFound
 from patchwright.resolver.forge import MAX_BODY
 
-MAX_CACHED_COMMENTS = 500  # comments; older ones are looked up again
+MAX_CACHED_COMMENTS = 500  # number of cached comments; others are looked up again
 
 
 class _CachedComment(NamedTuple):
@@ -50,7 +50,7 @@ class Comments:
     ) -> CommentResponse:
         """Creates or updates our comment with this tag, and returns it.
 
-        Raises ForgeError, and Preempted if a progress update comes after the final text.
+        Raises ForgeError. Raises Preempted if the final text was posted before this progress update.
         """
         first = render_tag(tag, in_progress=in_progress)
         text = first + truncate_body(body, MAX_BODY - len(first))
@@ -62,8 +62,8 @@ class Comments:
             return next((one for one in ours if (one.body or "").startswith(tag_prefix(tag))), None)
 
         async def create() -> CommentResponse:
-            # People wait for the first comment, so it is sent as an acknowledgment even if nobody set a
-            # priority, as when the resolver rejects a job.
+            # People wait for the first comment. So it has the priority of an acknowledgment even if the
+            # caller set none, for example when the resolver rejects a job.
             priority = current_priority()
             with write_priority(Priority.ACKNOWLEDGMENT if priority is Priority.WORK else priority):
                 return await self._rest.post(
@@ -78,7 +78,8 @@ class Comments:
             cached, priority = self._cache.pop(key, None), current_priority()
             if cached and priority is Priority.PROGRESS and cached.priority is Priority.WORK:
                 self._cache[key] = cached
-                raise Preempted(0.0)  # the final text is posted; a progress update must not replace it
+                # the final text is already posted; a progress update must not replace it
+                raise Preempted(0.0)
             comment = cached.comment if cached else await find_or_create()
             if comment.body != text:
                 comment_path = (*path, "comments", str(comment.id))

@@ -1,5 +1,5 @@
-"""Publishes commits through GitHub's API, which signs them, or by git push if the API cannot. Verifies the
-result.
+"""Publishes commits and verifies the result. Uses GitHub's API, which signs the commits, or git push if the
+API cannot publish a commit.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ CREATE_COMMIT = """mutation Commit($input: CreateCommitOnBranchInput!) {
 
 
 class CommitPublisher:
-    """Publishes commits to branches, each exactly once even if responses are lost."""
+    """Publishes each commit to its branch exactly once, even if responses are lost."""
 
     def __init__(
         self, rest: RestClient, graphql: GraphQLClient, server_url: str, ca_bundle: Path | None
@@ -48,7 +48,8 @@ class CommitPublisher:
         self._ca_bundle = ca_bundle
 
     def clone_url(self, repo: Repo) -> str:
-        # Built from our settings, not taken from an API response, because our token is sent to this URL.
+        # The URL is built from our settings and not taken from an API response, because our token is sent to
+        # it.
         return f"{self._server_url}/{repo.owner}/{repo.name}.git"
 
     async def get_tip(self, repo: Repo, branch: str, fork: Repo | None = None) -> str | None:
@@ -99,8 +100,8 @@ class CommitPublisher:
     async def push_to_fork(
         self, fork: Repo, repo: Repo, git_dir: Path, commit: str, branch: str, parent: str
     ) -> PublishedCommit:
-        """Pushes to a fork with the credentials for `repo`: forks can allow pushes by the maintainers of
-        `repo`.
+        """Pushes to a fork with the credentials for `repo`. This works if the fork allows pushes by the
+        maintainers of `repo`.
         """
         tip = await self.get_tip(repo, branch, fork)
         if tip not in (commit, parent):
@@ -121,7 +122,7 @@ class CommitPublisher:
     async def _publish_by_api(
         self, repo: Repo, branch: str, commit: LocalCommit, change: FileChanges, *, is_new: bool
     ) -> str:
-        """Creates the commit with the API and returns the SHA of the branch's tip. Raises ForgeError."""
+        """Creates the commit through the API and returns the SHA of the branch's tip. Raises ForgeError."""
         (parent,) = commit.parents
         if is_new:
             await self._create_branch(repo, branch, parent)
@@ -129,7 +130,7 @@ class CommitPublisher:
             sha = await self._create_commit(repo, branch, commit, change)
         except Forbidden as exc:
             if is_new and not isinstance(exc, BranchMoved) and await self.get_tip(repo, branch) == parent:
-                # The new branch is of no use without the commit, so it is deleted.
+                # The new branch is useless without the commit, so it is deleted.
                 await self._rest.delete(repo, *repo_path(repo), "git", "refs", "heads", *branch.split("/"))
             raise
         if (now := await self._wait_for_tip(repo, branch, sha, parent)) != sha:
@@ -174,7 +175,7 @@ class CommitPublisher:
                 )
                 return created.commit.oid
             except (ForgeUnavailable, BranchMoved, NotFound) as exc:
-                # The commit may exist although its response was lost; a second one would be rejected as
+                # The response was lost, but the commit may exist. GitHub would then reject a second commit as
                 # stale.
                 tip = await self.get_tip(repo, branch)
                 if tip not in (None, parent):
@@ -209,16 +210,14 @@ class CommitPublisher:
             raise WorkspaceError(f"{branch} of {repo} was pushed, but is at {now or 'no commit'} on GitHub")
         if (published := await self._read_back(repo, commit.sha, commit, note)) is None:
             raise WorkspaceError(
-                f"{commit.sha[:12]} of {repo} has another tree on GitHub than the pushed commit"
+                f"{commit.sha[:12]} of {repo} has a different tree on GitHub than the pushed commit"
             )
         return published
 
     # --- reading back ---------------------------------------------------------------------------------------
 
     async def _wait_for_tip(self, repo: Repo, branch: str, expected: str, previous: str | None) -> str | None:
-        """Returns the branch's tip as soon as it is not `previous` any more: writes become visible with a
-        delay.
-        """
+        """Returns the branch's tip as soon as it differs from `previous`. Writes become visible with a delay."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if (now := await self.get_tip(repo, branch)) == expected or now not in (None, previous):
                 break
@@ -228,7 +227,7 @@ class CommitPublisher:
     async def _verify_existing(
         self, repo: Repo, branch: str, tip: str | None, commit: LocalCommit, change: FileChanges | str
     ) -> PublishedCommit:
-        """Returns the commit that an earlier attempt left at the tip. Raises BranchMoved if the tip is
+        """Returns the commit at the tip if an earlier attempt published it. Raises BranchMoved if the tip is
         another commit.
         """
         assert tip is not None
@@ -240,7 +239,7 @@ class CommitPublisher:
     async def _read_back(
         self, repo: Repo, sha: str, commit: LocalCommit, note: str
     ) -> PublishedCommit | None:
-        """Returns the commit as GitHub shows it; None if its tree or its parents differ from ours."""
+        """Reads the commit from GitHub. Returns None if its tree or parents differ from those of our commit."""
         response = await self._get_commit(repo, sha)
         if not commit.matches(response):
             return None

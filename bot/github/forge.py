@@ -1,5 +1,5 @@
-"""Implements `Forge` on GitHub. Before a write, and again if its response is lost, it checks whether the
-result already exists.
+"""Implements `Forge` for GitHub. Checks whether the result of a write already exists, before the write and
+again if its response was lost.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from patchwright.resolver.publishing.check_run import CheckRunReport
 
 T = TypeVar("T")
 
-MAX_PULLS = 300  # open pull requests of a repository that are searched for the bot's own
+MAX_PULLS = 300  # number of open pull requests that are searched for those of the bot
 MAX_TITLE = 256  # characters; GitHub returns 422 for longer ones
 
 CONVERT_TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
@@ -62,9 +62,7 @@ MARK_READY = """mutation ToReady($input: MarkPullRequestReadyForReviewInput!) {
 
 
 class GitHubForge:
-    """A forge that uses a token or the installations of a GitHub App. Use it as a context manager, or close
-    it.
-    """
+    """A forge for GitHub that uses a token or a GitHub App. Use it as a context manager, or close it."""
 
     def __init__(
         self,
@@ -77,13 +75,15 @@ class GitHubForge:
         policy: RequestPolicy | None = None,
         write_limiter: WriteLimiter | None = None,
     ) -> None:
-        """`write_limiter` keeps a minimum time between writes; None creates a limiter for this process only."""
+        """`write_limiter` enforces a minimum time between writes. If it is None, a limiter for this process
+        is created.
+        """
         self._rest = RestClient(auth, api_url, ca_bundle, policy or RequestPolicy(), write_limiter)
         self._server_url = server_url.rstrip("/")
         self._graphql = GraphQLClient(self._rest, graphql_url)
         self._get_identity = Identity(self._rest, self._graphql)
         self._pull_cache: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
-        """Our open pull requests by repository and prefix, with the ETag of the list."""
+        """The bot's open pull requests by repository and prefix, with the ETag of the list."""
         self._attachments = AttachmentDownloader(self._server_url, ca_bundle)
         self._commit_publisher = CommitPublisher(self._rest, self._graphql, self._server_url, ca_bundle)
         self._reviews = Reviews(self._rest, self._graphql, self._get_identity, self._create_once)
@@ -149,8 +149,8 @@ class GitHubForge:
         return await self._threads.get_permission(repo, user)
 
     async def get_credentials(self, repo: Repo) -> Credentials:
-        """Returns a token for this repository, valid for at least 15 minutes; a personal token is returned as
-        it is.
+        """Returns a token for this repository that is valid for at least 15 minutes. A personal token is
+        returned unchanged.
         """
         return await self._rest.get_credentials(repo)
 
@@ -175,7 +175,9 @@ class GitHubForge:
         )
 
     async def list_own_pull_requests(self, repo: Repo, prefix: str) -> tuple[PullRequest, ...]:
-        """Returns our open pull requests from branches with this prefix, among the newest MAX_PULLS ones."""
+        """Returns the bot's open pull requests from branches with this prefix. Searches only the newest
+        MAX_PULLS pull requests.
+        """
         identity = await self._get_identity(repo)
         etag, cached = self._pull_cache.get((repo, prefix), ("", ()))
         query = {"state": "open", "sort": "created", "direction": "desc", "per_page": str(PER_PAGE)}
@@ -190,7 +192,7 @@ class GitHubForge:
             found, next_query = found + another.data, another.next_query
         candidates = (one for one in found if one.is_same_repository and one.head.ref.startswith(prefix))
         own = tuple(as_pull_request(one, trusted=True) for one in candidates if is_by(one, identity))
-        # Only a list of one page is cached, because an ETag covers one page.
+        # The list is cached only if it has one page, because an ETag covers a single page.
         if identity is None or page.next_query:
             self._pull_cache.pop((repo, prefix), None)
         else:
@@ -275,14 +277,14 @@ class GitHubForge:
     async def _create_once(
         self, create: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]
     ) -> T:
-        """Calls `create`. If the response is lost, looks for the result with `find` before calling `create`
-        again.
+        """Calls `create`. If the response is lost, searches for the result with `find` before it calls
+        `create` again.
         """
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return await create()
             except (ForgeUnavailable, UnprocessableRequest) as exc:
-                # A rejection can mean that an earlier request, whose response was lost, has succeeded.
+                # A rejection can mean that an earlier request succeeded and its response was lost.
                 if (found := await find()) is not None:
                     return found
                 if isinstance(exc, UnprocessableRequest) or attempt == MAX_ATTEMPTS:

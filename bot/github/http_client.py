@@ -34,15 +34,17 @@ class GitHubRequest:
     params: Mapping[str, str] = field(default_factory=dict)
     json: Mapping[str, object] | None = None
     etag: str = ""
-    """ETag of the cached response. GitHub neither sends nor counts a response that is unchanged."""
+    """ETag of the cached response. If the response is unchanged, GitHub does not send it or count it toward
+    the rate limit.
+    """
 
 
 class GitHubClient(githubkit.GitHub[Any]):
-    """Uses one connection pool for the client's whole life.
+    """A githubkit client that keeps one connection pool until it is closed.
 
-    githubkit stores the pool of an `async with` block in a context variable. A task started outside of that
-    block, such as a request handler, does not see the pool and builds a new one for each call (20 ms instead
-    of 3).
+    githubkit stores the pool of an `async with` block in a context variable. A task started outside that
+    block, such as a request handler, does not see the pool. It would build a new pool for each call, which
+    takes 20 ms instead of 3.
     """
 
     _pool: httpx.AsyncClient | None = None
@@ -72,7 +74,7 @@ def _validate_private_key(private_key: SecretStr) -> str:
 
 
 def create_unauthenticated_client(api_url: str, ssl_context: ssl.SSLContext, timeout: float) -> GitHubClient:
-    """Creates a client whose requests carry their own authorization header."""
+    """Creates a client without credentials. Each request must have its own authorization header."""
     return _create_client(UnauthAuthStrategy(), api_url, ssl_context, timeout)
 
 
@@ -94,8 +96,8 @@ def _create_client(auth: Any, api_url: str, ssl_context: ssl.SSLContext, timeout
         ssl_verify=ssl_context,
         auto_retry=False,
         http_cache=False,
-        # The default is one cache for the whole process. Its keys include neither the base URL nor the App's
-        # key.
+        # githubkit's default is one cache for the whole process. Its keys include neither the base URL nor
+        # the App's key.
         cache_strategy=MemCacheStrategy(),
     )
 
@@ -122,12 +124,12 @@ def _translate_errors(operation: str) -> Iterator[None]:
         ) from exc
     except RequestFailed as exc:
         raise error_from_response(exc.response.raw_response, operation) from exc
-    except ValueError as exc:  # a header is not a number, such as a proxy's own retry-after
+    except ValueError as exc:  # a header is not a number, for example a proxy's retry-after
         raise ForgeUnavailable(f"invalid response from GitHub: {operation}") from exc
     except RequestError as exc:
         if "CERTIFICATE_VERIFY_FAILED" in str(exc.exc):
             raise SettingsError(
-                "GitHub's certificate is not trusted. Set PATCHWRIGHT_CA_BUNDLE to a file with its authority."
+                "GitHub's certificate is not trusted. Set PATCHWRIGHT_CA_BUNDLE to its CA file."
             ) from exc
         raise ForgeUnavailable(f"no response from GitHub: {operation}: {exc.exc!r}") from exc
 
@@ -145,7 +147,7 @@ def parse_response(response_type: type[T], response: httpx.Response) -> T:
 
 
 def join_path(*path: str) -> str:
-    """Joins and quotes path segments. Raises NotFound for a segment that would change the path."""
+    """Joins and quotes path segments. Raises NotFound for a segment such as `..` that would change the path."""
     if {"", ".", ".."} & set(path):
         raise NotFound(f"not a path on GitHub: {'/'.join(path)}")
     return "/".join(quote(part, safe="") for part in path)

@@ -1,4 +1,4 @@
-"""Finds the GitHub account that the bot writes as, for every kind of token."""
+"""Finds the GitHub account that the bot writes as. Works with every kind of token."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ VIEWER_QUERY = "query Who { viewer { login } }"
 
 
 class Identity:
-    """Fetches our account once, and caches it."""
+    """Fetches the bot's account once, and caches it."""
 
     def __init__(self, rest: RestClient, graphql: GraphQLClient) -> None:
         self._rest = rest
@@ -20,7 +20,7 @@ class Identity:
         self._account: Account | None = None
 
     def cache_account(self, account: Account | None) -> None:
-        """Caches the author of something that we wrote."""
+        """Caches the bot's account, known as the author of something that the bot wrote."""
         self._account = self._account or account
 
     async def __call__(self, repo: Repo) -> Account | None:
@@ -34,8 +34,8 @@ class Identity:
                     self._account = await self._rest.get(Account, repo, "user")
             except Forbidden:
                 with contextlib.suppress(Forbidden, NotFound):
-                    # Installation tokens may not request their own user. The token of a workflow is one of
-                    # them: it belongs to the App `github-actions`. Source:
+                    # Installation tokens may not request their own user. A workflow's token is an
+                    # installation token of the App `github-actions`. Source:
                     # github.com/release-plz/action/pull/85
                     viewer = await self._graphql.execute(Viewer, repo, VIEWER_QUERY, {})
                     self._account = await self._rest.get(Account, repo, "users", viewer.login)

@@ -7,10 +7,10 @@ from patchwright.bot.github.schemas import CommitResponse
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.publishing.publishing_texts import render_unsigned_reason
 
-# GitHub documents no limits. Others report that a commit of 40 MiB fails, and that requests with a few
-# hundred files or more time out (grafana/github-api-commit-action#66, PostHog/context-mill#362).
+# GitHub documents no limits. Other projects report that a commit of 40 MiB fails, and that requests with
+# several hundred files time out (grafana/github-api-commit-action#66, PostHog/context-mill#362).
 MAX_FILES = 100
-MAX_BYTES = 20_000_000  # bytes of file contents, which base64 turns into 27 MB
+MAX_BYTES = 20_000_000  # bytes of file contents; 27 MB in base64
 REGULAR_FILE, ABSENT, SUBMODULE = "100644", "000000", "160000"
 
 
@@ -24,7 +24,9 @@ class LocalCommit(NamedTuple):
     body: str
 
     def matches(self, response: CommitResponse) -> bool:
-        """Returns whether GitHub's commit has the same tree and parents, no matter who signed it."""
+        """Returns whether GitHub's commit has the same tree and parents. Signatures and authors are not
+        compared.
+        """
         return (response.tree.sha, tuple(one.sha for one in response.parents)) == (self.tree, self.parents)
 
 
@@ -45,8 +47,8 @@ async def read_commit(git_dir: Path, commit: str) -> LocalCommit:
 
 
 async def read_file_changes(git_dir: Path, commit: LocalCommit, parent: str) -> FileChanges | str:
-    """Returns the input of `createCommitOnBranch` for a commit, or a sentence that says why the API cannot
-    publish it.
+    """Returns the file changes of a commit for `createCommitOnBranch`, or a sentence why the API cannot
+    publish the commit.
     """
     if commit.parents != (parent,):
         return render_unsigned_reason("merge", "")

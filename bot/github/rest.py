@@ -39,19 +39,19 @@ from patchwright.resolver.errors import Forbidden, NotFound, RateLimited, Settin
 
 T = TypeVar("T")
 
-# Each token request names these, so that the token gets no other permissions of the App.
+# Token requests list these permissions, so that a token does not get the App's other permissions.
 REQUIRED_PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
-# Requested only where the installation grants them: GitHub rejects requests for others.
+# Requested only if the installation grants them; otherwise GitHub would reject the token request.
 OPTIONAL_PERMISSIONS = (("checks", "read"), ("checks", "write"), ("actions", "read"), ("statuses", "read"))
-MIN_TOKEN_LIFETIME = timedelta(minutes=15)  # time for a clone or push; GitHub's tokens live an hour
+MIN_TOKEN_LIFETIME = timedelta(minutes=15)  # enough for a clone; tokens are valid for an hour
 PERMISSION_DELAY = timedelta(minutes=1)
-MAX_ATTEMPTS = 4  # attempts of a request that gets no response
+MAX_ATTEMPTS = 4  # attempts of a request that gets no usable response
 PER_PAGE = 100  # GitHub's maximum
 MAX_PAGES = 100
 
 
 Principal: TypeAlias = Repo | Credentials | None
-"""Selects the credentials of a request: a token for this repository, these credentials, or the App itself."""
+"""Whose credentials a request uses: a repository's token, these credentials, or (None) those of the App."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ResultPage(Generic[T]):
 
 
 class RestClient:
-    """Sends requests with a token, or as the installation of an App on a repository."""
+    """Sends REST requests with a token, or as the App's installation on the repository."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class RestClient:
             headers = {"Authorization": f"Bearer {self._auth.token.get_secret_value()}"}
             with contextlib.suppress(
                 Forbidden
-            ):  # the token is valid, but that of a workflow run may not request its user
+            ):  # the token is valid, but a workflow's token may not request its user
                 await send_request(self._token_client, GitHubRequest("GET", "user"), headers)
         elif self._app_client is not None:
             await send_request(self._app_client, GitHubRequest("GET", "app"), {})
@@ -170,7 +170,7 @@ class RestClient:
         )
 
     async def patch(self, response_type: type[T], repo: Repo, *path: str, body: Mapping[str, object]) -> T:
-        """Changes a resource; a repeated request has no further effect. Raises ForgeError."""
+        """Updates a resource. A repeated request has no further effect. Raises ForgeError."""
         return parse_response(
             response_type,
             await self._send_with_retries(repo, GitHubRequest("PATCH", join_path(*path), json=body)),
@@ -183,7 +183,7 @@ class RestClient:
         *path: str,
         body: Mapping[str, object] | None = None,
     ) -> T:
-        """Creates a resource. After ForgeUnavailable it may or may not exist: check before you repeat it."""
+        """Creates a resource. After ForgeUnavailable, it may exist: check before you repeat the request."""
         return parse_response(
             response_type,
             await self._send_with_retries(
@@ -200,8 +200,8 @@ class RestClient:
         *,
         idempotent: bool = True,
     ) -> T:
-        """Sends a GraphQL request. With `idempotent=False` it runs at most once, see `post`. Raises
-        ForgeError.
+        """Sends a GraphQL request. With `idempotent=False`, it is executed at most once, as with `post`.
+        Raises ForgeError.
         """
         return parse_response(
             response_type,
@@ -209,17 +209,17 @@ class RestClient:
         )
 
     async def delete(self, repo: Repo, *path: str) -> None:
-        """Deletes a resource; it is no error if it does not exist. Raises ForgeError."""
+        """Deletes a resource. Does nothing if the resource does not exist. Raises ForgeError."""
         with contextlib.suppress(NotFound):
             await self._send_with_retries(repo, GitHubRequest("DELETE", join_path(*path)))
 
     def invalidate_credentials(self, repo: Repo, credentials: Credentials) -> None:
-        """Drops credentials that no longer work, so that new ones are created."""
+        """Drops credentials that no longer work. The next request creates new ones."""
         if self._tokens.get(repo) == credentials:
             del self._tokens[repo]
 
     def discard_outdated_token(self, repo: Repo) -> None:
-        """Drops a cached token that lacks required permissions; call this once all of them are granted."""
+        """Drops the cached token if it lacks required permissions. Call this when all of them are granted."""
         cached = self._tokens.get(repo)
         minted = self._minted_tokens.get(cached.token) if cached else None
         if (
@@ -266,7 +266,7 @@ class RestClient:
         useful = (
             *REQUIRED_PERMISSIONS.items(),
             *OPTIONAL_PERMISSIONS,
-        )  # the last granted level of a permission wins, so write comes after read
+        )  # the last granted level of a permission applies, so write must come after read
         requested = {name: level for name, level in useful if is_granted(granted, name, level)}
         complete = REQUIRED_PERMISSIONS.keys() <= requested.keys()
         if isinstance(self._auth, AppAuth) and self._auth.workflows:
@@ -276,7 +276,7 @@ class RestClient:
                 f"the app has none of the required permissions on {repo}: see {installation.html_url}"
             )
         credentials = await self.mint_token(installation.id, repositories=[repo.name], permissions=requested)
-        # Without a required permission the token expires early, so a new grant takes effect within a minute.
+        # A token that lacks a required permission is renewed early, so a new grant takes effect in a minute.
         return (
             credentials
             if complete
@@ -286,8 +286,8 @@ class RestClient:
         )
 
     async def is_write_denied(self, repo: Repo, permission: str) -> bool:
-        """Returns whether the token is known to lack this write permission; False for tokens that we did not
-        create.
+        """Returns whether the token is known to lack this write permission. Returns False for tokens that
+        this client did not create.
         """
         token = (await self.get_credentials(repo)).token
         return (
@@ -296,7 +296,7 @@ class RestClient:
         )
 
     async def mint_token(self, installation: int, **scope: object) -> Credentials:
-        """Creates a token of this installation with the given scope only. Raises ForgeError."""
+        """Creates a token of this installation that is limited to the given scope. Raises ForgeError."""
         path = join_path("app", "installations", str(installation), "access_tokens")
         token = parse_response(
             InstallationTokenResponse,
@@ -315,7 +315,7 @@ class RestClient:
     async def _send_with_retries(
         self, principal: Principal, request: GitHubRequest, *, idempotent: bool = True
     ) -> httpx.Response:
-        """Sends a request. With `idempotent=False`, repeats it only if it was certainly not executed."""
+        """Sends a request. With `idempotent=False`, retries it only if it was certainly not executed."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return await self._send_as(principal, request)
@@ -366,7 +366,7 @@ class RestClient:
     async def _send_unless_rate_limited(
         self, client: GitHubClient, request: GitHubRequest, headers: Mapping[str, str], limiter_key: str
     ) -> httpx.Response:
-        """Sends a request unless a rate limit is active; records new rate limits for all processes."""
+        """Sends a request unless a rate limit is active. Records new rate limits for all processes."""
         await raise_if_blocked(self._write_limiter, limiter_key)
         try:
             return await send_request(client, request, headers)
@@ -382,14 +382,14 @@ class RestClient:
         await self._record_rate_limit(self._limiter_key(await self.get_credentials(repo)), error)
 
     def _limiter_key(self, credentials: Credentials) -> str:
-        """Returns the limiter's key for these credentials; it does not reveal the token."""
+        """Returns the write limiter's key for these credentials. The key does not reveal the token."""
         if credentials.token in self._minted_tokens:
             return f"installation-{self._minted_tokens[credentials.token][0]}"
         return f"token-{sha256(credentials.token.encode()).hexdigest()[:16]}"
 
 
 def is_granted(permissions: Mapping[str, str], name: str, level: str) -> bool:
-    """Returns whether `permissions` grant the permission `name` at `level` or with write access."""
+    """Returns whether `permissions` grant the permission `name` at `level` or at a higher level."""
     return permissions.get(name) in (level, "write", "admin")
 
 

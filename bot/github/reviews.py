@@ -1,6 +1,7 @@
-"""Reads and answers the reviews of a pull request on GitHub.
+"""Reads the reviews of a pull request on GitHub, and replies to them.
 
-Only GraphQL returns whether a thread is resolved, the ID needed to resolve it, and when a text was edited.
+This uses GraphQL. REST does not return whether a thread is resolved, its ID for resolving it, and when a text
+was edited.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -21,7 +22,7 @@ T = TypeVar("T")
 N = TypeVar("N")
 
 MAX_ITEMS = 500  # threads, or reviews
-HUNK_LINES = 40  # the last lines of a diff hunk; a comment refers to the very last one
+HUNK_LINES = 40  # the last lines of a diff hunk; a comment refers to the last line
 
 AUTHOR_FIELDS = "author { __typename login ... on User { databaseId } ... on Bot { databaseId } }"
 THREADS_QUERY = f"""
@@ -78,7 +79,7 @@ class _Author(GitHubResponse):
     login: str
     type: str = Field(alias="__typename")
     id: int = Field(default=GHOST.id, alias="databaseId")
-    """Some authors, such as organizations, have no ID here; they are never trusted."""
+    """Authors without an ID here, such as organizations, get the ID of GHOST. They are never trusted."""
 
 
 class _AuthoredText(GitHubResponse):
@@ -96,7 +97,8 @@ class _AuthoredText(GitHubResponse):
     def account(self) -> Account:
         if (author := self.author) is None:
             return GHOST
-        suffix = "[bot]" if author.type == "Bot" else ""  # REST includes the suffix, GraphQL does not
+        # REST includes the suffix in the login, GraphQL does not
+        suffix = "[bot]" if author.type == "Bot" else ""
         return Account(id=author.id, login=author.login + suffix, type=author.type)
 
     @property
@@ -154,10 +156,11 @@ class ReviewHistory:
         trusted: frozenset[int],
         reports: tuple[str, ...],
     ) -> PullRequest:
-        """Adds the review threads, and all comments and review texts, oldest first.
+        """Returns the pull request with its review threads, and with all comments and review texts, oldest
+        first.
 
-        The text of the triggering review is kept separate. Threads and review texts are limited to the job's
-        snapshot.
+        The text of the review that triggered the job is kept separate. Threads and review texts are included
+        only if they belong to the job's snapshot.
         """
         entries = [(one.created_at, one.body or "", one.user or GHOST) for one in comments]
         reviews = [one for one in self.reviews if one.body and one.is_in_snapshot(job, trusted)]
@@ -176,7 +179,7 @@ class ReviewHistory:
 
 
 class Reviews:
-    """Reads and answers reviews."""
+    """Reads reviews and replies to them."""
 
     def __init__(
         self,
@@ -250,8 +253,8 @@ class Reviews:
 def is_in_snapshot(
     written_at: datetime | None, author: Account | None, job: Job, trusted: frozenset[int]
 ) -> bool:
-    """Returns whether a job may use a text: it has not changed since the job was requested, or its author has
-    write access.
+    """Returns whether a job may use a text. It may if the author has write access, or if the text has not
+    changed since the job was requested.
 
     `written_at` is the time of the last edit; None if it is unknown.
     """
@@ -264,17 +267,19 @@ def is_in_snapshot(
 
 
 def _to_review_thread(thread: _ReviewThreadNode, job: Job, trusted: frozenset[int]) -> ReviewThread | None:
-    """Converts a thread with the texts in the job's snapshot; None if there are none."""
+    """Converts a thread, with only the texts that belong to the job's snapshot. Returns None if there are
+    none.
+    """
     comments = [one for one in thread.comments if one.is_in_snapshot(job, trusted)]
     if not comments:
         return None
-    first = thread.comments[0]  # replies go to this comment even if it is not shown
+    first = thread.comments[0]  # replies go to this comment, even if its text is left out
     triggers = [
         one
         for one in comments
         if one.id == job.review_comment_id or (job.review_id and one.review == job.review_id)
     ]
-    # Somebody who mentions the bot in a resolved thread reopens it for the bot.
+    # A mention of the bot in a resolved thread reopens the thread for the bot.
     is_reopened = bool(triggers) and first not in triggers
     return ReviewThread(
         id=thread.id,

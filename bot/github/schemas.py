@@ -1,4 +1,4 @@
-"""Schemas of GitHub's responses, with only the fields that we read."""
+"""Schemas of GitHub's responses. They have only the fields that Patchwright reads."""
 
 from datetime import datetime
 
@@ -28,7 +28,7 @@ class Viewer(GitHubResponse):
     login: str
 
 
-# The account that GitHub's pages show for deleted accounts, for which its API returns null.
+# GitHub's pages show this account in place of deleted accounts. The API returns null for them.
 GHOST = Account(id=10137, login="ghost")
 
 
@@ -126,7 +126,7 @@ class InstallationResponse(GitHubResponse):
     id: int
     permissions: dict[str, str] = {}
     html_url: str = ""
-    """The page on which the owner of the installation changes it."""
+    """URL of the page on which the owner changes the installation."""
     suspended_at: str | None = None
 
 
@@ -177,7 +177,7 @@ class CommitId(GitHubResponse):
 
 
 class DraftMutationResponse(GitHubResponse):
-    """The response of the mutations that convert a pull request to a draft or mark it as ready."""
+    """The response of the mutations that convert a pull request to a draft or mark it as ready for review."""
 
     pull_request: "DraftState" = Field(alias="pullRequest")
 

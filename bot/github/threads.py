@@ -1,4 +1,4 @@
-"""Reads threads on GitHub with their comments, and finds out which authors have write access."""
+"""Reads threads and their comments from GitHub, and determines which authors have write access."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ class Threads:
     async def read(self, job: Job) -> Thread:
         """Returns the thread with its comments, oldest first, without the bot's own reports.
 
-        If somebody without write access changed a text after the job was requested, the old version is
-        restored, or the text is left out: the requester has not read the new version.
+        The requester has not read texts that changed after the job was requested. If the author of such a
+        text has no write access, the old version is restored, or the text is left out.
         """
         repo, number = job.repo, str(job.number)
         issue = await self._rest.get(IssueResponse, repo, *repo_path(repo), "issues", number)
@@ -86,9 +86,8 @@ class Threads:
     async def get_permission(self, repo: Repo, user: User) -> Permission:
         """Returns the permission of a user; "none" for unknown users.
 
-        The user is looked up by ID, because the login in a webhook may belong to somebody else by now. Raises
-        ForgeError if GitHub could not be queried; then nothing is done, and nobody is told that they lack
-        permission.
+        The user is looked up by ID, because the login in a webhook may belong to another user by now. Raises
+        ForgeError if GitHub cannot be queried. An outage is therefore not mistaken for a missing permission.
         """
         try:
             account = await self._rest.get(Account, repo, "user", str(user.id))
@@ -101,9 +100,7 @@ class Threads:
         return ROLES.get(response.role_name) or ROLES.get(response.permission, "none")
 
     async def _find_trusted(self, repo: Repo, authors: Sequence[Account | None]) -> frozenset[int]:
-        """Returns the IDs of the authors with write access. Bots, and users who could not be checked, are not
-        trusted.
-        """
+        """Returns the IDs of the authors with write access. Excludes bots and users who could not be checked."""
         slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
 
         async def check(account: Account) -> int | None:
