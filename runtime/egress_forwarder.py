@@ -13,10 +13,10 @@ PROXY_PORT = 18_631
 # Name of the proxy's socket, which is in the same directory as the action server's socket.
 EGRESS_SOCKET = "e"
 MAX_CONNECTIONS = 64  # Number of connections at a time; further connections wait in a queue.
-MAX_QUEUED = 1024  # Number of open or queued connections. npm requests some hundred packages at once.
+MAX_QUEUED = 1024  # Number of open or queued connections. npm requests hundreds of packages at once.
 # The abstract socket for a host that shares no directory with the container.
 BRIDGE_SOCKET = "patchwright-egress"
-BRIDGE_TIMEOUT = 20.0  # Seconds that a connection waits until the host connects.
+BRIDGE_TIMEOUT = 20.0  # Seconds that a connection waits for the host to connect.
 CHUNK_SIZE = 1 << 16  # bytes
 
 _PROXY_URL = f"http://127.0.0.1:{PROXY_PORT}"

@@ -1,19 +1,19 @@
 """Errors of the sandbox.
 
     SandboxError                 carries `retryable`: True if another attempt can succeed
-    ├── EngineUnavailable        no Docker engine answers, or it refuses us; an operator must act
+    ├── EngineUnavailable        no Docker engine responds, or it refuses access; an operator must act
     │   ├── EngineDiskFull       its disk is full; free space first
-    │   ├── InsufficientResources  too little memory or disk is left for another sandbox; others may free some
-    │   ├── EngineStopped        it answered before and does not now; it may come back
+    │   ├── InsufficientResources  too little memory or disk is left for another sandbox; wait for other runs
+    │   ├── EngineStopped        it responded earlier but no longer does; it may come back
     │   └── SandboxesDisabled    this process may not open sandboxes; work that needs one is skipped
     ├── ImageUnavailable         the base image is absent and cannot be pulled, or a layer cannot be built
-    ├── LayerRejected            a setup left something that must not be stored; the run goes on without it
+    ├── LayerRejected            the result of a setup cannot be stored; the run continues without the layer
     ├── SandboxDiskFull          the sandbox's files exceeded their limit, and it was stopped; a retry would fail, too
-    ├── SandboxLost              the container or its server is gone in mid-run; restart from the last checkpoint
+    ├── SandboxLost              the container or its server is lost; restart from the last checkpoint
     │   └── OutOfMemory          it used more than `memory_mb`, and its server was killed; a retry would fail, too
-    └── ProtocolError            the container violated the protocol; its run is not to be trusted
+    └── ProtocolError            the container violated the protocol; do not trust its run
 
-The model never sees any of these: a failing command is an observation, a failing sandbox is an error.
+The model never sees these errors. It sees a failing command as an observation.
 """
 
 
@@ -24,7 +24,7 @@ class SandboxError(Exception):
 
 
 class EngineUnavailable(SandboxError):
-    """No Docker engine answers, or it refuses this user."""
+    """No Docker engine responds, or it refuses access to this user."""
 
 
 class EngineDiskFull(EngineUnavailable):
@@ -38,7 +38,7 @@ class InsufficientResources(EngineUnavailable):
 
 
 class EngineStopped(EngineUnavailable):
-    """The Docker engine answered before and does not answer now."""
+    """The Docker engine responded earlier but no longer does."""
 
     retryable = True
 
@@ -52,8 +52,8 @@ class ImageUnavailable(SandboxError):
 
 
 class LayerRejected(SandboxError):
-    """The setup of an image layer left something that must not be stored, or this kind of sandbox stores no
-    layers.
+    """The result of a setup cannot be stored as an image layer. Either the setup left something that must not
+    be stored, or this kind of sandbox stores no layers.
     """
 
 

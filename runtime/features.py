@@ -57,8 +57,8 @@ class SandboxFeatures:
         return directory if directory.is_dir() else None
 
     def documents_command(self) -> tuple[str, ...] | None:
-        """Return the command that starts the document reader, without the reader's own arguments. None if it
-        is not installed.
+        """Return the beginning of the command that starts the document converter; its arguments follow. None
+        if it is not installed.
 
         The command needs no environment variables, so that a project's own Python can start it, too.
         """
@@ -78,7 +78,7 @@ class SandboxFeatures:
         return str(program) if program.exists() else None
 
     def missing_message(self, feature: SandboxFeature) -> str:
-        """Return the message of a tool whose feature is missing."""
+        """Return the error message of a tool that needs a missing feature."""
         if self.directory is not None:
             return (
                 f"this sandbox has no `{feature}`: the operator's setting `sandbox_features` does not include it, "

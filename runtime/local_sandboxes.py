@@ -46,7 +46,7 @@ class LocalSandboxes:
         passed on.
 
         `ca_bundle` and `package_index` come from the operator and override the host's values. The sandboxes
-        have those of `features` that are installed.
+        have those `features` that are installed.
         """
         self.features = tuple(feature for feature in features if _is_available(feature, host_env.get("PATH")))
         self._parent = parent
@@ -72,13 +72,14 @@ class LocalSandboxes:
             yield executor
         finally:
             await executor.close()
-            # A process that has left the shell's process tree still has the HOME of this sandbox.
+            # Also kill processes that have left the shell's process tree. They still have this sandbox's
+            # HOME.
             processes.kill(processes.find_by_environment(f"HOME={home}"))
             await asyncio.to_thread(_remove, directory)
 
     @asynccontextmanager
     async def adopt(self, name: str) -> AsyncIterator[Sandbox | None]:
-        yield None  # There is nothing to adopt: the shell was a child of the killed process, and ended with it.
+        yield None  # Nothing to adopt: the shell was a child of the killed process and ended with it.
 
     async def with_layer(
         self, name: str, repository: str, key: str, setup: Callable[[Sandbox], Awaitable[None]]
@@ -94,7 +95,7 @@ class LocalSandboxes:
         return self  # Local sandboxes use no image; there is only this machine.
 
     async def content_digest(self) -> str | None:
-        return None  # The content is that of this machine, whose installed programs may change.
+        return None  # It is unknown, because the programs installed on this machine may change.
 
     async def sweep(self) -> None:
         await asyncio.to_thread(_sweep, self._parent)

@@ -44,7 +44,7 @@ async def run(argv: Sequence[str], cwd: Path, env: Mapping[str, str], timeout: f
             finally:
                 # asyncio's own subprocess is no alternative: its wait() also waits for the end of the output,
                 # which a background program can hold open for as long as it likes.
-                if process.returncode is None:  # Otherwise, its pid may already belong to another process.
+                if process.returncode is None:  # The pid of an ended process may belong to another one.
                     processes.kill([process.pid, *processes.descendant_pids(process.pid)])
                 processes.kill_session(process.pid)
             await wait_for_exit(process, DRAIN_TIMEOUT)

@@ -2,7 +2,7 @@
 
 The host owns the socket and listens on it. If the container owned the socket, it could replace it with a link
 to any other socket. Nothing that arrives over the wire chooses a class, a path or a connection. All messages
-have limits for bytes and seconds.
+have limits on size and time.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ BROWSER_TIMEOUT = 180.0  # seconds for all calls of one action; each call has it
 FILE_TIMEOUT = 40.0  # seconds for an action on files, which has no timeout of its own
 RECONNECT_TIMEOUT = 10.0  # Seconds within which the server must connect again after a connection dropped.
 HELLO_TIMEOUT = 5.0  # Seconds for the first frame of a connection.
-MAX_UNAUTHENTICATED = 8  # Number of connections at a time that have not sent the key yet.
+MAX_UNAUTHENTICATED = 8  # Maximum connections at a time that have not sent the key yet.
 _TOOL_CALL_ACTIONS = (
     *(RunShell, RunShellWithSecrets, SendInput, RunPython, HostReply),
     *(SearchCode, ViewFile, CreateFile, ReplaceText, InsertText, UndoEdit),
@@ -101,7 +101,7 @@ class SandboxTransport(Protocol):
 
     def disconnect(self, connection: StreamPair | None = None) -> None:
         """Close this connection, or the current one if None. Does nothing if `connection` has been replaced.
-        A new connection can follow.
+        The server may connect again.
         """
 
 
@@ -304,7 +304,7 @@ def _parse_observation(frame: bytes, request: ActionRequest) -> Observation:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]
         raise ProtocolError(f"the sandbox sent an invalid response: {first}") from error
     if response.id != request.id:
-        raise ProtocolError(f"the sandbox answered request {response.id}, expected {request.id}")
+        raise ProtocolError(f"the sandbox answered request {response.id} instead of {request.id}")
     if not isinstance(response.observation, _expected_results(request.action)):
         raise ProtocolError(f"the sandbox answered {request.action.kind} with {response.observation.kind}")
     return response.observation

@@ -51,8 +51,8 @@ class SandboxSpec(FrozenModel):
 class Sandbox(Protocol):
     """One machine with one work tree and one persistent shell.
 
-    `act` never raises because a command fails; it returns an observation. It raises SandboxError if the
-    machine itself fails. The actions of one sandbox run one after the other, in the order of the calls.
+    `act` returns an observation even if a command fails. It raises SandboxError only if the machine itself
+    fails. The actions of one sandbox run one after the other, in the order of the calls.
     """
 
     @property
@@ -81,7 +81,7 @@ def call_context(call_id: str) -> Iterator[None]:
 
 
 class WrapperSandbox:
-    """Base class of sandbox wrappers, which have the same paths and another `act`."""
+    """Base class of sandbox wrappers. A wrapper has the same paths as its sandbox, and its own `act`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox

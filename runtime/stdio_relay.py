@@ -1,9 +1,9 @@
-"""Relays standard input and output to a server in the same container. It is the far end of the exec
+"""Relays standard input and output to a server in the same container. It is the container's end of the exec
 transport.
 
 By default, the server is the action server; an argument names another socket. The engine starts the relay as
 the container's root. No command can become this user, and the server accepts no other user. The relay imports
-few modules, because it starts anew for each connection.
+few modules, because each connection starts a new one.
 """
 
 import contextlib

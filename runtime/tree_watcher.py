@@ -2,8 +2,8 @@
 
 inotify misses two kinds of writes: a write through a memory map that is still open (it is reported when the
 map is closed), and a write through a hard link outside the tree. A fingerprint is therefore used only to
-avoid scans between two steps. Code that decides something about a run scans the tree again. `.git` at the
-root is not watched, because patches contain nothing from it. Source: inotify(7)
+avoid scans between two steps. Decisions about a run always scan the tree. `.git` at the root is not watched,
+because patches contain nothing from it. Source: inotify(7)
 """
 
 import asyncio

@@ -33,7 +33,8 @@ class Hello(FrozenModel):
     key: str = Field(default="", max_length=128)
     """The connection key. Empty if the host opened the connection, because the host then knows the server."""
     last_request_id: int = Field(default=0, ge=0, le=1 << 53)
-    """Id of the last request that the server received. A host process that takes over counts on from this id.
+    """Id of the last request that the server received. A host process that takes over continues with the next
+    id.
     """
     call_id: str = Field(default="", max_length=200)
     """Id of the agent's last tool call that sent a request; empty if none has yet."""
@@ -84,7 +85,7 @@ async def read_frame(reader: asyncio.StreamReader, max_bytes: int) -> bytes:
     """Read the next frame. Raises FrameTooLarge, IncompleteReadError, ConnectionError."""
     length = int.from_bytes(await reader.readexactly(4), "big")
     if length > max_bytes:
-        raise FrameTooLarge(f"a frame of {length:,} bytes, more than the maximum of {max_bytes:,}")
+        raise FrameTooLarge(f"the frame has {length:,} bytes, more than the maximum of {max_bytes:,}")
     return await reader.readexactly(length)
 
 

@@ -339,8 +339,8 @@ async def _check_engine_limits(engine: Engine, spec: ContainerSpec, container: s
 
 
 def _check_kernel_limits(spec: ContainerSpec, transport: SandboxTransport) -> None:
-    """Raise EngineUnavailable if the kernel does not enforce a limit. The server has reported the limits
-    before any command could tamper with them.
+    """Raise EngineUnavailable if the kernel does not enforce a limit. The server reported the limits before
+    any command could tamper with them.
     """
     if missing := find_ineffective_limits(transport.hello.process_limits, spec.spec, as_root=spec.as_root):
         raise EngineUnavailable(f"the kernel does not enforce these limits: {', '.join(missing)}")

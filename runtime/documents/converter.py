@@ -2,8 +2,8 @@
 DIRECTORY` prints JSON.
 
 `SandboxFeatures.documents_command` is the command that starts it. The file may be hostile, so the program
-limits its own seconds, memory and output. An error is reported as one line on standard error and an exit
-status other than 0.
+limits its own time, memory and output. An error is reported as one line on standard error and an exit status
+other than 0.
 """
 
 import io
@@ -87,7 +87,7 @@ def _convert_pdf(path: Path) -> Iterator[str]:
         page = document[number]
         text = page.get_textpage().get_text_bounded()
         yield f"## Page {number + 1} of {len(document)}"
-        # U+FFFE stands for a hyphen at the end of a line.
+        # In the extracted text, U+FFFE is a hyphen at the end of a line.
         yield "\n".join(text.replace("\ufffe", "-").split("\r\n")).strip() or "[no text: it may be an image]"
 
 

@@ -1,4 +1,4 @@
-"""Makes files readable that are not text. Documents are converted, and media files are described."""
+"""Makes files that are not text readable: converts documents, and describes media files."""
 
 import os
 import subprocess
@@ -26,8 +26,8 @@ _SKILL_BY_KIND = {"image": "parse_image", "audio": "parse_audio", "video": "pars
 
 @dataclass
 class DocumentReader:
-    """Converts files for the viewer. Its methods block. They raise ToolInputError, whose message says what to
-    do instead.
+    """Converts files for `view_file`. Its methods block. They raise ToolInputError, whose message says what
+    to do instead.
     """
 
     features: SandboxFeatures = field(default_factory=SandboxFeatures)
@@ -37,7 +37,7 @@ class DocumentReader:
     def to_markdown(self, real: Path, name: str) -> str | None:
         """Return a document as Markdown, or a description of a media file. None for a text file.
 
-        `name` is the path that the reader of the text knows.
+        `name` is the path as the model knows it.
         """
         with real.open("rb") as file:
             head = file.read(HEADER_BYTES)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-HEADER_BYTES = 1 << 16  # This many bytes suffice, except for the size of a JPEG with a large preview.
+HEADER_BYTES = 1 << 16  # Bytes to read. Only the size of a JPEG with a large preview may come later.
 
 MediaKind = Literal["image", "audio", "video"]
 

@@ -48,7 +48,7 @@ DENIAL_MESSAGES: dict[DenialReason, str] = {
     "unknown": "its name does not resolve",
     "unreachable": "it does not respond",
 }
-"""The reason of each denial, as the end of a sentence. All but the last two are decisions of the policy."""
+"""Message for each reason of a denial, to follow a colon. The policy causes all denials but the last two."""
 
 
 class EgressDenied(Exception):
@@ -60,20 +60,21 @@ class EgressDenied(Exception):
 
 
 class EgressPolicy(FrozenModel):
-    """Which connections the proxy permits."""
+    """Decides which connections the proxy permits."""
 
     allowed_hosts: frozenset[str] | None = DEFAULT_HOSTS
     """Lower-case host names. `*.example.org` matches every name below example.org. None allows every public
     host.
     """
     trusted_endpoints: frozenset[tuple[str, int]] = frozenset()
-    """Hosts and ports that the operator configured as their own, such as a package index. They are allowed at
-    any address.
+    """Hosts and ports of the operator's own servers, such as a package index. They are allowed at any
+    address.
     """
     public_endpoints: frozenset[tuple[str, int]] = frozenset()
     """Like `trusted_endpoints`, but allowed at public addresses only."""
     allowed_networks: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Networks that count as public. Closed networks need this if they host mirrors of public names."""
+    """Networks whose addresses are treated as public. Closed networks with mirrors of public hosts need this.
+    """
     max_upload_bytes: int = Field(default=10 * _MIB, ge=0)
     """Total bytes that one sandbox may send."""
 
@@ -95,7 +96,7 @@ class EgressPolicy(FrozenModel):
     def check_addresses(self, host: str, port: int, resolved: Iterable[str]) -> list[Address]:
         """Return the addresses of a name that the proxy may connect to. Raises EgressDenied.
 
-        A single address that is not public rejects the whole name, because no honest name has such addresses.
+        Rejects the name if any of its addresses is not public, because no honest name has such addresses.
         """
         addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in resolved]
         if not addresses:
@@ -147,7 +148,9 @@ class Origin(FrozenModel):
 
     @classmethod
     def from_url(cls, url: str) -> "Origin":
-        """Parse a URL. Raises ValueError for anything but http(s)://host[:port][/...] without credentials."""
+        """Parse a URL of the form http(s)://host[:port][/...]. Raises ValueError for any other URL, and
+        for credentials.
+        """
         parts = urlsplit(url)
         if "@" in parts.netloc:  # The URL is not shown, because it may contain a password.
             raise ValueError("this URL must not contain credentials: put a key into a header")
@@ -195,7 +198,7 @@ class UpstreamProxy(FrozenModel):
 
     @classmethod
     def from_url(cls, url: str) -> "UpstreamProxy":
-        """Parse a proxy URL. Raises ValueError for anything but http://[user:password@]host[:port]."""
+        """Parse a proxy URL of the form http://[user:password@]host[:port]. Raises ValueError for any other."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
             raise ValueError("write a proxy as http://host:port")
@@ -211,7 +214,7 @@ _HEX_NUMBER = re.compile(r"0x[0-9a-f]*")
 
 
 def is_public_name(host: str) -> bool:
-    """True if this is a full host name, and not an address in any notation.
+    """True if this is a full host name and not an IP address in any notation.
 
     To most clients, a name whose last part is a number (decimal, octal or hexadecimal) is an IPv4 address.
     Source: url.spec.whatwg.org/#ends-in-a-number-checker
@@ -246,8 +249,9 @@ def parse_mirror_network(text: str) -> str:
     return str(network)
 
 
-# Networks that Python 3.11's `is_global` treats as public: addresses that embed an IPv4 address, Oracle's
-# metadata service, the old relays to IPv6, and the address at which Azure's hosts talk to their machines.
+# Networks that are not public although Python 3.11's `is_global` is true for them: addresses that embed an
+# IPv4 address, Oracle's metadata service, the old relays to IPv6, and the address of Azure's hosts for their
+# machines.
 _NOT_PUBLIC = tuple(
     map(
         ipaddress.ip_network,

@@ -43,9 +43,9 @@ IDLE_TIMEOUT = 120.0  # Seconds without a byte in either direction.
 # Seconds before a denial is sent, so that a sandbox cannot keep the host busy with requests.
 DENIAL_DELAY = 0.1
 CONNECTION_TIMEOUT = 1800.0  # Maximum seconds of one connection; no command lasts longer.
-# Number of chunks of a ClientHello. Each chunk parses the ClientHello again from the start, in 4 ms at worst.
+# Maximum chunks of a ClientHello. After each chunk, it is parsed again from the start, in at most 4 ms.
 MAX_HELLO_CHUNKS = 64
-MAX_ADDRESSES = 3  # Number of addresses of one name that are tried in turn.
+MAX_ADDRESSES = 3  # Maximum addresses of one name that are tried in turn.
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 Dialer = Callable[[str, int], Awaitable[StreamPair]]
@@ -254,7 +254,8 @@ class EgressProxy:
             self._send(request, server[1], await self._read_client_hello(client[0], request.host))
         async with asyncio.timeout(self._config.idle_timeout) as idle:
             tasks = [asyncio.create_task(self._copy_to_client(request, server[0], client[1], idle))]
-            # A plain HTTP request has been sent completely, and the rest of its connection is ignored.
+            # A plain HTTP request has already been sent completely. Anything that the client sends after it
+            # is ignored.
             if not request.is_plain_http:
                 tasks.append(asyncio.create_task(self._copy_to_server(request, client[0], server[1], idle)))
             try:
@@ -276,7 +277,7 @@ class EgressProxy:
                 while (name := parse_server_name(data)) is None:
                     chunk, chunks = await client.read(MAX_CLIENT_HELLO_BYTES), chunks + 1
                     if not chunk and not data:
-                        # Connection pools do this with spare connections.
+                        # Connection pools open spare connections and close them unused.
                         raise ConnectionAbortedError("closed before the ClientHello")
                     data += chunk
                     if not chunk or len(data) > 2 * MAX_CLIENT_HELLO_BYTES or chunks > MAX_HELLO_CHUNKS:
@@ -313,7 +314,7 @@ class EgressProxy:
             self.connection_log.record(request.host, request.port, None, bytes_received=len(data))
             target.write(data)
             await target.drain()
-        target.close()  # The client cannot continue a connection that the server has ended.
+        target.close()  # The server has ended the connection, so the client cannot continue it.
 
     def _reset_idle_timeout(self, idle: asyncio.Timeout) -> None:
         if not idle.expired():
@@ -326,8 +327,8 @@ class EgressProxy:
         target.write(data)
 
     def _rewrite_request(self, request: ProxyRequest) -> bytes:
-        """Return a plain HTTP request in the form in which it is forwarded: without headers about the
-        connection, and without a second request.
+        """Rewrite a plain HTTP request for the server. Drops the headers about the client's connection, and
+        tells the server to close its connection after the response.
         """
         dropped = {"host", "connection", "keep-alive", "te", "trailer", "upgrade", "expect", "content-length"}
         connection_values = (value for name, value in request.headers if name == "connection")

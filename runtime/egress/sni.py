@@ -15,9 +15,9 @@ class NotTls(Exception):
 
 
 def parse_server_name(data: bytes) -> str | None:
-    """Return the lower-case server name in a ClientHello; "" if it contains none.
+    """Return the lower-case server name in a ClientHello; "" if it contains none. Raises NotTls.
 
-    None if more bytes are needed, because a ClientHello may span several records. Raises NotTls.
+    None means that more bytes are needed, because a ClientHello may span several records.
     """
     hello = _read_handshake(data)
     if hello is None:

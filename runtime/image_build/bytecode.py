@@ -1,4 +1,4 @@
-"""Replaces Python sources by bytecode."""
+"""Replaces Python sources with bytecode."""
 
 import compileall
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def compile_to_bytecode(library: Path) -> None:
-    """Compile a library in place. It takes half the size, and a sandbox starts without compiling.
+    """Compile a library in place. This halves its size, and a sandbox starts without compiling it.
 
     Sources that cannot be compiled are kept.
     """

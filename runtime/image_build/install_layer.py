@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def replace_code(install_dir: Path) -> None:
-    """Replace our code from an earlier build by the new code."""
+    """Replace our code from an earlier build with the new code."""
     shutil.rmtree(install_dir / "app", ignore_errors=True)
     shutil.move(install_dir / "new" / "app", install_dir / "app")
     compileall.compile_dir(install_dir / "app", quiet=2)

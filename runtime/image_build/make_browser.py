@@ -42,7 +42,7 @@ START_SCRIPT = """\
 export FONTCONFIG_FILE={browser}/fonts.conf
 exec {browser}/chromium/chromium "$@"
 """
-# Compiling Playwright's driver takes a quarter of its start: 262 ms without this cache, 203 ms with it.
+# This cache saves the time to compile Playwright's driver. The driver starts in 203 ms instead of 262 ms.
 START_DRIVER_SCRIPT = """\
 #!{install_dir}/bin/sh
 NODE_COMPILE_CACHE={browser}/compiled exec {driver}/program "$@"

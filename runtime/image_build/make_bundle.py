@@ -1,7 +1,7 @@
 """Builds the bundle: an interpreter, bash and git with their own loader and libraries, for any base image.
 
 Runs as root in a build on an image that has these programs (Python 3.11 or newer). The result needs nothing
-of the image that it is copied into: not its libc, not its Python, not even a shell.
+from the image that it is copied into: not its libc, not its Python, not even a shell.
 
 Arguments: target directory, URL of a package index.
 """
@@ -35,7 +35,8 @@ PROJECT_PINS = (
     *("pip==25.3", "pytest==8.3.5", "pluggy==1.6.0", "iniconfig==2.1.0", "packaging==25.0"),
     *("tomli==2.2.1", "exceptiongroup==1.3.0", "typing_extensions==4.15.0"),
 )
-# As in runtime/features.py. Libraries that only a feature's packages need are stored with the feature.
+# The same features as in runtime/features.py. Libraries that only a feature's packages need are stored with
+# it.
 FEATURES = ("kernel", "documents", "symbols", "browser")
 
 EXCLUDED = frozenset(
@@ -58,7 +59,7 @@ exec {bundle}/git/core/git "$@"
 def main() -> None:
     bundle, index = Path(sys.argv[1]), sys.argv[2]
     if sys.version_info < (3, 11):  # noqa: UP036  # the image decides which Python this is
-        sys.exit(f"error: this image has Python {sys.version.split()[0]}, the bundle needs 3.11 or newer")
+        sys.exit(f"error: this image has Python {sys.version.split()[0]}, but the bundle needs 3.11 or newer")
     library = bundle / "python" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
     with ThreadPoolExecutor(8) as pool:
         wheels = pool.map(lambda pin: download_wheel(index, pin), (*SERVER_PINS, *PROJECT_PINS))

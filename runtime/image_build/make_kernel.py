@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def link_shared_files(target: Path, lib: Path) -> None:
-    """Replace files in `target` that are identical in `lib` by links."""
+    """Replace each file or directory in `target` with a link if it is identical to its counterpart in `lib`."""
     for entry in [*target.iterdir()]:
         if is_same(entry, lib / entry.name):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()

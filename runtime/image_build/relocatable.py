@@ -1,4 +1,4 @@
-"""Makes programs relocatable: they use their own loader and libraries, and need nothing of the image around
+"""Makes programs relocatable: they use their own loader and libraries, and need nothing from the image around
 them.
 """
 
@@ -44,7 +44,7 @@ def find_loader(patchelf: Path, program: Path) -> Path:
 
 def patch_program(patchelf: Path, program: Path, loader: Path, libraries: Iterable[Path]) -> None:
     """Set the loader and the library path of a program."""
-    # RPATH, not RUNPATH: it also applies to the libraries' own libraries, and comes before any cache.
+    # Set RPATH, not RUNPATH: RPATH also applies to the libraries' own dependencies, and precedes any cache.
     path = ":".join(map(str, libraries))
     change = ["--set-interpreter", str(loader), "--force-rpath", "--set-rpath", path]
     subprocess.run([patchelf, *change, program], check=True)

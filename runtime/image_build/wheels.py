@@ -20,7 +20,8 @@ PLATFORM = "{machine}-manylinux_2_28"
 
 
 def download_wheel(index: str, pin: str) -> tuple[str, bytes]:
-    """Download the wheel of a `name==version` pin, preferably a pure one, otherwise one for this interpreter.
+    """Download the wheel of a `name==version` pin: a pure Python wheel if there is one, otherwise one for
+    this interpreter.
 
     Returns the wheel's name and content. Source: packaging.python.org/specifications/simple-repository-api
     """

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
         scratch: str
         """Directory for temporary files of skills."""
         documents_command: list[str] | None
-        """Command that starts the document reader; None if it is not installed."""
+        """Command that starts the document converter; None if it is not installed."""
         missing_message: str
-        """Message for a skill that needs the document reader when it is not installed."""
+        """Error message of a skill that needs the document converter if that is not installed."""
 
 
 HOST_REQUEST_PREFIX = "patchwright request "  # The beginning of a skill's request on Jupyter's stdin channel.
@@ -82,7 +82,8 @@ class CellOutput:
 
     def __init__(self) -> None:
         self._descriptor = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _MIN_OUTPUT_FD)
-        # The stream has no buffer: text must precede a child's output, and must not repeat after a fork.
+        # The stream has no buffer. Text in a buffer would come after a child's output, and twice after a
+        # fork.
         raw = io.FileIO(self._descriptor, "w", closefd=False)
         self._stream = UncloseableStream(raw, "utf-8", "backslashreplace", write_through=True)
 
@@ -167,7 +168,7 @@ def exit_cell(code: object = None) -> None:
 def show_figures(images: ImageBuffer, output: CellOutput) -> None:
     """Collect the figures that a cell has left open, as a notebook does, and close them."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None or not hasattr(pyplot, "get_fignums"):  # Another thread is just importing it.
+    if pyplot is None or not hasattr(pyplot, "get_fignums"):  # Another thread is still importing it.
         return
     for number in pyplot.get_fignums():
         buffer = io.BytesIO()
@@ -230,7 +231,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         async def run_cell_async(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
             try:
                 return await super().run_cell_async(*args, **kwargs)
-            except KeyboardInterrupt as error:  # Outside its task, it would end the loop and the session.
+            except KeyboardInterrupt as error:  # A KeyboardInterrupt outside the task would end the session.
                 raise asyncio.CancelledError from error
 
         def show_usage_error(self, exc: BaseException) -> None:
@@ -253,7 +254,9 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         shell_class = SkillShell
 
         def pre_handler_hook(self) -> None:
-            """Do nothing. Jupyter would accept interrupts around a message and drop the message."""
+            """Do nothing. In Jupyter's version, an interrupt just before or after a cell would drop the
+            message.
+            """
 
         post_handler_hook = pre_handler_hook
 
@@ -269,19 +272,22 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                 finally:
                     signal.signal(signal.SIGINT, signal.SIG_IGN)
             except (KeyboardInterrupt, asyncio.CancelledError):  # An interrupt outside of the cell's code.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # In case it came just before `finally`.
+                # An interrupt just before `finally` also skips the line that ignores further interrupts.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
                 shell.failed = True
                 output.write_line("KeyboardInterrupt")
                 reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
             if os.getpid() != pid:
-                os._exit(0)  # A fork that returns from its cell would take the session's messages.
+                os._exit(0)  # A forked child must not return: it would take the session's messages.
             return {"ok": not shell.failed, **images.take(), **reply}
 
         raw_input = getpass = staticmethod(refuse_input)
 
         @contextlib.contextmanager
         def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
-            """Deliver interrupts to a cell that awaits. ipykernel 7.4 would wait until its loop wakes up."""
+            """Deliver an interrupt to a cell that awaits. In ipykernel 7.4, it would wait until the event
+            loop wakes up.
+            """
             loop = asyncio.get_running_loop()
 
             def interrupt(*_: object) -> None:
@@ -307,8 +313,9 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
             return str(reply["text"])
 
         def _send_request(self, request: str) -> str:
-            # The host connects to each channel separately, so the first cell may start before the channel of
-            # requests is up. Without this option, the socket silently drops a request without a receiver.
+            # The host connects to each channel separately, so the first cell may start before the host has
+            # connected to the channel for requests. Without this option, the socket would silently drop the
+            # request.
             self.stdin_socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             deadline = time.monotonic() + HOST_CONNECT_TIMEOUT
             while True:

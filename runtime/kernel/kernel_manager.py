@@ -30,7 +30,7 @@ from patchwright.runtime.shell import NON_INTERACTIVE_ENV, PLAIN_OUTPUT_ENV
 
 INTERRUPT_TIMEOUT = 5.0  # Seconds for a cell to end after its first interrupt.
 INTERRUPT_INTERVAL = 1.0  # Seconds between two interrupts of the same cell.
-MAX_EARLIER_CHARS = 2_000  # Characters of the output between two cells.
+MAX_EARLIER_CHARS = 2_000  # Maximum characters of output between two cells.
 # Bytes of one message from the session. The largest images of a cell in base64 have 10.7 MiB.
 MAX_MESSAGE_BYTES = 12 << 20
 
@@ -113,7 +113,7 @@ class KernelSession:
         if not cell.reply.done():
             await self.close()
         else:
-            # This includes processes that the cell was about to start.
+            # This also kills processes that the cell started at the last moment.
             self.process.kill_children(exclude=cell.background_pids)
 
     async def close(self) -> None:

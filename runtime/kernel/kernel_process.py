@@ -35,7 +35,7 @@ _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 
 
 class KernelStartError(Exception):
-    """No Python here can run a session. The message gives the reason and goes to the model."""
+    """No Python in this sandbox can run a session. The message gives the reason and goes to the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class LaunchOption:
     """True if the session's own packages take precedence over the repository's packages of the same names."""
 
     def describe(self, reason: str) -> str | None:
-        """Return a text about this option that the author of cells must know; None if there is nothing to
-        know. `reason` is why the options before it failed.
+        """Return a note for the author of cells about this option, or None. `reason` says why the options
+        before it failed.
         """
         if self.is_isolated:
             version = "{}.{}".format(*sys.version_info)

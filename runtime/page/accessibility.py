@@ -11,7 +11,7 @@ from patchwright.runtime.page.tree_text import MAX_OPTIONS, MAX_TEXT, Accessibil
 
 MAX_QUERIED_NODES = 1_500  # elements of one viewport; each costs about 0.25 ms
 MAX_SUBTREE_NODES = 60  # nodes of a subtree that one query fetches
-SMALL_PAGE_NODES = 400  # nodes of a page whose whole tree is cheaper than single queries
+SMALL_PAGE_NODES = 400  # maximum nodes of a page for which the whole tree is cheaper than single queries
 
 _NEUTRAL_TAGS = frozenset(
     "DIV SPAN HTML BODY HEAD SCRIPT STYLE TBODY P B I U S EM STRONG SMALL CODE PRE SUB SUP BR FONT CENTER SLOT".split()
@@ -96,8 +96,8 @@ def _find_nodes_in_view(layout: PageLayout) -> list[int]:
 
 
 def _build_queries(layout: PageLayout, nodes: Iterable[int]) -> list[tuple[str, dict[str, Any]]]:
-    """Return one query for each small subtree with many of these nodes, such as a row of a table, and one for
-    each other node.
+    """Group the nodes into queries. A small subtree with many of the nodes, such as a table row, is one
+    query; each other node is a query of its own.
     """
     sizes = _subtree_sizes(layout)
     held = dict.fromkeys(nodes)

@@ -65,7 +65,7 @@ ResponseT = TypeVar("ResponseT")
 
 
 async def gather_answers(commands: Iterable[Awaitable[ResponseT]]) -> list[ResponseT | DevToolsError]:
-    """Send commands concurrently and return their responses. For a rejected command, its error is returned."""
+    """Send commands concurrently and return their responses. The response to a rejected command is its error."""
     return [_answer_or_error(answer) for answer in await asyncio.gather(*commands, return_exceptions=True)]
 
 

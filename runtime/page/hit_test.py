@@ -10,8 +10,8 @@ MAX_TESTED = 300  # elements; in a viewport with more, only some are marked
 
 CENTER = ((0.5, 0.5),)
 OFF_CENTER = ((0.2, 0.3), (0.8, 0.3), (0.2, 0.7), (0.8, 0.7))
-"""Points that are tested if a click on the center would not reach the element, such as a link over two lines
-or a card with a button in its center.
+"""Points to test if a click on the center would not reach the element. Examples are a link that spans two
+lines and a card with a button in its center.
 """
 
 

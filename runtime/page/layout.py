@@ -11,7 +11,7 @@ are clipped.
 `includeDOMRects` is not needed for `bounds`, and would double the time.
 """
 
-MAX_FRAMES = 40  # documents that are read; a page of a thousand frames shows no more than these anyway
+MAX_FRAMES = 40  # maximum documents that are read; even a page of a thousand frames shows no more of them
 
 
 class Box(NamedTuple):

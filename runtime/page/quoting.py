@@ -22,7 +22,7 @@ class TextQuoter:
     def clean(self, text: str, limit: int) -> str:
         """Return the text on one line without invisible characters, cut to `limit` characters.
 
-        If it is cut, the number of the missing characters is added.
+        Appends the number of missing characters if the text is cut.
         """
         cleaned = text.lstrip()[: 2 * limit]  # limits further work: a name may have 10 MB
         cleaned = _SPACES.sub(" ", cleaned).strip()

@@ -20,7 +20,7 @@ does.
 """
 
 IGNORED_ROLES = frozenset({"InlineTextBox", "LineBreak", "ListMarker", "StaticText"})
-"""Roles of decoration, and of text parts, which are read from the text nodes instead."""
+"""Roles of decoration and of parts of texts. The texts themselves are read from the text nodes."""
 
 INLINE_TAGS = frozenset(
     "A ABBR B BDI BDO CITE CODE DATA DEL DFN EM FONT I INS KBD LABEL MARK Q S SAMP SLOT SMALL SPAN STRONG SUB SUP "

@@ -195,7 +195,7 @@ class TreeReader:
         if properties.get("focusable") and role != "Iframe":
             return "tabindex" in self._layout.attributes(
                 node
-            )  # others are scroll containers, which Chromium makes focusable
+            )  # without tabindex, it is a scroll container, which Chromium makes focusable
         return False
 
     def _find_labeled_control(self, label: int) -> int | None:

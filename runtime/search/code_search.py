@@ -14,7 +14,7 @@ from patchwright.runtime.observations import TextResult
 from patchwright.runtime.path_guard import PathGuard, ToolInputError, path_error
 from patchwright.runtime.search.search_main import MALFORMED_EXIT_CODE, SEARCH_TIMEOUT
 
-KILL_GRACE = 10.0  # Seconds beyond the program's own time limit.
+KILL_GRACE = 10.0  # Seconds to wait for the program beyond its own time limit.
 _GLOB_CHARACTERS = re.compile(r"[*?\[{]")
 _BOOTSTRAP_CODE = (
     "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]; "
@@ -87,8 +87,8 @@ class CodeSearch:
         return TextResult(text=result.stdout.head.decode("utf-8", "replace"))
 
     def _split_path(self, path: str) -> tuple[str, str]:
-        """Return the path (relative to the root, or absolute in the scratch directory) and the glob that
-        `path` stands for. At least one of the two is empty.
+        """Split `path` into a path (relative to the root, or absolute in the scratch directory) and a glob.
+        At least one of the two is empty.
         """
         if path in ("", ".", "./", "/", str(self._paths.root)):
             return "", ""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_FILE_BYTES = 2_000_000  # Bytes of a file. People do not write larger ones.
+MAX_FILE_BYTES = 2_000_000  # Maximum bytes of a searched file. People do not write larger ones.
 GIT_TIMEOUT = 10  # seconds for git
-MAX_FILES = 200_000  # Number of files that are searched.
+MAX_FILES = 200_000  # Maximum number of files that are searched.
 # Directories with many files that are rarely of interest. They are skipped only if git does not decide which
 # files to list.
 SKIPPED_DIRECTORIES = frozenset(

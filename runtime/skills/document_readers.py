@@ -9,7 +9,7 @@ import tempfile
 from . import host
 from .skill_errors import SkillError, print_errors, require_file
 
-# characters that are printed; the result of a cell would lose its middle over 30,000
+# characters that are printed; a cell's result loses its middle if it has more than 30,000
 MAX_PRINTED_CHARS = 20_000
 
 
@@ -19,7 +19,7 @@ def parse_pdf(file_path: str) -> None:
 
     For a long document, prints the beginning and the name of a file with all of the text.
 
-    (A skill because: this Python may lack a library for this format.)
+    (A skill because: the Python of the repository may lack a library for this format.)
     """
     _print_document("pdf", file_path)
 
@@ -30,7 +30,7 @@ def parse_docx(file_path: str) -> None:
 
     A long document is shortened as in parse_pdf.
 
-    (A skill because: this Python may lack a library for this format.)
+    (A skill because: the Python of the repository may lack a library for this format.)
     """
     _print_document("docx", file_path)
 
@@ -41,7 +41,7 @@ def parse_latex(file_path: str) -> None:
 
     A long document is shortened as in parse_pdf.
 
-    (A skill because: this Python may lack a library for this format.)
+    (A skill because: the Python of the repository may lack a library for this format.)
     """
     _print_document("latex", file_path)
 
@@ -52,7 +52,7 @@ def parse_pptx(file_path: str) -> None:
 
     A long document is shortened as in parse_pdf.
 
-    (A skill because: this Python may lack a library for this format.)
+    (A skill because: the Python of the repository may lack a library for this format.)
     """
     _print_document("pptx", file_path)
 

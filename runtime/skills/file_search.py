@@ -60,7 +60,7 @@ def search_dir(search_term: str, dir_path: str = "./") -> None:
 def search_file(search_term: str, file_path: str | None = None) -> None:
     """Print the numbered lines of a file that contain the text, at most 100. Default: the open file.
 
-    (A skill because: it knows the open file.)
+    (A skill because: ad-hoc code does not know which file is open.)
     """
     needle = os.fsencode(require_text("search_term", search_term))
     if file_path is None and current_file() is None:
@@ -102,7 +102,9 @@ def _require_directory(path: object) -> Path:
 
 
 def _walk_files(top: Path) -> Iterator[Path]:
-    """Yield every file below, in order, without following links to directories. Stops at a time limit."""
+    """Yield every file below a directory, in order. Follows no links to directories, and stops at a time
+    limit.
+    """
     deadline = time.monotonic() + SEARCH_TIMEOUT
     for directory, directories, names in os.walk(top):
         directories[:] = sorted(name for name in directories if name not in SKIPPED_DIRECTORIES)
@@ -118,7 +120,7 @@ def _walk_files(top: Path) -> Iterator[Path]:
 def _find_hits(path: Path, wanted: bytes, *, required: bool = False) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines that contain the text.
 
-    `required`: raises SkillError for a file that cannot be searched; otherwise it is skipped.
+    With `required`, raises SkillError if the file cannot be searched; otherwise yields nothing.
     """
     try:
         if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:

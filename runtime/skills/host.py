@@ -28,8 +28,9 @@ def connect(
     """Configure how to ask a model and how to convert documents.
 
     `ask_model(modality, files, task, model)` returns the answer, or raises RuntimeError with the reason.
-    `documents_command` is the beginning of the command line (`SandboxFeatures.documents_command`); None: not
-    installed, for the reason in `missing_message`. `scratch` is a directory for temporary files.
+    `documents_command` is the beginning of the command line (`SandboxFeatures.documents_command`). None means
+    that the converter is not installed, for the reason in `missing_message`. `scratch` is a directory for
+    temporary files.
     """
     global _ask_model, _documents_command, _missing_message, _scratch_directory
     _ask_model, _scratch_directory = ask_model, scratch
@@ -52,7 +53,7 @@ def convert_document(*arguments: str) -> str:
     """Return the output of the document converter. Raises RuntimeError with the reason if it fails."""
     if _documents_command is None:
         raise RuntimeError(_missing_message)
-    # The program limits its own seconds, memory and output; this timeout covers a stalled machine.
+    # The program limits its own time, memory and output; this timeout is for a stalled machine.
     try:
         completed = subprocess.run(
             [*_documents_command, *arguments],

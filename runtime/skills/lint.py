@@ -1,4 +1,6 @@
-"""Checks the syntax of source: Python with this Python's own compiler, JavaScript with `node` if installed."""
+"""Checks the syntax of source files: Python with this interpreter's compiler, JavaScript with `node` if
+installed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ MAX_SCRIPT_BYTES = 2 << 20  # bytes of a script that node checks
 def find_new_syntax_error(path: Path, before: bytes | None, after: bytes) -> str | None:
     """Return the syntax error that an edit added to a file, with its line. None if it added none.
 
-    `before` None: the file is new. A script that node could not parse before (JSX, Flow) is not checked.
+    `before` is None for a new file. A script that node could not parse before the edit (JSX, Flow) is not
+    checked.
     """
     error = find_syntax_error(path, after)
     if error is None or not before or path.suffix not in JAVASCRIPT_SUFFIXES:
@@ -30,7 +33,9 @@ def find_new_syntax_error(path: Path, before: bytes | None, after: bytes) -> str
 
 
 def find_syntax_error(path: Path, data: bytes) -> str | None:
-    """Return the syntax error of the source, with its line. None if there is none, or no checker."""
+    """Return the syntax error of the source, with its line. None if there is no error, or no checker for the
+    file.
+    """
     if path.suffix in PYTHON_SUFFIXES:
         return _check_python(data)
     if (
@@ -56,15 +61,16 @@ def _check_python(data: bytes) -> str | None:
 
 
 def _check_javascript(node: str, suffix: str, data: bytes) -> str | None:
-    # A package.json decides which kind of module `.js` is, so only an error in both kinds counts.
+    # A package.json decides whether a `.js` file is CommonJS or an ES module, so only an error in both
+    # counts.
     error = None
     for script_suffix in (".cjs", ".mjs") if suffix == ".js" else (suffix,):
         if (kind_error := _run_node(node, script_suffix, data)) is None:
             return None
-        # Checked as a script, a module fails first because it is a module.
+        # As CommonJS, an ES module fails just because it is a module. The other error is the real one.
         if error is None or any(message in error for message in _MODULE_ERRORS):
             error = kind_error
-    # In place of a value, `<` is JSX, which node cannot parse.
+    # A `<` where a value should be is JSX, which node cannot parse.
     return None if error and "Unexpected token '<'" in error else error
 
 

@@ -68,7 +68,7 @@ def open_file(path: str, line_number: int | None = None) -> None:
 def goto_line(line_number: int) -> None:
     """Move the window so that this line of the open file is in its middle.
 
-    (A skill because: it needs the position in the open file, which the code of one cell does not have.)
+    (A skill because: ad-hoc code does not know the position in the open file.)
     """
     real, lines = _read_current()
     _print_window(lines, _require_line(line_number, lines, real) - WINDOW_LINES // 2)
@@ -78,7 +78,7 @@ def goto_line(line_number: int) -> None:
 def scroll_down() -> None:
     """Move the window down by 100 lines.
 
-    (A skill because: it needs the position in the open file, which the code of one cell does not have.)
+    (A skill because: ad-hoc code does not know the position in the open file.)
     """
     _, lines = _read_current()
     _print_window(lines, _state.start + WINDOW_LINES)
@@ -88,7 +88,7 @@ def scroll_down() -> None:
 def scroll_up() -> None:
     """Move the window up by 100 lines.
 
-    (A skill because: it needs the position in the open file, which the code of one cell does not have.)
+    (A skill because: ad-hoc code does not know the position in the open file.)
     """
     _, lines = _read_current()
     _print_window(lines, _state.start - WINDOW_LINES)
