@@ -93,7 +93,7 @@ async def run_browsing_agent(log: RunLog, model: Model, sandbox: Sandbox, limits
 
 
 def _find_initial_url(trajectory: Trajectory) -> str | None:
-    """Returns the task's URL if it contains exactly one and the browser is still blank, else None."""
+    """Returns the URL in the task if there is exactly one and the browser is still blank, else None."""
     started, page = trajectory.subagent_started, find_last_page(trajectory)
     if started is None or page is None or page.url != "about:blank":
         return None

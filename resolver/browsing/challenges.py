@@ -1,4 +1,5 @@
-"""Detects CAPTCHA and consent pages that block the requested page, from their visible content. Pure.
+"""Detects CAPTCHA and consent pages that block the requested page, from their visible content. All functions
+are pure.
 
 A false positive ends a task, but a missed challenge costs only a few steps. Each rule therefore requires a
 short page with two independent signs, or with one sign that no other page has. Source: arXiv:2506.03011,

@@ -1,4 +1,4 @@
-"""Distinguishes the URLs that an agent was given from those that it made up. Pure.
+"""Distinguishes the URLs that an agent was given from those that it made up. All functions are pure.
 
 Source: arXiv:2506.03011, section 5.1 (search first, then browse, because URLs that models make up rarely
 exist).

@@ -1,4 +1,4 @@
-"""Validates answers against an output schema. Pure."""
+"""Validates answers against an output schema. All functions are pure."""
 
 import json
 import re

@@ -85,8 +85,8 @@ class Workspace:
         self.config_source = config_source or self
         """The same repository at the commit whose settings, instructions and test commands apply.
 
-        It differs from the base if the base is a proposed change, because the change's author must not set
-        these rules.
+        This commit differs from the base if the base is a proposed change, because the change's author must
+        not set the rules for it.
         """
 
     async def read(self, path: str, limit: int = MAX_READ_BYTES) -> str | None:

@@ -175,7 +175,7 @@ async def fingerprint_tree(sandbox: Sandbox) -> str | None:
 
 
 async def _restore_objects(sandbox: Sandbox, git_dir: Path, base: str) -> None:
-    """Sends the objects of `base` once more, to Patchwright's own directory in the sandbox."""
+    """Sends the objects of `base` again, to Patchwright's own directory in the sandbox."""
     await _write_pack(sandbox, git_dir, base, base, history=1)
     result = await _run_script(sandbox, RESTORE_SCRIPT, (_transfer_dir(sandbox),), timeout=UNPACK_TIMEOUT)
     if result.exit_code != 0:

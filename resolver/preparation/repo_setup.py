@@ -1,4 +1,6 @@
-"""Runs the repository's setup, which installs its dependencies, once and stores the result as an image layer."""
+"""Runs the repository's setup once and stores the result as an image layer. The setup installs the
+dependencies.
+"""
 
 import hashlib
 import logging
@@ -29,7 +31,7 @@ logger = logging.getLogger(__name__)
 SETUP_SCRIPT = ".github/patchwright/setup.sh"
 MAX_OUTPUT_TAIL = 300  # characters of a failed command's output in the bot's comment
 MAX_MANIFEST_BYTES = 1 << 20  # bytes of a manifest
-MAX_PROJECT_DIRS = 10  # directories below the root
+MAX_PROJECT_DIRS = 10  # maximum number of directories below the root that are set up
 
 # Files that decide which dependencies are installed; a change in any of them creates a new layer.
 MANIFESTS = re.compile(
@@ -52,8 +54,8 @@ class InstallStep(FrozenModel):
     command: str
     """Shell command. It runs as root in the repository's root directory."""
     program: str | None = None
-    """The program that the command needs; without it the step is skipped. None means that the step always
-    runs, because a maintainer wrote the command.
+    """The program that the command needs; without it the step is skipped. None if a maintainer wrote the
+    command; such a step always runs.
     """
     required: bool = True
     """True if a failure of this step fails the whole setup; otherwise the failure is only reported."""
@@ -128,7 +130,7 @@ async def _python_steps(workspace: Workspace, files: frozenset[str], prefix: str
             InstallStep(command=f"{install_tool}; uv sync --frozen --inexact --all-extras", program="python3")
         ]
     if "poetry.lock" in files:
-        # Poetry gets an environment of its own, because its dependencies can conflict with the project's.
+        # Poetry gets its own environment, because its dependencies can conflict with the project's.
         install_tool = (
             "command -v poetry >/dev/null || { python3 -m venv --without-pip /opt/poetry && "
             f"{install.replace('pip install', 'pip --python /opt/poetry/bin/python install')} poetry && "
@@ -168,7 +170,7 @@ async def _python_steps(workspace: Workspace, files: frozenset[str], prefix: str
 
 
 async def _required_pytest_plugins(workspace: Workspace, files: frozenset[str], prefix: str) -> list[str]:
-    """Returns the plugins that pytest is configured to use and that manifests may not mention."""
+    """Returns the plugins that the pytest configuration requires. The manifests may not mention them."""
     plugins = set[str]()
     for path in CONFIG_FILES:
         if path in files:

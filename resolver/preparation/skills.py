@@ -22,7 +22,7 @@ MAX_SYMLINKS = 8  # symbolic links in a row; Linux follows 40
 MAX_TRIGGERS = 50  # per skill
 MAX_TRIGGER_LENGTH = 100  # characters
 MAX_DESCRIPTION = 500  # characters; agentskills.io allows 1,024, but descriptions cost tokens in every run
-MAX_AGENTS = 10  # micro agents per repository; their schemas, too, cost tokens in every run
+MAX_AGENTS = 10  # micro agents per repository; their schemas also cost tokens in every run
 MAX_PROMPT = 20_000  # characters of a micro agent's instructions
 
 ROOT_FILES = ("AGENTS.md", "CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules", "repo.md")
@@ -55,7 +55,7 @@ class RepoSkill(FrozenModel):
     - `always`: included in every run
     - `triggered`: included if one of the keywords is in the thread
     - `listed`: listed with the description
-    - `nested`: about one directory
+    - `nested`: applies to one directory
     - `agent`: the instructions of a micro agent, which is called as a tool
     """
     text: str

@@ -17,11 +17,12 @@ from patchwright.resolver.run_log import LogStore
 from patchwright.resolver.text.untrusted import QuotedText, quote
 from patchwright.runtime.frozen_model import FrozenModel
 
-DIFF_LIMIT = 30_000  # Characters of the diff. It contains only whole files; small files come first.
+# Maximum characters of the diff. If not all files fit, it contains those with the smallest diffs.
+DIFF_LIMIT = 30_000
 MAX_STAT_FILES = 100
 COMMENT_LIMIT = 4_000  # characters of one comment in a thread
 ISSUE_LIMIT = 8_000  # characters of the linked issue's text
-HUNK_LINES = 8  # Number of the last lines of a diff hunk. The prompt contains the whole diff anyway.
+HUNK_LINES = 8  # Maximum lines from the end of a diff hunk. The prompt contains the whole diff anyway.
 HUNK_LIMIT = 2_000
 MAX_THREADS = 60  # threads shown in full; more are unlikely in a real review
 MAX_THREAD_COMMENTS = 12  # Number of the latest comments of a thread that are shown.

@@ -27,7 +27,7 @@ from patchwright.resolver.text.untrusted import quote
 
 logger = logging.getLogger(__name__)
 
-MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clock and ours.
+MAX_CLOCK_SKEW = timedelta(seconds=5)  # Maximum difference between GitHub's clock and this machine's clock.
 
 
 async def check_admission(

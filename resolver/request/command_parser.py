@@ -1,5 +1,5 @@
-"""Parses the text after a mention into a command and its options. Pure; the time is linear in the length of
-the text.
+"""Parses the text after a mention into a command and its options. The functions are pure and take linear
+time.
 """
 
 import difflib
@@ -151,7 +151,7 @@ class _OptionParser:
     def parse_head(self, words: Sequence[_Word]) -> tuple[Verb | None, int, int]:
         """Returns the command at the start, the index of its word, and the index of the first word after it.
 
-        If there is no command, both indexes are that of the first word after the options.
+        If there is no command, both indexes refer to the first word after the options.
         """
         verb: Verb | None = None
         start = index = 0

@@ -1,6 +1,6 @@
 """Injects a repository's own secrets into the commands that name them, and masks them in the output.
 
-The command itself can leak a secret, as far as the sandbox's network access allows; see docs/security.md.
+The command itself can leak a secret to hosts that the sandbox can reach; see docs/security.md.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from patchwright.runtime.observations import ActionFailure, Observation
 from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 SecretSource = Callable[[], Awaitable[str]]
-"""Returns a secret's current value; called for each command, since values can rotate. Raises
+"""Returns a secret's current value; called again for each command, because values can be rotated. Raises
 SecretUnavailable.
 """
 

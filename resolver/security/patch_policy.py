@@ -1,8 +1,8 @@
 """Decides which parts of a patch may leave the sandbox, and what a reviewer should look at first.
 
 `git apply` rejects `../x`, absolute paths and `.git/`, but accepts symbolic links to any path, submodules and
-workflows. This module removes them. This happens before verification, so that the verified patch is the one
-that is published.
+workflows. This module removes them before verification, so that the verified patch is the one that is
+published.
 """
 
 import posixpath

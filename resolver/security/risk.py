@@ -37,7 +37,7 @@ class RiskRating(FrozenModel):
 
 @runtime_checkable
 class RiskAnalyzer(Protocol):
-    """Rates actions. Pure: the same action always gets the same rating."""
+    """Rates actions. The same action always gets the same rating, without side effects."""
 
     def rate(self, action: Action) -> RiskRating: ...
 

@@ -207,7 +207,8 @@ async def report_problems(job: Job, workspace: Workspace, forge: Forge) -> None:
     )
     try:
         await forge.upsert_comment(job.repo, job.number, COMMENT_TAG, text)
-    except (Forbidden, NotFound) as exc:  # the thread was locked or deleted; the end of the run handles that
+    except (Forbidden, NotFound) as exc:
+        # The thread was locked or deleted. The run handles this when it ends.
         log.warning("configuration problems not posted", extra={"job": job.id, "reason": str(exc)})
 
 

@@ -64,7 +64,7 @@ class RunSettings(FrozenModel):
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict)
     """MCP servers, by name. The agent gets their tools."""
     secrets_file: Path | None = None
-    """A TOML file with mode 0600 of secrets that commands in a repository's sandbox may use."""
+    """A TOML file with secrets that commands in a repository's sandbox may use. Its mode must be 0600."""
     search_api_key: SecretStr | None = None
     """API key of the search provider. Without it, the agent cannot search the web."""
     search_provider: SearchProvider = "tavily"

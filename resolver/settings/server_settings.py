@@ -21,7 +21,7 @@ class ServerSettings(FrozenModel):
     again. A GitHub App's webhook does not need this.
     """
     poll: bool = False
-    """Poll GitHub every 30 seconds, so that no webhook is needed."""
+    """Polls GitHub every 30 seconds, so that no webhook is needed."""
     polled_repositories: tuple[str, ...] = ()
     """With a token: the repositories (`owner/name`) to poll for missed events. A GitHub App polls the
     repositories where it is installed.

@@ -1,4 +1,4 @@
-"""Describes what a run is doing now, from its log. Pure."""
+"""Describes what a run is doing now, from its log. All functions are pure."""
 
 from patchwright.resolver.actions import (
     Action,

@@ -1,4 +1,6 @@
-"""Formats values for texts that people read: untrusted text, costs, durations and sizes. Pure."""
+"""Formats values for texts that people read: untrusted text, costs, durations and sizes. All functions are
+pure.
+"""
 
 import re
 from collections import Counter

@@ -1,6 +1,6 @@
 """Splits a comment's Markdown into prose, code, quotes and hidden text.
 
-Pure, and linear in the length of the text. Source of the rules: spec.commonmark.org (fenced and indented
+The functions are pure and take linear time. Source of the rules: spec.commonmark.org (fenced and indented
 code, HTML blocks, code spans, raw HTML).
 """
 

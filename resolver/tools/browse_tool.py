@@ -39,7 +39,7 @@ class BrowseTool:
     async def browse(self, action: Browse) -> AnyObservation:
         """Returns the browsing agent's report, or a failure if the agent could not be started.
 
-        Raises ModelAccessDenied, SandboxError and LogError, like a run.
+        Raises ModelAccessDenied, SandboxError and LogError.
         """
         limits = self._launcher.allocate_limits(self.max_steps)
         if isinstance(limits, ActionFailure):

@@ -120,8 +120,8 @@ class DelegateTool:
 
 
 def build_report_tools(form: AgentSchema | None = None) -> tuple[Tool, ...]:
-    """Returns the tools that an investigator has besides its sandbox: think and report. `form` defines the
-    schema of the report.
+    """Returns an investigator's tools that need no sandbox: think and report. `form` defines the schema of
+    the report.
     """
     return (
         ActionTool(Think, _handle_think),

@@ -1,6 +1,6 @@
 """Masks secrets in the results of third-party tools before they are logged or shown to the model.
 
-Output of the sandbox is masked there, but these tools also return text from the host or from an HTTP server.
+The sandbox masks its own output, but these tools also return text from the host or from an HTTP server.
 """
 
 from typing import Any

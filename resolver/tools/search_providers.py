@@ -21,7 +21,7 @@ from patchwright.runtime.observations import ActionFailure
 
 MAX_RESULTS = 8  # per search
 MAX_SNIPPET_LENGTH = 600  # characters
-TIMEOUT_SECONDS = 20.0  # seconds for one response, first byte to last
+TIMEOUT_SECONDS = 20.0  # seconds for one response, including its body
 MAX_RESPONSE_BYTES = 2 << 20  # bytes of one response
 
 

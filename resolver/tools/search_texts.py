@@ -1,4 +1,4 @@
-"""Renders the texts about web searches that the model reads. The wording is in `templates/`."""
+"""Renders the texts for the model about web searches. The wording is in `templates/`."""
 
 from __future__ import annotations
 

@@ -163,8 +163,8 @@ class ImageCollection:
         return len(self._pictures[image.key][0].data)
 
     def get_dimensions(self, image: ImageBlock) -> tuple[int, int] | None:
-        """Returns width and height of a PNG image, so that the page layout does not shift; None for other
-        formats.
+        """Returns the width and height of a PNG image; None for other formats. They keep the page layout
+        stable while images load.
         """
         data = self._pictures[image.key][0].data
         if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:

@@ -20,7 +20,7 @@ class CostCurve:
     unit: str
     """`$` or `tokens`."""
     condensed_steps: tuple[int, ...]
-    """Steps before which the conversation was condensed."""
+    """Steps that follow a condensation of the conversation."""
 
     @property
     def polyline(self) -> str:

@@ -24,7 +24,7 @@ MESSAGE_TITLES = {
     "program": "Patchwright reminded the agent",
     "comment": "Someone commented",
     "resume": "The run resumed in a new sandbox",
-    "nudge": "The agent was told that it seems stuck",
+    "nudge": "The agent was warned that it seems stuck",
     "planning": "The agent was asked to review its plan",
     "baseline": "The agent received the test results of the base commit",
     "verification": "The agent received the verification result",
@@ -38,7 +38,7 @@ MODEL_CALL_TITLES = {
 
 
 def format_usage(usage: ReplyUsage) -> str:
-    """Formats tokens and cost of one request."""
+    """Formats the tokens and the cost of one request."""
     tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
     price = filters.format_usd(usage.usd) if usage.usd is not None else ""
     return ", ".join(filter(None, (tokens if usage.prompt_tokens else "", price)))

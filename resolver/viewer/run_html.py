@@ -1,5 +1,5 @@
-"""Renders a run's log as one HTML file. The file shows the whole run, loads nothing, and runs no code from
-the log.
+"""Renders a run's log as one HTML file. The file shows the whole run, loads no other files, and runs no code
+from the log.
 """
 
 import base64
@@ -128,7 +128,7 @@ def _count_characters(item: TimelineItem) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunFragments:
-    """A run as HTML fragments for the dashboard, escaped so that nothing in the log can break out."""
+    """A run as HTML fragments for the dashboard. They are escaped, so that the log cannot inject markup."""
 
     title: str
     header: str
@@ -348,7 +348,7 @@ def _build_test_runs(verdict: Verdict | None, max_text_length: int) -> list[tupl
 
 
 def count_tool_calls(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]:
-    """Returns name, number of calls and percentage of all calls per tool, the most used first."""
+    """Returns the name, number of calls and percentage of all calls for each tool, most used first."""
     calls = Counter(call.action.kind for reply in trajectory.replies() for call in reply.calls)
     return tuple(
         (name.replace("_", " "), count, round(100 * count / calls.total()))
@@ -372,7 +372,7 @@ def _build_patch_block(content: bytes, max_text_length: int) -> DiffBlock:
 
 
 def _get_safe_url(url: str | None) -> str | None:
-    """Returns the URL if it is http or https, so that a click only opens a page; else None."""
+    """Returns the URL if it is http or https, else None. A click on such a URL can only open a page."""
     return url if url and url.startswith(("https://", "http://")) else None
 
 

@@ -100,7 +100,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "another version": (
         lambda directory: (directory / artifact.MANIFEST_FILE).write_text('{"version": 2, "run": "x"}'),
-        "no manifest",
+        "manifest is invalid, or another version wrote it",
     ),
     "another run": (
         lambda directory: (directory / artifact.MANIFEST_FILE).write_text(
