@@ -60,7 +60,7 @@ class LoopbackServer:
     """A server on loopback that runs from `start` to `stop`. Its URL is known before `start`."""
 
     def __init__(self, app: AsgiApp) -> None:
-        # The protocol is named, because asyncio sets TCP_NODELAY only then. Without it, each response would
+        # The protocol is named, because asyncio sets TCP_NODELAY only then. Otherwise, each response would
         # wait 40 ms.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.bind(("127.0.0.1", 0))

@@ -38,7 +38,7 @@ CACHE_BLOCK_TOKENS = 128  # tokens; OpenAI caches prompts in blocks of this size
 LOST_RESULT = render_observation(
     ActionFailure(reason="lost", message=prompt_texts.render_lost_call(is_saved=False))
 )
-"""The result of a call that was interrupted when the process was killed, and that saved no state."""
+"""The result of a call that had saved no state when the process was killed."""
 UNIQUE_TEXT = "%ONCE%"
 """Placeholder in a call's arguments, replaced by a text that is different in each reply. It lets tests
 distinguish a call that is executed twice from a call that is requested twice.
@@ -137,7 +137,7 @@ class RecordedModel:
     """Serves a recording inside its context. `requests` contains every request with a valid key.
 
     `delay` is the number of seconds before each response. `on_request(turn, body)` is called before each
-    response, and awaited if it is a coroutine. `add_faults(...)` replaces the next responses by faults.
+    response, and awaited if it is a coroutine. `add_faults(...)` replaces the next responses with faults.
     """
 
     def __init__(

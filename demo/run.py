@@ -120,10 +120,10 @@ def show_result(
 ) -> None:
     """Prints the result of the run. Raises DemoFailed if there is no pull request."""
     settled = trajectory.job_completed
-    assert settled is not None, "watch() returns a settled run"
+    assert settled is not None, "follow_run() returns a completed run"
     log = setup.data_dir / "runs" / run_id
     if not isinstance(settled.outcome, Published):
-        raise DemoFailed(f"there is no pull request; the log is in {log}")
+        raise DemoFailed(f"the run created no pull request; its log is in {log}")
     number, verdict = settled.outcome.number, settled.outcome.verdict
     pull = next(pull for pull in setup.repository.pulls if pull.number == number)
     if as_json:
@@ -141,7 +141,7 @@ def show_result(
 
 @contextlib.asynccontextmanager
 async def set_up(data_dir: Path, environ: Mapping[str, str]) -> AsyncIterator[DemoSetup]:
-    """Starts the fake server, with the sample repository and its issue, and the recorded model."""
+    """Starts the recorded model and the fake server, which has the sample repository and its issue."""
     sample = files("patchwright.demo") / "sample"
     recording = json.loads((sample / "recording.json").read_text(encoding="utf-8"))
     title, _, body = (sample / "issue.md").read_text(encoding="utf-8").partition("\n")
@@ -243,7 +243,7 @@ async def follow_run(setup: DemoSetup, listener: Listener) -> tuple[RunId, Traje
             if trajectory.job_completed:
                 return run, trajectory
     raise DemoFailed(
-        f"the run was not over after {RUN_TIMEOUT:.0f} s; the server's output is in {setup.data_dir / 'serve.log'}"
+        f"the run did not end within {RUN_TIMEOUT:.0f} s; the server's output is in {setup.data_dir / 'serve.log'}"
     )
 
 

@@ -20,7 +20,7 @@ class GitHubApp:
     created: str
     permissions: dict[str, str]
     events: list[str] | None = None
-    """Events that the App subscribed to; None means the usual ones."""
+    """Events that the App subscribed to. None means the default: the events that Patchwright handles."""
     setup_url: str = ""
     """Where people are sent after they install the App; empty if they are sent nowhere."""
 

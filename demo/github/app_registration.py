@@ -51,8 +51,8 @@ def create_app(state: GitHubState, slug: str, permissions: Mapping[str, str] = A
 
 @lru_cache
 def _generate_key(number: int) -> rsa.RSAPrivateKey:
-    """Returns the key of a fake server's first App, second App and so on. Keys are cached, because creating
-    one takes 50 ms.
+    """Returns the key of a fake server's App with this number. Keys are cached, because creating one takes 50
+    ms.
     """
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 

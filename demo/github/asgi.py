@@ -42,4 +42,4 @@ async def read_body(receive: Receive) -> bytes:
 
 
 async def discard(message: AsgiMessage) -> None:
-    """Drops a message of a response that is to be lost."""
+    """Drops a message of a response, to simulate a lost response."""

@@ -52,7 +52,7 @@ def authenticate(authorization: str | None, state: GitHubState) -> Token | GitHu
 
 
 def require_visible(actor: Token | GitHubApp | OAuthClient | None, repo: Repository | None) -> Repository:
-    """Returns the repository if it exists and the actor may see it. Raises ApiError 404 in both other cases."""
+    """Returns the repository. Raises ApiError 404 if it does not exist or the actor may not see it."""
     if repo is None or isinstance(actor, GitHubApp | OAuthClient):
         raise ApiError(404, "Not Found")
     if repo.private:

@@ -21,7 +21,7 @@ GIT_ENVIRONMENT = {
 
 WORKFLOWS_VARIABLE = "FAKE_GITHUB_WORKFLOWS"  # "no" if the pusher may not change workflows
 UPDATE_HOOK = f"""#!/bin/sh
-# What GitHub refuses of a push; git gives reference, old and new commit.
+# Rejects the pushes that GitHub rejects. Arguments: reference, old commit, new commit.
 while IFS='|' read -r pattern why; do
     case ${{1#refs/heads/}} in
     $pattern)

@@ -123,7 +123,7 @@ def create_commit(call: RequestContext, arguments: Arguments) -> Json:
         if path.startswith(WORKFLOWS_DIR) and not can_change_workflows(actor):
             _reject_workflow(path)
     tree = _write_tree(repo, expected, changes)
-    if repo.injected_path:  # the test asked for a commit with another content than was sent
+    if repo.injected_path:  # the test asked for a commit whose content differs from the request
         tree = _write_tree(repo, expected, changes | {repo.injected_path: b"spoiled\n"})
     message = given["message"]["headline"] + (f"\n\n{body}" if (body := given["message"].get("body")) else "")
     sha = _write_commit(repo, actor, tree, expected, message)

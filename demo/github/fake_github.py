@@ -193,7 +193,9 @@ class FakeGitHub:
                 token.expires = datetime.now(UTC)
 
     def add_webhook(self, url: str, secret: str, repo: Repository | None = None) -> RegisteredWebhook:
-        """Registers a webhook for `repo`, or for all repositories, as an App's webhook."""
+        """Registers a webhook. It receives the events of `repo` or, like an App's webhook, of all
+        repositories.
+        """
         return self._webhooks.add(url, secret, repo)
 
     def advance_time(self, **units: float) -> None:
@@ -259,7 +261,7 @@ class FakeGitHub:
         )
 
     def add_comment_silently(self, thread: Issue, body: str, *, by: str) -> Comment:
-        """Adds a comment without delivering a webhook, for example as one that existed before."""
+        """Adds a comment without delivering a webhook, for example as an older comment."""
         return self._state.add_comment(thread, body, self.user(by))
 
     def edit_comment(self, thread: Issue, comment: Comment | Review, body: str) -> None:
@@ -369,7 +371,7 @@ class FakeGitHub:
 
     @property
     def writes(self) -> tuple[WriteRequest, ...]:
-        """Returns all requests to change something in order, with pushes but without token requests."""
+        """Returns all write requests in order. This includes pushes, but not requests for tokens."""
         return tuple(self._writes)
 
     @property

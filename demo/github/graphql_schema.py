@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def validate_query(query: str, variables: Mapping[str, object]) -> list[str]:
     """Returns the errors with which GitHub would reject the request before executing it.
 
-    Without `graphql-core`, nothing is checked: the demo runs without it, the tests' extra installs it.
+    Checks nothing if `graphql-core` is not installed. The demo does not need it; the extra for tests installs
+    it.
     """
     try:
         import graphql

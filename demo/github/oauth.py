@@ -45,7 +45,7 @@ class OAuth:
         self._state = state
         self._codes: dict[str, _AuthorizationCode] = {}
         self.signed_in_user: User | None = None
-        """The user who is signed in in every browser."""
+        """The user who is signed in on every browser."""
 
     def create_client(self, app: GitHubApp, callback: str) -> OAuthClient:
         """Creates an OAuth client for the App."""
@@ -97,7 +97,7 @@ class OAuth:
         return 302, {"location": f"{redirect}?{urlencode(with_state)}"}, b""
 
     def _exchange_code(self, form: Mapping[str, str]) -> dict[str, str | int]:
-        """Exchanges a code for a token, once per code. Errors also have status 200, as at GitHub."""
+        """Exchanges a code for a token, once per code. As on GitHub, errors also have status 200."""
         client = self._state.clients.get(form.get("client_id", ""))
         if client is None or not secrets.compare_digest(client.secret, form.get("client_secret", "")):
             return {"error": "incorrect_client_credentials"}

@@ -11,7 +11,7 @@ COMMON_STATUSES = {"401", "403", "404", "422", "429", "500", "502", "503"}
 
 
 class OpenApiChecker:
-    """Collects violations of the description. Without `jsonschema` installed, it checks only the names of
+    """Collects violations of the API description. If `jsonschema` is not installed, it checks only the names of
     fields.
     """
 
@@ -43,7 +43,7 @@ class OpenApiChecker:
         wanted = operation.get("requestBody")
         if wanted is None:
             if body is not None:
-                self.violations.append(f"{where}: it takes no body")
+                self.violations.append(f"{where}: the operation takes no body")
             return
         if body is None:
             if wanted.get("required"):
@@ -67,13 +67,13 @@ class OpenApiChecker:
         response = operation["responses"].get(str(status))
         if response is None:
             if str(status) not in COMMON_STATUSES:
-                self.violations.append(f"{where}: the description has no such answer")
+                self.violations.append(f"{where}: the description has no such response")
             return
         content = _resolve_reference(response).get("content", {}).get("application/json")
         if content is not None:
             self._validate(where, content["schema"], body)
         elif body is not None:
-            self.violations.append(f"{where}: it has no body")
+            self.violations.append(f"{where}: the response must have no body")
 
     def check_webhook(self, event: str, action: str, payload: object) -> None:
         """Checks an event's payload, if the stored part of the description contains the event."""
@@ -89,7 +89,7 @@ class OpenApiChecker:
 def _schema_errors(schema: Mapping[str, Any], value: object) -> list[str]:
     try:
         import jsonschema
-    except ModuleNotFoundError:  # the demo runs without it; the tests' extra has it
+    except ModuleNotFoundError:  # the demo does not need it; the extra for tests installs it
         return []
     judge = jsonschema.Draft202012Validator({**schema, "components": _load_description()["components"]})
     return [

@@ -12,7 +12,9 @@ from patchwright.demo.github.state import Repository, Token, User
 from patchwright.demo.github.webhook_models import Delivery, IssueEvent, RegisteredWebhook
 
 GHOST = User(10137, "ghost")
-"""The actor whom GitHub names if an account was deleted. In other places, GitHub names nobody."""
+"""The actor of an event if the account was deleted. Outside of events, GitHub names nobody for such an
+account.
+"""
 HOOKS_ACCESS = RequiredAccess(role="admin", permission="repository_hooks")
 
 

@@ -21,7 +21,7 @@ from patchwright.demo.github.webhook_models import Delivery
 T = TypeVar("T")
 S = TypeVar("S", bound=Issue | Comment)
 
-MAX_BODY = 65_536  # characters; GitHub answers 422 to a longer one
+MAX_BODY = 65_536  # characters of a text; GitHub answers 422 to a longer text
 
 
 class WebhookEvent(NamedTuple):

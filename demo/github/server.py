@@ -28,8 +28,8 @@ from patchwright.demo.loopback_server import LoopbackServer
 API_PATH, GRAPHQL_PATH = "/api/v3", "/api/graphql"  # the same paths as on GitHub Enterprise Server
 
 WriteObserver: TypeAlias = Callable[[str, Literal["before", "after"]], bool]
-"""Called with the path of a request that changes something: with "before" before the request is handled, and
-with "after" before it is answered.
+"""Called for each request that changes something, with the request's path. The second argument is "before"
+just before the request is handled, and "after" just before it is answered.
 
 If it returns True, the request ends there and the connection drops.
 """

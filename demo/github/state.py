@@ -178,7 +178,7 @@ class Repository:
     signed: set[str] = field(default_factory=set)
     """Commits that GitHub signed."""
     injected_path: str = ""
-    """A path that the next API commits change although it was not requested; empty to disable this."""
+    """A path that API commits change although the request does not name it; empty to disable this."""
 
     @property
     def full_name(self) -> str:

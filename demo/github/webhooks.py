@@ -20,8 +20,8 @@ RESPONSE_TIMEOUT = 10  # seconds; GitHub waits no longer than this for an answer
 
 
 class WebhookSender:
-    """Sends events to webhooks: an App's webhook gets those of all repositories, a repository's own only
-    those of that repository.
+    """Sends events to webhooks. An App's webhook gets the events of all repositories, a repository's webhook
+    only those of the repository.
     """
 
     def __init__(self, state: GitHubState, serializer: Serializer, checker: OpenApiChecker) -> None:
@@ -37,7 +37,7 @@ class WebhookSender:
         return hook
 
     def ping(self, hook: RegisteredWebhook) -> None:
-        """Schedules the first event of a new webhook, which tells its receiver that it exists."""
+        """Schedules the first event of a new webhook, which tells the receiver that the webhook exists."""
         body = json.dumps({"zen": "Keep it logically awesome.", "hook_id": hook.id}).encode()
         self._start_task(self.post(hook, str(uuid.uuid4()), "ping", "", body))
 
@@ -62,7 +62,7 @@ class WebhookSender:
         webhook.
         """
         if not self._state.hooks:
-            raise LookupError("nobody listens: add a hook to the world first")
+            raise LookupError("there is no webhook: call add_webhook first")
         return (await self._deliver_to_all(event))[0]
 
     async def redeliver(self, delivery: Delivery) -> Delivery:
