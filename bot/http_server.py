@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from patchwright.resolver.errors import SettingsError
 
 HEADER_TIMEOUT_SECONDS = 10.0
-SHUTDOWN_GRACE_SECONDS = 5  # Time for responses in progress to finish at shutdown.
+SHUTDOWN_GRACE_SECONDS = 5  # Time that responses in progress have at shutdown.
 
 
 @contextlib.contextmanager
@@ -31,7 +31,7 @@ def open_listener(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def listener_url(listener: socket.socket) -> str:
-    """Returns the URL of the socket for clients on this machine."""
+    """Returns the URL at which clients on this machine reach the socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ipaddress.ip_address(host).version == 6 else f"http://{host}:{port}"
 
@@ -55,11 +55,11 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # The process handles its signals itself.
+        yield  # uvicorn must not handle signals; the process does.
 
 
 class _HttpProtocol(HttpToolsProtocol):
-    """Adds a timeout for the headers of the first request. Without it, uvicorn would wait for them forever."""
+    """Adds a timeout for the headers of the first request. uvicorn alone would wait for them forever."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -1,4 +1,4 @@
-"""Runs a job, retries it after transient errors, and reports permanent failures in its thread."""
+"""Runs jobs, retries them after transient errors, and reports permanent failures in their threads."""
 
 import asyncio
 import logging
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 MAX_TRIES = 5
 FIRST_RETRY_SECONDS = 10.0  # Doubled after every try.
 MAX_RETRY_SECONDS = 300.0
-LOG_TAKEN_RETRY_SECONDS = 60.0  # Pause before another try of a job whose log another worker holds.
-# Limits one try. A run has tighter limits of its own; this one only frees the worker.
+LOG_TAKEN_RETRY_SECONDS = 60.0  # Pause before the next try if another worker holds the job's log.
+# Time limit of one try. Runs have shorter limits of their own. This one only frees the worker if a try hangs.
 TRY_TIMEOUT_SECONDS = 12 * 3600.0
-MAX_ERROR_CHARS = 500  # Length of an error message in a record.
+MAX_ERROR_CHARS = 500  # Maximum length of the error message in a job record.
 
 JobResolver: TypeAlias = Callable[[Job], Awaitable[Outcome]]
 FailureReporter: TypeAlias = Callable[[Job, Exception], Awaitable[object]]
@@ -44,13 +44,13 @@ CANCEL_MESSAGES: Mapping[CancelReason, str] = {
     "closed": "Somebody closed the thread.",
     "access_lost": "My access to this repository was revoked.",
 }
-"""Sentence posted in the thread for each reason."""
+"""The sentence that is posted in the thread, by reason."""
 
 
 class JobRunner:
     """Runs jobs through `resolve`. `JobRunner.run` is the handler for `JobQueue.process_jobs`.
 
-    A worker that shuts down cancels the try without reporting a failure; another try resumes the run from its
+    When a worker shuts down, it cancels the try and reports no failure. The next try resumes the run from its
     log.
     """
 
@@ -72,8 +72,7 @@ class JobRunner:
     async def run(self, job: Job, tries: int) -> JobResult | Retry:
         """Runs one try of the job, and returns its result or a Retry.
 
-        Raises only CancelledError. If the job itself was canceled, the cancellation is reported in its thread
-        first.
+        Raises only CancelledError. If the job was canceled, reports this in its thread before raising.
         """
         try:
             if tries > self._max_tries:
@@ -118,7 +117,7 @@ class JobRunner:
             SandboxError,
             TimeoutError,
             OSError,
-        ) as exc:  # The forge may have caused the error itself.
+        ) as exc:  # The error may be that the forge is unavailable.
             log.error("failure not reported", extra={"job": job.id, "error": type(exc).__name__})
 
     def _retry_delay(self, error: Exception, tries: int) -> float:
@@ -128,16 +127,14 @@ class JobRunner:
 
 
 def is_retryable(error: Exception) -> bool:
-    """Returns True if another try may succeed. An unexpected exception is a bug and is not retried."""
+    """Returns True if another try may succeed. Unexpected exceptions are bugs and are not retried."""
     return isinstance(error, Interrupted | QueueDown) or (
         isinstance(error, ResolverError | SandboxError) and error.retryable
     )
 
 
 def unwrap_exception_group(error: Exception) -> Exception:
-    """Unwraps exception groups that contain a single error, such as those of a task group. Returns that
-    error.
-    """
+    """Returns the error inside exception groups that contain a single error, such as those of a task group."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

@@ -17,20 +17,21 @@ log = logging.getLogger(__name__)
 
 
 CancelReason = Literal["requested", "unlabeled", "closed", "access_lost"]
-"""Why a job was canceled: by a command, because its label was removed, its thread closed, or access revoked.
+"""Why a job was canceled: a command, the removal of its label, the closing of its thread, or the loss of
+access.
 """
 
 
 class Cancellation(FrozenModel):
-    """Marks the canceled task of a handler: its job was canceled. Without this mark, the worker is shutting
-    down.
+    """Shows that a handler's task was canceled because its job was canceled. Without it, the worker is
+    shutting down.
     """
 
     reason: CancelReason
 
 
-# The mark is not in the CancelledError, because code that the handler awaits may swallow that error and raise
-# another one.
+# The reason is not stored in the CancelledError, because code that the handler awaits may replace that error
+# by another one.
 _CANCELLATIONS: WeakKeyDictionary[asyncio.Task[Any], Cancellation] = WeakKeyDictionary()
 
 
@@ -41,7 +42,7 @@ def cancel_handler(task: asyncio.Task[Any], cancellation: Cancellation) -> None:
 
 
 def current_cancellation() -> Cancellation | None:
-    """Returns the cancellation of the current handler's job; None if the job was not canceled."""
+    """Returns the cancellation of the job that the current task handles; None if the job was not canceled."""
     task = asyncio.current_task()
     return None if task is None else _CANCELLATIONS.get(task)
 
@@ -62,7 +63,7 @@ class Canceled(FrozenModel):
 
 
 class Answered(FrozenModel):
-    """The job needed no run of its own: it was a command, or a message to a run in progress."""
+    """The job needed no run of its own, because it was a command or a message to a run in progress."""
 
     kind: Literal["answered"] = "answered"
     run: JobId | None = None
@@ -73,13 +74,13 @@ JobResult: TypeAlias = Published | Reported | Rejected | InputRequired | Failed 
 
 
 class Retry(FrozenModel):
-    """This try did not complete the job, so the queue tries again."""
+    """This try did not complete the job, so the queue must retry it."""
 
     kind: Literal["retry"] = "retry"
     delay_seconds: float
     """Seconds to wait before the next try."""
     counts_as_try: bool = True
-    """False if the try ended without an error of the job, for example because its worker shut down."""
+    """False if the job did not cause the end of the try, for example because its worker shut down."""
 
 
 class JobRecord(FrozenModel):
@@ -88,7 +89,7 @@ class JobRecord(FrozenModel):
     job: Job
     state: Literal["queued", "running", "completed"] = "queued"
     tries: int = 0
-    """Number of tries, without those whose `counts_as_try` is False."""
+    """Number of tries, not counting those whose `counts_as_try` is False."""
     result: Annotated[JobResult, Field(discriminator="kind")] | None = None
     """None until the job is completed."""
     urgent: bool = True
@@ -106,9 +107,10 @@ class JobRecord(FrozenModel):
         return self.model_copy(update={"state": "completed", "result": result})
 
     def is_requested_before(self, time: datetime) -> bool:
-        """Returns True if the job was requested at this time or earlier, or if its time is unknown.
+        """Returns True if the job was requested at this time or earlier, or if the time of its request is
+        unknown.
 
-        Both times may be equal, because GitHub's timestamps are whole seconds.
+        Equal times count as before, because GitHub's timestamps are whole seconds.
         """
         return self.requested_at is None or self.requested_at <= time
 
@@ -123,15 +125,17 @@ class UnreadableJob(FrozenModel, extra="ignore"):
 
 
 UnreadableJobListener: TypeAlias = Callable[[UnreadableJob], Coroutine[Any, Any, None]]
-"""Function that is called for each unreadable job in the queue. It must not raise."""
+"""Function that is called with each unreadable job in the queue. It must not raise."""
 
 
 JobHandler: TypeAlias = Callable[[Job, int], Coroutine[Any, Any, JobResult | Retry]]
-"""Function that runs a job. The number is the current try, from 1; a try whose worker was killed counts."""
+"""Function that runs a job. The second argument is the number of the try, from 1. Tries whose worker was
+killed count.
+"""
 
 
 class JobQueue(Protocol):
-    """Stores jobs and runs one per issue or pull request at a time, urgent ones first.
+    """Stores jobs and runs them, urgent ones first, and only one per issue or pull request at a time.
 
     Every method that reads or changes something may raise QueueDown.
     """
@@ -139,21 +143,25 @@ class JobQueue(Protocol):
     async def put(self, job: Job, *, urgent: bool = True, requested_at: datetime | None = None) -> bool:
         """Stores the job. Returns False if it is already known (queued, running or completed).
 
-        `urgent`: a person waits for the job. `requested_at`: when it was requested. If the jobs of its thread
-        were canceled after that time, the job is not stored and the result is False.
+        `urgent`: a person waits for the job. `requested_at`: when it was requested. If the jobs of the same
+        thread were canceled after that time, does not store the job and returns False.
         """
 
     async def mark_running(self, job: Job) -> None:
-        """Records the job as running without queuing it, so that no worker takes it. The caller completes it."""
+        """Records the job as running without queuing it, so that no worker takes it. The caller must complete
+        it.
+        """
 
     async def complete(self, job: Job, result: JobResult) -> None:
-        """Stores the result of a job that was not run. The job need not be queued."""
+        """Stores the result of a job that no worker ran. The job need not be in the queue."""
 
     async def active_jobs(self, repo: Repo, number: int) -> tuple[JobRecord, ...]:
         """Returns the queued and running jobs of this issue or pull request, in the order of their requests."""
 
     async def unreadable_jobs(self, repo: Repo, number: int) -> tuple[UnreadableJob, ...]:
-        """Returns the active jobs of this issue or pull request that only another version can run or cancel."""
+        """Returns the active jobs of this issue or pull request that only another version of Patchwright can
+        run or cancel.
+        """
 
     async def all_active_jobs(self) -> tuple[JobRecord, ...]:
         """Returns the active jobs of all threads, in no particular order."""
@@ -161,35 +169,37 @@ class JobQueue(Protocol):
     async def cancel_thread(
         self, repo: Repo, number: int, requested_before: datetime, reason: CancelReason = "requested"
     ) -> tuple[JobRecord, ...]:
-        """Cancels the thread's jobs requested until `requested_before`, and returns those that were active.
+        """Cancels the thread's jobs that were requested until `requested_before`. Returns those that were
+        active.
 
         Jobs requested before that time are canceled even if they arrive later. The reason "unlabeled" cancels
         only jobs that a label requested.
         """
 
     async def cancel(self, job: JobId, reason: CancelReason = "requested") -> bool:
-        """Cancels the job within seconds. Returns False if it is unknown or completed."""
+        """Cancels the job, which takes up to a few seconds. Returns False if the job is unknown or completed."""
 
     async def should_continue(self, job: JobId) -> bool:
-        """Returns False once a running job is canceled. Until the job ends, it may then only save its work."""
+        """Returns False once a running job is canceled. The job may then only save its work."""
 
     async def get_record(self, job: JobId) -> JobRecord | None:
         """Returns the record of a job; None if it is unknown."""
 
     async def process_jobs(self, handler: JobHandler) -> None:
-        """Runs jobs until canceled. Running jobs are then canceled too and go back to the queue.
+        """Runs jobs until canceled. Then the running jobs are canceled, too, and return to the queue.
 
-        An exception of a handler completes its job as Failed. While Redis is down, this method waits.
+        If a handler raises an exception, its job is completed as Failed. While Redis is down, this method
+        waits.
         """
 
 
 def thread_key(repo: Repo, number: int) -> str:
-    """Returns the key of an issue or pull request, independent of letter case."""
+    """Returns the key of an issue or pull request. The key ignores letter case."""
     return f"{repo}#{number}".lower()
 
 
 CancelScope = Literal["all", "label"]
-"""Which jobs of a thread a cancellation covers."""
+"""The jobs of a thread that a cancellation covers: all jobs, or those that a label requested."""
 
 
 def cancel_scope(reason: CancelReason) -> CancelScope:
@@ -204,7 +214,7 @@ def matching_scopes(job: Job) -> tuple[CancelScope, ...]:
 def select_records(
     records: Iterable[JobRecord], requested_before: datetime, scope: CancelScope
 ) -> tuple[JobRecord, ...]:
-    """Returns the records that a cancellation of this scope at this time covers."""
+    """Returns the records of the jobs in this scope that were requested at `requested_before` or earlier."""
     return tuple(
         record
         for record in records

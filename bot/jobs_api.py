@@ -1,4 +1,4 @@
-"""HTTP API to create, query and cancel jobs. A client with the operator's token may do all of it."""
+"""HTTP API to create, query and cancel jobs. Clients need the operator's token."""
 
 import asyncio
 import hmac
@@ -22,8 +22,8 @@ from patchwright.runtime.frozen_model import FrozenModel
 log = logging.getLogger(__name__)
 
 JOBS_PATH = "/jobs"
-MAX_BODY_BYTES = 128 << 10  # Maximum of a request body.
-MAX_COMMAND_CHARS = 60_000  # A GitHub comment has at most 65,536.
+MAX_BODY_BYTES = 128 << 10  # Maximum size of a request body.
+MAX_COMMAND_CHARS = 60_000  # The limit of a GitHub comment is 65,536.
 BODY_TIMEOUT_SECONDS = 10.0
 
 
@@ -43,8 +43,8 @@ class JobRequest(FrozenModel):
     command: str = Field(default="", max_length=MAX_COMMAND_CHARS)
     """The command as in a comment, but without the mention."""
     id: str | None = None
-    """Idempotency key: a second request with the same key creates no second job. None: the server creates a
-    key.
+    """Idempotency key: a second request with the same key creates no second job. If it is None, the server
+    creates a key.
     """
 
     @field_validator("repository", mode="before")
@@ -63,7 +63,7 @@ class JobRequest(FrozenModel):
 
 
 class ApiResponse(Exception):
-    """An immediate response; raised to end the handling of a request."""
+    """An HTTP response. Raised to send it and end the handling of the request."""
 
     def __init__(self, status: int, body: Mapping[str, object]) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class JobsApi:
 
 
 def _unsupported_command(job: Job) -> str:
-    """Returns why no run can execute the job's command; "" if a run can."""
+    """Returns why a run cannot execute the job's command; "" if it can."""
     if job.request.verb == "stop":
         return "To cancel a job, send DELETE /jobs/ID."
     if job.request.verb == "help":

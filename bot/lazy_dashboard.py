@@ -1,4 +1,4 @@
-"""Loads the dashboard at its first request, so that the receiver starts fast and stays small."""
+"""Loads the dashboard at the first request to it, so that the receiver starts fast and uses little memory."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from patchwright.resolver.settings.settings import Settings
 
 
 class LazyDashboard:
-    """ASGI application that imports and opens the dashboard at its first request."""
+    """ASGI application that imports and opens the dashboard at the first request."""
 
     def __init__(
         self, settings: Settings, redis_url: str, secrets: Secrets, deliveries: Mapping[tuple[str, str], int]
@@ -50,7 +50,7 @@ def build_lazy_dashboard(
 ) -> LazyDashboard | None:
     """Returns the dashboard; None if no sign-in is configured.
 
-    Raises SettingsError if the sign-in is configured only in part.
+    Raises SettingsError if the settings for sign-in are incomplete.
     """
     oauth = (settings.oauth_client_id, settings.oauth_client_secret)
     if any(oauth) and not all((*oauth, settings.public_url)):

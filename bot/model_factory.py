@@ -1,4 +1,4 @@
-"""Builds the models of a run from the settings: one per purpose, with retries and fallbacks."""
+"""Builds the models of a run from the settings: one for each purpose, with retries and fallbacks."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def build_models(settings: Settings, model_name: str | None = None) -> RunModels
         "review": settings.review_model,
         "vision": settings.vision_model or settings.multimodal_model,
     }
-    # If the model of a purpose fails, the agent's models replace it.
+    # If the model for a purpose fails, the agent's models are used instead.
     others = {
         purpose: _with_fallbacks(
             [
@@ -55,7 +55,7 @@ def build_transcriber(settings: Settings) -> LitellmTranscriber:
 
 
 def build_retrying_model(name: str, settings: Settings) -> Model:
-    """Returns a model with retries that uses native tool calls."""
+    """Returns a model that uses native tool calls and retries failed requests."""
     return RetryingModel(
         _build_litellm_model(name, settings, effort=settings.reasoning_effort),
         max_seconds=settings.model_retry_timeout,
@@ -74,8 +74,8 @@ def _build_agent_model(name: str, settings: Settings) -> Model:
 def _build_litellm_model(name: str, settings: Settings, effort: str | None = None) -> LitellmModel:
     """Returns the model without retries.
 
-    The prefix of a name is its provider. Base URL and key are passed only to models of the same provider as
-    `settings.model`.
+    The prefix of a model's name is its provider. The base URL and the key are passed only to models of the
+    same provider as `settings.model`.
     """
     ours = settings.model is not None and _provider_name(name) == _provider_name(settings.model)
     return LitellmModel(

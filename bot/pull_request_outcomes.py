@@ -1,4 +1,4 @@
-"""Records whether the bot's pull requests were merged or closed, and whether others added commits before."""
+"""Records whether the bot's pull requests were merged or closed, and whether other people had added commits."""
 
 import re
 from collections.abc import Collection
@@ -14,8 +14,9 @@ from patchwright.bot.webhooks.delivery import HeadBranch, ThreadClosed
 from patchwright.resolver.ci.checks import PullCommit
 from patchwright.resolver.domain import Repo, User
 
-RECENT_PULL_REQUESTS = 20  # Number of pull requests that may have closed an issue.
-MERGE_TOLERANCE = timedelta(minutes=1)  # A merge closes its issues within seconds.
+# Number of pull requests that are checked as the possible cause of an issue's closing.
+RECENT_PULL_REQUESTS = 20
+MERGE_TOLERANCE = timedelta(minutes=1)  # A merge closes its issues within this time.
 
 
 class CommitAuthors(Protocol):
@@ -27,8 +28,8 @@ class CommitAuthors(Protocol):
 
 
 class OwnPullRequests:
-    """Recognizes the bot's pull requests by their branch prefix. Every method may raise ForgeError or
-    QueueDown.
+    """Detects and records the outcomes of the bot's pull requests, which it recognizes by their branch
+    prefix. Every method may raise ForgeError or QueueDown.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Posts notices in the threads of queued jobs before their runs start.
 
-The run later edits the same comment. A lock keeps the job from starting while its notice is posted, so that
-the notice never overwrites the run's text.
+The run later edits the same comment. A lock prevents the job from starting while its notice is posted.
+Otherwise the notice might overwrite the run's text.
 """
 
 import asyncio
@@ -25,14 +25,12 @@ log = logging.getLogger(__name__)
 
 NOTICE_DELAY_SECONDS = 2.0  # A job that starts sooner gets no notice.
 POST_TIMEOUT_SECONDS = 20.0
-LOCK_SECONDS = (
-    POST_TIMEOUT_SECONDS + 5
-)  # If the process that posts dies, the job is delayed no longer than this.
+LOCK_SECONDS = POST_TIMEOUT_SECONDS + 5  # The longest delay of a job if the posting process dies.
 LOCK_POLL_SECONDS = 0.1
 
 
 class StartLocks(Protocol):
-    """Locks that keep a job from starting. Both methods may raise QueueDown."""
+    """Locks that prevent jobs from starting. Both methods may raise QueueDown."""
 
     async def lock(self, job: JobId, *, seconds: float) -> None:
         """Locks the job for this many seconds; 0 unlocks it."""
@@ -69,7 +67,8 @@ class QueueNotices:
     ) -> None:
         """Stores the dependencies.
 
-        `count_workers` returns how many workers take jobs now. If it is None, at least one always does.
+        `count_workers` returns the number of workers that take jobs. If it is None, there is always at least
+        one.
         """
         self._queue = queue
         self._locks = locks
@@ -84,8 +83,8 @@ class QueueNotices:
         await asyncio.sleep(self._delay)
         try:
             async with _locked(self._locks, job.id):
-                # A worker marks the job as running before it checks the lock, and this task locks before it
-                # reads the state. So at least one of them notices the other.
+                # A worker marks the job as running and then checks the lock. This task acquires the lock and
+                # then reads the state. So at least one of them notices the other.
                 record = await self._queue.get_record(job.id)
                 if record is None or record.state != "queued" or record.tries:
                     return
@@ -95,7 +94,9 @@ class QueueNotices:
             log.warning("queue notice not posted", extra={"job": job.id, "reason": str(exc)})
 
     async def post_unreadable(self, job: UnreadableJob) -> None:
-        """Posts, once per job, that no worker of this version can read the job. Failures are only logged."""
+        """Posts a notice, once per job, that workers of this version cannot read the job. Failures are only
+        logged.
+        """
         if job.id in self._notified:
             return
         try:
@@ -141,7 +142,7 @@ class QueueNotices:
 def _is_ahead(one: JobRecord, other: JobRecord) -> bool:
     """Returns True if `one` runs before `other`.
 
-    Times are whole seconds, so two jobs of the same second each count as ahead of the other.
+    Times are whole seconds. If two jobs have the same time, each counts as ahead of the other.
     """
     return one.state == "running" or (
         one.is_requested_before(other.requested_at) if other.requested_at else True
@@ -159,7 +160,7 @@ async def _locked(locks: StartLocks, job: JobId) -> AsyncIterator[None]:
 
 
 def wait_for_start_lock(resolve: JobResolver, locks: StartLocks) -> JobResolver:
-    """Wraps `resolve` so that it first waits for a notice of the job that is still being posted."""
+    """Wraps `resolve` so that it first waits until the job's notice is posted."""
 
     async def resolve_when_unlocked(job: Job) -> Outcome:
         with contextlib.suppress(QueueDown):

@@ -11,15 +11,13 @@ from patchwright.resolver.forge import TRIGGER_PERMISSIONS
 from patchwright.resolver.request import plan_texts
 
 CommandHandler = Callable[[Job], Awaitable[bool]]
-"""Function that replies to commands. Returns True if it replied, so that no run is needed. May raise
-ForgeError.
-"""
+"""Replies to a command. Returns True if it replied, because then no run is needed. May raise ForgeError."""
 
 
 def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: str) -> CommandHandler:
     """Returns a handler that replies to `help`, `stop` and invalid commands.
 
-    The reply to `stop` is only an explanation, because a workflow run cannot cancel another one.
+    The reply to `stop` only explains how to cancel, because a workflow run cannot cancel another one.
     """
 
     async def reply(job: Job) -> bool:
@@ -47,5 +45,5 @@ def build_command_handler(forge: CommentForge, triggers: Triggers, server_url: s
 
 
 async def handle_no_command(job: Job) -> bool:
-    """Replies to nothing, so that every command starts a run."""
+    """Does not reply, so that every command starts a run."""
     return False

@@ -11,7 +11,7 @@ from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
 
 class NullModel:
-    """A model that must not be called."""
+    """A model for jobs that must not call one."""
 
     name = "none"
     supports_vision = False
@@ -22,7 +22,7 @@ class NullModel:
 
 
 class NullSandboxes:
-    """Sandboxes that must not be opened."""
+    """Sandboxes for jobs that must not open any."""
 
     kind: Literal["docker", "local"] = "docker"
     network: NetworkMode = "none"

@@ -1,4 +1,4 @@
-"""Finds the work of a scheduled workflow: requests in its repository that have no reply."""
+"""Finds a request for a scheduled workflow to handle: one in its repository that has no reply."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,14 +9,14 @@ from patchwright.bot.webhooks.triggers import Triggers, find_job, possible_job_i
 from patchwright.resolver.domain import Repo
 
 SCHEDULED_EVENTS = frozenset({"schedule", "workflow_dispatch"})
-# GitHub keeps deliveries for this long. A longer period would cost more requests than it finds.
+# How far back to search. GitHub keeps deliveries for the same time.
 LOOKBACK = timedelta(days=3)
 
 
 async def find_missed_delivery(
     github: GitHubForge, repo: Repo, triggers: Triggers, min_age: timedelta
 ) -> Delivery:
-    """Returns the oldest missed request that has no reply of the bot; IgnoredEvent if there is none.
+    """Returns the oldest request to which the bot has not replied; IgnoredEvent if there is none.
 
     A request younger than `min_age` is skipped, because its workflow may still be running. Raises ForgeError.
     """

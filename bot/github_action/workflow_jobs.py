@@ -1,4 +1,4 @@
-"""Runs a workflow step as a single job, or split into a read-only resolve job and a publish job."""
+"""Runs Patchwright in a workflow, as a single job or as two jobs: a read-only resolve job and a publish job."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,9 @@ from patchwright.resolver.text.jinja_templates import set_template_directory
 from patchwright.resolver.workspaces import WorkspaceFactory
 
 REPLY_GRACE = timedelta(minutes=30)
-"""Time added to the time limit of the run for runner queues, images, and the publish job."""
+"""How long the reply to a request may take in addition to the run's time limit. Covers the wait for a runner,
+image builds, and the publish job.
+"""
 
 Notify = Callable[[str], object]
 
@@ -38,7 +40,7 @@ Notify = Callable[[str], object]
 class WorkflowJob(Protocol):
     """Handles a job in a workflow step.
 
-    Raises the errors of `resolve_job`. Raises WriteBlocked when all is done that this step may do.
+    Raises the errors of `resolve_job`. Raises WriteBlocked when the step has done all that it may do.
     """
 
     async def handle_command(self, job: Job) -> bool: ...
@@ -57,9 +59,9 @@ async def run_workflow_job(
 ) -> int:
     """Handles the event of a workflow and returns the exit code.
 
-    With `resolve_directory`, this is only the resolve job, which saves its artifact there. With
-    `publish_directory`, it is only the publish job, which reads that artifact. An event without a request
-    needs no model and no container engine. Raises SettingsError.
+    With `resolve_directory`, runs only the resolve job, which saves its artifact there. With
+    `publish_directory`, runs only the publish job, which reads that artifact. An event without a request
+    needs neither a model nor a container engine. Raises SettingsError.
     """
     environ = composition_root.read_environment()
     secrets = collect_secrets(settings, environ)
@@ -82,7 +84,7 @@ async def run_workflow_job(
         if environ.get("GITHUB_EVENT_NAME") in SCHEDULED_EVENTS:
             if resolve_directory or publish_directory:
                 raise SettingsError("A scheduled workflow must use `part: all`.")
-            # In a split workflow, the first reply comes from the second job.
+            # In a workflow with two jobs, the second job posts the first reply.
             min_age = timedelta(seconds=settings.timeout) + REPLY_GRACE
             missed_delivery = await find_missed_delivery(
                 github, workflow_repository(environ), triggers, min_age
@@ -157,7 +159,7 @@ class SingleJob:
 
 
 class ResolveJob:
-    """Resolves the issue up to the first write to GitHub, and saves the result as an artifact for PublishJob."""
+    """Resolves the issue without writing to GitHub, and saves the result as an artifact for PublishJob."""
 
     def __init__(self, single_job: SingleJob, logs: FileLogStore, secrets: Secrets, directory: Path) -> None:
         self._single_job, self._logs, self._secrets, self._directory = single_job, logs, secrets, directory
@@ -177,7 +179,7 @@ class ResolveJob:
                 ReadOnlyForge(self._single_job.forge, job.id),
                 null_reporter,
             )
-        # The job was rejected without a comment; the publish job rejects it in the same way.
+        # The job was rejected without a comment. The publish job rejects it in the same way.
         self._save_artifact(job, "")
         return outcome
 
@@ -204,7 +206,7 @@ class ResolveJob:
 
 
 class PublishJob:
-    """Verifies and publishes the artifact of ResolveJob. Runs no code and calls no model."""
+    """Validates and publishes the artifact of ResolveJob. Runs no code and calls no model."""
 
     def __init__(
         self, forge: Forge, triggers: Triggers, deps: RunDependencies, logs: FileLogStore, directory: Path
@@ -228,17 +230,17 @@ class PublishJob:
         return await resolve_job(job, self._deps, self._forge, null_reporter)
 
     async def report_failure(self, job: Job, error: Exception) -> None:
-        # The message of ResolveJobFailed already names who is responsible.
+        # The message of ResolveJobFailed already names the cause.
         reported = JobCanceled(str(error)) if isinstance(error, ResolveJobFailed) else error
         await report_failure(self._forge, job, reported, self._deps, log_persists=False)
 
 
 class ResolveJobFailed(ResolverError):
-    """The resolve job failed; the message is posted in the thread."""
+    """The resolve job failed. The message is posted in the thread."""
 
 
 def build_publish_deps(settings: Settings, secrets: Secrets, logs: FileLogStore) -> RunDependencies:
-    """Returns the RunDependencies object of a run that is only published, without model and sandboxes."""
+    """Returns the RunDependencies of a run that is only published. They have no model and no sandboxes."""
     set_template_directory(settings.templates)
     return RunDependencies(
         settings=settings,

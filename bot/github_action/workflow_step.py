@@ -1,4 +1,4 @@
-"""Handles one event inside a GitHub Actions workflow and writes step outputs and a job summary.
+"""Handles one event in a GitHub Actions workflow, and writes step outputs and a job summary.
 
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-commands and .../variables
 """
@@ -45,20 +45,20 @@ from patchwright.runtime.errors import SandboxError
 Writer: TypeAlias = Callable[[str], object]
 
 OUTPUTS = ("outcome", "pull-request", "branch", "verdict", "cost-usd", "tokens", "run-page")
-"""Outputs of the step as named in action.yml; an empty value means none."""
+"""The outputs of the step, named as in action.yml. An empty value means that there is none."""
 
 NO_VALUES: Mapping[str, str] = MappingProxyType({})
 
 MAX_EVENT_BYTES = 26 * 2**20  # Bytes; a webhook payload has at most 25 MB.
 
 CANCEL_TIMEOUT_SECONDS = 7.0
-"""Time to report a canceled workflow; the runner kills the process soon after.
+"""How long reporting the cancellation of a workflow may take. The runner kills the process soon after.
 
 Source: docs.github.com/actions/reference/workflows-and-actions/workflow-cancellation
 """
 
 OPERATOR_ERRORS = (SettingsError, ModelAccessDenied, NotFound, Unauthorized, Forbidden)
-"""Errors that a retry does not fix: the operator must change something."""
+"""Errors that the operator must fix. A retry would not help."""
 
 
 def write_no_view(job: Job) -> None:
@@ -89,7 +89,8 @@ async def run_action(
     - 6: input required
 
     Writes outputs to GITHUB_OUTPUT and a summary to GITHUB_STEP_SUMMARY if these are set. `write_view` writes
-    the run as an HTML file. `missed_delivery` replaces the event. Raises SettingsError if there is no event.
+    the run as an HTML file. If `missed_delivery` is set, it is handled instead of the event. Raises
+    SettingsError if there is no event.
     """
     delivery = missed_delivery or read_event(environ)
     if (request := find_request(delivery, triggers)) is None:
@@ -105,7 +106,7 @@ async def run_action(
     job = request.job
     if (
         environ.get("GITHUB_ACTIONS") == "true"
-    ):  # Outside of GitHub Actions, this would print the secrets instead of masking them.
+    ):  # Outside GitHub Actions, this would print the secrets instead of masking them.
         _mask_secrets(secrets, write)
     report = _JobReport(environ, job, read_log, write_view)
     with _disable_commands(write):
@@ -153,7 +154,7 @@ def exit_code(outcome: Outcome) -> int:
 
 
 def usage_outputs(usage: Usage) -> dict[str, str]:
-    """Returns the outputs about usage. The cost is "" if some price is unknown."""
+    """Returns the outputs that report usage. The cost is "" if a price is unknown."""
     return {
         "cost-usd": "" if usage.unpriced else str(usage.usd),
         "tokens": str(usage.tokens),
@@ -174,7 +175,7 @@ class _JobReport:
 
     @property
     def trajectory(self) -> Trajectory:
-        """The log of the run; empty if there is none or it is damaged."""
+        """The log of the run; empty if the log is missing or damaged."""
         try:
             return self._read_log(self._job)
         except LogError:
@@ -217,7 +218,9 @@ class _JobReport:
 
 
 def escape_markdown(text: str) -> str:
-    """Escapes untrusted text for one cell of a Markdown table: no markup, link, image or line break."""
+    """Escapes untrusted text for a cell of a Markdown table. The result has no markup, links, images or line
+    breaks.
+    """
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", " ".join(text.split()))
 
 
@@ -253,7 +256,7 @@ def read_event(environ: Mapping[str, str]) -> Delivery:
 async def _report_failure(job: Job, error: Exception, report_failure: FailureReporter, write: Writer) -> None:
     try:
         await report_failure(job, error)
-    except (ResolverError, OSError) as exc:  # The forge may have caused the error itself.
+    except (ResolverError, OSError) as exc:  # The error may be that the forge is unavailable.
         write(f"patchwright: the failure could not be reported in the issue: {exc}")
 
 
@@ -296,7 +299,7 @@ def _job_summary(job: Job, outcome: str, rows: Mapping[str, str], tests: str) ->
 
 def _write_outputs(environ: Mapping[str, str], values: Mapping[str, str], summary: str) -> None:
     if path := environ.get("GITHUB_OUTPUT"):
-        end = token_hex(16)  # Random, so that no value can contain the line that ends it.
+        end = token_hex(16)  # Random, so that a value cannot contain the delimiter that ends it.
         _append(path, "".join(f"{name}<<{end}\n{value}\n{end}\n" for name, value in values.items()))
     if (path := environ.get("GITHUB_STEP_SUMMARY")) and summary:
         _append(path, summary)

@@ -1,4 +1,4 @@
-"""The archive of runs on any fsspec file system, such as a directory, s3:// or sftp://."""
+"""The archive of runs, on any file system that fsspec supports, such as a directory, s3:// or sftp://."""
 
 import asyncio
 import logging
@@ -22,20 +22,20 @@ log = logging.getLogger(__name__)
 
 LOG_FILE_NAME = "events.jsonl"
 OBJECT_STORES = frozenset({"abfs", "adl", "az", "gcs", "gs", "oci", "oss", "s3", "s3a"})
-"""File systems without directories: creating one there would create a bucket."""
+"""File systems that have no directories. Creating a directory there would create a bucket."""
 
-# How long a run must be idle before it is archived; if it continues later, it is archived again.
+# How long a run must be idle before it is archived. If the run continues later, it is archived again.
 IDLE_SECONDS = 30.0
-# How long a run on another worker's disk must be idle before this worker copies it, if there is no archive.
+# Without an archive: how long a run of another worker must be idle before this worker copies it to its disk.
 REMOTE_IDLE_SECONDS = 3600.0
 SWEEP_INTERVAL_SECONDS = 15.0
-ARCHIVE_TIMEOUT_SECONDS = 300.0  # per run
-SWEEP_BATCH_SIZE = 200  # runs per query
-MAX_FAILURES = 3  # consecutive failures after which one call of `sweep` stops
+ARCHIVE_TIMEOUT_SECONDS = 300.0  # for one run
+SWEEP_BATCH_SIZE = 200  # number of runs per query
+MAX_FAILURES = 3  # number of consecutive failures after which a call of `sweep` stops
 
 
 class Archive:
-    """Stores runs below a URL, each as a directory with its log. Every method blocks."""
+    """Stores runs under a URL, with one directory per run. Every method blocks."""
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError if fsspec is not installed or the URL is invalid."""
@@ -57,7 +57,7 @@ class Archive:
         self._protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
     def store(self, run: RunId, content: bytes) -> None:
-        """Stores the log of a run. Renames an existing log that is longer instead of replacing it. Raises
+        """Stores the log of a run. If the existing log is longer, renames it instead of replacing it. Raises
         ArchiveDown.
         """
         path = self._path(run)
@@ -88,7 +88,7 @@ class Archive:
         return parse_trajectory(content, path)
 
     def list_runs(self) -> Iterator[tuple[RunId, datetime]]:
-        """Yields all archived runs with their archiving times (now if unknown). Raises ArchiveDown."""
+        """Yields all archived runs and when they were archived (now if unknown). Raises ArchiveDown."""
         try:
             self._filesystem.invalidate_cache()
             files: dict[str, dict[str, Any]] = self._filesystem.find(self._root, maxdepth=2, detail=True)
@@ -101,7 +101,9 @@ class Archive:
 
     def _path(self, run: RunId) -> str:
         if not is_valid_run_id(run):
-            raise LogError(f"`{run[:80]}` is not a run's name: letters, digits and `._-` only.")
+            raise LogError(
+                f"`{run[:80]}` is not the name of a run: names have only letters, digits and `._-`."
+            )
         return f"{self._root}/{run}/{LOG_FILE_NAME}"
 
 
@@ -119,7 +121,7 @@ class StoredRuns:
         return self._archive.read(run)
 
     def list_archived_only(self) -> dict[RunId, datetime]:
-        """Returns the runs that are only in the archive, with their archiving times.
+        """Returns the runs that are only in the archive, and when they were archived.
 
         Blocks. Raises ArchiveDown.
         """
@@ -142,7 +144,7 @@ def open_stored_runs(settings: Settings) -> StoredRuns:
 
 
 class Archiver:
-    """Moves finished runs from Redis to the archive, or to the worker's disk, so that Redis can expire them."""
+    """Copies idle runs from Redis to the archive, or to the worker's disk, so that Redis can expire them."""
 
     def __init__(
         self,
@@ -158,7 +160,7 @@ class Archiver:
         self._idle_seconds = idle_seconds
 
     async def run(self) -> None:
-        """Archives runs until canceled, and retries failures."""
+        """Archives runs until canceled. Retries after failures."""
         while True:
             try:
                 while await self.sweep():
@@ -168,7 +170,7 @@ class Archiver:
             await asyncio.sleep(SWEEP_INTERVAL_SECONDS)
 
     async def sweep(self) -> int:
-        """Archives idle runs. Returns the number of runs that Redis may expire now. Raises QueueDown."""
+        """Archives idle runs. Returns the number of runs that Redis may now expire. Raises QueueDown."""
         archived = failures = 0
         for run in await self._shared_logs.list_idle(self._idle_seconds, SWEEP_BATCH_SIZE):
             try:
@@ -187,8 +189,8 @@ class Archiver:
         return archived
 
     async def _store_run(self, run: RunId) -> int | None:
-        """Returns the number of lines stored outside Redis, or None if the run's worker still has to store
-        them.
+        """Stores a run outside Redis and returns the number of its lines. Returns None if the run's worker
+        still has to store them.
         """
         lines = await self._shared_logs.read_lines(run)
         if self._archive is not None:

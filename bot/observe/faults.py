@@ -17,15 +17,16 @@ from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable, Sand
 Fault = Literal["provider", "forge", "repository", "settings", "engine", "sandbox", "store", "internal"]
 """The cause of a failed job.
 
-provider: the model's API. forge: GitHub, or missing permissions there. repository: clone, apply, commit or
-push. settings: an operator must change a setting. engine: Docker and its images. sandbox: a sandbox was lost
-or broke. store: Redis, the run log, or the archive. internal: any other error, which is a bug in Patchwright.
+provider: the model's API. forge: GitHub, or missing permissions on GitHub. repository: clone, apply, commit
+or push. settings: the operator must change a setting. engine: Docker and its images. sandbox: a sandbox was
+lost or is broken. store: Redis, the run log, or the archive. internal: any other error, which is a bug in
+Patchwright.
 """
 
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 EXTERNAL_FAULTS: frozenset[Fault] = frozenset({"provider", "settings"})
-"""Faults that say nothing about the reliability of this deployment."""
+"""Faults with causes outside this deployment, which say nothing about its reliability."""
 
 _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
     (ModelError, "provider"),
@@ -45,5 +46,5 @@ _FAULT_BY_ERROR: tuple[tuple[type[Exception], Fault], ...] = (
 
 
 def classify_error(error: Exception) -> Fault:
-    """Returns the fault of an error, determined by its closest classified base class."""
+    """Returns the fault of an error. An unlisted error class has the fault of its closest listed base class."""
     return next((fault for kind, fault in _FAULT_BY_ERROR if isinstance(error, kind)), "internal")

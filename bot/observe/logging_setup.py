@@ -1,4 +1,6 @@
-"""Logging for operators: one record per line on standard error, as text or JSON, with the job in its fields."""
+"""Logging for operators. Each record is one line on standard error, as text or JSON, with the job in its
+fields.
+"""
 
 import contextlib
 import json
@@ -22,7 +24,9 @@ _log_context: ContextVar[Mapping[str, str] | None] = ContextVar("log_context", d
 
 @contextlib.contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Adds fields to all records logged in the block, also by libraries, and in tasks started there."""
+    """Adds fields to all records logged in the block, including those of libraries and of tasks started
+    there.
+    """
     token = _log_context.set({**(_log_context.get() or {}), **fields})
     try:
         yield
@@ -31,7 +35,9 @@ def log_context(**fields: str) -> Iterator[None]:
 
 
 class ContextFilter(logging.Filter):
-    """Adds the fields of the enclosing `log_context` blocks to each record; the record's own fields win."""
+    """Adds the fields of the enclosing `log_context` blocks to each record. The record's own fields take
+    precedence.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         for name, value in (_log_context.get() or {}).items():
@@ -44,7 +50,9 @@ class TextFormatter(logging.Formatter):
     """Formats a record as one line: the message and its fields, followed by a traceback."""
 
     def __init__(self, *, with_date: bool = False, with_time: bool = False) -> None:
-        """`with_date` adds date, time (UTC) and the logger's name; `with_time` adds the time of day only."""
+        """`with_date` adds the date, the time (UTC) and the logger's name. `with_time` adds only the time of
+        day.
+        """
         super().__init__()
         self._with_date = with_date
         self._with_time = with_time
@@ -63,7 +71,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one ASCII JSON object; a field with a reserved name gets a `_` appended."""
+    """Formats a record as one ASCII JSON object. Appends `_` to the name of a field if that name is reserved."""
 
     def format(self, record: logging.LogRecord) -> str:
         values: dict[str, Any] = {
@@ -80,7 +88,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(settings: ServerSettings, secrets: Secrets, *, is_terminal: bool) -> None:
-    """Configures the logging of a server process, with masking of these secrets."""
+    """Configures the logging of a server process. These secrets are masked."""
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not is_terminal)
     text = TextFormatter(with_date=settings.log_format == "text", with_time=True)
     for handler in logging.getLogger().handlers:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server: deliveries, the queue, results of jobs and their costs."""
+"""Prometheus metrics of a server: deliveries, the queue, and the results and costs of jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -31,8 +31,8 @@ COUNTER_DEFINITIONS = (
     ("repairs", "repairs", "Times that a patch went back to the agent.", ()),
     ("ci", "ci", "Commits whose CI was held back, and jobs to fix failed checks.", ("action",)),
 )  # fmt: skip
-"""The metrics from Counters. Each entry: name in Counters, name in Prometheus, help text, and labels besides
-`metrics_label`.
+"""The metrics from Counters. Each entry has the name in Counters, the name in Prometheus, the help text, and
+the labels other than `metrics_label`.
 """
 
 
@@ -48,7 +48,7 @@ class MetricsSnapshot(FrozenModel):
     jobs: Mapping[str, int]
     """Open jobs by state."""
     oldest_job_seconds: float
-    """Seconds that the first queued job has waited for a worker; 0 if none waits."""
+    """Seconds that the first queued job has waited for a worker; 0 if no job is waiting."""
     workers: int
 
 
@@ -152,7 +152,7 @@ def _build_duration_histogram(counts: Mapping[str, Mapping[str, float]]) -> Metr
 def _values_by_label(
     counts: Mapping[str, float], name: str, label_count: int
 ) -> dict[tuple[str, ...], float]:
-    """Returns the counts of one name by their labels; the last label may contain spaces."""
+    """Returns the counts of one metric by labels. The last label may contain spaces."""
     values = {
         tuple(key.split(" ", label_count)[1:]): number
         for key, number in counts.items()

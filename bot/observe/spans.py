@@ -1,6 +1,6 @@
-"""Builds trace spans from a run's log. They tell what took how long, without any contents.
+"""Builds trace spans from a run's log. They contain the durations of operations, but no content of the run.
 
-The log records when each step ended. Where it does not record the start, the start is computed from the
+The log records when each step ended. If the log does not record a start, the start is computed from the
 duration. Names of attributes: opentelemetry.io/docs/specs/semconv/gen-ai
 """
 
@@ -41,7 +41,7 @@ class Span(FrozenModel):
     """One timed operation of a run."""
 
     id: str
-    """Unique in its trace, and the same each time the log is read."""
+    """The id is unique in its trace, and the same each time the log is read."""
     parent: str | None
     """None for the root span."""
     name: str
@@ -56,10 +56,11 @@ class Span(FrozenModel):
 def build_spans(
     run: RunId, read: ReadLog, started_at: datetime | None = None, failure: str = ""
 ) -> tuple[Span, ...]:
-    """Returns the spans of a job's run and its subagents, the root first; none if there is no log. Blocks.
+    """Returns the spans of a job's run and its subagents, starting with the root; () if there is no log.
+    Blocks.
 
-    `started_at`: when the job started, if known; its clone precedes the first line of the log. `failure`: the
-    kind of failure that ended the job.
+    `started_at`: when the job started, if known. This is before the first line of the log, because the
+    repository is cloned first. `failure`: the kind of failure that ended the job.
     """
     return tuple(_build_spans(run, None, read, started_at, failure, {run}))
 

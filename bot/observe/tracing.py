@@ -1,4 +1,4 @@
-"""Sends jobs as OpenTelemetry traces to a collector when they end, in the background."""
+"""Sends an OpenTelemetry trace of each job to a collector when the job ends. Sending runs in the background."""
 
 import asyncio
 import hashlib
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXPORT_BATCH_SIZE = 200  # spans per request
-MAX_PENDING_TRACES = 100  # jobs; if the collector is too slow, further traces are dropped
-CLOSE_TIMEOUT_SECONDS = 5.0  # for pending traces when the worker stops
+MAX_PENDING_TRACES = 100  # number of waiting jobs; further traces are dropped if the collector is too slow
+CLOSE_TIMEOUT_SECONDS = 5.0  # how long a worker waits for pending traces when it stops
 
 
 class NullTracer:
@@ -59,7 +59,7 @@ class Tracer:
         self._resource = resource.merge(Resource({"service.name": "patchwright"})) if is_unnamed else resource
         self._started_at: dict[JobId, datetime] = {}
         self._pending: set[asyncio.Task[None]] = set()
-        self._export_lock = asyncio.Lock()  # a collector that hangs then blocks one thread, not all
+        self._export_lock = asyncio.Lock()  # so that a hanging collector blocks only one thread
 
     def track_start(self, resolve: JobResolver) -> JobResolver:
         """Wraps `resolve` to record when each job starts."""
@@ -71,7 +71,7 @@ class Tracer:
         return resolve_and_record
 
     def send_trace(self, job: JobId, result: JobResult) -> None:
-        """Sends the trace of a job; returns at once, and never raises."""
+        """Sends the trace of a job in the background. Returns at once and never raises."""
         started_at = self._started_at.pop(job, None)
         if len(self._pending) >= MAX_PENDING_TRACES:
             log.warning("trace dropped", extra={"job": job})
@@ -137,7 +137,8 @@ class Tracer:
 
 
 def build_tracer(environ: Mapping[str, str], read_log: ReadLog, metrics_label: str) -> Tracer | NullTracer:
-    """Returns a tracer for the collector that the environment names, or a NullTracer. Raises SettingsError.
+    """Returns a tracer for the collector in the environment, or a NullTracer if there is none. Raises
+    SettingsError.
 
     Source: opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables
     """
@@ -155,7 +156,7 @@ def build_tracer(environ: Mapping[str, str], read_log: ReadLog, metrics_label: s
 
 
 def _stable_id(name: str, size: int) -> int:
-    """Returns the same id for the same name, so that a trace that is sent twice is one trace."""
+    """Returns the same id for the same name. A trace that is sent twice is therefore stored once."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:size]) or 1
 
 

@@ -1,4 +1,4 @@
-"""Summarizes a run's log as figures: the usage of each model, and how the run ended."""
+"""Summarizes a run's log: the usage of each model, and how the run ended."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ class UsageReport(FrozenModel):
     repairs: int = 0
     """How often the patch went back to the agent for repair."""
     fixes_checks: bool = False
-    """True if failed checks on one of Patchwright's commits started the job."""
+    """True if the job was started by failed checks on one of Patchwright's commits."""
     provider_failed: bool = False
     """True if the run ended because its model returned no usable reply."""
 

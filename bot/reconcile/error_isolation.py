@@ -1,4 +1,4 @@
-"""Isolates errors in a loop over several resources, so that one that fails does not stop the others."""
+"""Isolates errors in a loop over resources, so that a failing resource does not affect the others."""
 
 import contextlib
 import logging
@@ -12,13 +12,13 @@ log = logging.getLogger(__name__)
 
 
 class ErrorIsolation:
-    """Skips the failing resources in one pass over several resources."""
+    """Skips the resources that fail in a pass over several resources."""
 
     def __init__(self, *fatal_errors: type[ForgeError]) -> None:
-        """`fatal_errors` end the whole pass. RateLimited does so, too."""
+        """RateLimited and `fatal_errors` end the whole pass."""
         self._fatal_errors: tuple[type[ForgeError], ...] = (RateLimited, *fatal_errors)
         self.should_retry = False
-        """True if a skipped resource may work again soon."""
+        """True if a skipped resource should be retried soon."""
 
     @contextlib.contextmanager
     def isolate(self, resource: str) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Polls GitHub for labels, comments and reviews whose webhook deliveries did not arrive.
 
-Each event found becomes the same value that parsing its delivery would return.
+Each event is returned as the same value as if its delivery had been parsed.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ PUBLISH_TOLERANCE = timedelta(seconds=5)
 
 TriggerDelivery: TypeAlias = LabelAdded | CommentCreated | ReviewSubmitted
 GetIdentity: TypeAlias = Callable[[Repo], Awaitable[Account | User | None]]
-"""Returns the bot's own account, or None if it cannot be determined now."""
+"""Returns the bot's own account, or None if it cannot be determined at the moment."""
 
 
 class MissedEvent(NamedTuple):
@@ -54,7 +54,7 @@ class PollResult:
     own_comments: dict[str, bool] = field(default_factory=dict)
     """Maps the tag of each of the bot's own comments to whether its run is in progress."""
     should_retry: bool = False
-    """True if a thread was skipped that may be readable soon."""
+    """True if a thread could not be read and should be retried soon."""
 
 
 class ThreadResponse(GitHubResponse):
@@ -111,7 +111,7 @@ class ReviewResponse(GitHubResponse):
 
 
 class Poller:
-    """Polls repositories with the permissions of an App, or configured repositories with a token."""
+    """Polls the repositories of an App's installations, or with a token the configured repositories."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Poller:
         repositories: Sequence[Repo] = (),
         max_age: timedelta = MAX_LIST_AGE,
     ) -> None:
-        """`get_identity` returns the bot's account. `repositories`, `max_age`: see Repositories."""
+        """`get_identity` returns the bot's account. For `repositories` and `max_age`, see Repositories."""
         self._rest = rest
         self._get_identity = get_identity
         self.repositories = Repositories(rest, repositories, max_age)
@@ -128,15 +128,16 @@ class Poller:
     async def poll(
         self, repository: PolledRepository, since: datetime, etag: str, label: str
     ) -> PollResult | None:
-        """Returns the events since a time, or None if nothing changed since the response with this `etag`.
+        """Returns the events since the time `since`. Returns None if nothing changed since the response with
+        this `etag`.
 
-        A closed thread contributes only events after its closing. A thread that cannot be read is skipped.
-        Raises ForgeError.
+        Events of a closed thread are returned only if they are later than its closing. A thread that cannot
+        be read is skipped. Raises ForgeError.
         """
         try:
             return await self._poll(repository, since, etag, label)
         except Unauthorized:
-            self.repositories.forget()  # the token was revoked early; forgetting it creates a new one
+            self.repositories.forget()  # the token was revoked early; the next poll creates a new one
             raise
 
     async def _poll(
@@ -180,7 +181,7 @@ class Poller:
     async def find_ended(
         self, repository: PolledRepository, jobs: Sequence[Job]
     ) -> list[ThreadClosed | LabelRemoved]:
-        """Returns the events that end these jobs: closed threads and removed labels.
+        """Returns the events that require these jobs to be canceled: closed threads and removed labels.
 
         A thread that cannot be read is skipped. Raises ForgeError.
         """
@@ -240,7 +241,7 @@ class Poller:
     async def _find_label_events(
         self, repository: PolledRepository, thread: ThreadResponse, label: str
     ) -> list[MissedEvent]:
-        """Returns the last addition of the label to the thread, or [] if there is none."""
+        """Returns the latest addition of the label to the thread; [] if there is none."""
         events = await self._rest.get_all(
             IssueEventResponse, repository.token, *repository.path, "issues", str(thread.number), "events"
         )

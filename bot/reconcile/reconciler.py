@@ -1,7 +1,7 @@
-"""Finds the requests that Patchwright missed, because a delivery failed or Redis was wiped.
+"""Finds requests that Patchwright missed because a delivery failed or Redis was wiped.
 
-One worker at a time polls GitHub. Each request found becomes the same job as its delivery would. So the job
-runs once, whether the poll or the delivery comes first.
+Only one worker polls GitHub at a time. A request gets the same job id from polling as from its delivery. The
+job therefore runs only once, even if both report the request.
 """
 
 import asyncio
@@ -26,10 +26,12 @@ from patchwright.resolver.errors import ForgeError, RateLimited
 
 log = logging.getLogger(__name__)
 
-NO_REPOSITORIES_SECONDS = 10.0  # between checks for new installations while there are none
-FIRST_LOOKBACK = timedelta(days=3)  # how far back a first poll goes: GitHub keeps deliveries for as long
-OVERLAP = timedelta(minutes=1)  # this period is polled twice, since GitHub's lists are updated with a delay
-SETTLE_SECONDS = 5.0  # after Redis was wiped, time for workers to restore their running jobs
+NO_REPOSITORIES_SECONDS = 10.0  # time between checks for installations while there are none
+# how far back the first poll searches; GitHub keeps deliveries for this time
+FIRST_LOOKBACK = timedelta(days=3)
+# consecutive polls overlap by this time, because GitHub's lists are updated with a delay
+OVERLAP = timedelta(minutes=1)
+SETTLE_SECONDS = 5.0  # after Redis was wiped, workers have this time to restore their running jobs
 MAX_WAIT_SECONDS = 3600.0
 
 
@@ -42,15 +44,15 @@ class PollSchedule:
     poll_interval: float = 300.0
     """Seconds between two polls of all repositories."""
     delivery_grace: float = 120.0
-    """Seconds that a delivery may take to arrive; 0 if no webhook is configured."""
+    """Seconds that a delivery may take to arrive before polling handles its event; 0 if there is no webhook."""
     repository_list_age: float = 600.0
     """Seconds for which a list of repositories is valid, at most 600.
 
-    A new installation is known earlier if its webhook delivery arrives.
+    A new installation is found earlier if its webhook delivery arrives.
     """
     settle_seconds: float = SETTLE_SECONDS
     first_redelivery_wait: timedelta = FIRST_WAIT
-    """The time between a failed delivery and its first redelivery; doubled each time."""
+    """The time between a failed delivery and its first redelivery. It doubles with each further redelivery."""
 
 
 POLLING_SCHEDULE = PollSchedule(
@@ -63,7 +65,7 @@ POLLING_SCHEDULE = PollSchedule(
 class _Cursor:
     since: datetime
     closed_since: datetime
-    """The time since which closed pull requests are polled; `since` is that of all other events."""
+    """The start of the next poll for closed pull requests. `since` is the start for all other events."""
     etag: str = ""
     closed_etag: str = ""
 
@@ -106,11 +108,11 @@ class Reconciler:
             ),
         )
         self._next_poll: datetime | None = None
-        """When all repositories are polled again; None means now."""
+        """The time of the next poll of all repositories; None means now."""
         self._has_more = False
-        """True if failed deliveries are left to request again."""
+        """True if redelivery of some failed deliveries must still be requested."""
         self._failure: PollFailure | None = None
-        """The failure of the last poll, if it failed."""
+        """The failure of the last poll; None if it succeeded."""
 
     async def run(self) -> None:
         """Polls until canceled."""
@@ -153,7 +155,9 @@ class Reconciler:
         return seconds if 0 < seconds < interval else interval
 
     async def _record_status(self, reason: str, wait: float) -> None:
-        """Logs and stores when polling starts to fail or recovers; `wait` is the seconds until the next poll."""
+        """Logs and stores a change of the polling status: failing or recovered. `wait` is the time until the
+        next poll in seconds.
+        """
         now, previous = self._clock(), self._failure
         self._failure = (
             PollFailure(reason=reason, since=previous.since if previous else now) if reason else None
@@ -168,7 +172,9 @@ class Reconciler:
             log.info("polling github recovered", extra={"outage_seconds": round(outage.total_seconds())})
 
     async def _check_github(self) -> None:
-        """Checks the credentials. Raises GitHubDown if GitHub is down, and ForgeError if it rejects them."""
+        """Checks the credentials. Raises GitHubDown if GitHub is down, and ForgeError if GitHub rejects the
+        credentials.
+        """
         try:
             await self._rest.verify_credentials()
         except ForgeUnavailable as exc:
@@ -214,7 +220,7 @@ class Reconciler:
     async def _reconcile_repository(
         self, repository: PolledRepository, stored_cursor: datetime | None
     ) -> datetime | None:
-        """Polls one repository and its checks. Returns when to poll again, or None, like `_poll_repository`."""
+        """Polls one repository and its checks. Returns when to retry it; None if nothing is left."""
         try:
             retry_at = await self._poll_repository(repository, stored_cursor)
             checks = self._handler.checks
@@ -231,9 +237,7 @@ class Reconciler:
     async def _poll_repository(
         self, repository: PolledRepository, stored_cursor: datetime | None
     ) -> datetime | None:
-        """Processes the missed events of one repository. Returns when to poll again if some are left, or
-        None.
-        """
+        """Processes the missed events of one repository. Returns when to retry it; None if nothing is left."""
         now, grace = self._clock(), timedelta(seconds=self._schedule.delivery_grace)
         ended_isolation = ErrorIsolation()
         lookback_start = max(stored_cursor or now - FIRST_LOOKBACK, now - FIRST_LOOKBACK)
@@ -251,7 +255,7 @@ class Reconciler:
         result = await self._poller.poll(repository, cursor.since, cursor.etag, self._handler.triggers.label)
         if result is None:
             return now if ended_isolation.should_retry else None
-        # The delivery of a recent event may still arrive; with a grace of 0, none is expected.
+        # The delivery of a recent event may still arrive, unless there is no webhook (grace 0).
         recent = {event.occurred_at for event in result.events if grace and now - event.occurred_at < grace}
         event_isolation = ErrorIsolation()
         for event in sorted(result.events, key=lambda event: event.occurred_at):
@@ -275,6 +279,8 @@ class Reconciler:
                 await self._handler.handle(delivery)
 
     async def _handle_missed(self, event: MissedEvent, own_comments: dict[str, bool]) -> None:
-        """Passes a missed event to the handler, which ignores it if it is known or has a reply on GitHub."""
+        """Passes a missed event to the handler. The handler ignores events that are known or have a reply on
+        GitHub.
+        """
         if job := await self._handler.handle(event.delivery, own_comments):
             log.info("missed job found", extra={"job": job})

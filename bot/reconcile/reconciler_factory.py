@@ -1,4 +1,4 @@
-"""Builds the reconciler that a worker runs next to its jobs (bot/reconcile/reconciler.py)."""
+"""Builds the reconciler (bot/reconcile/reconciler.py), which a worker runs in addition to jobs."""
 
 import contextlib
 import logging
@@ -33,7 +33,7 @@ async def open_reconciler(
 ) -> AsyncIterator[Watcher]:
     """Yields the `watcher` argument of `bot.worker_process.run_worker`. Raises SettingsError.
 
-    `write_limiter` is shared with all other GitHub writes of the process.
+    `write_limiter` also limits all other GitHub writes of the process.
     """
     repositories = tuple(map(_parse_repository, settings.polled_repositories))
     if isinstance(access, TokenAuth) and not repositories:

@@ -1,4 +1,5 @@
-"""Asks GitHub to send failed webhook deliveries again. GitHub keeps them for 3 days, but does not retry.
+"""Asks GitHub to send failed webhook deliveries again. GitHub keeps deliveries for 3 days, but does not retry
+them.
 
 Source: docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
 """
@@ -23,12 +24,12 @@ log = logging.getLogger(__name__)
 
 DELIVERY_RETENTION = timedelta(days=3)
 MAX_LIST_AGE = timedelta(minutes=10)  # how long a list of webhooks is valid
-OVERLAP = timedelta(seconds=15)  # an attempt is listed when it ends, up to 10 s after its timestamp
-MAX_REDELIVERIES = 8  # redeliveries per delivery
-FIRST_WAIT = timedelta(minutes=1)  # after a failed attempt; doubled each time
-MAX_PER_ROUND = 50  # redeliveries; requesting one takes about a second
+OVERLAP = timedelta(seconds=15)  # attempts are listed when they end, up to 10 s after their timestamps
+MAX_REDELIVERIES = 8  # maximum number of redeliveries of one delivery
+FIRST_WAIT = timedelta(minutes=1)  # time between a failed attempt and its redelivery; doubled each time
+MAX_PER_ROUND = 50  # maximum number of requested redeliveries; each request takes about a second
 TRIGGER_ACTIONS = frozenset({"labeled", "created", "submitted"})
-"""Actions that can trigger a run; their deliveries are requested first."""
+"""Actions that can trigger a run. Redelivery of these is requested first."""
 
 
 class DeliveryAttempt(GitHubResponse):
@@ -56,7 +57,7 @@ class FailedDelivery(GitHubResponse):
 
 
 class DeliveryHistory(GitHubResponse):
-    """The failed deliveries of one webhook, and how far its attempts have been read."""
+    """The failed deliveries of one webhook, and the time up to which its attempts have been read."""
 
     failed: dict[str, FailedDelivery] = Field(default_factory=dict)
     read_until: datetime | None = None
@@ -66,7 +67,7 @@ class DeliveryHistory(GitHubResponse):
 
 
 class StateStore(Protocol):
-    """Stores state that outlives a worker. Both methods may raise QueueDown."""
+    """Stores state across restarts of workers. Both methods may raise QueueDown."""
 
     async def load(self, name: str) -> bytes | None: ...
 
@@ -129,8 +130,8 @@ class Redelivery:
         self._history = DeliveryHistory()
 
     async def redeliver(self) -> int:
-        """Reads the attempts since the last call, requests the redeliveries that are due, and returns their
-        number.
+        """Requests the redeliveries that are due, and returns their number. Reads new delivery attempts
+        first.
 
         Raises ForgeError and QueueDown.
         """
@@ -176,7 +177,7 @@ class Redelivery:
         return len(due[:MAX_PER_ROUND])
 
     async def _read_failed(self) -> dict[str, FailedDelivery]:
-        """Returns the deliveries of the last three days that have not arrived, by GUID."""
+        """Returns, by GUID, the deliveries of the last three days that have not arrived."""
         history, oldest = self._history, self._clock() - DELIVERY_RETENTION
         failed = {
             guid: delivery
@@ -210,7 +211,7 @@ class Redelivery:
 
     def _is_due(self, delivery: FailedDelivery, now: datetime) -> bool:
         if delivery.redelivery_count >= MAX_REDELIVERIES:
-            return False  # polling finds the event of this delivery
+            return False  # polling will find the event of this delivery
         is_back = (
             self._history.last_success_at is not None
             and self._history.last_success_at > delivery.last_attempt_at
@@ -233,8 +234,8 @@ def _add_attempt(known: FailedDelivery | None, attempt: DeliveryAttempt) -> Fail
 
 
 class OwnWebhooks:
-    """Patchwright's own webhooks: the App's, or with a token those in repositories that have the configured
-    URL.
+    """Patchwright's own webhooks. With an App, this is the App's webhook. With a token, these are the
+    repositories' webhooks with the configured URL.
     """
 
     def __init__(
@@ -250,10 +251,11 @@ class OwnWebhooks:
         self._redelivery = redelivery
         self._redeliveries: list[Redelivery] = []
         self._list_expires_at: datetime | None = None
-        """When to list the webhooks again; None means now."""
+        """The time at which to list the webhooks again; None means now."""
 
     async def redeliver(self, now: datetime) -> bool:
-        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if some are left.
+        """Asks GitHub to send the failed deliveries of every webhook again. Returns True if some remain to be
+        requested.
 
         Raises RateLimited and QueueDown, and ForgeError if GitHub itself is down.
         """
@@ -274,7 +276,7 @@ class OwnWebhooks:
             return [AppWebhook()]
         webhooks: list[Webhook] = []
         for repo in self._repositories if self._url else ():
-            # Without permission to list webhooks, polling alone recovers missed deliveries.
+            # If the token may not list webhooks, only polling recovers missed events.
             async with isolation.isolate_request(f"webhooks of {repo}", self._rest):
                 hooks = await self._rest.get_all(WebhookResponse, repo, *repo_path(repo), "hooks")
                 webhooks += [

@@ -17,7 +17,7 @@ MAX_LIST_AGE = timedelta(minutes=10)  # how long a list of repositories is valid
 
 
 class PolledRepository(NamedTuple):
-    """A repository to poll, with the token that may read it."""
+    """A repository to poll, with a token that can read it."""
 
     repo: Repo
     id: int
@@ -47,7 +47,7 @@ class InstallationRepository(GitHubResponse):
 
 
 class Repositories:
-    """The repositories of all the App's installations, or with a token the configured repositories."""
+    """Lists the repositories of all installations of the App, or with a token the configured repositories."""
 
     def __init__(
         self, rest: RestClient, repositories: Sequence[Repo] = (), max_age: timedelta = MAX_LIST_AGE
@@ -65,7 +65,7 @@ class Repositories:
         return not self._known
 
     async def list_current(self) -> tuple[PolledRepository, ...]:
-        """Returns the repositories to poll; lists them again if the list is old or empty. Raises ForgeError."""
+        """Returns the repositories to poll. Refreshes the list if it is old or empty. Raises ForgeError."""
         now = datetime.now(UTC)
         if self._listed_at is None or not self._known or now - self._listed_at > self._max_age:
             isolation, known_ids = ErrorIsolation(), {repository.id for repository in self._known}
@@ -113,8 +113,8 @@ class Repositories:
         ]
 
     async def _installation_token(self, installation_id: int) -> Credentials:
-        """Returns a token that can read all repositories of the installation, and that outlives the list of
-        them.
+        """Returns a token that can read all repositories of the installation. It is valid longer than the
+        list of repositories.
         """
         token = next(
             (repository.token for repository in self._known if repository.installation_id == installation_id),

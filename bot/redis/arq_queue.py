@@ -1,4 +1,4 @@
-"""The job queue on Redis: every trigger runs exactly one job, even if a process is killed at any point.
+"""The job queue on Redis. Each trigger leads to exactly one job, even if a process is killed at any point.
 
 One permanent record per job holds its state and result; arq delivers the job to a worker at least once.
 """
@@ -52,9 +52,9 @@ from patchwright.resolver.domain import Job, JobId, Repo
 log = logging.getLogger(__name__)
 
 SUPERVISE_SECONDS = 1.0  # how often a running job renews its leases and checks for cancellation
-LEASE_SECONDS = 30.0  # after this long without a renewal, another worker may take the job
+LEASE_SECONDS = 30.0  # another worker may take the job if its lease is not renewed for this long
 BUSY_RETRY_SECONDS = 2.0  # delay before a job checks again whether its thread is free
-URGENT_OFFSET = timedelta(days=-1)  # arq runs the job with the earliest due time first
+URGENT_OFFSET = timedelta(days=-1)  # makes jobs urgent: arq runs the job with the earliest due time first
 UNREADABLE_RETRY_SECONDS = 60.0  # delay before retrying a job written by an incompatible version
 ERROR_RETRY_SECONDS = 1.0  # delay after a Redis error before the worker continues
 
@@ -89,7 +89,7 @@ class ArqQueue:
                 return False
             is_new = await self._records.add(record)
             open_record = record if is_new else await self._find_open(job)
-            if open_record:  # a process that stored the job before may have died without queuing it
+            if open_record:  # another process may have stored the job and died before queuing it
                 await self._enqueue(open_record)
             return is_new
 
@@ -102,9 +102,9 @@ class ArqQueue:
                 cancellation_key(job), Cancellation(reason=reason).model_dump_json(), px=EXPIRES_MS
             )
             if record.state == "queued" and record.tries == 0:
-                # Its handler may have started just now, and must see the cancellation.
+                # The cancellation is kept, because the handler may have started just now and must see it.
                 await self._records.write(record.with_result(Canceled(reason=reason)), keep_cancellation=True)
-            elif record.state == "queued":  # between two tries: the next try cleans up, so it is due now
+            elif record.state == "queued":  # between two tries; the next try starts at once and cleans up
                 due_at = time.time() + (URGENT_OFFSET.total_seconds() if record.urgent else 0)
                 await self._redis.zadd(QUEUE_NAME, {job: int(due_at * 1000)}, xx=True)
                 await end_pause(self._redis, job)
@@ -157,7 +157,7 @@ class ArqQueue:
             return await self._records.read(job)
 
     async def measure_backlog(self) -> tuple[dict[str, int], float]:
-        """Returns the number of open jobs by state, and the longest wait for a free worker in seconds."""
+        """Returns the number of open jobs by state, and the longest wait for a worker in seconds."""
         now, waits = time.time(), [0.0]
         with redis_errors():
             open_records = {record.job.id: record for record in await self._records.list_open()}
@@ -184,15 +184,15 @@ class ArqQueue:
     async def process_jobs(
         self, handler: JobHandler, on_unreadable: UnreadableJobListener | None = None
     ) -> None:
-        """Runs jobs until canceled; calls `on_unreadable` at each retry of an incompatible version's job."""
+        """Runs jobs until canceled. Calls `on_unreadable` with each job of an incompatible version."""
         tasks: set[asyncio.Task[Any]] = set()
         try:
             if self._is_only_worker:
                 await self._retry_until_done(self._release_orphans)
             while True:
                 await self._retry_until_done(self._requeue_open_jobs)
-                # A Redis error ends an arq worker and leaves its counters wrong. A new worker takes over;
-                # jobs that the old one started run to their end.
+                # A Redis error ends an arq worker and leaves wrong counters behind. A new arq worker replaces
+                # it. Jobs of the old one continue.
                 worker = self.build_worker(handler, on_unreadable)
                 try:
                     await worker.main()
@@ -246,7 +246,7 @@ class ArqQueue:
             raise RetryLater(ERROR_RETRY_SECONDS) from exc
 
     async def _run_unless_running(self, handler: JobHandler, job: Job) -> None:
-        if job.id in self._running_jobs:  # its lease expired while Redis was down, but it still runs here
+        if job.id in self._running_jobs:  # the lease expired, but the job still runs here
             raise RetryLater(self._lease_seconds)
         self._running_jobs.add(job.id)
         try:
@@ -260,7 +260,7 @@ class ArqQueue:
         if not await self._acquire_thread_lock(job):  # two jobs on one thread would push to the same branch
             raise RetryLater(BUSY_RETRY_SECONDS)
         open_record = await self._find_open(job)
-        if open_record is None:  # the job that held the lock until now has completed this one
+        if open_record is None:  # the job that held the lock has completed this job
             await self._release_thread_lock(await self.get_record(job.id) or JobRecord(job=job))
             return
         record = open_record.with_next_try()
@@ -270,7 +270,7 @@ class ArqQueue:
         try:
             await asyncio.wait((task,))
             cancellation = supervisor.result() if supervisor.done() else None
-        except asyncio.CancelledError:  # this worker shuts down: another try resumes the run from its log
+        except asyncio.CancelledError:  # this worker is shutting down; another try resumes the run
             task.cancel()
             await asyncio.wait((task,))
             result = (
@@ -295,12 +295,12 @@ class ArqQueue:
             raise RetryLater(result.delay_seconds, delay + URGENT_OFFSET if record.urgent else delay)
 
     async def _store_result(self, record: JobRecord, result: JobResult | Retry) -> None:
-        """Stores the result of this try unless another worker has started the job since."""
+        """Stores the result of this try, unless another worker has started a newer try."""
         if await self._is_current_attempt(record):
             await self._records.write(record.with_result(result))
 
     async def _is_current_attempt(self, record: JobRecord) -> bool:
-        """Returns False if another worker, which considered this one dead, has started the job since."""
+        """Returns False if another worker has considered this one dead and started a newer try."""
         stored = await self.get_record(record.job.id)
         return stored is None or stored.tries <= record.tries
 
@@ -312,7 +312,7 @@ class ArqQueue:
         return None if record is None or record.state == "completed" else record
 
     async def _acquire_thread_lock(self, job: Job) -> bool:
-        """Returns True if this job may run now: only one job at a time runs per issue or pull request."""
+        """Acquires the lock of the job's thread. Returns False if another job of the thread is running."""
         key, lease = _thread_lock_key(job), round(self._lease_seconds * 1000)
         return bool(await self._redis.set(key, job.id, nx=True, px=lease)) or (
             await self._redis.get(key) == job.id.encode()
@@ -327,7 +327,7 @@ class ArqQueue:
     async def _supervise(
         self, record: JobRecord, task: asyncio.Task[JobResult | Retry]
     ) -> Cancellation | None:
-        """Renews the leases of a running job; if the job is canceled, cancels its task and returns why."""
+        """Renews the leases of a running job until the job is canceled. Then cancels its task."""
         job, lease = record.job, round(self._lease_seconds * 1000)
         while not task.done():
             try:
@@ -348,23 +348,23 @@ class ArqQueue:
         return None
 
     async def _restore_job(self, record: JobRecord) -> None:
-        """Restores the lost record and queue entry of a job that runs here, and keeps others from starting
-        it.
+        """Restores the lost record and queue entry of a job that is running here. The restored lease keeps
+        other workers from starting it.
         """
         lease = round(self._lease_seconds * 1000)
         if await self._redis.set(in_progress_key_prefix + record.job.id, b"1", nx=True, px=lease):
             await self._records.restore(record)
-            # no other worker starts the job until the restored lease expires
+            # queued again, but no other worker starts the job before the lease expires
             await self._enqueue(record)
 
     async def _release_orphans(self) -> None:
-        """Makes the jobs of a killed worker start at once; only safe if no other worker uses this Redis."""
+        """Makes the jobs of a killed worker start at once. Requires that no other worker uses this Redis."""
         for job in await self._records.list_open_ids():
             if await self._redis.get(in_progress_key_prefix + job) != PAUSE_MARKER:
                 await self._redis.delete(in_progress_key_prefix + job)
 
     async def _requeue_open_jobs(self) -> None:
-        """Adds every open job that is missing from arq's queue, and closes jobs whose record is gone."""
+        """Adds open jobs to arq's queue if they are missing there. Closes jobs whose record is lost."""
         for job in await self._records.list_open_ids():
             record = await self.get_record(job)
             if record is not None and record.state != "completed":

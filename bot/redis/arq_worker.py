@@ -1,4 +1,4 @@
-"""The arq worker, changed to skip jobs that another worker holds and jobs that are paused."""
+"""An arq worker that skips paused jobs and jobs that another worker holds."""
 
 import json
 import logging
@@ -16,29 +16,29 @@ from patchwright.bot.redis.connection import RELEASE_LOCK_SCRIPT, redis_pool
 QUEUE_NAME = "patchwright:queue"
 ARQ_FUNCTION = "resolve"
 POLL_SECONDS = 0.2  # how often arq polls for jobs
-# arq's defaults (300 s per job, 5 tries, 24 h in the queue) would end a job without a result. These limits
-# are out of reach: the handler has its own time limit, and the record counts the tries.
+# With arq's defaults (300 s per job, 5 tries, 24 h in the queue), a job could end without a result. These
+# limits are never reached: the handler has its own time limit, and the job record counts the tries.
 JOB_TIMEOUT_SECONDS = 7 * 24 * 3600
 MAX_TRIES = 1_000_000
 EXPIRES_MS = 10 * 365 * 24 * 3600 * 1000  # arq's default would drop a job after a day in the queue
 PAUSE_MARKER = b"paused"
-"""The lease value of a job that no worker holds, but that must not start yet."""
-QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, jobs that run elsewhere could hide the others
+"""The lease value of a paused job: no worker holds it, but it must not start yet."""
+QUEUE_READ_LIMIT = 1_000_000  # with arq's default of 100, running jobs could hide waiting ones
 
 
 class RetryLater(arq.Retry):
-    """Makes a job start again after a pause. arq would put it at the end of the queue; here it keeps its
-    position.
+    """Raised to start a job again after a pause. Unlike with arq.Retry, the job keeps its position in the
+    queue.
     """
 
     def __init__(self, seconds: float, defer_by: timedelta | None = None) -> None:
-        """`defer_by` moves the job in the queue, as in `enqueue_job`; None keeps its position."""
+        """`defer_by` changes the job's position in the queue, as in `enqueue_job`. None keeps it."""
         super().__init__(defer=defer_by)
         self.seconds = seconds
 
 
 class QueueWorker(ArqWorker):
-    """An arq worker that reads the leases of all due jobs at once; arq would query them one by one."""
+    """An arq worker that reads the leases of all due jobs in one query. arq would query them one by one."""
 
     def __init__(
         self, function: WorkerCoroutine, redis: ArqRedis, *, max_jobs: int, lease_seconds: float
@@ -54,18 +54,17 @@ class QueueWorker(ArqWorker):
             poll_delay=POLL_SECONDS,
             job_timeout=JOB_TIMEOUT_SECONDS,
             max_tries=MAX_TRIES,
-            keep_result=0,  # the result is in the record
+            keep_result=0,  # the job record contains the result
             expires_extra_ms=EXPIRES_MS,
             job_serializer=to_json,
             job_deserializer=json.loads,
             queue_read_limit=QUEUE_READ_LIMIT,
         )
-        # Seconds that a job stays assigned without a renewal. arq's default, the job timeout + 10 s, would
-        # leave the job of a killed worker idle for a week. This lease is short and is renewed while the job
-        # runs.
+        # Duration of a job's lease in seconds. With arq's default, the job timeout + 10 s, the job of a
+        # killed worker would be idle for a week. This lease is short and is renewed while the job runs.
         self.in_progress_timeout_s = lease_seconds
         self.pauses: dict[str, float] = {}
-        """Maps each job that is being returned to the queue to its pause in seconds."""
+        """The pause in seconds of each job that is being returned to the queue."""
 
     async def start_jobs(self, job_ids: list[bytes]) -> None:
         keys = [in_progress_key_prefix.encode() + job for job in job_ids]
@@ -110,10 +109,10 @@ def arq_client(url: str) -> ArqRedis:
 
 
 def to_json(value: dict[str, Any]) -> bytes:
-    # arq includes the exception in the result of a failed job; its text is enough.
+    # arq includes the exception in the result of a failed job. Its text is enough.
     return json.dumps(value, default=str).encode()
 
 
 async def end_pause(redis: arq.ArqRedis, job: str) -> None:
-    """Ends the pause of a job, if it has one. A lease that a worker holds stays."""
+    """Ends the pause of a job, if it has one. A worker's lease is not changed."""
     await cast("Any", redis.eval(RELEASE_LOCK_SCRIPT, 1, in_progress_key_prefix + job, PAUSE_MARKER.decode()))

@@ -16,8 +16,8 @@ from redis.exceptions import ConnectionError, RedisError, TimeoutError
 from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import SettingsError
 
-RESPONSE_TIMEOUT_SECONDS = 5.0  # GitHub gives up on a webhook delivery after 10 s
-# KEYS: lock. ARGV: expected value; a lock with another value stays.
+RESPONSE_TIMEOUT_SECONDS = 5.0  # less than the 10 s after which GitHub gives up on a webhook delivery
+# KEYS: lock. ARGV: expected value. A lock with another value is not deleted.
 RELEASE_LOCK_SCRIPT = "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end"
 
 
@@ -29,7 +29,7 @@ def redis_pool(url: str) -> ConnectionPool:
         pool = ConnectionPool.from_url(
             url,
             socket_connect_timeout=RESPONSE_TIMEOUT_SECONDS,
-            # After a restart of Redis, every pooled connection fails once.
+            # Every pooled connection fails once after a restart of Redis.
             retry=Retry(NoBackoff(), 1),
             retry_on_error=[ConnectionError, TimeoutError],
         )
@@ -42,9 +42,9 @@ def redis_pool(url: str) -> ConnectionPool:
 class _CancelableConnection(AbstractConnection):
     """A connection that reliably responds to cancellation.
 
-    With a `socket_timeout`, redis-py wraps each write in `asyncio.wait_for`, which before Python 3.12 loses a
-    cancellation that arrives together with the result: about one in five in a task that polls. So this class
-    applies the timeout itself.
+    With a `socket_timeout`, redis-py wraps each write in `asyncio.wait_for`. Before Python 3.12, `wait_for`
+    loses a cancellation that arrives together with the result: about one in five in a task that polls.
+    Therefore this class applies the timeout itself.
     """
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
@@ -80,7 +80,7 @@ def blocking_client(url: str) -> BlockingRedis:
 
 @contextlib.contextmanager
 def redis_errors() -> Iterator[None]:
-    """Translates every Redis error in the block into QueueDown."""
+    """Converts every Redis error in the block to QueueDown."""
     try:
         yield
     except (RedisError, OSError) as exc:
@@ -91,7 +91,8 @@ async def can_write(redis: Redis) -> bool:
     """Returns True if Redis accepts a write now; never raises."""
     try:
         with redis_errors():
-            # A Redis that is full, or cannot write to its disk, still answers PING and reads.
+            # PING and reads are no evidence: Redis still answers them if it is full or cannot write to its
+            # disk.
             return bool(await redis.set("patchwright:write_check", b"1", px=1_000))
     except QueueDown:
         return False

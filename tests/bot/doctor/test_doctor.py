@@ -71,7 +71,7 @@ async def test_an_unreachable_redis_is_reported(tmp_path: Path) -> None:
 async def test_the_embedded_redis_of_a_running_server_is_checked(short_tmp: Path) -> None:
     settings = Settings(data=short_tmp)
     assert (
-        "will start an embedded one"
+        "will start an embedded Redis"
         in (await find_result(redis_checks.build_checks(settings), "redis", "ok")).detail
     )
     async with run_embedded_redis(short_tmp):
