@@ -1,6 +1,6 @@
 """Builds the browsing agent's prompt from the run's log.
 
-The order of the sections, but not their wording, is from arXiv:2407.16741v2, appendix K.
+The sections have the same order as in arXiv:2407.16741v2, appendix K, but other words.
 """
 
 from collections.abc import Iterator

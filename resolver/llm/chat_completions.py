@@ -78,7 +78,7 @@ def _to_tool_call(call: RawToolCall) -> Json:
 
 
 # Reasoning is stored as blocks with a `type`. Anthropic's blocks are stored unchanged. Other providers send
-# reasoning in separate message fields, which are stored as blocks of additional types.
+# reasoning in separate message fields, which are stored as blocks with the field's name as their type.
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning_details")
 """Message fields with reasoning that DeepSeek and OpenRouter expect unchanged in later requests."""

@@ -61,7 +61,7 @@ def _closes(fence: re.Match[str], opening: re.Match[str]) -> bool:
 
 
 def _longest_fences(fences: list[re.Match[str]]) -> list[int]:
-    """Returns one length per fence: the longest fence that is alone on its line, among this fence and all
+    """Returns one length per fence: that of the longest fence alone on its line, among this fence and all
     later ones.
     """
     lengths: list[int] = []

@@ -1,5 +1,5 @@
-"""Calls any provider's model through litellm. Only this module imports litellm, and it does so late: the
-import takes 2.4 s.
+"""Calls any provider's model through litellm. Only this module imports litellm, and only when it is needed,
+because the import takes 2.4 s.
 """
 
 import asyncio
