@@ -1,3 +1,3 @@
-"""Resolves issues and pull requests with verified patches. Nothing here depends on the API of a certain
+"""Resolves issues and pull requests with verified patches. Nothing here depends on the API of a particular
 forge.
 """

@@ -1,4 +1,4 @@
-"""The actions that Patchwright itself executes, and the unions of all actions and observations.
+"""The actions that are executed outside the sandbox, and the union types of all actions and observations.
 
 As in `runtime/actions.py`, the docstring of an action is the tool description that the model reads.
 """
@@ -65,7 +65,7 @@ class MalformedCall(FrozenModel):
     kind: Literal["malformed_call"] = "malformed_call"
     name: str
     arguments: str
-    """As the model sent them, truncated."""
+    """The arguments as the model sent them, truncated."""
     problem: str
 
 
@@ -284,13 +284,13 @@ class SubagentResult(FrozenModel):
     usage: Usage
     """Included in the usage of the run that started the subagent."""
     schema_error: str = ""
-    """Why the answer does not match the requested format; empty if it does or none was requested."""
+    """Why the answer does not match the requested format; empty if it matches or no format was requested."""
     guessed_urls: tuple[str, ...] = ()
-    """URLs that it opened although nobody had named them."""
+    """URLs that the subagent guessed: it opened them, but nothing it had read contained them."""
     task: str = ""
     """The task; set if several subagents report together."""
     results: tuple["SubagentResult", ...] = ()
-    """The results of several subagents that ran together; the other fields then sum them up."""
+    """The individual results if several subagents ran together. The other fields then contain totals."""
 
 
 Action = Annotated[

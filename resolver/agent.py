@@ -43,9 +43,10 @@ logger = logging.getLogger(__name__)
 
 FINAL_ACTIONS = (Ask, Finish, ProposePlan, Report)
 """Actions that end the run once they are accepted."""
-# Tool calls in one reply. A model that sends more is confused, and each call would make the log longer.
+# Maximum number of tool calls per reply. A model that sends more is confused, and every call makes the log
+# longer.
 MAX_CALLS = 32
-# Characters of a reply's text that are kept; the rest is cut, because every later step sends the text again.
+# Maximum characters of a reply's text. The rest is cut, because every later prompt contains the text again.
 MAX_THOUGHT = 100_000
 
 
@@ -61,11 +62,11 @@ async def record_prompts(
 
 
 async def unknown_fingerprint() -> None:
-    """The default: the state of the work tree is unknown."""
+    """Returns None: by default, the work tree has no fingerprint."""
 
 
 async def no_new_messages() -> tuple[Message, ...]:
-    """The default: there are never new messages."""
+    """Returns no messages, which is the default."""
     return ()
 
 
@@ -101,10 +102,10 @@ class Agent:
     call, and only once. A message is identified by its trigger, or by its source if it has no trigger.
     """
     final_tool: prompt_texts.FinalTool | None = None
-    """The tool that ends the work. None if it follows from the list of tools."""
+    """The tool that ends the work. If None, it is derived from the list of tools."""
     finish_checks: Callable[[Trajectory], tuple[str, ...]] = lambda trajectory: ()
     """Returns one sentence for each thing that is still missing when the agent wants to finish. The agent is
-    told only once.
+    reminded only once.
     """
     _has_taken_over: bool = field(default=False, init=False)
     _conversation: Conversation = field(default_factory=Conversation, init=False)
@@ -116,8 +117,8 @@ class Agent:
         return PromptFingerprinter(tool_schemas(self.tools.specs))
 
     async def run(self, log: RunLog) -> AgentStopped:
-        """Works until the run has stopped; returns at once if it already has. A new message starts the run
-        again.
+        """Works until the run stops. Returns at once if it has already stopped. A new message restarts a
+        stopped run.
 
         Canceling this call leaves a log that another agent can continue. The same is true after
         ModelAccessDenied (an operator must act) and SandboxError (the machine failed).
@@ -147,12 +148,12 @@ class Agent:
             call for call in calls if self.is_same_sandbox and isinstance(call.action, RECOVERABLE_ACTIONS)
         ]
         if self.is_same_sandbox and not repeatable:
-            # A change that is too large is reported with the next call that changes something.
+            # If the change is too large, the next call that changes something reports it.
             with contextlib.suppress(ChangeTooLarge):
                 await self._save_checkpoint(log)
         for number, call in enumerate(calls):
             if call in repeatable:
-                continue  # The call is sent again, because the sandbox runs each call only once.
+                continue  # Sending the call again is safe: the sandbox runs each call only once.
             observation = await self.recover_result(call) if self.recover_result else None
             if observation is None:
                 message = prompt_texts.render_lost_call(
@@ -189,9 +190,10 @@ class Agent:
             return await self.tools.execute(call.action)
 
     def _finish_objection(self, call: ToolCall, trajectory: Trajectory) -> ActionFailure | None:
-        """Returns why a finish call is not accepted yet; None if it is.
+        """Returns why a finish call is rejected; None if it is accepted.
 
-        It objects only once. The second finish call is accepted, and the summary lists what is missing.
+        Only the first finish call is rejected. The second one is accepted, and the summary lists what is
+        missing.
         """
         if not isinstance(call.action, Finish) or was_sent_back(trajectory):
             return None
@@ -205,11 +207,11 @@ class Agent:
     async def _save_checkpoint(self, log: RunLog, *, force: bool = False) -> None:
         """Appends the work tree to the log if it changed since the last checkpoint. Raises ChangeTooLarge.
 
-        `force` compares the tree even if its fingerprint is the same, because a program that writes through a
-        memory map does not change the fingerprint.
+        With `force`, the tree is compared even if its fingerprint is unchanged: a program that writes through
+        a memory map does not change the fingerprint.
         """
-        # The fingerprint is taken before the patch, so that a change in between makes the next fingerprint
-        # differ.
+        # The fingerprint is taken before the patch. If the tree changes between the two, the next fingerprint
+        # differs and the tree is saved again.
         fingerprint = await self.fingerprint_tree()
         if fingerprint is not None and fingerprint == self._saved_fingerprint and not force:
             return
@@ -273,7 +275,7 @@ class Agent:
 
     async def _handle_model_error(self, exc: ModelError, before: Trajectory, log: RunLog) -> None:
         if isinstance(exc, ModelAccessDenied):
-            raise exc  # Any other run would fail, too, so the operator must see the error.
+            raise exc  # Every other run would fail, too, so the operator must see the error.
         if not isinstance(exc, ContextOverflow):
             await self._stop(AgentStopped(reason="error", detail=str(exc)), log)
             return
@@ -329,7 +331,7 @@ def _is_first_call_checkpointed(trajectory: Trajectory) -> bool:
 
 
 def _execution_order(calls: tuple[ToolCall, ...]) -> list[ToolCall]:
-    """Returns the calls in the model's order, except that the final action comes last, after everything else."""
+    """Returns the calls in the model's order, with the call that ends the run moved to the end."""
     return sorted(calls, key=lambda call: isinstance(call.action, FINAL_ACTIONS))
 
 

@@ -187,7 +187,7 @@ async def build_agent(
 
 @asynccontextmanager
 async def record_host_visits(mcp_transport: McpConnector, log: RunLog) -> AsyncIterator[None]:
-    """Appends to the log the connections that the host made for the agent, also after an error."""
+    """When the context exits, logs the connections that the host made for the agent, even after an error."""
     try:
         yield
     finally:
@@ -204,8 +204,8 @@ def build_investigator(
     report_tools: Sequence[Tool],
     base_sha: str,
 ) -> Agent:
-    """Builds a subagent that investigates a question in its own sandbox and reports the answer. It gets no
-    secrets.
+    """Builds a subagent that investigates a question in its own sandbox and reports the answer. The subagent
+    gets no secrets.
     """
     sandbox = MaskingSandbox(
         MultimodalSandbox(raw_sandbox, build_multimodal(deps, log, limits)), deps.secrets

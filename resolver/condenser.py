@@ -1,4 +1,4 @@
-"""Decides when and how a conversation is shortened, from the log alone. The log records the decision as a
+"""Decides from the log alone when and how to shorten a conversation. Each decision is logged as a
 `Condensation`.
 """
 
@@ -34,18 +34,19 @@ from patchwright.resolver.summary import list_steps
 
 logger = logging.getLogger(__name__)
 
-KEEP_REPLIES = 6  # Number of the latest replies, which stay unchanged.
-MIN_MASKED_LENGTH = 1_000  # Characters; a smaller result is hardly longer than the line that replaces it.
-# Minimum replies between two condensations. After each, the provider reads the whole prompt without its cache.
+KEEP_REPLIES = 6  # Number of latest replies that stay unchanged.
+MIN_MASKED_LENGTH = 1_000  # Characters. Masking a shorter result saves almost nothing.
+# Minimum number of replies between two condensations. A condensation invalidates the provider's prompt cache.
 MIN_INTERVAL = 4
-TARGET_SHARE = 0.6  # Share of the limit that a condensation aims for.
-# Maximum ratio of the real tokens to our estimate: no tokenizer needs more for code and English.
+TARGET_SHARE = 0.6  # Length that a condensation aims for, as a share of the limit.
+# Maximum ratio of actual tokens to our estimate. No tokenizer exceeds it for code and English text.
 MAX_TOKEN_RATIO = 1.8
-WINDOW_SHARE = 0.7  # Share of a model's context window; the reply and the next result need room, too.
-OVERFLOW_SHARE = 0.8  # Share of the length that a provider has rejected.
+# Share of the context window that a conversation may use. The reply and the next result need the rest.
+WINDOW_SHARE = 0.7
+OVERFLOW_SHARE = 0.8  # Target length after an overflow, as a share of the length that the provider rejected.
 MAX_SUMMARY = 12_000  # Characters.
 SUMMARY_TOKENS = 3_000  # Tokens reserved for a summary.
-MAX_SUMMARY_INPUT = 120_000  # Characters of the conversation that the summary is based on.
+MAX_SUMMARY_INPUT = 120_000  # Maximum characters of the conversation that are summarized.
 MAX_LISTED_CALLS = 60  # Number of the latest calls that are listed if no summary is available.
 
 CondensationCause = Literal["length", "overflow"]
@@ -104,7 +105,7 @@ class ListingCondenser:
 class SummarizingCondenser:
     """Replaces all but the latest replies with a summary that a model writes.
 
-    If the model fails or writes nothing, one line per call replaces them.
+    If the model fails or writes nothing, one line per call replaces the old replies.
     """
 
     model: Model
@@ -193,8 +194,8 @@ class ContextPolicy:
     async def _condense(
         self, trajectory: Trajectory, condenser: Condenser, cause: CondensationCause, tokens: int, goal: int
     ) -> CondenserEvents:
-        """Applies the condenser. The recorded lengths are tokens as the provider counts them, scaled from our
-        estimate.
+        """Applies the condenser. The recorded lengths are our estimates, scaled to the provider's token
+        count.
         """
         estimated = token_estimate.estimate_tokens(build_messages(trajectory)) or 1
         ratio = min(max(tokens / estimated, 0.25), 4.0)
@@ -263,8 +264,8 @@ def _estimate_tokens(trajectory: Trajectory) -> int:
 def count_forgettable_replies(trajectory: Trajectory, keep: int, goal: int) -> int | None:
     """Returns how many of the first replies to drop, so that the rest and a summary fit into `goal` tokens.
 
-    None if no more replies can be dropped than already are. The latest reply always stays with its calls,
-    results and reasoning, because providers require them.
+    Returns None if no further reply can be dropped. The latest reply always stays with its calls, results and
+    reasoning, because providers require them.
     """
     replies = len(trajectory.replies())
     dropped = merge_condensations(trajectory).forgotten_replies

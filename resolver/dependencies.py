@@ -17,16 +17,16 @@ from patchwright.resolver.workspaces import WorkspaceFactory
 from patchwright.runtime.sandbox import Sandboxes
 
 ProgressReporter = Callable[[Job, RunLog], AbstractAsyncContextManager[None]]
-"""Reports the progress of a run to people while it is open."""
+"""Returns a context manager that reports the progress of a run to people until the context exits."""
 
 
 def no_repo_secrets(repo: Repo) -> Mapping[str, SecretSource]:
-    """The default: repositories have no secrets."""
+    """Returns no secrets, which is the default."""
     return {}
 
 
 async def no_new_messages(job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
-    """The default: there are never new messages."""
+    """Returns no messages, which is the default."""
     return ()
 
 
@@ -51,7 +51,7 @@ class RunDependencies:
     get_repo_secrets: Callable[[Repo], Mapping[str, SecretSource]] = no_repo_secrets
     """Returns a repository's own secrets, by name."""
     get_new_messages: Callable[[Job, Trajectory], Awaitable[tuple[Message, ...]]] = no_new_messages
-    """Returns messages that people wrote to a running job and that its trajectory does not contain yet."""
+    """Returns the messages that people wrote to a running job and that are not yet in its trajectory."""
 
     @property
     def models(self) -> RunModels:

@@ -18,7 +18,7 @@ RunId = JobId
 class Repo(FrozenModel):
     """A repository on a forge."""
 
-    # `_` occurs in the names of an enterprise's managed users: docs.github.com, "Username considerations".
+    # Names of an enterprise's managed users contain `_`: docs.github.com, "Username considerations".
     owner: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,38}$")
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")
 
@@ -44,7 +44,7 @@ class ThreadSnapshot(FrozenModel):
 
 
 class Job(FrozenModel):
-    """A unit of work that one trigger requests. The same trigger twice is the same job."""
+    """A unit of work that one trigger requests. A repeated trigger is the same job."""
 
     id: JobId
     """Identity of the trigger (label event or comment), so a redelivery is the same job. Also names the run.
@@ -59,13 +59,14 @@ class Job(FrozenModel):
     installation_id: int | None = None
     """App installation that may act on the repository; None if unknown or if a token is used."""
     review_id: int | None = None
-    """Id of the pull request review that is the trigger, including all its inline comments; else None."""
+    """Id of the pull request review that triggered the job, or None. It includes all its inline comments."""
     review_comment_id: int | None = None
-    """Id of the inline comment that is the trigger, if the comment belongs to no review; else None."""
+    """Id of the inline comment that triggered the job. None if there is none, or if it belongs to a review.
+    """
     failed_checks_commit: str = ""
-    """Id of our own commit, if its failed checks are the trigger; else empty. Such a job has no requester."""
+    """Id of our own commit whose failed checks triggered the job, or empty. Such a job has no requester."""
     label: str | None = None
-    """Name of the added label; None if text is the trigger."""
+    """Name of the label that triggered the job; None if a text triggered it."""
     retry_of: RunId | None = None
     """Id of the run that a `retry` command names; None for the latest run of the thread."""
     snapshot: ThreadSnapshot | None = None
@@ -81,7 +82,7 @@ class Job(FrozenModel):
     def is_covered_by(self, run: "Job") -> bool:
         """Returns True if this job asks for nothing beyond the job `run` on the same issue.
 
-        If a label triggered both jobs, the second label asks for another run.
+        Returns False if a label triggered both jobs, because the second label requests another run.
         """
         request = self.request
         of_checks_or_review = any(
@@ -163,7 +164,7 @@ class PullRequest(FrozenModel):
     threads: tuple[ReviewThread, ...] = ()
     """Review threads, oldest first."""
     review: Comment | None = None
-    """Body of the review that is the trigger; None if the body is empty or no review is the trigger."""
+    """Body of the review that triggered the job. None if the body is empty or no review triggered the job."""
     reported_runs: tuple[str, ...] = ()
     """Ids of the runs that have posted a report in this pull request, oldest first."""
     locked: bool = False
@@ -196,7 +197,7 @@ TestStatus = Literal["passed", "failed", "error", "skipped"]
 class TestRun(FrozenModel):
     """The results of one run of a test command."""
 
-    __test__: ClassVar[bool] = False  # Tells pytest that this is no test class.
+    __test__: ClassVar[bool] = False  # Tells pytest that this is not a test class.
 
     command: str
     """The command as it is entered in the repository's root directory."""
@@ -247,10 +248,11 @@ class Verdict(FrozenModel):
 
     - empty: there is no diff.
     - untested: no test results are available.
-    - regressed: a test that passed at base fails twice with the patch, and the patch did not change that test.
+    - regressed: a test that passed at base fails twice with the patch, and the patch did not change that
+      test.
     - fixed: nothing regressed, and a test that failed at base passes now because of the code under test.
-    - unproven: everything else. This includes a patch that fails only the old version of tests that it changes. A
-      change of behavior also changes its tests, so a person has to decide.
+    - unproven: everything else. One case is a patch that changes tests and fails only their base version. Its
+      change of behavior may be intended, so a person has to decide.
 
     `review` adds an opinion and decides nothing.
     """
@@ -317,7 +319,7 @@ class Usage(FrozenModel):
         return self.prompt_tokens + self.completion_tokens
 
     def add(self, usage: TokenUsage, *, steps: int = 0, unpriced: bool = False) -> "Usage":
-        """Returns the sum with another usage, except for its time, because both times may overlap."""
+        """Returns the sum with another usage. The time is not added, because the two times may overlap."""
         return Usage(
             usd=self.usd + known_usd(usage.usd),
             unpriced=self.unpriced or unpriced or not isinstance(usage.usd, Decimal),

@@ -31,12 +31,12 @@ import copy
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # Every module may import this one, so this one imports no other module at runtime.
+if TYPE_CHECKING:  # Every module may import this one. To avoid cycles, it imports no other module at runtime.
     from patchwright.resolver.events import ReplyUsage
 
 
 class ResolverError(Exception):
-    """Base class of failures that are not an outcome of the work."""
+    """Base class of the resolver's failures. A failure is not an outcome of the job."""
 
     retryable = False
 

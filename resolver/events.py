@@ -1,7 +1,7 @@
 """The events of a run. A run is its append-only log of events.
 
-The agent, the limits, the cost, the summary, the progress report and the resume logic are functions of this
-log. The log entry has the order and the time; the event has neither, so that equal events compare equal.
+The agent, the limits, the cost, the summary, the progress report and the resume logic depend only on this
+log. Order and time are stored in the log entries, not in the events, so that equal events compare equal.
 """
 
 from collections.abc import Iterator
@@ -104,7 +104,7 @@ class Message(FrozenModel):
     approves_plan: bool = False
     """True if a person approves the plan that the run proposed."""
     options: RunOptions = RunOptions()
-    """Run options that hold from here on."""
+    """Run options that apply from this message on."""
     images: tuple[ImageData, ...] = ()
     """Images that are sent with the text to models with vision."""
 
@@ -238,7 +238,7 @@ ENTRY_ADAPTER: TypeAdapter[Entry] = TypeAdapter(Entry)
 
 
 class _RunTotals(NamedTuple):
-    """Totals that every step needs. Each entry updates them, because computing them anew would slow down long
+    """Totals that every step needs. Each entry updates them: computing them from scratch would slow down long
     runs.
     """
 
@@ -357,7 +357,7 @@ class Trajectory:
 
     @property
     def is_baseline_pending(self) -> bool:
-        """True while the tests on the untouched code still run and the agent has yet to learn their result."""
+        """True while the agent waits for the results of the tests on the untouched code."""
         for entry in reversed(self.entries):
             match entry.event:
                 case BaselinePending():

@@ -1,6 +1,7 @@
-"""Checks, from the log alone, which steps are still missing when an agent wants to finish.
+"""Checks which steps are still missing when an agent wants to finish. It reads only the log.
 
-The agent is told only once. If steps are missing after that, the summary lists them for the reviewer.
+The agent is reminded only once. If steps are still missing afterwards, the summary lists them for the
+reviewer.
 """
 
 import re
@@ -22,9 +23,9 @@ from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES
 from patchwright.runtime.actions import RunPython, RunShell, SendInput
 from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult
 
-MAX_SHOWN_POINTS = 5  # Missing steps that a message lists.
+MAX_SHOWN_POINTS = 5  # Maximum number of points that one sentence lists.
 
-# Programs that only read. If one of them fails, that says nothing about the repository's code.
+# Programs that run no code of the repository, so their failures say nothing about that code.
 _READ_ONLY_COMMANDS = frozenset(
     "cd ls cat grep rg egrep fgrep git find sed awk head tail wc which type command echo printf diff test [ [[ pwd "
     "tree stat file less mkdir touch rm cp mv chmod export source . set true false sleep pip uv apt apt-get npx".split()
@@ -59,8 +60,9 @@ def find_missing_steps(
 ) -> tuple[str, ...]:
     """Returns one sentence for each step that is still missing.
 
-    If nothing was changed, only unanswered review threads and calls that failed in the finishing reply count.
-    If `can_run_tests` is False, the sandbox cannot run the tests, so no test run is required.
+    If the agent changed nothing, two checks remain: every waiting review thread must have a reply, and no
+    call in the same reply as the finish call may have failed. If `can_run_tests` is False, no test run is
+    required.
     """
     thread = trajectory.run_started.thread if trajectory.run_started else None
     pull_request = thread if isinstance(thread, PullRequest) else None
@@ -88,10 +90,9 @@ def has_reproduced(trajectory: Trajectory) -> bool:
     """Returns True if the failure was seen before the last edit, or if the edits changed the output of a
     command.
 
-    A failure is a non-zero exit code, or output that a test runner or an exception prints. The output is
-    needed because the exit code says nothing behind a pipe or in a script that catches errors. Two command
-    lines count as the same command if one contains the other, or if they have a part in common that runs
-    code.
+    A failure is a non-zero exit code, or the output of a failed test or an exception. The output counts
+    because a pipe, or a script that catches errors, hides the exit code. Two command lines count as the same
+    command if one contains the other, or if they share a part that runs code.
     """
     events = _list_edits_and_results(trajectory)
     edits = [at for at, event in enumerate(events) if isinstance(event, Checkpoint)]
@@ -142,7 +143,7 @@ def was_sent_back(trajectory: Trajectory) -> bool:
 
 
 def parse_requirements(thread: Thread) -> tuple[str, ...]:
-    """Returns the requirements that an issue lists: open task boxes, and lists below a heading for
+    """Returns the requirements that an issue lists: unchecked task boxes, and lists below a heading for
     requirements.
     """
     found: list[str] = []
@@ -203,7 +204,7 @@ def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def _open_points(trajectory: Trajectory) -> tuple[str, ...]:
-    """Returns the open items of the latest plan; without a plan, the issue's requirements if there are
+    """Returns the open items of the latest plan. Without a plan, returns the issue's requirements if it lists
     several.
     """
     if items := latest_plan(trajectory):
@@ -218,7 +219,7 @@ def _format_points(points: tuple[str, ...]) -> str:
 
 
 def _list_edits_and_results(trajectory: Trajectory) -> list[Checkpoint | tuple[object, object]]:
-    """Returns the edits, and the calls with their results."""
+    """Returns the edits and the executed calls in order, each call with its result."""
     return list(_iter_edits_and_results(trajectory))
 
 
@@ -272,8 +273,8 @@ def _is_read_only(command: str) -> bool:
 def _split_programs(command: str) -> set[str]:
     """Returns the parts of a command line that run code of the repository, each with its arguments.
 
-    The content of a here-document is not a part of its own. If a program reads a here-document, a different
-    content makes it a different part.
+    A here-document belongs to the part with the program that reads it. If its content differs, the part
+    differs.
     """
     without_heredocs = _HEREDOC.sub(lambda found: f"{found[1]}{hash(found[0])}{found[4]}", command)
     found = set[str]()

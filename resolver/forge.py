@@ -39,7 +39,7 @@ class RepoFacts(FrozenModel):
     empty: bool
     """True if the repository has no commit yet."""
     archived: bool = False
-    """True if nobody can write to it any more."""
+    """True if nobody can write to it anymore."""
 
 
 class PublishedCommit(FrozenModel):
@@ -69,8 +69,8 @@ class Forge(Protocol):
     """Access to the issues, pull requests and branches of a forge such as GitHub.
 
     Every method may raise ForgeError (RateLimited, Unauthorized, Forbidden, NotFound). A method that writes
-    looks up the current state first, and again before it retries after a lost response. It returns what it
-    read back from the forge.
+    first looks up the current state. If a response is lost, the method looks again before it retries. It
+    returns what it read back from the forge.
     """
 
     async def get_repo_facts(self, repo: Repo) -> RepoFacts: ...
@@ -85,8 +85,8 @@ class Forge(Protocol):
         """
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
-        """Returns the user's permission, looked up by numeric id; "none" if the forge reports a permission
-        that we do not know.
+        """Returns the user's permission, looked up by numeric id; "none" if the forge reports an unknown
+        permission.
         """
 
     async def get_credentials(self, repo: Repo) -> Credentials:
@@ -97,8 +97,8 @@ class Forge(Protocol):
     ) -> str:
         """Creates or updates our comment with this hidden tag. Returns its URL.
 
-        A body longer than MAX_BODY is truncated, with a note. If another user's comment contains our tag, it
-        is ignored.
+        A body longer than MAX_BODY is truncated, with a note. Comments by other users are ignored, even if
+        they contain our tag.
         """
 
     async def get_thread_state(self, repo: Repo, number: int, branch: str, base: str) -> ThreadState:
@@ -120,8 +120,8 @@ class Forge(Protocol):
         or not exist.
 
         A forge that can sign commits creates and signs a commit with the same tree; otherwise the commit is
-        pushed without changes. Nothing happens if the branch already contains the commit. Raises BranchMoved,
-        instead of overwriting, if the branch points to another commit. `target_repo` is the fork of `repo`
+        pushed without changes. Nothing happens if the branch already contains the commit. Raises BranchMoved
+        and overwrites nothing if the branch points to another commit. `target_repo` is the fork of `repo`
         that contains the branch; None for `repo` itself. Raises Forbidden or WorkspaceError if the forge
         accepts neither the signed nor the unchanged commit.
         """
@@ -144,7 +144,7 @@ class Forge(Protocol):
 
     async def list_checks(self, repo: Repo, commit: str) -> tuple[Check, ...]:
         """Returns the checks of this commit, except those that Patchwright created. `commit` may also be a
-        branch, which stands for its last commit.
+        branch name, which means the branch's latest commit.
         """
 
     async def get_check_log(self, repo: Repo, check: Check) -> str:
@@ -261,7 +261,7 @@ class MaskingForge(_WrapperForge):
 
 
 class ReadOnlyForge(_WrapperForge):
-    """Only reads from the forge. Raises WriteBlocked at the first write for its own run.
+    """Allows only reads. Raises WriteBlocked at the first write for its own run.
 
     A job with write access then continues the run from its log, as after a crash. That job also posts the
     comments for other runs.
@@ -290,22 +290,22 @@ class ReadOnlyForge(_WrapperForge):
         raise WriteBlocked(f"a commit on {branch}")
 
     async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:
-        raise WriteBlocked(f"a pull request of {spec.branch}")
+        raise WriteBlocked(f"a pull request from {spec.branch}")
 
     async def reply_to_thread(
         self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
     ) -> str:
-        raise WriteBlocked(f"an answer on {repo}#{number}")
+        raise WriteBlocked(f"a reply on {repo}#{number}")
 
     async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
-        raise WriteBlocked(f"the end of a review thread of {repo}")
+        raise WriteBlocked(f"the resolution of a review thread in {repo}")
 
     async def create_check_run(self, repo: Repo, report: "CheckRunReport") -> str:
         raise WriteBlocked(f"a check run on {report.commit[:12]}")
 
 
 DRY_RUN_URL = "dry-run"
-"""URL of everything that a dry run shows instead of writing it to the forge."""
+"""The URL that a dry run returns for everything it does not write to the forge."""
 
 
 class DryRunForge(_WrapperForge):
@@ -336,7 +336,7 @@ class DryRunForge(_WrapperForge):
     async def reply_to_thread(
         self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
     ) -> str:
-        self._show(f"answer at {thread.path} of {repo}#{number}", body)
+        self._show(f"reply at {thread.path} in {repo}#{number}", body)
         return DRY_RUN_URL
 
     async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:

@@ -13,9 +13,9 @@ from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.text.untrusted import QuotedText, quote
 from patchwright.runtime.frozen_model import FrozenModel
 
-BODY_LIMIT = 24_000  # Characters of the issue's text; the rest is cut, with a note.
-COMMENT_LIMIT = 4_000  # Characters of one comment.
-MAX_COMMENTS = 20  # Number of the latest comments that are shown.
+BODY_LIMIT = 24_000  # Maximum characters of the issue's text; the rest is cut, with a note.
+COMMENT_LIMIT = 4_000  # Maximum characters of one comment.
+MAX_COMMENTS = 20  # Number of latest comments that are shown.
 TREE_CHARACTERS = 3_000
 TREE_LINES = 80
 MIN_COLLAPSED_DIRS = 3  # Minimum number of directories that are merged into one line.
@@ -28,8 +28,8 @@ def render_tree(paths: Sequence[str]) -> str:
 
     Files in hidden directories are always counted, never named. If the list is too long, the directories with
     the longest lines lose their names first, and subdirectories without names share one line. If there are
-    still too many directories, those below the second level are added to their parent on the second level.
-    Lines beyond `TREE_LINES` are left out, with a note.
+    still too many directories, the files of deeper ones are counted in their second-level directory. Lines
+    beyond `TREE_LINES` are left out, with a note.
     """
     files_by_dir: dict[str, list[str]] = {"./": []}
     for path in map(_escape_path, paths):
@@ -61,7 +61,7 @@ def render_tree(paths: Sequence[str]) -> str:
 
 
 def _collapse_rows(rows: Mapping[str, str], files_by_dir: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Merges those subdirectories of a directory that show only a number of files into one row."""
+    """Merges a directory's subdirectories that show only a file count into one row."""
     siblings: dict[str, list[str]] = {}
     for directory, row in rows.items():
         parent = directory.rstrip("/").rpartition("/")[0]

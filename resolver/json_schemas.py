@@ -69,7 +69,7 @@ def parse_object_schema(value: object) -> dict[str, Any]:
     from jsonschema.exceptions import SchemaError
 
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON schema")
+        raise ValueError("it is not a JSON schema")
     _check_size(value)
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False, **value}
     try:
@@ -78,17 +78,19 @@ def parse_object_schema(value: object) -> dict[str, Any]:
         path = ".".join(map(str, exc.absolute_path)) or "it"
         raise ValueError(f"{path}: {exc.message[:200]}") from exc
     if schema["type"] != "object":
-        raise ValueError("it is the schema of no object")
+        raise ValueError("it does not describe an object")
     if unknown := sorted(set(_check_keywords(schema)) - KEYWORDS):
-        raise ValueError(f"`{unknown[0][:60]}` is not understood; what is: {', '.join(sorted(KEYWORDS))}")
+        raise ValueError(
+            f"`{unknown[0][:60]}` is not supported. Supported keywords: {', '.join(sorted(KEYWORDS))}"
+        )
     if missing := set(schema["required"]) - set(schema["properties"]):
-        raise ValueError(f"`{min(missing)[:60]}` is required, but no property")
+        raise ValueError(f"`{min(missing)[:60]}` is required, but it is not a property")
     return schema
 
 
 def _check_size(schema: object) -> None:
     """Raises ValueError if the schema is not JSON or is too large. A few lines of YAML can expand to an
-    endless tree.
+    enormous tree.
     """
     parts: deque[tuple[object, int]] = deque([(schema, 0)])
     node_count = 0
@@ -100,16 +102,16 @@ def _check_size(schema: object) -> None:
         match part:
             case dict():
                 if not all(isinstance(key, str) for key in part):
-                    raise ValueError("it has keys that are no texts")
+                    raise ValueError("it has keys that are not strings")
                 parts += [(child, depth + 1) for child in part.values()]
             case list():
                 parts += [(child, depth + 1) for child in part]
             case float() if not math.isfinite(part):
-                raise ValueError("it holds a number that is none")
+                raise ValueError("it contains a number that is not finite")
             case str() | int() | float() | None:
                 pass
             case _:
-                raise ValueError(f"it holds a {type(part).__name__}, which JSON does not know")
+                raise ValueError(f"it contains a {type(part).__name__}, which JSON does not support")
 
 
 def _check_keywords(schema: object) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Converts a trajectory to chat messages. If the log grows, the earlier messages stay the same and new ones
-follow.
+"""Converts a trajectory to chat messages. When the log grows, new messages are appended and earlier ones stay
+the same.
 """
 
 import json
@@ -97,10 +97,10 @@ def build_messages(trajectory: Trajectory) -> tuple[ChatMessage, ...]:
     """Returns the conversation so far in the form that providers accept.
 
     Each reply is followed by the results of its calls, in the order of the calls, and then by the messages
-    that arrived meanwhile. If calls of the last reply are pending, that reply and everything after it are
-    left out, so that a message that was sent never changes before the next condensation. After a
-    condensation, a summary replaces the dropped replies; the system prompt, the initial prompt and the
-    messages from people remain.
+    that arrived meanwhile. Sent messages must not change before the next condensation. Therefore, if calls of
+    the last reply are pending, that reply and everything after it are left out. After a condensation, a
+    summary replaces the dropped replies; the system prompt, the initial prompt and the messages from people
+    remain.
     """
     return Conversation().build_messages(trajectory)
 
@@ -305,14 +305,14 @@ def _action_label(action: Action) -> str:
 
 def _tool_name(action: Action) -> str:
     name = action.name if isinstance(action, MalformedCall | CallTool) else action.kind
-    # The characters that OpenAI, Anthropic and Gemini accept in the name of a function that was called
-    # earlier.
+    # Earlier calls are sent again: OpenAI, Anthropic and Gemini accept only these characters in a function
+    # name.
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unnamed"
 
 
 def _tool_arguments(action: Action) -> str:
-    """Returns the arguments as a JSON object. Providers parse earlier calls, so this is a JSON object even if
-    the model sent invalid JSON.
+    """Returns the arguments as a JSON object. Providers parse earlier calls, so the result is a JSON object
+    even if the model sent invalid JSON.
     """
     if isinstance(action, CallTool):
         return json.dumps(action.arguments)

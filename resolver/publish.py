@@ -1,5 +1,5 @@
-"""Publishes an attempt as a pull request, or posts a comment on why there is none. Every write is read back
-from the forge.
+"""Publishes an attempt as a pull request, or posts a comment that explains why there is none. Every write is
+read back from the forge.
 """
 
 import logging
@@ -78,7 +78,7 @@ async def publish_attempt(
     crash.
     """
     started = trajectory.run_started
-    assert started is not None, "only a run that has started is delivered"
+    assert started is not None, "cannot publish the result of a run that has not started"
     summary = summarize_run(trajectory)
     verdict = attempt.verdict
 
@@ -254,10 +254,10 @@ async def find_secret_leaks(
     """Returns one sentence for each file of the patch that contains one of our secrets in any encoding."""
     found: list[str] = []
     for path, (before, after) in (await workspace.read_changed_files(patch)).items():
-        # The output of the sandbox is already masked, so files may contain the placeholder.
+        # The sandbox's output is masked, so a file may already contain the placeholder.
         masked_before = before.count(SECRET_PLACEHOLDER.encode())
         if path in files and secrets.mask(after).count(SECRET_PLACEHOLDER.encode()) > masked_before:
-            found.append(f"{path} holds a secret of this installation.")
+            found.append(f"{path} contains a secret of this installation.")
     return tuple(found)
 
 
@@ -295,5 +295,5 @@ def check_published(pull: PullRequest, commit: str) -> None:
     """Raises ForgeError if the head of the pull request is not the commit that we published."""
     if pull.head_sha != commit:
         raise ForgeError(
-            f"pull request {pull.url} shows {pull.head_sha[:12]}, not {commit[:12]}, which was pushed"
+            f"the head of pull request {pull.url} is {pull.head_sha[:12]}, but {commit[:12]} was pushed"
         )

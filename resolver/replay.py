@@ -75,9 +75,7 @@ def fingerprint(messages: Sequence[ChatMessage], tools: Sequence[dict[str, Any]]
 
 
 class PromptFingerprinter:
-    """Fingerprints the prompts of a growing conversation. The start of the conversation is not read again at
-    each step.
-    """
+    """Fingerprints the prompts of a growing conversation. Each step reads only the messages that are new."""
 
     def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
         self._tools = blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)

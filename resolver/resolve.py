@@ -88,11 +88,11 @@ T = TypeVar("T")
 
 
 async def resolve_job(job: Job, deps: RunDependencies, forge: Forge, reporter: ProgressReporter) -> Outcome:
-    """Works on a job until there is a pull request or a comment. If the same job comes again, it resumes from
-    its log.
+    """Works on a job until there is a pull request or a comment. A job that is started again resumes from its
+    log.
 
-    Raises ResolverError or SandboxError on failures. The log is then kept, and unfinished work is never
-    reported as done.
+    Raises ResolverError or SandboxError on failures. In that case, the log is kept, and unfinished work is
+    not reported as done.
     """
     async with deps.logs.open(job.id, deps.listeners) as log:
         if completed := log.trajectory.job_completed:
@@ -186,8 +186,8 @@ async def continue_run(
     forge: Forge,
     reporter: ProgressReporter,
 ) -> Outcome:
-    """Continues an earlier run, which asked a question or was stopped, in the log of that run, once for each
-    trigger.
+    """Continues an earlier run that asked a question or was stopped. It writes to that run's log. Each
+    trigger continues the run only once.
     """
     is_delivered = any(isinstance(event, Message) and event.trigger_id == job.id for event in log.trajectory)
     message = None if is_delivered else build_resume_message(job, log.trajectory, job.request)
@@ -213,7 +213,7 @@ async def attempt_patch(
     base commit is the result of a merge.
     """
     trajectory = log.trajectory
-    assert trajectory.run_started is not None, "the log begins with RunStarted"
+    assert trajectory.run_started is not None, "the log does not begin with RunStarted"
     config = (await read_repo_config(workspace.config_source)).config
     seconds = config.test_timeout or deps.settings.test_timeout
     suites = await find_suites(workspace.config_source, config)
@@ -371,11 +371,11 @@ async def resolve_local(
 ) -> tuple[Attempt, Trajectory]:
     """Works on a repository on this disk, without a forge. Returns the verified attempt and its log.
 
-    `answer` answers the question that the run ended with. Raises UsageError if there was none.
+    `answer` is the answer to the question with which the run ended. Raises UsageError if it asked none.
     """
     async with deps.logs.open(job.id, deps.listeners) as log:
         if answer and ((stop := log.trajectory.agent_stopped) is None or stop.reason != "input_required"):
-            raise UsageError(f"the run {job.id} waits for no answer: go on with it without --answer")
+            raise UsageError(f"run {job.id} is not waiting for an answer: continue it without --answer")
         is_stopped = log.trajectory.verdict is not None and was_stopped(log.trajectory)
         if (answer or is_stopped) and (
             message := build_resume_message(job, log.trajectory, Request("work", answer, answer))

@@ -38,7 +38,7 @@ from patchwright.runtime.sandbox import Sandboxes
 AttemptFunction = Callable[..., Awaitable[Attempt]]
 """The type of `resolve.attempt_patch`, which is passed in to avoid an import cycle."""
 
-MERGED_BY_GIT = "The base branch was merged by git alone: no agent was needed."
+MERGED_BY_GIT = "Git merged the base branch without conflicts, so no agent was needed."
 
 # Matches typical requests: "@agent rebase", "resolve the merge conflicts", "bring this up to date with main".
 MERGE_REQUEST = re.compile(
@@ -53,7 +53,7 @@ _FILLER_WORDS = re.compile(
     r"|main|master|base|branch|merge|pull request|pr|now|again|thanks?)\b|\W",
     re.IGNORECASE,
 )
-"""Words around such a merge request that add nothing to it."""
+"""Words that add nothing to a request to merge."""
 
 
 async def resolve_pull_request(
@@ -69,8 +69,8 @@ async def resolve_pull_request(
 ) -> Outcome:
     """Works on an admitted pull request and publishes the result.
 
-    The head commit at the start of the run is the one that the run works on. The base branch provides the
-    settings. `failing_checks` are the failed checks of the head, if the job is to fix them.
+    The run works on the commit that was the head when the run started. Settings come from the base branch.
+    `failing_checks` are the failed checks of the head if the job is to fix them.
     """
     async with reporter(job, log):
         credentials = await forge.get_credentials(job.repo)
@@ -174,7 +174,7 @@ async def _pull_request_context(
     forge: Forge,
     failing_checks: FailedChecks | None,
 ) -> PullRequestContext:
-    """Collects the facts about the pull request, its issue and our earlier runs that the agent sees."""
+    """Collects what the agent sees of the pull request, its issue and our earlier runs."""
     issue: Issue | None = None
     if references := CLOSING_REFERENCE.findall(pull.body):
         try:

@@ -24,7 +24,7 @@ class RunConfigured(FrozenModel):
     models: dict[str, str]
     """Model names by purpose."""
     steps: int
-    """Limit on the number of the model's replies. `seconds` limits the time and `usd` the dollars."""
+    """Maximum number of model replies. `seconds` limits the time, and `usd` limits the cost."""
     seconds: float
     usd: Decimal
     settings: dict[str, JsonValue]
@@ -45,8 +45,8 @@ class BaseImageChoice(FrozenModel):
 
 
 class EnvironmentPrepared(FrozenModel):
-    """The repository's environment was set up or restored from the cache, or its setup failed, or another
-    base image was chosen.
+    """The preparation of a repository's environment ended: it was set up, restored from the cache, or given
+    another base image, or its setup failed.
     """
 
     kind: Literal["environment_prepared"] = "environment_prepared"

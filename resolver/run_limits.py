@@ -57,9 +57,7 @@ def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
     """Returns the stop of a run that has reached a limit or is stuck; else None."""
     usage = usage_since_resume(trajectory)
     if usage.steps >= limits.steps:
-        return AgentStopped(
-            reason="limit", detail=f"The limit of {limits.steps} replies of the model is reached."
-        )
+        return AgentStopped(reason="limit", detail=f"The limit on model replies is reached ({limits.steps}).")
     if usage.usd >= limits.usd:
         known = f"{'at least ' if usage.unpriced else ''}${usage.usd:.4f}"
         return AgentStopped(reason="limit", detail=f"The budget of ${limits.usd} is spent ({known}).")

@@ -71,7 +71,7 @@ class FileLogStore:
     def run_directory(self, run: RunId) -> Path:
         """Returns the run's directory. Raises LogError if the id is not a plain directory name."""
         if not is_valid_run_id(run):
-            raise LogError(f"`{run[:80]}` is not a run's name: letters, digits and `._-` only.")
+            raise LogError(f"`{run[:80]}` is not a run's name: use only letters, digits and `._-`.")
         return self._directory / run
 
     @asynccontextmanager
@@ -94,7 +94,7 @@ class FileLogStore:
         try:
             content = path.read_bytes()
         except OSError as exc:
-            raise LogError(f"There is no run `{run}` below {self._directory} ({exc.strerror}).") from exc
+            raise LogError(f"There is no run `{run}` in {self._directory} ({exc.strerror}).") from exc
         return parse_trajectory(content, path)
 
 
@@ -117,8 +117,8 @@ class FileRunLog:
         return self._trajectory
 
     async def append(self, event: Event) -> Entry:
-        # The entry is not written in a thread: a thread needs 0.15 ms instead of 0.1 ms, and after a
-        # cancellation the file and the trajectory could differ.
+        # The entry is not written in a thread. A thread would take 0.15 ms instead of 0.1 ms, and a
+        # cancellation could make the file and the trajectory differ.
         entry = Entry(seq=len(self._trajectory), timestamp=datetime.now(UTC), event=event)
         self._write(entry.model_dump_json().encode() + b"\n")
         self._trajectory = self._trajectory.with_entry(entry)
@@ -131,7 +131,7 @@ class FileRunLog:
         return  # The file lock belongs to this process until it ends.
 
     def replace_entries(self, entries: Sequence[Entry]) -> None:
-        """Replaces the whole log, because another machine has continued the run. Listeners are not called.
+        """Replaces the whole log after another machine has continued the run. Listeners are not called.
 
         Raises LogError if the log could not be written.
         """
@@ -150,7 +150,7 @@ class FileRunLog:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise LogLocked(
-                f"Another process is working on the run in {self._path.parent}: wait for its end, or stop it."
+                f"Another process is working on the run in {self._path.parent}: wait until it ends, or stop it."
             ) from exc
 
     def _reopen(self) -> Trajectory:
@@ -210,7 +210,7 @@ def _parse(content: bytes, path: Path | str) -> tuple[tuple[Entry, ...], int]:
                 f"{path}, line {number} is not an event of this version: {_first_problem(exc)}."
             ) from exc
         if entry.seq != len(entries):
-            raise LogError(f"{path}, line {number} has number {entry.seq} where {len(entries)} should be.")
+            raise LogError(f"{path}, line {number} has entry number {entry.seq}, expected {len(entries)}.")
         entries.append(entry)
         size += len(line) + 1
     return tuple(entries), size

@@ -47,7 +47,8 @@ class SalvagedWork(FrozenModel):
 async def salvage_run(
     job: Job, reason: str, deps: RunDependencies, forge: Forge, *, is_permanent: bool = True
 ) -> None:
-    """Saves the work of a run that will not be tried again, and updates its comment. Can be repeated safely.
+    """Saves the work of a run that will not be retried, and updates the run's comment. Can be repeated
+    safely.
 
     `reason` is one sentence. `is_permanent` is True if this machine keeps the log, so that the run can be
     resumed. Raises ForgeError if the comment cannot be posted.
@@ -102,8 +103,8 @@ async def _save_work(job: Job, trajectory: Trajectory, deps: RunDependencies, fo
         OSError,
     ) as exc:  # The failure that stopped the run may occur here again.
         logger.error("salvage branch not pushed", extra={"job": job.id, "error": str(exc)})
-        reason = f"that took more than {SALVAGE_TIMEOUT:g} s" if isinstance(exc, TimeoutError) else str(exc)
-        return SalvagedWork(problem=f"It could not be put on a branch: {reason.rstrip('.')}.")
+        reason = f"it took more than {SALVAGE_TIMEOUT:g} s" if isinstance(exc, TimeoutError) else str(exc)
+        return SalvagedWork(problem=f"The work could not be pushed to a branch: {reason.rstrip('.')}.")
 
 
 async def _push_work(
@@ -115,7 +116,8 @@ async def _push_work(
     files = (await check_patch(workspace, filtered.patch, build_patch_limits(deps.settings))).files
     if leaks := await find_secret_leaks(filtered.patch, files, workspace, deps.secrets):
         return SalvagedWork(
-            excluded_changes=filtered.removed, problem=f"It is on no branch: {' '.join(leaks)}"
+            excluded_changes=filtered.removed,
+            problem=f"The work was not pushed to a branch: {' '.join(leaks)}",
         )
     assert trajectory.run_started is not None
     ci = await decide_ci_hold(trajectory, workspace, workspace.base, job.repo, forge, deps.settings)
@@ -130,7 +132,7 @@ async def _push_work(
     )
     branches = tuple(f"{name}-after-{steps}-steps" for name in branch_names)
     if isinstance(thread := trajectory.run_started.thread, PullRequest) and not thread.is_same_repository:
-        # The code is from a fork; on a branch of this repository, the repository's workflows would run it.
+        # The code is from a fork. On a branch of this repository, the workflows would run it.
         branches = ()
     run_directory = get_run_directory(deps.settings, trajectory.run_started.job.id)
     location = await push_or_paste(
@@ -138,7 +140,7 @@ async def _push_work(
     )
     if isinstance(location, BranchLocation):
         return SalvagedWork(branch=location.name, files=files, excluded_changes=filtered.removed)
-    problem = f"It could not be put on a branch: {location.push_error.rstrip('.')}."
+    problem = f"The work could not be pushed to a branch: {location.push_error.rstrip('.')}."
     return SalvagedWork(
         files=files, excluded_changes=filtered.removed, problem=problem, pasted_patch=location.text
     )

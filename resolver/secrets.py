@@ -26,16 +26,16 @@ from patchwright.runtime.sandbox import Sandbox, WrapperSandbox
 
 SECRET_PLACEHOLDER = "<secret-hidden>"
 _CLIP_MARKER = re.compile("…")
-"""The end of a truncated line (`resolver/summary.py`)."""
+"""Matches the end of a truncated line (`resolver/summary.py`)."""
 _OMISSION_MARKER = re.compile(
     r"\n?\[\.\.\. [^\n]{1,99} left out: [\d,]{1,20} characters \.\.\.\]\n"
     r"|\n?\[the first [\d,]{1,20} of [\d,]{1,20} characters\b"
 )
-"""The notes that replace the middle of an output (`runtime/output_text.py`), or the end of a line or
+"""Matches the notes that replace the middle of an output (`runtime/output_text.py`), or the end of a line or
 document.
 """
-# Cuts that are examined in one text. Our own texts have fewer; more of them come from an attacker and are not
-# worth the time.
+# Maximum number of cuts that are examined in one text. Our own texts have fewer cuts. A text with more comes
+# from an attacker, and examining all of them takes too long.
 MAX_CUTS = 2_000
 MIN_SECRET_LENGTH = 6
 """Characters. Masking shorter values would hide too much unrelated text."""
@@ -150,7 +150,7 @@ def _encoded_forms(value: str) -> Iterator[str]:
 
 
 def _base64_forms(value: bytes) -> Iterator[str]:
-    """Yields the base64 encoding at each of the three offsets that it can have in a longer text."""
+    """Yields the value's base64 encoding for each of the three offsets that it can have in a longer text."""
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + value).decode()
         # The characters at both ends also depend on adjacent bytes: three bytes become four characters.
@@ -164,8 +164,8 @@ def _base64_forms(value: bytes) -> Iterator[str]:
 class MaskingSandbox(WrapperSandbox):
     """A sandbox whose output is masked before anybody reads or records it.
 
-    The content of files is not masked, because only Patchwright's own code reads it, in pieces whose bytes it
-    counts.
+    File contents are not masked. Only Patchwright's own code reads them, piece by piece, and it counts the
+    bytes.
     """
 
     def __init__(self, sandbox: Sandbox, secrets: Secrets, *, has_running_command: bool = False) -> None:

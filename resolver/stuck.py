@@ -1,7 +1,8 @@
-"""Detects runs that are stuck in a loop. The model is told first; if it continues in the same way, the run
+"""Detects runs that are stuck in a loop. The model is warned first. If it continues in the same way, the run
 ends.
 
-The papers name such loops (arXiv:2506.03011, section 5.2) but give no rule, so we chose the numbers below.
+The literature describes such loops (arXiv:2506.03011, section 5.2) but gives no rule, so the numbers below
+are our choice.
 """
 
 import re
@@ -76,7 +77,7 @@ def check_stuck(trajectory: Trajectory) -> AgentStopped | None:
 
 
 def check_stuck_without_nudge(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop of a run at its first pattern, for agents that get no nudges."""
+    """Returns the stop of a run at its first pattern. For agents that get no nudges."""
     if (pattern := _match_pattern(_exchanges(trajectory))) is None:
         return None
     return AgentStopped(reason="stuck", detail=f"It was stuck ({pattern.kind}, {pattern.times} times).")

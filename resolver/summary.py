@@ -78,7 +78,7 @@ class Summary(FrozenModel):
     model: str
     """The model that the run started with."""
     other_models: tuple[str, ...] = ()
-    """Models that replaced it during the run, in the order of their first replies."""
+    """Models that replaced `model` during the run, in the order of their first replies."""
     sandbox: str
     network: NetworkMode = "none"
     """Network access of the agent's sandbox."""
@@ -103,7 +103,7 @@ class Summary(FrozenModel):
 def summarize_run(trajectory: Trajectory) -> Summary:
     """Summarizes a run that has started."""
     started = trajectory.run_started
-    assert started is not None, "only a run that has started is summarized"
+    assert started is not None, "cannot summarize a run that has not started"
     stopped = trajectory.agent_stopped
     models = (reply.usage.model for reply in trajectory.replies())
     return Summary(

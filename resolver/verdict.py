@@ -19,13 +19,13 @@ class PatchTests:
     after: TestRun
     """Run with the whole patch, except that the test configuration is the one at base."""
     after_rerun: TestRun | None = None
-    """A second run, at least of the tests that failed in `after`; None if none failed."""
+    """A second run that includes at least the tests that failed in `after`; None if none failed."""
     before: TestRun | None = None
-    """Run on the code at base; None if not needed. Errors there are marked as skipped unless they occur
+    """Run on the code at base; None if not needed. Errors are marked as skipped, except those that occur
     because the patch's code is missing.
     """
     before_rerun: TestRun | None = None
-    """A second run at base, at least of the tests that failed there and pass with the patch."""
+    """A second run at base that includes at least the tests that failed there and pass with the patch."""
 
     def covers(self, test: str) -> bool:
         """Returns True if the test was selected for these runs, even if it no longer exists."""
@@ -34,21 +34,21 @@ class PatchTests:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The test runs of one suite that a verdict is based on."""
+    """The test runs that the verdict on one suite is based on."""
 
     before: TestRun
     """The repository's own tests at base."""
     after: TestRun
-    """The same tests, in the version at base, on the patch's code."""
+    """The same tests in their base version, run on the patch's code."""
     before_rerun: TestRun | None = None
-    """A second run at base, at least of the tests whose results differ. None if no result differs or a second
-    run is impossible.
+    """A second run at base that includes at least the tests whose results differ. None if no result differs
+    or a second run is impossible.
     """
     after_rerun: TestRun | None = None
     """A second run with the patch, of the same tests as `before_rerun`."""
     full_patch: TestRun | None = None
-    """Run with the whole patch, its own tests and test configuration, at least of the tests that fail in
-    `after`. None if the patch changes neither tests nor configuration.
+    """Run with the whole patch, including its tests and test configuration. It covers at least the tests that
+    fail in `after`. None if the patch changes neither tests nor configuration.
     """
     patch_tests: PatchTests | None = None
     changes_code: bool = True
@@ -271,8 +271,8 @@ def _compare_patch_tests(
 
 
 def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, TestStatus]:
-    """Returns the results for `Verdict.new_tests_at_base`, without the repository's own tests that failed at
-    base.
+    """Returns the results for `Verdict.new_tests_at_base`. They exclude the repository's own tests that
+    failed at base.
     """
     if patch_tests.before is None or patch_tests.before.problem or patch_tests.after.problem:
         return {}
@@ -310,8 +310,8 @@ def _merge_patch_tests(evidence: Evidence) -> TestRun:
 
 
 def _repository_failures(before: TestRun, patch_tests: PatchTests) -> frozenset[str]:
-    """Returns the repository's own tests that fail at base. If they run together with the patch's tests, the
-    patch's tests could make them pass.
+    """Returns the repository's own tests that fail at base. Their results in runs of the patch's tests are
+    ignored, because the patch's tests could make them pass.
     """
     return frozenset(
         test
@@ -355,8 +355,11 @@ def _explain_missing_run(evidence: Evidence) -> tuple[VerdictKind, str]:
         return "unproven", f"The tests ran with the patch but not without it: {before.problem}."
     if after_rerun and after_rerun.problem and after.exit_code not in (0, NOTHING_COLLECTED):
         if evidence.full_patch and not evidence.full_patch.problem:
-            return "unproven", f"The tests ran with the patch only in the patch's version: {after.problem}."
-        return "regressed", f"The tests ran without the patch but not with it, twice: {after.problem}."
+            return "unproven", f"With the patch, the tests ran only in the patch's version: {after.problem}."
+        return (
+            "regressed",
+            f"The tests ran without the patch, but failed twice to run with it: {after.problem}.",
+        )
     return "unproven", f"The tests ran without the patch but not with it: {after.problem}."
 
 

@@ -32,7 +32,7 @@ from patchwright.resolver.verdict import (
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 from patchwright.runtime.sandbox import Sandboxes
 
-MAX_CONFIRMED = 50  # Number of fixed tests that are run a second time, with and without the patch.
+MAX_CONFIRMED = 50  # Maximum number of fixed tests that are run a second time.
 
 VerdictCallback = Callable[[Verdict], Awaitable[bool]]
 """Called with the verdict on the tests that ran first. Returns True if that verdict is enough, so that the
@@ -85,7 +85,7 @@ async def verify_patch(
 
 @dataclass(frozen=True)
 class _PatchParts:
-    """The parts of a patch, by which tests and code can run separately."""
+    """The parts of a patch, split so that its code and its tests can run separately."""
 
     code_only: Patch
     """The patch without its changes to tests and test configuration."""
@@ -139,8 +139,8 @@ class _SuiteVerification:
     baseline_runs: BaselineRuns
 
     async def verdict(self, on_first_verdict: VerdictCallback) -> Verdict:
-        """Returns the verdict. If the tests that the patch may affect are known, they run first, and then all
-        tests.
+        """Returns the verdict. The tests that the patch may affect run first, if they are known. Then all
+        tests run.
         """
         patch_tests: PatchTests | None = None
         if affected_tests := await self._affected_tests():
@@ -153,7 +153,7 @@ class _SuiteVerification:
                 if await on_first_verdict(verdict):
                     return verdict
         evidence = await self._collect_evidence(())
-        assert evidence is not None, "only the first of several runs may be left out"
+        assert evidence is not None, "a run of all tests always gives evidence"
         if patch_tests is None:
             patch_tests = await self._run_patch_tests(evidence.before)
         return decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
@@ -167,7 +167,7 @@ class _SuiteVerification:
     async def _collect_evidence(self, only: tuple[str, ...]) -> Evidence | None:
         """Runs the repository's own tests: all of them, or only those in the files `only`.
 
-        Returns None if the files `only` give no test results.
+        Returns None if the files in `only` yield no test results.
         """
         role = "first" if only else "after"
         before = await self._run_at_base(only)
@@ -191,7 +191,7 @@ class _SuiteVerification:
         return await self._run("first-base", None, only)
 
     async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
-        """Runs those tests again whose results differ, on both sides and in new sandboxes."""
+        """Reruns the tests whose results differ, with and without the patch, in new sandboxes."""
         before, after = evidence.before, evidence.after
         if after.problem or (not after.results and after.exit_code != 0):
             after_rerun = await self._run(f"{role}-again", self.parts.code_only)
@@ -217,8 +217,8 @@ class _SuiteVerification:
         return evidence
 
     async def _run_full_patch(self, role: str, only: tuple[str, ...]) -> TestRun | None:
-        """Runs the tests with the whole patch; None if the patch contains only code, whose run already
-        exists.
+        """Runs the tests with the whole patch. Returns None if the patch contains only code, because that run
+        already exists.
         """
         if not self.parts.test_changes and not self.test_edits.reverted_test_config:
             return None
@@ -231,7 +231,7 @@ class _SuiteVerification:
         return run
 
     async def _run_patch_tests(self, before: TestRun) -> PatchTests | None:
-        """Runs the tests that the patch changes, adds or deletes; None if there are none."""
+        """Runs the tests that the patch changes, adds or deletes. Returns None if there are none."""
         if not self.parts.test_changes:
             return None
         changed = {change.path: change for change in self.parts.test_changes if is_test_file(change.path)}

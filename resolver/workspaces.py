@@ -26,8 +26,8 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 __all__ = ["ABSENT", "GITLINK", "SYMLINK", "FileChange", "Workspace", "WorkspaceFactory", "push"]
 
-# Without an explicit refspec for tags, git fetches tags on its own, and never moves or deletes one that
-# changes on the forge.
+# The refspec for tags is explicit because git would otherwise fetch new tags, but never move or delete a tag
+# that changed on the forge.
 ALL_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 
 
@@ -96,7 +96,9 @@ class WorkspaceFactory:
             await _init_bare(mirror)
         remote = parse_remote_refs(await network("ls-remote", "--symref", url, "HEAD", "refs/heads/*"))
         if not any(name.startswith("refs/heads/") for name in remote.commits):
-            raise RepositoryUnusable(f"{url} is an empty repository: it has no commit yet. Push one first.")
+            raise RepositoryUnusable(
+                f"{url} is an empty repository: it has no commit yet. Push a commit first."
+            )
         remote_ref = next((name for name in (f"refs/heads/{ref}", ref) if name in remote.commits), None)
         if remote_ref is None and not ref.startswith("refs/") and not _is_commit_id(ref):
             raise BranchNotFound(f"{url} has no branch {ref!r}.", ref)
@@ -108,7 +110,7 @@ class WorkspaceFactory:
             try:
                 await network("fetch", "--quiet", "--no-tags", url, f"+{commit}:refs/patchwright/wanted")
             except GitFailed as exc:
-                raise WorkspaceError(f"{url} has no {ref!r}, or no longer.") from exc
+                raise WorkspaceError(f"{url} has no {ref!r}; it may have been deleted.") from exc
             commit = await resolve_revision(mirror, "refs/patchwright/wanted")
         branch = (
             remote.default_branch if ref == "HEAD" else remote_ref and remote_ref.removeprefix("refs/heads/")
@@ -120,7 +122,7 @@ class WorkspaceFactory:
         """Creates a workspace from the commits of a repository on this disk. Its work tree is neither read
         nor changed.
 
-        Raises WorkspaceError if `path` is no repository, is empty, or does not have `ref`.
+        Raises WorkspaceError if `path` is not a repository, is empty, or does not contain `ref`.
         """
         source = await asyncio.to_thread(_inspect_repository, path)
         with self._temporary_directory() as git_dir:
@@ -130,7 +132,7 @@ class WorkspaceFactory:
             except GitFailed as exc:
                 if source.empty:
                     raise RepositoryUnusable(
-                        f"{path} is an empty repository: it has no commit yet. Make one first."
+                        f"{path} is an empty repository: it has no commit yet. Create a commit first."
                     ) from exc
                 raise WorkspaceError(f"{path} has no {ref!r}: {exc}") from exc
             base = await resolve_revision(git_dir, "refs/heads/base")
@@ -188,7 +190,7 @@ def _inspect_repository(path: Path) -> _LocalRepository:
         raise RepositoryUnusable(f"There is no directory {path}.") from exc
     except (git.exc.InvalidGitRepositoryError, ValueError, OSError) as exc:
         raise RepositoryUnusable(
-            f"{path} is not a git repository: name the directory that holds its .git."
+            f"{path} is not a git repository: use the directory that contains .git."
         ) from exc
 
 
@@ -201,10 +203,10 @@ async def _fetch(git_dir: Path, source: Path, ref: str, name: str = "base") -> N
     """Fetches `ref` from a repository on this disk into the bare repository `git_dir`. Raises GitFailed.
 
     The fetch named `base` comes first and includes the tags up to `ref`. Later fetches include no tags,
-    because they could conflict.
+    because tags could conflict.
 
     The git process that serves `source` reads its configuration, but no setting that starts a program during
-    a fetch. `safe.directory=*` is right because the operator named the directory, no matter who owns it.
+    a fetch. `safe.directory=*` is safe because the operator chose the directory, no matter who owns it.
     """
     serve = "git -c safe.directory=* -c uploadpack.allowAnySHA1InWant=true upload-pack"
     await run_git(

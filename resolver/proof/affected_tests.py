@@ -10,8 +10,8 @@ from patchwright.resolver.proof.file_classifier import is_test_file
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.workspaces import FileChange, Workspace
 
-MAX_TEST_FILES = 40  # test files that run first
-MAX_SHARE = 0.5  # share of all test files; if more of them are affected, all tests run at once
+MAX_TEST_FILES = 40  # maximum number of test files that run first
+MAX_SHARE = 0.5  # maximum share of all test files; if more are affected, all tests run at once
 COMMON_STEMS = frozenset(
     {"__init__", "__main__", "index", "main", "mod", "lib", "utils", "util", "helpers", "types"}
 )
@@ -48,7 +48,7 @@ async def find_mentions(workspace: Workspace, tests: set[str], names: set[str]) 
         output = await run_git(
             *("grep", "-l", "-z", "-w", "-F", *arguments, workspace.base), git_dir=workspace.git_dir
         )
-    except GitFailed:  # nothing found, or the search timed out
+    except GitFailed:  # nothing was found, or the search timed out
         return []
     paths = (row.partition(":")[2] for row in output.decode(errors="backslashreplace").split("\0"))
     return sorted(tests.intersection(paths))

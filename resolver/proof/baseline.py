@@ -24,9 +24,9 @@ from patchwright.runtime.sandbox import Sandboxes
 
 logger = logging.getLogger(__name__)
 
-CACHE_FORMAT = 1  # increase it when baseline runs or their format change, so that older entries are ignored
-MAX_ENTRIES = 200  # cached baselines on disk
-MAX_ENTRY_BYTES = 30_000_000  # bytes of one entry
+CACHE_FORMAT = 1  # increase this when baseline runs or their format change, so that older entries are ignored
+MAX_ENTRIES = 200  # maximum number of cached baselines on disk
+MAX_ENTRY_BYTES = 30_000_000  # maximum bytes of one entry
 
 
 class CachedBaseline(FrozenModel):
@@ -48,7 +48,7 @@ class BaselineCache:
     async def put(self, key: str, run: TestRun) -> None:
         try:
             await asyncio.to_thread(self._write, key, run)
-        except OSError as exc:  # a full disk only slows down the next run
+        except OSError as exc:  # if the disk is full, the next run only takes longer
             logger.warning("baseline not cached", extra={"error": str(exc)})
 
     def _read(self, key: str) -> TestRun | None:
@@ -108,8 +108,8 @@ class BaselineRuns:
     ) -> None:
         """Creates the runs.
 
-        `name` is the name of the run, and `timeout` the limit of one test run in seconds. Without a `cache`,
-        results are not stored.
+        `name` is the name of the run, and `timeout` is the time limit of one test run in seconds. Without a
+        `cache`, results are not stored.
         """
         self._workspace = workspace
         self._sandboxes = sandboxes
@@ -153,7 +153,7 @@ class BaselineRuns:
         return run
 
     async def _mark_flaky(self, run: TestRun, suite: Suite, name: str) -> TestRun:
-        """Returns the run with flaky tests marked, for suites whose tests cannot be rerun individually later."""
+        """Returns the run with flaky tests marked. Used for suites whose tests cannot be rerun one by one."""
         if suite.can_select_tests or run.problem or (run.exit_code == 0 and not run.failed_tests):
             return run
         rerun = await run_tests(self._workspace, None, suite, self._sandboxes, f"{name}-again", self._timeout)

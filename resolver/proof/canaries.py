@@ -1,4 +1,4 @@
-"""Adds two canary tests to a patch's tests: one must pass and one must fail, otherwise the test report is
+"""Adds two canary tests to a patch's tests: one must pass and one must fail. Otherwise, the test report is
 forged.
 
 Code that ends the test process early and writes its own report does not know the names of the canaries. Code

@@ -20,7 +20,7 @@ class AddedSymbols:
 
     def __init__(self, identifiers: Mapping[str, frozenset[str]], files: frozenset[str]) -> None:
         self._identifiers = identifiers
-        """The identifiers that each Python file has now and did not have at the base commit."""
+        """The identifiers that the patch adds to each Python file."""
         self._files = files
         """Paths of new files."""
 
@@ -28,7 +28,8 @@ class AddedSymbols:
         """Returns True if the failure message says that a module or name is missing, and the patch adds this
         module or name.
 
-        `output` is the output of the runner; not every report repeats why a file could not be loaded.
+        `output` is the runner's output. It is needed because some reports do not say why a file could not be
+        loaded.
         """
         return (
             self._explains_python(message)
@@ -90,11 +91,11 @@ async def find_added_symbols(
 def skip_unrelated_errors(
     run: TestRun, report: RunnerReport, added: AddedSymbols, patch_tests: frozenset[str]
 ) -> TestRun:
-    """Returns the run at the base commit, in which unrelated collection errors count as skipped tests.
+    """Returns the run at the base commit, with unrelated collection errors counted as skipped tests.
 
-    An error is related if it says that something is missing that the patch adds. `patch_tests` are tests that
-    only the patch contains. If the error in one file stops the runner, none of them ran, and all of them get
-    the error.
+    An error is related if it says that something is missing, and the patch adds it. `patch_tests` are tests
+    that only the patch contains. If an error in one file stops the runner, none of these tests ran, and all
+    of them get the error.
     """
     if run.problem and run.exit_code not in (0, None) and added.explains("", run.output):
         errors: dict[str, TestStatus] = dict.fromkeys(patch_tests, "error")

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.file_classifier import is_test_related
 
-MAX_FINDINGS = 10  # sentences
+MAX_FINDINGS = 10  # maximum number of sentences
 _FILE_HEADER = re.compile(r"^diff --git a/(?P<old>.*) b/(?P<path>.*)$")
 
 _DEBUG_OUTPUT = {
@@ -66,7 +66,7 @@ def _lint_file(file: _FileDiff) -> Iterator[str]:
     removed_lines = {line.strip() for line in file.removed}
     for line in file.added:
         if line.strip() in removed_lines:
-            continue  # only moved
+            continue  # the line was only moved
         if _CONFLICT_MARKER.match(line):
             yield f"{file.path} contains a conflict marker (`{line[:60]}`)."
         elif debug and debug.search(line.strip()):

@@ -38,7 +38,8 @@ async def verify_merge(
             f" and {len(unresolved) - 5} more" if len(unresolved) > 5 else ""
         )
         return Verdict(kind="regressed", reason=f"Git's conflict markers are still in {paths}.")
-    # This diff must not be empty: a merge joins two histories even if no line had to be changed.
+    # The diff only has to be non-empty: `decide_verdict` takes an empty diff for no change, but a merge is
+    # one.
     change = Patch(base_sha=merge.head, diff=merge.commit.encode())
     if (suite := suites.primary) is None:
         return decide_verdict(change, None)

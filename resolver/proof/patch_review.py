@@ -12,9 +12,9 @@ from patchwright.resolver.text.untrusted import quote, strip_hidden
 
 logger = logging.getLogger(__name__)
 
-MAX_DIFF_LENGTH = 60_000  # characters of the patch that the model sees
-MAX_ISSUE_LENGTH = 20_000  # characters of the issue that the model sees
-MAX_REVIEW_LENGTH = 3_000  # characters of the review that are kept
+MAX_DIFF_LENGTH = 60_000  # maximum characters of the patch that the model sees
+MAX_ISSUE_LENGTH = 20_000  # maximum characters of the issue that the model sees
+MAX_REVIEW_LENGTH = 3_000  # maximum characters of the review that are kept
 
 
 async def review_patch(

@@ -22,7 +22,7 @@ from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.verification import VerdictCallback
 
 VERDICT_RANKS = ("empty", "regressed", "untested", "unproven", "fixed")
-"""From worst to best."""
+"""Kinds of verdicts, from worst to best."""
 
 
 async def verify_or_continue(
@@ -139,8 +139,8 @@ async def _with_review(verdict: Verdict, log: RunLog, deps: RunDependencies, pat
 async def _restore_best_attempt(log: RunLog, verdict: Verdict) -> Verdict:
     """Returns the best verdict of all attempts.
 
-    If an earlier attempt was the best one, its patch is logged again, because the last patch in the log is
-    published.
+    The last patch in the log is published. Therefore, if an earlier attempt was the best one, its patch is
+    logged again.
     """
     earlier = [
         (earlier_verdict, patch)

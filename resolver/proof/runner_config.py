@@ -1,4 +1,5 @@
-"""Finds the files of a patch that decide how tests run; verification uses the base commit's version of them.
+"""Finds the files of a patch that decide how tests run. Verification uses the base commit's version of these
+files.
 
 Some of these files also contain other data (a project's version, its dependencies). If only that part
 changed, the patch's version is used.
@@ -16,7 +17,7 @@ from patchwright.resolver.suites.project_dir import parse_json_or_empty
 from patchwright.resolver.suites.suite import Suite
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 
-MAX_MANIFEST_BYTES = 1_000_000  # bytes of a manifest that is parsed
+MAX_MANIFEST_BYTES = 1_000_000  # maximum bytes of a manifest that is parsed
 
 # The parts of these files that describe the product and not how it is tested.
 _PYPROJECT_PRODUCT_KEYS = frozenset({"project", "build-system", "dependency-groups"})

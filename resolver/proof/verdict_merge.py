@@ -5,7 +5,7 @@ from itertools import chain
 
 from patchwright.resolver.domain import TestRun, Verdict, VerdictKind
 
-MAX_OUTPUT = 20_000  # Characters of the output of several suites together.
+MAX_OUTPUT = 20_000  # Maximum characters of the merged output of several suites.
 
 
 def merge_verdicts(verdicts: tuple[Verdict, ...]) -> Verdict:
@@ -71,7 +71,7 @@ def _union(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _merge_runs(runs: Sequence[TestRun | None]) -> TestRun | None:
-    """Merges the runs of several suites, whose test ids differ, into one."""
+    """Merges the runs of several suites into one. The suites have no test ids in common."""
     present = [run for run in runs if run is not None]
     if len(present) < 2:
         return present[0] if present else None

@@ -1,7 +1,7 @@
 """Finds existing tests that a patch weakens: removed checks and added skips. They are reported to reviewers
 and prevent `fixed`.
 
-It compares text and can be deceived, so the base version of the tests is run as well.
+The comparison can be deceived, so the base version of the tests is run as well.
 """
 
 import ast
@@ -12,8 +12,8 @@ from patchwright.resolver.domain import Patch
 from patchwright.resolver.proof.file_classifier import is_test_file
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 
-MAX_FILE_BYTES = 1_000_000  # bytes of a test file
-MAX_FILES = 20  # files that are reported
+MAX_FILE_BYTES = 1_000_000  # maximum bytes of a test file
+MAX_FILES = 20  # maximum number of files that are reported
 
 _ASSERTIONS = re.compile(
     r"\bassert\w*!?|\b(?:self|this)\.(?:assert|fail)\w*|\bexpect\s*\(|\.should\b|\bshould\.|\b(?:must|wont)_\w+"
@@ -40,7 +40,8 @@ async def find_weakened_tests(
             or max(change.size, change.old_size) > MAX_FILE_BYTES
         ):
             continue
-        if not (is_test_file(change.path) or change.path.endswith(".rs")):  # Rust code contains its tests
+        # Rust source files contain their tests
+        if not (is_test_file(change.path) or change.path.endswith(".rs")):
             continue
         new = await workspace.read_patched(patch, change.path)
         if sentence := compare_test_file(

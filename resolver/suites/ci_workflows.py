@@ -11,8 +11,9 @@ from patchwright.resolver.suites.runners import detect_runner
 
 WORKFLOW_PATHS = re.compile(r"\.github/workflows/[^/]+\.ya?ml")
 MAX_FILES = 20
-MAX_BYTES = 100_000  # bytes of one workflow; without its C library, PyYAML parses about 50 kB per second
-MAX_DEPTH = 40  # nested collections
+# maximum bytes of one workflow; without its C library, PyYAML parses about 50 kB per second
+MAX_BYTES = 100_000
+MAX_DEPTH = 40  # maximum nesting of collections
 MAX_JOBS, MAX_STEPS, MAX_LINES = 50, 100, 100
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # it loads only strings, lists and mappings
 _SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`{}#*?~]{1,500}")
@@ -54,8 +55,8 @@ def find_test_commands(path: str, text: str) -> Iterator[tuple[str, DeclaredComm
 
 
 def _is_shallow(text: str) -> bool:
-    """Returns True if the YAML is not nested deeper than MAX_DEPTH. PyYAML's C parser recurses on the C
-    stack.
+    """Returns True if the YAML is not nested deeper than MAX_DEPTH. Deeper nesting could overflow the C
+    stack, on which PyYAML's C parser recurses.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):

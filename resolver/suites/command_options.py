@@ -8,7 +8,7 @@ from patchwright.resolver.suites.runners import MAX_SELECTED, RUNNERS
 _PACKAGE_MANAGER = re.compile(r"\s*(?P<name>npm|pnpm|yarn)\s+(?:run\s+|run-script\s+)?[\w:.-]+\s*")
 _SIMPLE_COMMAND = re.compile(r"[^;&|<>()$`\n#]*")
 _WORD = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
-# All arguments of these runners are kept: they are not paths, or are needed even if single tests are
+# All arguments of these runners are kept. They are not paths, or they are needed even if single tests are
 # selected.
 _KEEP_ALL_ARGUMENTS: tuple[RunnerName, ...] = ("unittest", "cargo", "maven")
 # After any other option, the next word may be the option's value and not a path.
@@ -60,8 +60,8 @@ def _command_without_paths(command: str, runner_name: RunnerName) -> str | None:
     if runner is None or runner.select_tests is None or not _SIMPLE_COMMAND.fullmatch(command):
         return None
     if _PACKAGE_MANAGER.fullmatch(command):
-        # The paths in the script cannot be removed: jest combines them with the selected ones, other runners
-        # would run more tests.
+        # The paths in the script cannot be removed. Jest combines them with the selected ones; other runners
+        # would run the tests of both.
         return command if runner_name == "jest" else None
     start = runner.command_pattern.match(command)
     if start is None:

@@ -27,10 +27,10 @@ EXCLUDED_DIRECTORIES = frozenset(
     "node_modules vendor vendored third_party site-packages test tests testing testdata spec __tests__ "
     "fixtures examples example samples docs doc templates".split()
 )
-MAX_PROJECTS = 50  # directories with manifests
-MAX_MANIFESTS = 60  # manifest files that are read
-MAX_MANIFEST_BYTES = 500_000  # bytes of one manifest
-MAX_TEST_FILES_READ = 5  # test files that are read
+MAX_PROJECTS = 50  # maximum number of directories with manifests
+MAX_MANIFESTS = 60  # maximum number of manifest files that are read
+MAX_MANIFEST_BYTES = 500_000  # maximum bytes of one manifest
+MAX_TEST_FILES_READ = 5  # maximum number of test files that are read
 
 
 async def find_suites(workspace: Workspace, config: RepoConfig) -> Suites:
@@ -100,7 +100,7 @@ def _is_excluded(path: str) -> bool:
 
 
 def _declared_commands(contents: Mapping[str, str]) -> dict[str, tuple[DeclaredCommand, ...]]:
-    """Returns the commands in workflows and then Makefiles, by directory."""
+    """Returns the test commands of each directory: those in workflows, then those in Makefiles."""
     commands: dict[str, list[DeclaredCommand]] = {}
     for path in sorted(contents):
         if ci_workflows.WORKFLOW_PATHS.fullmatch(path):
@@ -166,8 +166,8 @@ def _assign_files(files: Iterable[str], directories: Sequence[str]) -> dict[str,
 
 
 def _pick_primary(found: Sequence[tuple[ProjectDir, Suite]]) -> Suite | None:
-    """Returns the suite at the root (or anywhere, if there is none) with the most test files, preferring
-    runners with reports.
+    """Returns the suite with the most test files, preferring runners with reports. If the root has suites,
+    only those are considered.
     """
     at_root = [pair for pair in found if not pair[0].directory] or found
 

@@ -40,7 +40,7 @@ _RUN_SCRIPTS = {
     + f'{{ bash -c "$2" 2>&1 | {{ head -c {MAX_REPORT_BYTES + 1} >"$1/report"; cat >/dev/null; }}; '
     + "code=${PIPESTATUS[0]}; "
     + f'tail -c {4 * MAX_OUTPUT_TAIL} -- "$1/report"; exit $code; }}',
-    # Report files that exist before the run are not this run's reports.
+    # Existing report files are deleted, because they are not from this run.
     "files": _ENTER_DIRECTORY + 'find . -path "$4" -delete && exec bash -c "$2" 2>&1',
 }
 _COLLECT_REPORTS_SCRIPT = (
@@ -49,7 +49,7 @@ _COLLECT_REPORTS_SCRIPT = (
     f'head -c {MAX_REPORT_BYTES + 1} >"$1/report"'
 )
 
-PYTEST_USAGE_ERROR = 4  # exit code of pytest, also if conftest.py cannot be imported
+PYTEST_USAGE_ERROR = 4  # pytest's exit code for usage errors, and if conftest.py cannot be imported
 ERROR_LINE = re.compile(r"^(?:E  |.*\berror: )(.*)$", re.MULTILINE)
 
 
@@ -86,7 +86,7 @@ async def run_tests_with_report(
             await workspace.send_to(sandbox, patch)
             return await _run_in_sandbox(sandbox, suite, timeout, selected)
     except SandboxError as exc:
-        raise VerificationUnavailable(f"The tests' sandbox failed: {exc}") from exc
+        raise VerificationUnavailable(f"The test sandbox failed: {exc}") from exc
 
 
 async def _run_in_sandbox(
@@ -95,7 +95,8 @@ async def _run_in_sandbox(
     runner = RUNNERS.get(suite.runner)
     selected_command = select_tests(suite.command, suite.runner, tuple(map(suite.to_local_id, selected)))
     command = add_report_options(selected_command, suite.runner)
-    # Outside the work tree and unpredictable, so that a planted report is never taken for this run's.
+    # The path is outside the work tree and unpredictable, so that a planted report is never mistaken for this
+    # run's.
     report_dir = f"{sandbox.scratch}/{secrets.token_hex(16)}"
     path = f"{report_dir}/report"
     environment = {"CI": "true"}
@@ -125,7 +126,7 @@ async def _run_in_sandbox(
         )
     )
     if not isinstance(result, ExecuteResult):
-        raise VerificationUnavailable(f"The tests' sandbox did not run the command: {result}")
+        raise VerificationUnavailable(f"The test sandbox did not run the command: {result}")
     report = RunnerReport()
     if runner and result.exit_code is not None:
         if source == "files":
@@ -193,7 +194,7 @@ async def _read_report(sandbox: Sandbox, path: str, runner: RunnerSpec, director
 def _find_problem(
     suite: Suite, exit_code: int | None, report: RunnerReport, output: str, timeout: int
 ) -> str | None:
-    """Returns why this is not a valid test run, as the end of a sentence, or None."""
+    """Returns why the test run is not valid, as a clause for a longer sentence. None if it is valid."""
     advice = f"set `test_command` in {REPO_CONFIG_PATH}"
     match exit_code:
         case None:
@@ -201,7 +202,7 @@ def _find_problem(
         case _ if exit_code in NOT_STARTED_EXIT_CODES:
             return _explain_not_started(output, advice)
         case -9 | 137:
-            return "the test command was killed, perhaps for its memory use"
+            return "the test command was killed, perhaps because it used too much memory"
     if suite.runner == "none":
         return None
     if suite.runner == "pytest" and not report.results:
@@ -228,8 +229,5 @@ def _find_problem(
 
 def _explain_not_started(output: str, advice: str) -> str:
     if program := find_missing_program(output):
-        return (
-            f"`{program}` was not found in the sandbox; "
-            f"name an image that has it in the setting `image`, or {advice}"
-        )
+        return f"`{program}` was not found in the sandbox; set `image` to an image that has it, or {advice}"
     return f"the test command was not found or cannot be run; {advice}, or add its program to the image"

@@ -1,5 +1,5 @@
-"""JavaScript test suites. They run the `test` script of package.json or the command in it. Without such a
-script, they run the test runner among the dependencies.
+"""Finds JavaScript test suites. They run the `test` script of package.json or the command in it. Without such
+a script, they run a test runner from the dependencies.
 """
 
 import re
@@ -32,7 +32,7 @@ _LINT_COMMAND = re.compile(
 )
 _ENV_ASSIGNMENTS = re.compile(r"""^(?:\w+=(?:"[^"]*"|'[^']*'|\S*)\s+)*""")
 _RUN_SEQUENCE = re.compile(r"(?:run-s|npm-run-all)\s+(.*)")
-MAX_SCRIPT_DEPTH = 5  # levels of scripts that run scripts
+MAX_SCRIPT_DEPTH = 5  # maximum depth of scripts that run scripts
 JAVASCRIPT_RUNNERS: tuple[RunnerName, ...] = ("jest", "vitest", "mocha", "tap", "tape", "node")
 
 
@@ -67,7 +67,7 @@ def find_suite(project: ProjectDir) -> Suite | None:
         return project.make_suite(
             "node --test",
             "node",
-            f"No test command is configured, and {summarize_files(tests)} can be run by node itself.",
+            f"No test command is configured, and {summarize_files(tests)} can be run by Node.js itself.",
         )
     return None
 
@@ -90,7 +90,7 @@ def _suite_from_script(project: ProjectDir, scripts: dict[str, str], name: str, 
             f"{subject} {_display_name(test_script.runner)}.",
         )
     return project.make_suite(
-        _standalone_command(test_script), test_script.runner, f"{subject} this, as the part that tests."
+        _standalone_command(test_script), test_script.runner, f"{subject} this as its test step."
     )
 
 

@@ -1,5 +1,5 @@
-"""The test target of a Makefile. If the test runner that it starts is visible, its report is used, else only
-the exit code.
+"""Finds the test target of a Makefile. If the Makefile shows which test runner it starts, that runner's
+report is used; otherwise only the exit code.
 """
 
 import re

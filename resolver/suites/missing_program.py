@@ -1,5 +1,5 @@
-"""Detects test runs that failed because a program is missing in the sandbox, from exit codes and shell or
-make output. Pure.
+"""Detects test runs that failed because a program is missing in the sandbox, from exit codes and the output
+of shells or make. Pure.
 """
 
 import re

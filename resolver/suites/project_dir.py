@@ -1,4 +1,4 @@
-"""A directory of a repository and its files at the base commit, in which language support looks for tests."""
+"""A project directory and its files at the base commit. Each supported language looks for its tests there."""
 
 import configparser
 import json
@@ -11,17 +11,17 @@ from typing import Any
 from patchwright.resolver.suites.runner_names import RUNNER_LANGUAGES, Language, RunnerName
 from patchwright.resolver.suites.suite import Suite
 
-MAX_COMMAND_LENGTH = 2_000  # characters of a command read from a file
+MAX_COMMAND_LENGTH = 2_000  # maximum characters of a command that is read from a file
 
 
 @dataclass(frozen=True)
 class DeclaredCommand:
-    """A test command that the maintainers wrote into a file."""
+    """A test command that the maintainers wrote in a file."""
 
     command: str
     runner: RunnerName
     source: str
-    """The file and the place in it. Used as the beginning of a sentence."""
+    """The file and the place in it, as the subject of a sentence: "The target `test` of the Makefile"."""
 
     @property
     def command_reason(self) -> str:
@@ -35,9 +35,9 @@ class ProjectDir:
     directory: str
     """Path from the repository's root; an empty string means the root itself."""
     files: tuple[str, ...]
-    """Paths below it, without those of nested projects of the same language."""
+    """Paths below the directory, without those of nested projects of the same language."""
     contents: dict[str, str] = field(default_factory=dict)
-    """Contents of the manifests below it, by relative path."""
+    """Contents of the manifests below the directory, by relative path."""
     declared_commands: tuple[DeclaredCommand, ...] = ()
     """Commands that the maintainers declared for this directory, the most reliable first."""
 

@@ -1,5 +1,5 @@
-"""Python test suites: pytest and unittest, from tox.ini, noxfile.py and similar files, else from the names of
-test files.
+"""Finds Python test suites (pytest and unittest) from tox.ini, noxfile.py and similar files, or else from the
+names of test files.
 """
 
 import ast
@@ -25,8 +25,8 @@ TEST_FILES = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
 MANIFESTS = re.compile(r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|noxfile\.py")
 SRC_LAYOUT_FILES = re.compile(r"src/[^/]+(?:/__init__)?\.py")
 
-# These wrappers and options need tools that may be missing, or write to other places: `coverage run -m`,
-# `--cov=x`, `-n auto`.
+# Wrappers and options that need tools that may be missing, or that write to other places, such as `--cov=x`,
+# `-n auto` and `coverage run -m`.
 _COMMAND_WRAPPERS = re.compile(
     r"^(?:(?:poetry|uv|pdm|hatch|pipenv|rye) run (?:--?\S+ )*|xvfb-run (?:-\S+ )*"
     r"|(?:python[\d.]* -m )?coverage run (?:--?(?!m\b)\S+ )*(?=-m ))"

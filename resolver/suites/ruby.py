@@ -1,4 +1,4 @@
-"""Ruby test suites: rspec if there are specs, minitest if there are tests."""
+"""Finds Ruby test suites: rspec if there are specs, minitest if there are tests."""
 
 import re
 
@@ -20,7 +20,7 @@ def find_suite(project: ProjectDir) -> Suite | None:
         return None
     reason = f"There are tests, {summarize_files(tests)}"
     if "bin/rails" in project.files:
-        return project.make_suite("bin/rails test", "minitest", f"{reason}, of a Rails application.")
+        return project.make_suite("bin/rails test", "minitest", f"{reason}, in a Rails application.")
     if detect_task_runner(project, "rake test") == "minitest":
         return project.make_suite(
             f"{bundle}rake test", "minitest", f"{reason}, and the Rakefile has a task for them."
@@ -28,7 +28,7 @@ def find_suite(project: ProjectDir) -> Suite | None:
     return project.make_suite(
         f"{bundle}ruby -Ilib -Itest -e '{_REQUIRE_ALL_TESTS}'",
         "minitest",
-        f"{reason}, and no Rakefile for them.",
+        f"{reason}, but no Rakefile task for them.",
     )
 
 

@@ -28,7 +28,7 @@ RunnerName = Literal[
 """
 
 Language = Literal["python", "javascript", "go", "rust", "java", "ruby", "make"]
-"""Languages of tests. `make` stands for tests in any language that only a Makefile runs."""
+"""Languages of tests. `make` means tests that only a Makefile runs, in any language."""
 
 RUNNER_LANGUAGES: dict[RunnerName, Language] = {
     "pytest": "python",

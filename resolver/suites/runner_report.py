@@ -1,5 +1,5 @@
-"""Parses JUnit XML reports into test results. Untrusted code ran where the report was written, so nothing in
-it is trusted.
+"""Parses JUnit XML reports into test results. Untrusted code can write to the report, so nothing in the
+report is trusted.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from pydantic import Field
 from patchwright.resolver.domain import TestStatus
 from patchwright.runtime.frozen_model import FrozenModel
 
-MAX_REPORT_BYTES = 20_000_000  # bytes
+MAX_REPORT_BYTES = 20_000_000  # maximum bytes of a report
 MAX_TESTS = 200_000
 MAX_ID = 2_000  # characters
 MAX_MESSAGE = 8_000  # characters; the end of a traceback names the exception
@@ -31,7 +31,7 @@ class RunnerReport(FrozenModel):
     `classname::name`. A test file that could not be collected is an error, and its id is only the path.
     """
     messages: dict[str, str] = Field(default_factory=dict)
-    """Message of each failure or error by test id; its end, at most MAX_MESSAGE characters."""
+    """Message of each failure or error by test id. Only the last MAX_MESSAGE characters are kept."""
     problem: str | None = None
     """Why the report is invalid, in one sentence; else None."""
     output: str | None = None
@@ -39,7 +39,7 @@ class RunnerReport(FrozenModel):
 
 
 def parse_junit_xml(content: bytes) -> RunnerReport:
-    """Returns the results in a JUnit XML report; an invalid report has a problem and no results."""
+    """Returns the results in a JUnit XML report. An invalid report yields a problem and no results."""
     if len(content) > MAX_REPORT_BYTES:
         return RunnerReport(problem=f"the test report is larger than {MAX_REPORT_BYTES // 1_000_000} MB")
     reader = _JUnitTarget()
@@ -78,8 +78,8 @@ class _SuiteCounts:
         self.nested = False
 
     def check(self) -> None:
-        """Raises _InvalidJUnitReport if the totals do not match the tests; nested suites are not checked, as
-        runners differ.
+        """Raises _InvalidJUnitReport if the totals do not match the tests. Nested suites are not checked,
+        because runners count them differently.
         """
         if self.nested:
             return

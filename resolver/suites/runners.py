@@ -1,8 +1,8 @@
 """The supported test runners: how to recognize them, make them report each test, and select single tests.
 
-Everything that is added to a test command is defined here. A runner gets options after the words that start
-it, or environment variables. It writes its report outside the work tree, to the file in
-`$PATCHWRIGHT_REPORT`, or to its own usual place.
+Everything that is added to a test command is defined here. Options are added after the words that start the
+runner, or environment variables are set. The report goes to the path in `$PATCHWRIGHT_REPORT`, outside the
+work tree. Some runners print it or write it to their default location instead.
 """
 
 import re
@@ -20,10 +20,10 @@ REPORT_VARIABLE = "PATCHWRIGHT_REPORT"
 """Environment variable with the path where a test command may write a JUnit XML report."""
 REPORTER_DIR_VARIABLE = "PATCHWRIGHT_REPORTER_DIR"
 """Environment variable with the directory of a runner's `reporter_file`."""
-MAX_SELECTED = 300  # tests on one command line; for more, the whole suite runs
+MAX_SELECTED = 300  # maximum number of tests on one command line; for more, the whole suite runs
 
-# Prefixes that do not change what a command runs. The quantifiers are possessive, because many prefixes could
-# match in many ways.
+# Prefixes that do not change what a command runs. The quantifiers are possessive: otherwise, a long series of
+# prefixes could match in very many ways.
 _SHELL_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"']\S*)?"""
 _COMMAND_PREFIX = (
     rf"(?P<before>(?:^|&&|\|\||[;(\n])\s*(?:\w+={_SHELL_VALUE}\s+|(?:time|exec|env|npx|bunx)\s+(?:-\S+\s+)*"
@@ -33,7 +33,7 @@ _COMMAND_PREFIX = (
 )
 _COMMAND_END = r"(?=$|[\s;&|)])"
 _PYTHON_COMMAND = r"python(?:[\d.]+)?(?:\s+-[bBEuW]\w*)*\s+"
-# Options of node itself stand before the file of the runner that it starts.
+# Node's own options come before the file of the runner that it starts.
 _NODE_COMMAND = r"(?:node\s+(?:-\S+\s+)*\S*/)?"
 
 Selector = Callable[[tuple[str, ...]], str | None]
@@ -51,8 +51,8 @@ class RunnerSpec:
     report_options: str = ""
     """Options that are added after the words that start the runner."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of the command. In their values, `{report}` stands for the report's path and
-    `{helper}` for the directory of `reporter_file`, both quoted for the shell.
+    """Environment variables of the command. In their values, `{report}` is replaced by the report's path and
+    `{helper}` by the directory of `reporter_file`, both quoted for the shell.
     """
     environment_suffices: bool = False
     """True if the environment variables alone make the runner report each test, so that a script may start
@@ -78,7 +78,7 @@ class RunnerSpec:
 
 
 def _split_test_ids(tests: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Returns the files and the test names in these ids. An id of a whole file adds no test name."""
+    """Returns the files and the test names in these ids. The id of a whole file contains no test name."""
     parts = [test.partition("::") for test in tests]
     return list(dict.fromkeys(file for file, _, _ in parts)), [name for _, _, name in parts if name]
 

@@ -1,4 +1,4 @@
-"""A test suite: a command, its directory, and the runner that reports the single tests."""
+"""A test suite: a command, its directory, and the runner that reports each test."""
 
 import shlex
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class Suite(FrozenModel):
     command_reason: str
     """How this command was chosen, in one sentence for the log and the pull request."""
     directory: str = ""
-    """Path from the repository's root, such as `packages/a`, with which the suite's test ids begin. An empty
+    """Path from the repository's root, such as `packages/a`. The suite's test ids begin with it. An empty
     string means the root.
     """
     suffixes: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ _RSPEC_RESULTS: dict[str, TestStatus] = {"passed": "passed", "failed": "failed",
 
 def _map_status(results: dict[str, TestStatus], status: str) -> TestStatus:
     if status not in results:
-        raise InvalidReport(f"the test report has the outcome {status[:40]!r}, which is none")
+        raise InvalidReport(f"the test report has the unknown outcome {status[:40]!r}")
     return results[status]
 
 
@@ -47,7 +47,7 @@ class _JestReport(LenientModel):
 
 
 def parse_jest(content: bytes, root: str) -> RunnerReport:
-    """Parses a report of jest or vitest. A file that could not be loaded is an error under its path alone."""
+    """Parses a report of jest or vitest. A file that could not be loaded is an error with its path as the id."""
     parsed = _JestReport.model_validate_json(content)
     collected = ReportBuilder(root)
     for file in parsed.testResults:
@@ -149,7 +149,7 @@ class _RspecReport(LenientModel):
 
 
 def parse_rspec(content: bytes, root: str) -> RunnerReport:
-    """Parses a report of rspec. A file that could not be loaded is an error under its path alone, if rspec
+    """Parses a report of rspec. A file that could not be loaded is an error with its path as the id, if rspec
     names it.
     """
     parsed = _RspecReport.model_validate_json(content)

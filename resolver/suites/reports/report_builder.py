@@ -18,7 +18,7 @@ ID_SEPARATOR = "::"
 
 
 class InvalidReport(Exception):
-    """The report contradicts itself or exceeds a limit; the message says how, as the end of a sentence."""
+    """The report contradicts itself or exceeds a limit. The message is a clause that says how."""
 
 
 class LenientModel(BaseModel):

@@ -12,14 +12,15 @@ _PLAN = re.compile(r"( *)1\.\.(\d+)\b")
 _FILE_NAME = re.compile(r"[^\s:]*[^\s:/]\.\w{1,4}")
 SUBTEST_INDENT = 4  # spaces of indentation per level of subtests
 MAX_DEPTH = 50
-MAX_DIAGNOSTIC_LINES = 400  # lines per diagnostic
+MAX_DIAGNOSTIC_LINES = 400  # maximum lines per diagnostic
 
 
 def parse_tap(content: bytes, root: str) -> RunnerReport:
     """Parses TAP. A test with subtests is represented by its subtests, unless it fails and none of them does.
 
-    A file at the top level becomes the beginning of the ids, as in `test/a.js::adds > zero`; a file without
-    subtests that is not ok could not be run. Source: testanything.org, versions 13 and 14.
+    A top-level test point may be a file. The ids of its tests then begin with its path, as in
+    `test/a.js::adds > zero`. A file that is not ok and has no subtests could not be run. Source:
+    testanything.org, versions 13 and 14.
     """
     levels = [_TapLevel()]
     diagnostic: list[str] | None = None
@@ -102,7 +103,7 @@ class _TapLevel:
         self.points.append(((name,), result, ""))
 
     def add_diagnostic(self, diagnostic: str) -> None:
-        """Adds the diagnostic to the last test point, unless that one has subtests with their own."""
+        """Adds the diagnostic to the last test point, unless its subtests have their own diagnostics."""
         if self.points and not self._last_has_subtests:
             path, result, _ = self.points[-1]
             self.points[-1] = path, result, diagnostic
