@@ -71,11 +71,11 @@ def dead_links(page: Path, text: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     assert list(dead_links(page, page.read_text())) == []
 
 
-def test_a_link_that_leads_nowhere_is_found() -> None:
+def test_a_broken_link_is_detected() -> None:
     page = ROOT / "docs" / "dashboard.md"
     text = "# One `two` (three)\n[a](#one-two-three) [b](#one) [c](nothing.md) [d](proof.md#proof) [e](https://x.org/#y)"
     assert list(dead_links(page, text)) == ["#one", "nothing.md", "proof.md#proof"]
@@ -112,7 +112,7 @@ def unknown(words: list[str]) -> str | None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_that_is_shown_can_be_typed(page: Path) -> None:
+def test_every_shown_command_is_valid(page: Path) -> None:
     assert [told for words in commands(page.read_text()) if (told := unknown(words))] == []
 
 
@@ -127,7 +127,7 @@ def test_every_command_that_is_shown_can_be_typed(page: Path) -> None:
         ("script/demo", None),
     ],
 )
-def test_a_command_that_does_not_exist_is_found(typed: str, told: str | None) -> None:
+def test_an_unknown_command_is_detected(typed: str, told: str | None) -> None:
     wrong = [said for words in commands(f"```sh\n{typed}\n```\n") if (said := unknown(words))]
     assert (told is None and wrong == []) or (told is not None and told in wrong[0])
 
@@ -143,11 +143,11 @@ def missing_files(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_file_that_a_page_names_exists(page: Path) -> None:
+def test_every_named_file_exists(page: Path) -> None:
     assert missing_files(page.read_text()) == []
 
 
-def test_a_file_that_does_not_exist_is_found() -> None:
+def test_a_missing_file_is_detected() -> None:
     text = "`bot/cli.py` `bot/desk.py` `tests/test_docs.py::test_x` `runtime/` `tests/gone.py::test_x` `src/a.py`"
     assert missing_files(text) == ["bot/desk.py", "tests/gone.py"]
 
@@ -160,7 +160,7 @@ NAMING = [
 
 
 @pytest.mark.parametrize("file", NAMING, ids=lambda file: str(file.relative_to(ROOT)))
-def test_every_variable_that_is_named_is_a_setting(file: Path) -> None:
+def test_every_named_variable_is_a_setting(file: Path) -> None:
     named = set(re.findall(r"PATCHWRIGHT_[A-Z_]*[A-Z]", file.read_text()))
     assert named - SETTINGS - ELSEWHERE == set()
 
@@ -180,7 +180,7 @@ def test_every_key_of_an_example_is_a_setting() -> None:
                 assert [key for key in keys if key not in known] == [], page
 
 
-def test_the_machine_that_is_named_for_a_server_has_room_for_what_the_settings_let_run_on_it() -> None:
+def test_the_recommended_machine_has_room_for_the_default_number_of_jobs() -> None:
     page, fields = (ROOT / "docs/self-hosting.md").read_text(), Settings.model_fields
     (memory,) = map(int, re.findall(r"2 cores and (\d+) GB of memory", page))
     (jobs,) = map(int, re.findall(r"(\d+) runs at a time \(`max_concurrent_jobs`\)", page))

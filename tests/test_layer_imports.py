@@ -30,11 +30,11 @@ def imported(
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
 
 
-def test_the_work_is_imported_without_docker_server_browser_and_forge() -> None:
+def test_the_resolver_is_importable_without_the_dependencies_of_other_layers() -> None:
     done = imported("resolver", VENDORS)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 60
 
 
-def test_an_absent_vendor_is_noticed_by_that_test() -> None:
+def test_a_missing_dependency_is_detected() -> None:
     assert "there is no jinja2" in imported("resolver", {"jinja2"}).stderr

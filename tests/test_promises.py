@@ -20,7 +20,7 @@ PROMISES = read_rows(TEXT, "guarantee")
 FAULTS = read_rows(TEXT, "failure")
 
 
-def test_there_are_eight_promises_and_every_fault_that_we_know_of() -> None:
+def test_the_page_lists_eight_guarantees_and_all_known_failures() -> None:
     assert [row[0].partition(":")[0] for row in PROMISES] == [f"R{number}" for number in range(1, 9)]
     assert len(FAULTS) >= 20
 
@@ -28,7 +28,7 @@ def test_there_are_eight_promises_and_every_fault_that_we_know_of() -> None:
 @pytest.mark.parametrize(
     ("said", "shown"), [(row[0], row[1]) for row in PROMISES] + [(row[0], row[2]) for row in FAULTS]
 )
-def test_a_promise_and_a_fault_are_shown_by_tests_that_exist(said: str, shown: str) -> None:
+def test_every_guarantee_and_failure_names_existing_tests(said: str, shown: str) -> None:
     named = re.findall(r"`(tests/[^`:]+)::(\w+)`", shown)
     assert named and len(named) == shown.count("`") // 2, said
     for path, test in named:
@@ -36,7 +36,7 @@ def test_a_promise_and_a_fault_are_shown_by_tests_that_exist(said: str, shown: s
 
 
 @pytest.mark.parametrize("row", PROMISES, ids=lambda row: row[0][:2])
-def test_a_figure_of_a_promise_is_measured(row: tuple[str, str, str]) -> None:
+def test_every_figure_of_a_guarantee_is_measured(row: tuple[str, str, str]) -> None:
     for figure in re.findall(r"`(\w+)`", row[2]):
         module, _, rest = figure.partition("_")
         measure = (ROOT / "benchmarks" / f"{module}.py").read_text()

@@ -37,12 +37,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_wheel_carries_every_file_of_the_packages(wheel: Path) -> None:
+def test_the_wheel_contains_every_file_of_the_packages(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {f"patchwright/{name}" for name in tracked(*PACKAGES)} - names == set()
 
 
-def test_the_wheel_carries_nothing_but_the_packages(wheel: Path) -> None:
+def test_the_wheel_contains_only_the_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names} == {"patchwright", "patchwright-0.1.0.dist-info"}
     inside = {name.split("/")[1] for name in names if name.startswith("patchwright/")}
@@ -73,7 +73,7 @@ def machine_with(directory: Path, python: str) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_machine_without_venv_is_told_in_one_sentence_what_to_install(
+def test_without_venv_one_sentence_names_the_package_to_install(
     command: str, checkout: Path, tmp_path: Path
 ) -> None:
     without = f'case "$*" in *ensurepip*) exit 1 ;; esac\nexec "{sys.executable}" "$@"'
@@ -86,9 +86,7 @@ def test_a_machine_without_venv_is_told_in_one_sentence_what_to_install(
     )
 
 
-def test_a_machine_with_an_old_python_is_told_in_one_sentence_what_to_install(
-    checkout: Path, tmp_path: Path
-) -> None:
+def test_with_an_old_python_one_sentence_names_the_required_version(checkout: Path, tmp_path: Path) -> None:
     path = machine_with(tmp_path / "bin", "exit 1")
     told = subprocess.run([checkout / "script/test"], env={"PATH": path}, capture_output=True, text=True)
     assert (told.returncode, told.stderr.count("\n")) == (2, 1)
@@ -97,7 +95,7 @@ def test_a_machine_with_an_old_python_is_told_in_one_sentence_what_to_install(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_command_is_the_only_one_needed_after_a_clone(tmp_path: Path) -> None:
+def test_one_command_is_enough_after_a_clone(tmp_path: Path) -> None:
     clone = tmp_path / "my clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     first = subprocess.run([clone / "script/test", "--version"], capture_output=True, text=True)
@@ -114,7 +112,7 @@ def test_a_make_target_is_an_alias_of_a_command(command: str) -> None:
     assert os.access(ROOT / "script" / command, os.X_OK)
 
 
-def test_the_package_says_what_it_is() -> None:
+def test_the_package_metadata_is_correct() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (project["name"], project["license"], project["requires-python"]) == (
         "patchwright",
@@ -148,7 +146,7 @@ def named(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_table_of_coverage_has_each_row_once_and_in_order() -> None:
+def test_the_coverage_table_has_each_row_once_and_in_order() -> None:
     ids = [
         f"{area}{number:02}"
         for area, last in ((last[:-2], int(last[-2:])) for last in LAST)
@@ -158,11 +156,11 @@ def test_the_table_of_coverage_has_each_row_once_and_in_order() -> None:
     assert [row for row, *_ in coverage()] == ids
 
 
-def test_the_table_of_coverage_says_one_of_five_things() -> None:
+def test_the_coverage_table_uses_only_the_five_states() -> None:
     assert [(row, state) for row, state, *_ in coverage() if not STATE.fullmatch(state)] == []
 
 
-def test_what_the_table_of_coverage_calls_done_it_shows() -> None:
+def test_every_done_row_of_the_coverage_table_names_files_and_tests() -> None:
     unshown = [
         row
         for row, state, where, test in coverage()
@@ -174,7 +172,7 @@ def test_what_the_table_of_coverage_calls_done_it_shows() -> None:
     assert unshown == []
 
 
-def test_what_the_table_of_coverage_leaves_open_names_the_issue_that_brings_it() -> None:
+def test_every_open_row_of_the_coverage_table_names_its_issue() -> None:
     unexplained = [
         row
         for row, state, where, _ in coverage()
@@ -183,7 +181,7 @@ def test_what_the_table_of_coverage_leaves_open_names_the_issue_that_brings_it()
     assert unexplained == []
 
 
-def test_what_the_table_of_coverage_names_is_there() -> None:
+def test_everything_named_in_the_coverage_table_exists() -> None:
     missing = [
         f"{row}: {name}"
         for row, _, where, test in coverage()
@@ -210,11 +208,11 @@ def is_there(name: str) -> bool:
         ("tests/test_nothing.py", False),
     ],
 )
-def test_a_name_that_leads_nowhere_is_found(name: str, there: bool) -> None:
+def test_a_missing_file_or_test_is_detected(name: str, there: bool) -> None:
     assert is_there(name) == there
 
 
-def test_ci_runs_on_several_systems_with_an_engine_and_without_one() -> None:
+def test_ci_runs_on_several_systems_with_and_without_an_engine() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
     job = workflow["jobs"]["test"]
     matrix = job["strategy"]["matrix"]

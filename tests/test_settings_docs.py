@@ -11,20 +11,20 @@ from tests.settings_reference import PAGE, READ_ON, TABLES, meanings, reference,
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_reference_is_what_the_models_say() -> None:
+def test_the_settings_reference_matches_the_models() -> None:
     page = PAGE.read_text()
     assert reference(page) == page, "write it anew: .venv/bin/python -m tests.settings_reference"
 
 
 @pytest.mark.parametrize("model", [Settings, RepoConfig])
-def test_every_setting_stands_in_one_table(model: type[Settings] | type[RepoConfig]) -> None:
+def test_every_setting_is_in_one_table(model: type[Settings] | type[RepoConfig]) -> None:
     shown = re.findall(r"^\| `([a-z_]+)`", "".join(map(table, TABLES.values())), re.MULTILINE)
     operators = [key for key in shown if key in Settings.model_fields]
     assert set(model.model_fields) - set(shown) == set()
     assert len(operators) == len(set(operators)) + len(Settings.model_fields.keys() & RepoConfig.model_fields)
 
 
-def test_a_setting_is_shown_with_all_that_is_to_be_known_of_it() -> None:
+def test_a_setting_is_listed_with_its_variable_type_and_default() -> None:
     lines = table(TABLES["runs"]).splitlines()
     assert lines[0] == "| setting | environment, option | takes | default | meaning |"
     (shown,) = (line for line in lines if line.startswith("| `timeout` |"))
@@ -35,6 +35,6 @@ def test_a_setting_is_shown_with_all_that_is_to_be_known_of_it() -> None:
     assert "secrets_file" in SENSITIVE_SETTINGS
 
 
-def test_what_leads_on_belongs_to_a_setting() -> None:
+def test_every_further_link_belongs_to_a_setting() -> None:
     known = {key for model in TABLES.values() for key, _, _ in meanings(model)}
     assert READ_ON.keys() - known == set()

@@ -94,14 +94,14 @@ def typos() -> Path:
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-async def test_the_tree_is_the_golden_one(room: Room, task: Path) -> None:
+async def test_the_resulting_tree_matches_the_expected_one(room: Room, task: Path) -> None:
     assert await room.done(task, turns(task)) == tree(task / "gold")
 
 
 # A fault that is planted in each part makes the comparison fail.
 
 
-async def test_a_prompt_without_the_issue_is_seen(room: Room, typos: Path, tmp_path: Path) -> None:
+async def test_a_prompt_without_the_issue_is_detected(room: Room, typos: Path, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "initial_prompt.md.j2").write_text("Do what you think is right.")
     try:
@@ -111,7 +111,7 @@ async def test_a_prompt_without_the_issue_is_seen(room: Room, typos: Path, tmp_p
         set_template_directory(None)
 
 
-async def test_a_message_that_arrives_in_pieces_is_seen(room: Room, typos: Path) -> None:
+async def test_a_fragmented_message_is_detected(room: Room, typos: Path) -> None:
     def cut(turn: RecordedTurn) -> RecordedTurn:
         calls = [
             call.model_copy(update={"arguments": json.dumps(call.arguments)[:-3]})
@@ -148,7 +148,7 @@ class Forgetting:
             yield Forgetful(sandbox)
 
 
-async def test_a_sandbox_that_does_nothing_is_seen(room: Room, typos: Path) -> None:
+async def test_a_sandbox_that_does_nothing_is_detected(room: Room, typos: Path) -> None:
     assert await room.done(typos, turns(typos), Forgetting) != tree(typos / "gold")
 
 
@@ -157,7 +157,7 @@ async def test_a_sandbox_that_does_nothing_is_seen(room: Room, typos: Path) -> N
 
 @pytest.mark.llm
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
-async def test_a_real_model_comes_to_the_golden_tree(room: Room, task: Path) -> None:
+async def test_a_real_model_produces_the_expected_tree(room: Room, task: Path) -> None:
     given = {
         name.removeprefix("PATCHWRIGHT_"): os.environ[name]
         for name in os.environ

@@ -41,16 +41,16 @@ def unsaid(symptom: str) -> list[str]:
 
 
 @pytest.mark.parametrize("symptom", SYMPTOMS)
-def test_what_is_explained_is_said(symptom: str) -> None:
+def test_every_quoted_message_exists_in_the_product(symptom: str) -> None:
     assert unsaid(symptom) == []
 
 
-def test_words_that_nobody_says_are_found() -> None:
+def test_an_unknown_message_is_detected() -> None:
     assert unsaid("the GitHub App needs more permissions here") == []
     assert unsaid("the moon ... the GitHub App needs more permissions here") == ["the moon "]
 
 
-def test_there_is_enough_of_it() -> None:
+def test_the_page_has_enough_rows_and_messages() -> None:
     rows = [
         line
         for line in PAGE.splitlines()
@@ -60,7 +60,7 @@ def test_there_is_enough_of_it() -> None:
     assert len(SYMPTOMS) >= 50
 
 
-def test_whoever_failed_is_explained() -> None:
+def test_every_failure_reason_is_explained() -> None:
     template = (ROOT / "templates/replies/failure_reason.md.j2").read_text()
     sentences = re.findall(r"^((?:The|GitHub|My|This)\b[^{.\n]*)", template, re.MULTILINE)
     assert len(sentences) == 8

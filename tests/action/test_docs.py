@@ -16,18 +16,18 @@ def table(named: dict[str, dict[str, Any]], head: str) -> str:
     return "\n".join([f"| {head} | |", "| --- | --- |", *rows])
 
 
-def test_every_input_and_output_is_described_as_action_yml_does() -> None:
+def test_every_input_and_output_is_described_as_in_action_yml() -> None:
     for named, head in ((ACTION["inputs"], "input"), (ACTION["outputs"], "output")):
         assert table(named, head) in PAGE, f"put this into docs/action.md:\n{table(named, head)}"
 
 
-def test_every_example_is_named() -> None:
+def test_every_example_is_mentioned() -> None:
     examples = [path.name for path in (ROOT / ".github/examples").glob("*.yml")]
     assert len(examples) == 7
     assert not [name for name in examples if f"(../.github/examples/{name})" not in PAGE]
 
 
-def test_what_the_page_goes_on_with_is_an_output_of_the_step_that_it_names() -> None:
+def test_every_step_output_in_the_page_exists() -> None:
     snippets = "".join(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
     used = re.findall(r"\b(\w+)\.([\w-]+)\.outputs\.([\w-]+)", snippets)
     assert used

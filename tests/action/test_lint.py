@@ -58,7 +58,7 @@ def test_zizmor_finds_nothing(tmp_path: Path) -> None:
     assert "template-injection" in zizmor(tmp_path / "bad.yml").stdout
 
 
-def test_the_schemas_of_workflows_and_actions_hold(tmp_path: Path) -> None:
+def test_workflows_and_actions_match_their_schemas(tmp_path: Path) -> None:
     for kind, files in (("actions", [ROOT / "action.yml"]), ("workflows", WORKFLOWS)):
         found = schema(kind, *files)
         assert found.returncode == 0, found.stdout + found.stderr
@@ -73,7 +73,7 @@ def test_actionlint_finds_nothing(tmp_path: Path) -> None:
     assert "potentially untrusted" in actionlint(tmp_path / "bad.yml").stdout
 
 
-def test_every_action_of_others_is_pinned_by_its_commit() -> None:
+def test_every_third_party_action_is_pinned_by_commit() -> None:
     lines = [line for file in (ROOT / "action.yml", *WORKFLOWS) for line in file.read_text().splitlines()]
     used = [line.split("uses:")[1].strip() for line in lines if "uses:" in line]
     assert len(used) > 10

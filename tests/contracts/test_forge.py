@@ -53,23 +53,23 @@ def proposal(
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-async def test_facts_are_those_of_the_repository(world: FakeGitHub, forge: Forge) -> None:
+async def test_repository_facts_are_read(world: FakeGitHub, forge: Forge) -> None:
     assert await forge.get_repo_facts(SAMPLE) == RepoFacts(
         default_branch="main", clone_url=f"{world.server_url}/acme/sample.git", private=False, empty=False
     )
 
 
-async def test_an_empty_repository_is_known_as_such(world: FakeGitHub, forge: Forge, app: GitHubApp) -> None:
+async def test_an_empty_repository_is_detected(world: FakeGitHub, forge: Forge, app: GitHubApp) -> None:
     world.install_app(app, world.create_repository("acme/empty"))
     assert (await forge.get_repo_facts(Repo(owner="acme", name="empty"))).empty
 
 
-async def test_a_repository_that_is_not_there_is_not_found(forge: Forge) -> None:
+async def test_a_missing_repository_is_not_found(forge: Forge) -> None:
     with pytest.raises((NotFound, Forbidden)):
         await forge.get_repo_facts(Repo(owner="acme", name="nonsense"))
 
 
-async def test_a_thread_is_the_issue_with_its_comments_and_whom_to_trust(
+async def test_a_thread_is_the_issue_with_comments_and_trusted_authors(
     world: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
     issue = world.create_issue(repo, title="Sum is wrong", body=None, by="stranger")
@@ -121,7 +121,7 @@ async def test_a_permission_is_the_role(world: FakeGitHub, forge: Forge, login: 
     assert await forge.get_permission(SAMPLE, user(world, login)) == role
 
 
-async def test_a_permission_is_that_of_the_id_not_of_the_name(world: FakeGitHub, forge: Forge) -> None:
+async def test_a_permission_belongs_to_the_id_and_not_to_the_login(world: FakeGitHub, forge: Forge) -> None:
     maintainer = user(world, "maintainer")
     world.rename_user("maintainer", "renamed")
     imposter = user(world, "maintainer")  # takes the free name
@@ -133,7 +133,7 @@ async def test_a_permission_is_that_of_the_id_not_of_the_name(world: FakeGitHub,
 # --- saying -------------------------------------------------------------------------------------------------
 
 
-async def test_saying_twice_with_a_tag_leaves_one_comment(
+async def test_posting_twice_with_one_tag_leaves_one_comment(
     world: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -146,7 +146,7 @@ async def test_saying_twice_with_a_tag_leaves_one_comment(
     assert first.endswith(f"#issuecomment-{comment.id}")
 
 
-async def test_another_process_finds_the_comment_again(
+async def test_another_process_finds_the_existing_comment(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -160,7 +160,7 @@ async def test_another_process_finds_the_comment_again(
     assert [body.splitlines()[-1] for body in ours] == ["Done.", "Something else."]
 
 
-async def test_saying_the_same_again_writes_nothing(
+async def test_posting_the_same_text_again_writes_nothing(
     world: FakeGitHub, repo: Repository, forge: Forge
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -170,7 +170,7 @@ async def test_saying_the_same_again_writes_nothing(
     assert world.writes == before
 
 
-async def test_somebody_elses_comment_with_our_tag_is_not_ours(
+async def test_a_foreign_comment_with_the_bots_tag_is_not_edited(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, another: Callable[[], GitHubForge]
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -186,9 +186,7 @@ async def test_somebody_elses_comment_with_our_tag_is_not_ours(
     assert ours.author.login == us(forge)
 
 
-async def test_the_stand_in_would_let_us_edit_a_strangers_comment(
-    world: FakeGitHub, repo: Repository
-) -> None:
+async def test_the_fake_server_allows_edits_of_foreign_comments(world: FakeGitHub, repo: Repository) -> None:
     """Positive control of the test above: nothing but our own care keeps it as it is."""
     comment = world.add_comment_silently(
         world.create_issue(repo, title="T", body="B", by="stranger"), "theirs", by="stranger"
@@ -199,7 +197,7 @@ async def test_the_stand_in_would_let_us_edit_a_strangers_comment(
     assert (done.status_code, comment.body) == (200, "ours")
 
 
-async def test_a_long_body_is_clipped_and_says_so(world: FakeGitHub, repo: Repository, forge: Forge) -> None:
+async def test_a_long_body_is_clipped_with_a_note(world: FakeGitHub, repo: Repository, forge: Forge) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
     long = "<details>\n\n```text\n" + "größe 🦉 " * 20_000 + "\n```\n</details>"
     await forge.upsert_comment(SAMPLE, issue.number, TAG, long)
@@ -214,7 +212,7 @@ async def test_a_long_body_is_clipped_and_says_so(world: FakeGitHub, repo: Repos
 
 
 @pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
-async def test_a_comment_whose_answer_was_lost_is_there_once(
+async def test_a_comment_with_a_lost_response_exists_once(
     world: FakeGitHub, repo: Repository, forge: Forge, lose: str
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -228,7 +226,7 @@ async def test_a_comment_whose_answer_was_lost_is_there_once(
 
 
 @pytest.mark.parametrize("lose", ["lose_next_request", "lose_next_response"])
-async def test_a_pull_request_whose_answer_was_lost_is_there_once(
+async def test_a_pull_request_with_a_lost_response_exists_once(
     world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository, lose: str
 ) -> None:
     commit = await published(forge, clone, {"calc.py": FIXED})
@@ -240,7 +238,7 @@ async def test_a_pull_request_whose_answer_was_lost_is_there_once(
 # --- proposing ----------------------------------------------------------------------------------------------
 
 
-async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
+async def test_a_pull_request_is_opened_once_and_read_back(
     world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     assert await forge.find_pull_request(SAMPLE, "patchwright/issue-1") is None
@@ -266,7 +264,7 @@ async def test_a_proposal_becomes_one_pull_request_that_is_read_back(
     assert repo.diff(repo.pulls[0]).endswith("-    return a - b\n+    return a + b\n")
 
 
-async def test_proposing_again_brings_the_open_one_up_to_date(
+async def test_publishing_again_updates_the_open_pull_request(
     world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     first = await published(forge, clone, {"calc.py": FIXED})
@@ -286,7 +284,7 @@ async def test_proposing_again_brings_the_open_one_up_to_date(
 # --- credentials and dry runs -------------------------------------------------------------------------------
 
 
-async def test_credentials_open_this_repository(
+async def test_credentials_give_access_to_the_repository(
     world: FakeGitHub, forge: Forge, clone: BareRepository
 ) -> None:
     given = await forge.get_credentials(SAMPLE)
@@ -294,7 +292,7 @@ async def test_credentials_open_this_repository(
     assert given.token not in repr(given)
 
 
-async def test_an_expired_token_is_minted_anew_and_a_personal_one_is_not(
+async def test_an_expired_app_token_is_renewed_and_a_personal_one_is_not(
     world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
     await forge.get_repo_facts(SAMPLE)
@@ -305,7 +303,7 @@ async def test_an_expired_token_is_minted_anew_and_a_personal_one_is_not(
     assert (after != before) == forge.is_app
 
 
-async def test_a_dry_run_shows_and_writes_nothing(
+async def test_a_dry_run_shows_its_writes_and_writes_nothing(
     world: FakeGitHub, repo: Repository, forge: Forge, clone: BareRepository
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="maintainer")

@@ -59,7 +59,7 @@ async def thread(forge: GitHubForge, job: Job) -> PullRequest:
     return found
 
 
-async def test_a_pull_request_is_read_with_every_thread_and_whom_to_trust(
+async def test_a_pull_request_is_read_with_all_threads_and_trusted_authors(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     first = world.add_review(pull, ("calc.py", 2, "Minus?"), by="stranger", body="Not so.")
@@ -91,7 +91,7 @@ async def test_a_pull_request_is_read_with_every_thread_and_whom_to_trust(
     assert [one.is_trigger for one in (await thread(forge, job(inline=inline))).threads] == [False, True]
 
 
-async def test_a_thread_is_open_again_for_whoever_mentions_us_in_it_after_it_was_resolved(
+async def test_a_mention_in_a_resolved_thread_reopens_it(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     first = world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
@@ -112,7 +112,7 @@ async def test_all_pages_of_threads_are_read(
     assert [one.comments[0].body for one in seen.threads] == [f"Point {number}" for number in range(61)]
 
 
-async def test_what_a_deleted_account_wrote_is_read_and_trusted_by_nobody(
+async def test_text_of_a_deleted_account_is_read_and_untrusted(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer", body="See below.")
@@ -123,7 +123,7 @@ async def test_what_a_deleted_account_wrote_is_read_and_trusted_by_nobody(
     assert [(one.author.login, one.trusted) for one in seen.comments] == [("ghost", False)]
 
 
-async def test_a_fork_says_where_it_is_and_whether_we_may_push(
+async def test_a_fork_has_its_location_and_push_permission(
     world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
     fork = world.create_fork(repo, "stranger")
@@ -136,7 +136,7 @@ async def test_a_fork_says_where_it_is_and_whether_we_may_push(
         assert seen.head_repo == Repo(owner="stranger", name="sample")
 
 
-async def test_a_thread_is_answered_once_for_each_tag(
+async def test_a_thread_gets_one_reply_per_tag(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     world.add_review(pull, ("calc.py", 2, "Minus?"), ("calc.py", 6, "Two?"), by="maintainer")
@@ -153,7 +153,7 @@ async def test_a_thread_is_answered_once_for_each_tag(
     ]
 
 
-async def test_an_answer_whose_response_was_lost_is_not_given_again(
+async def test_a_reply_with_a_lost_response_is_not_repeated(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
@@ -165,7 +165,7 @@ async def test_an_answer_whose_response_was_lost_is_not_given_again(
     assert len(pull.review_threads[0].comments) == 3
 
 
-async def test_somebody_elses_comment_with_our_tag_is_no_answer_of_ours(
+async def test_a_foreign_comment_with_the_bots_tag_is_no_reply_of_the_bot(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
@@ -175,7 +175,7 @@ async def test_somebody_elses_comment_with_our_tag_is_no_answer_of_ours(
     assert len(pull.review_threads[0].comments) == 3
 
 
-async def test_a_thread_is_settled_and_settling_it_twice_is_once(
+async def test_a_thread_is_resolved_and_resolving_it_twice_changes_nothing(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")
@@ -188,7 +188,7 @@ async def test_a_thread_is_settled_and_settling_it_twice_is_once(
         await forge.resolve_thread(SAMPLE, minus.model_copy(update={"id": "nonsense"}))
 
 
-async def test_a_dry_run_shows_what_it_would_answer(
+async def test_a_dry_run_shows_its_replies(
     world: FakeGitHub, pull: FakePullRequest, forge: GitHubForge
 ) -> None:
     world.add_review(pull, ("calc.py", 2, "Minus?"), by="maintainer")

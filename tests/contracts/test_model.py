@@ -143,7 +143,7 @@ async def open_model(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         await endpoint.__aexit__(None, None, None)
 
 
-async def test_parallel_calls_come_in_order_with_what_they_cost(open_model: Open) -> None:
+async def test_parallel_calls_arrive_in_order_with_their_cost(open_model: Open) -> None:
     model = await open_model([RecordedTurn("Let me think.", *thinks("one", "zwei \N{SNOWMAN}"))])
     reply = await model.reply(BRIEF, TOOLS)
     assert reply.text == "Let me think."
@@ -157,7 +157,7 @@ async def test_parallel_calls_come_in_order_with_what_they_cost(open_model: Open
     assert not reply.truncated
 
 
-async def test_a_whole_conversation_is_understood(open_model: Open) -> None:
+async def test_a_complete_conversation_is_accepted(open_model: Open) -> None:
     model = await open_model([RecordedTurn("First.", *thinks("one", "two")), RecordedTurn("Second.")])
     reply = await model.reply(BRIEF, TOOLS)
     answers = [ToolMessage(tool_call_id=call.id, text="Noted.") for call in reply.tool_calls]
@@ -166,7 +166,7 @@ async def test_a_whole_conversation_is_understood(open_model: Open) -> None:
     assert (again.text, again.tool_calls) == ("Second.", ())
 
 
-async def test_a_reply_at_the_output_limit_says_so(open_model: Open) -> None:
+async def test_a_reply_at_the_output_limit_is_marked(open_model: Open) -> None:
     half = {"calls": [{"name": "think", "arguments": '{"thought": "I was abo'}], "finish_reason": "length"}
     model = await open_model([RecordedTurn.model_validate({"thought": "", **half})])
     reply = await model.reply(BRIEF, TOOLS)
@@ -175,13 +175,13 @@ async def test_a_reply_at_the_output_limit_says_so(open_model: Open) -> None:
     assert reply.tool_calls[0].arguments in ('{"thought": "I was abo', "{}")
 
 
-async def test_an_overflow_is_told_from_other_refusals(open_model: Open) -> None:
+async def test_a_context_overflow_is_distinguished_from_other_errors(open_model: Open) -> None:
     model = await open_model([context_overflow()])
     with pytest.raises(ContextOverflow):
         await model.reply(BRIEF, TOOLS)
 
 
-async def test_what_was_billed_counts_though_it_cannot_be_read(open_model: Open) -> None:
+async def test_an_unreadable_billed_reply_is_counted(open_model: Open) -> None:
     model = await open_model([reply_without_choices()])
     reply = await model.reply(BRIEF, TOOLS)
     assert (reply.text, reply.tool_calls) == ("", ())
@@ -189,7 +189,9 @@ async def test_what_was_billed_counts_though_it_cannot_be_read(open_model: Open)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-async def test_a_refusal_names_the_setting_and_never_the_key(open_model: Open, status: int) -> None:
+async def test_an_authentication_error_names_the_setting_and_never_the_key(
+    open_model: Open, status: int
+) -> None:
     refusal = ModelFault(status=status, body=f'{{"error": {{"message": "Not with {KEY}", "code": "x"}}}}')
     model = await open_model([refusal])
     with pytest.raises(ModelAccessDenied, match="PATCHWRIGHT_MODEL") as refused:
@@ -213,7 +215,7 @@ async def test_a_refusal_names_the_setting_and_never_the_key(open_model: Open, s
     ],
     ids=["429", "500", "503", "html", "html 502", "cut", "empty", "list", "408"],
 )
-async def test_a_failure_that_may_pass_can_be_tried_again(
+async def test_a_temporary_failure_is_retryable(
     open_model: Open, fault: ModelFault, retry_after: float | None
 ) -> None:
     model = await open_model([fault, RecordedTurn("Back.")])

@@ -52,7 +52,7 @@ def count(repo: Repository) -> int:
 # --- signed by GitHub ---------------------------------------------------------------------------------------
 
 
-async def test_a_plain_change_is_one_verified_commit_of_the_judged_tree(
+async def test_a_simple_change_is_one_verified_commit_of_the_verified_tree(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
@@ -71,7 +71,7 @@ def shown_here(clone: BareRepository, commit: str) -> str:
     return clone.git("show", "-s", "--format=%B", commit).decode().strip()
 
 
-async def test_bytes_names_and_renames_arrive_as_they_are(
+async def test_bytes_names_and_renames_are_published_unchanged(
     repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     repo.commit("main", {"old/läse mich.txt": "größer\n".encode("latin-1"), "gone.txt": "x\n"})
@@ -91,7 +91,7 @@ async def test_bytes_names_and_renames_arrive_as_they_are(
     assert tree(repo.bare, made.sha) == tree(clone, commit)
 
 
-async def test_a_commit_goes_on_top_of_the_one_before(
+async def test_a_second_commit_is_a_child_of_the_first(
     repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     first = await published(forge, clone, {"calc.py": FIXED})
@@ -120,7 +120,7 @@ async def test_publishing_again_changes_nothing(
 
 @pytest.mark.parametrize("lose", LOST)
 @pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
-async def test_a_lost_answer_makes_no_second_commit(
+async def test_a_lost_response_makes_no_second_commit(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str, path: str
 ) -> None:
     commit, parent = plain(clone)
@@ -130,7 +130,7 @@ async def test_a_lost_answer_makes_no_second_commit(
 
 
 @pytest.mark.parametrize("lose", LOST)
-async def test_a_push_whose_answer_was_lost_is_done_once(
+async def test_a_push_with_a_lost_response_happens_once(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository, lose: str
 ) -> None:
     commit, parent = change(clone, file("run.sh", b"#!/bin/sh\n", mode="100755"))
@@ -143,7 +143,7 @@ async def test_a_push_whose_answer_was_lost_is_done_once(
 
 
 @pytest.mark.parametrize("path", ["/git/refs", "/graphql"])
-async def test_a_process_that_dies_between_two_effects_is_followed_by_one_that_goes_on(
+async def test_a_process_killed_between_two_writes_is_continued_by_the_next(
     world: FakeGitHub, repo: Repository, clone: BareRepository, another: Callable[[], GitHubForge], path: str
 ) -> None:
     commit, parent = plain(clone)
@@ -157,7 +157,7 @@ async def test_a_process_that_dies_between_two_effects_is_followed_by_one_that_g
     assert (made.is_verified, count(repo), repo.branches) == (True, 1, ("main", BRANCH))
 
 
-async def test_what_github_shows_a_moment_later_is_waited_for(
+async def test_publishing_waits_for_githubs_delayed_reads(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
@@ -193,7 +193,7 @@ async def test_a_branch_that_someone_else_moved_is_not_changed(
     assert (repo.bare.branch_sha(BRANCH), world.writes) == (theirs, ())
 
 
-async def test_a_branch_that_moves_just_before_the_commit_is_left_alone(
+async def test_a_branch_that_moves_just_before_the_commit_is_not_changed(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
@@ -219,7 +219,7 @@ async def test_a_branch_that_moves_just_before_the_commit_is_left_alone(
     ],
     ids=["executable", "symlink", "submodule", "name", "files", "size"],
 )
-async def test_what_the_api_cannot_carry_is_pushed_and_said(
+async def test_a_change_that_the_api_cannot_commit_is_pushed_and_reported(
     repo: Repository, forge: GitHubForge, clone: BareRepository, stream: list[bytes], why: str
 ) -> None:
     commit, parent = change(clone, *stream)
@@ -251,7 +251,7 @@ async def test_a_merge_is_pushed_with_both_parents(
     assert "does not create merge commits" in made.note
 
 
-async def test_when_the_api_fails_for_good_the_commit_is_pushed(
+async def test_if_the_api_keeps_failing_the_commit_is_pushed(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = plain(clone)
@@ -261,7 +261,7 @@ async def test_when_the_api_fails_for_good_the_commit_is_pushed(
     assert "rejected it: `POST" in made.note.replace("\u200b", "")
 
 
-async def test_a_parent_that_github_has_lost_is_pushed_along(
+async def test_a_parent_missing_on_github_is_pushed_too(
     repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     clone.commit("fix", {"local.py": "1\n"}, "Only here")
@@ -273,7 +273,7 @@ async def test_a_parent_that_github_has_lost_is_pushed_along(
 # --- read back ----------------------------------------------------------------------------------------------
 
 
-async def test_what_github_made_of_it_is_compared_with_what_was_judged(
+async def test_the_published_tree_is_compared_with_the_verified_one(
     repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     repo.injected_path = "planted.txt"
@@ -284,7 +284,7 @@ async def test_what_github_made_of_it_is_compared_with_what_was_judged(
     assert "created a commit that differs from the tested change" in made.note
 
 
-async def test_a_revoked_token_is_minted_anew_once_in_the_middle(
+async def test_a_token_revoked_during_publishing_is_renewed_once(
     world: FakeGitHub, repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     await forge.get_credentials(SAMPLE)
@@ -301,7 +301,7 @@ async def test_a_revoked_token_is_minted_anew_once_in_the_middle(
 
 
 @pytest.mark.parametrize("mode", ["100644", "100755"])
-async def test_a_protected_branch_refuses_and_nothing_of_ours_is_left(
+async def test_a_protected_branch_rejects_the_commit_and_nothing_is_left(
     repo: Repository, forge: GitHubForge, clone: BareRepository, mode: str
 ) -> None:
     repo.protect("patchwright/*", "Only people push here.")
@@ -311,7 +311,7 @@ async def test_a_protected_branch_refuses_and_nothing_of_ours_is_left(
     assert repo.branches == ("main",)
 
 
-async def test_an_app_without_the_permission_changes_no_workflow_and_leaves_no_branch(
+async def test_without_the_permission_no_workflow_changes_and_no_branch_remains(
     repo: Repository, forge: GitHubForge, clone: BareRepository
 ) -> None:
     commit, parent = change(clone, file(".github/workflows/ci.yml", b"on: push\n"))
@@ -321,7 +321,7 @@ async def test_an_app_without_the_permission_changes_no_workflow_and_leaves_no_b
 
 
 @pytest.mark.usefixtures("another")
-async def test_an_app_that_has_the_permission_and_the_operators_word_changes_a_workflow(
+async def test_with_permission_and_setting_a_workflow_is_changed(
     world: FakeGitHub, repo: Repository, clone: BareRepository
 ) -> None:
     app = world.create_app("with-workflows", {**APP_PERMISSIONS, "workflows": "write"})
@@ -341,7 +341,7 @@ async def test_an_app_that_has_the_permission_and_the_operators_word_changes_a_w
 # --- meanwhile ----------------------------------------------------------------------------------------------
 
 
-async def test_a_rewritten_base_is_noticed_and_one_that_went_on_is_none(
+async def test_a_rewritten_base_is_detected_and_new_commits_are_accepted(
     world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -359,7 +359,7 @@ async def test_a_rewritten_base_is_noticed_and_one_that_went_on_is_none(
     assert not await has_base()
 
 
-async def test_a_closed_thread_is_noticed(world: FakeGitHub, repo: Repository, forge: GitHubForge) -> None:
+async def test_a_closed_thread_is_detected(world: FakeGitHub, repo: Repository, forge: GitHubForge) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
     base = repo.bare.branch_sha("main") or ""
     assert (await forge.get_thread_state(SAMPLE, issue.number, "main", base)).is_open
@@ -367,7 +367,7 @@ async def test_a_closed_thread_is_noticed(world: FakeGitHub, repo: Repository, f
     assert not (await forge.get_thread_state(SAMPLE, issue.number, "main", base)).is_open
 
 
-async def test_our_name_is_that_of_the_account_that_writes(
+async def test_the_author_is_the_account_that_writes(
     world: FakeGitHub, repo: Repository, forge: GitHubForge
 ) -> None:
     us = await forge.get_bot_user(SAMPLE)

@@ -42,7 +42,7 @@ async def test_a_cell_past_its_timeout_is_interrupted_or_its_session_replaced(
     begun = "print('begun'); subprocess.run('sleep 60 & echo $! > pid; wait', shell=True)"
     late = await ran(sandbox, begun, timeout=1)
     assert late.output.startswith("begun\n") and "KeyboardInterrupt" in late.output and not late.ok
-    assert late.note == "interrupted at its timeout of 1 s, the session keeps its variables"
+    assert late.note == "interrupted at its timeout of 1 s; the session keeps its variables"
     assert await printed(sandbox, "grep -s '^State:.[RSD]' /proc/$(cat pid)/status | wc -l") == "0\n"
     assert (await ran(sandbox, "x")).output == "1\n"
     died = await ran(sandbox, "print('going'); os._exit(3)")

@@ -38,13 +38,13 @@ def upcoming(*replies: Sequence[str]) -> tuple[int, list[str]]:
     return turn, [call.name for call in calls]
 
 
-def test_the_turn_is_read_from_the_conversation() -> None:
+def test_the_turn_is_derived_from_the_conversation() -> None:
     assert upcoming() == (0, ["run_shell", "view_file"])
     assert upcoming(["ok", "ok"]) == (1, ["finish"])
     assert upcoming(["ok", "ok"], ["ok"]) == (2, [])
 
 
-def test_what_was_lost_is_repeated_and_nothing_else() -> None:
+def test_only_a_lost_reply_is_repeated() -> None:
     assert upcoming([LOST_RESULT, LOST_RESULT]) == (0, ["run_shell", "view_file"])
     assert upcoming(["ok", LOST_RESULT]) == (0, ["view_file"])
     assert upcoming(["ok", LOST_RESULT], [LOST_RESULT]) == (0, ["view_file"])
@@ -58,7 +58,7 @@ async def ask(endpoint: RecordedModel, messages: list[dict[str, Any]], key: str 
         )
 
 
-async def test_it_answers_as_openai_does() -> None:
+async def test_it_responds_like_openai() -> None:
     turns: list[int] = []
     async with RecordedModel(TURNS, key="k", on_request=lambda turn, body: turns.append(turn)) as endpoint:
         endpoint.add_faults(rate_limited(retry_after=2))
@@ -81,7 +81,7 @@ async def test_it_answers_as_openai_does() -> None:
     assert turns == [0, 0, 2, 0, 0]
 
 
-def test_the_same_prefix_is_measured_exactly() -> None:
+def test_the_common_prefix_is_measured_exactly() -> None:
     assert [
         common_prefix_length(a, b) for a, b in (("", "x"), ("abc", "abd"), ("abc", "abc"), ("b", "a"))
     ] == [

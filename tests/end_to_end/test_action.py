@@ -17,7 +17,7 @@ async def test_a_workflow_step_opens_the_same_pull_request_and_sets_its_outputs(
     assert "fixed" in (scenario.data / "summary.md").read_text()
 
 
-async def test_an_event_that_asks_for_nothing_needs_no_model(scenario: Scenario) -> None:
+async def test_an_event_without_a_request_needs_no_model(scenario: Scenario) -> None:
     scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     delivery = await scenario.world.add_label(scenario.issue, "question", by="maintainer")
     del scenario.environment["PATCHWRIGHT_MODEL"]
@@ -27,7 +27,7 @@ async def test_an_event_that_asks_for_nothing_needs_no_model(scenario: Scenario)
     assert "Nothing to do" in out
 
 
-async def test_a_workflow_answers_commands_that_it_cannot_carry_out_without_a_model(
+async def test_a_workflow_replies_to_unsupported_commands_without_a_model(
     scenario: Scenario,
 ) -> None:
     scenario.world.add_webhook("http://127.0.0.1:9/nobody", "none")

@@ -54,20 +54,20 @@ def forged(events: list[Event], **changes: Any) -> list[Event]:
     return [events[0].model_copy(update=changes), *events[1:]]
 
 
-async def test_an_honest_artifact_is_published(upload: UploadedArtifact) -> None:
+async def test_a_valid_artifact_is_published(upload: UploadedArtifact) -> None:
     outcome = await upload.publish(await upload.events())
     assert isinstance(outcome, Published)
     assert not outcome.draft
     assert upload.scenario.repo.branches == ("main", "patchwright/issue-1")
 
 
-async def test_an_honest_artifact_of_a_pull_request_is_published(on_pull: UploadedArtifact) -> None:
+async def test_a_valid_artifact_for_a_pull_request_is_published(on_pull: UploadedArtifact) -> None:
     outcome = await on_pull.publish(await on_pull.events(FIX))
     assert isinstance(outcome, Published)
     assert on_pull.scenario.repo.read("topic", "calc.py") == "def add(a, b):\n    return a + b\n"
 
 
-async def test_a_log_that_names_another_branch_of_the_pull_request_writes_nowhere(
+async def test_a_log_with_another_pull_request_branch_is_rejected(
     on_pull: UploadedArtifact,
 ) -> None:
     repo = on_pull.scenario.repo
@@ -83,7 +83,7 @@ async def test_a_log_that_names_another_branch_of_the_pull_request_writes_nowher
     assert repo.read("release", "VERSION") == "2\n"
 
 
-async def test_a_base_that_the_base_branch_does_not_have_is_not_brought_in(
+async def test_a_base_that_is_not_on_the_base_branch_is_rejected(
     upload: UploadedArtifact,
 ) -> None:
     repo = upload.scenario.repo
@@ -98,7 +98,7 @@ async def test_a_base_that_the_base_branch_does_not_have_is_not_brought_in(
     assert repo.read("patchwright/issue-1", ".github/workflows/evil.yml") == "on: push\n"
 
 
-async def test_a_head_that_the_pull_request_does_not_have_is_not_built_on(on_pull: UploadedArtifact) -> None:
+async def test_a_head_that_is_not_in_the_pull_request_is_rejected(on_pull: UploadedArtifact) -> None:
     planted = on_pull.scenario.repo.commit("planted", {"evil.py": "print()\n"})
     events = await on_pull.events(base=planted)
     assert isinstance(events[0], RunStarted)
@@ -110,7 +110,7 @@ async def test_a_head_that_the_pull_request_does_not_have_is_not_built_on(on_pul
     assert on_pull.scenario.repo.read(ours, "evil.py") == "print()\n"
 
 
-async def test_a_review_thread_of_another_pull_request_is_left_alone(on_pull: UploadedArtifact) -> None:
+async def test_a_review_thread_of_another_pull_request_is_not_changed(on_pull: UploadedArtifact) -> None:
     publish_scenario = on_pull.scenario
     publish_scenario.repo.commit("other", {"calc.py": "x = 1\n"})
     other = publish_scenario.world.create_pull(publish_scenario.repo, "other", by="maintainer", title="Other")
@@ -149,9 +149,7 @@ ANOTHER = (
 
 
 @pytest.mark.parametrize("change", ANOTHER)
-async def test_the_job_is_the_one_that_the_event_asks_for(
-    upload: UploadedArtifact, change: Callable[..., Any]
-) -> None:
+async def test_a_log_of_another_job_is_rejected(upload: UploadedArtifact, change: Callable[..., Any]) -> None:
     with pytest.raises(InvalidArtifact, match="another job"):
         await upload.publish(forged(await upload.events(), job=change(upload.job)))
     assert upload.scenario.comments == []
@@ -160,12 +158,12 @@ async def test_the_job_is_the_one_that_the_event_asks_for(
 @pytest.mark.parametrize(
     "last", [JobCompleted(outcome=Rejected(explanation="Done.")), RunResumed(run=JobId("another"))]
 )
-async def test_a_log_cannot_say_that_it_is_published_already(upload: UploadedArtifact, last: Event) -> None:
+async def test_a_log_cannot_claim_to_be_published_already(upload: UploadedArtifact, last: Event) -> None:
     with pytest.raises(InvalidArtifact, match="only the publishing job writes"):
         await upload.publish([*await upload.events(), last])
 
 
-async def test_what_policy_forbids_is_taken_out_of_a_patch_that_a_log_calls_proven(
+async def test_forbidden_files_are_removed_from_a_patch_marked_as_proven(
     upload: UploadedArtifact,
 ) -> None:
     workflow = file(".github/workflows/evil.yml", b"on: push\n")
@@ -178,7 +176,7 @@ async def test_what_policy_forbids_is_taken_out_of_a_patch_that_a_log_calls_prov
     assert "left to maintainers" in (upload.scenario.pulls[0].body or "")
 
 
-async def test_a_permission_that_was_taken_away_publishes_nothing(upload: UploadedArtifact) -> None:
+async def test_a_revoked_permission_publishes_nothing(upload: UploadedArtifact) -> None:
     events = await upload.events()
     upload.scenario.world.set_role(upload.scenario.repo, "maintainer", "read")
     assert isinstance(await upload.publish(events), Rejected)
@@ -196,9 +194,7 @@ def live(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["fixed", "unproven", "regressed"])
-async def test_no_text_of_a_forged_log_is_live_where_people_read_it(
-    upload: UploadedArtifact, kind: Any
-) -> None:
+async def test_text_of_a_forged_log_is_shown_inert(upload: UploadedArtifact, kind: Any) -> None:
     events = await upload.events(kind=kind)
     told = verdict(kind)
     shouting = {LOUD: "failed", f"{LOUD}2": "passed"}
@@ -242,7 +238,7 @@ async def test_no_text_of_a_forged_log_is_live_where_people_read_it(
     assert live(f"so {LOUD} and `so`")  # a text that nobody quiets would be found
 
 
-async def test_a_patch_against_another_commit_than_the_run_began_at_is_refused(
+async def test_a_patch_against_another_base_commit_is_rejected(
     upload: UploadedArtifact,
 ) -> None:
     events = await upload.events()
@@ -253,7 +249,7 @@ async def test_a_patch_against_another_commit_than_the_run_began_at_is_refused(
         await upload.publish(events)
 
 
-async def test_why_the_work_broke_off_is_told_quietly(upload: UploadedArtifact) -> None:
+async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: UploadedArtifact) -> None:
     place = upload.scenario.data / "artifact"
     artifact.write_artifact(place, upload.job.id, None, LOUD, Secrets())
     settings = Settings(
@@ -270,7 +266,7 @@ async def test_why_the_work_broke_off_is_told_quietly(upload: UploadedArtifact) 
     assert "everyone" in told
 
 
-async def test_work_on_a_branch_that_moved_meanwhile_goes_beside_it_and_says_why(
+async def test_work_on_a_moved_branch_is_saved_on_another_branch_with_the_reason(
     on_pull: UploadedArtifact,
 ) -> None:
     on_pull.scenario.repo.commit("main", {"tests/test_calc.py": "def test_nothing():\n    pass\n"})

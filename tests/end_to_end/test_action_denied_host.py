@@ -18,7 +18,7 @@ BLOCKED = f"The sandbox refused a connection to {HOST}: it is not on the allowli
 
 @pytest.mark.slow
 @pytest.mark.docker
-async def test_who_reads_the_step_or_the_pull_request_learns_which_host_to_allow(
+async def test_the_step_summary_and_the_pull_request_name_the_host_to_allow(
     make_scenario: Callable[..., Scenario], sources: list[str]
 ) -> None:
     scenario = make_scenario(files=PRIVATE)

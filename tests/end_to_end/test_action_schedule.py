@@ -28,7 +28,7 @@ def scheduled(scenario: Scenario) -> Workflow:
     return workflow
 
 
-async def test_what_was_labeled_without_a_machine_is_found_until_it_has_an_answer(
+async def test_a_scheduled_run_finds_labels_without_a_reply(
     scheduled: Workflow,
 ) -> None:
     scenario, rules = scheduled.scene, Triggers()
@@ -50,19 +50,19 @@ async def test_what_was_labeled_without_a_machine_is_found_until_it_has_an_answe
         assert await find_missed_delivery(github, CALC, rules, AT_ONCE) == IgnoredEvent(event="schedule")
 
 
-async def test_what_a_workflow_may_still_be_at_work_on_is_left_to_it(scheduled: Workflow) -> None:
+async def test_a_recent_label_is_left_to_its_workflow(scheduled: Workflow) -> None:
     scheduled.scene.world.add_label_silently(scheduled.scene.issue, "fix-me", by="maintainer")
     done = await scheduled.run_single_job()
     assert (done.code, done.outputs["outcome"]) == (0, "ignored"), done.output
 
 
-async def test_a_schedule_in_two_jobs_says_what_it_takes(scheduled: Workflow) -> None:
+async def test_a_schedule_in_two_jobs_reports_the_required_input(scheduled: Workflow) -> None:
     done = await scheduled.resolve()
     assert done.code == 2
     assert "must use `part: all`" in done.output
 
 
-async def test_a_schedule_outside_of_a_repository_says_what_is_missing(scheduled: Workflow) -> None:
+async def test_a_schedule_outside_a_repository_reports_the_missing_variable(scheduled: Workflow) -> None:
     done = await scheduled.run_single_job(GITHUB_REPOSITORY="")
     assert done.code == 2
     assert "GITHUB_REPOSITORY is not set" in done.output

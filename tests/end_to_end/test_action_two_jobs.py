@@ -18,7 +18,7 @@ def workflow(scenario: Scenario) -> Workflow:
     return Workflow(scenario)
 
 
-async def test_the_second_job_opens_the_pull_request_that_the_first_one_proved(workflow: Workflow) -> None:
+async def test_the_second_job_opens_the_pull_request_that_the_first_one_verified(workflow: Workflow) -> None:
     scenario = workflow.scene
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()
@@ -46,7 +46,7 @@ async def test_the_second_job_opens_the_pull_request_that_the_first_one_proved(w
 
 
 @pytest.mark.slow
-async def test_publishing_twice_is_publishing_once(workflow: Workflow) -> None:
+async def test_publishing_twice_changes_nothing(workflow: Workflow) -> None:
     scenario = workflow.scene
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()
@@ -60,7 +60,7 @@ async def test_publishing_twice_is_publishing_once(workflow: Workflow) -> None:
 
 
 @pytest.mark.slow
-async def test_a_question_reaches_the_issue(workflow: Workflow) -> None:
+async def test_a_question_is_posted_in_the_issue(workflow: Workflow) -> None:
     await workflow.scene.script_model(RecordedTurn("I wonder.", Ask(question="Which of the two?")))
     await workflow.label()
     first = await workflow.resolve()
@@ -70,7 +70,7 @@ async def test_a_question_reaches_the_issue(workflow: Workflow) -> None:
     assert "Which of the two?" in workflow.scene.comments[0]
 
 
-async def test_who_may_not_ask_is_told_so_by_the_second_job(workflow: Workflow) -> None:
+async def test_the_second_job_posts_the_rejection(workflow: Workflow) -> None:
     await workflow.scene.script_model(*FIX_TURNS)
     await workflow.comment("@agent mend this", by="stranger")
     first = await workflow.resolve()
@@ -82,7 +82,7 @@ async def test_who_may_not_ask_is_told_so_by_the_second_job(workflow: Workflow) 
 
 
 @pytest.mark.slow
-async def test_help_is_answered_by_the_second_job(workflow: Workflow) -> None:
+async def test_the_second_job_posts_the_help(workflow: Workflow) -> None:
     await workflow.comment("@agent help")
     first = await workflow.resolve(PATCHWRIGHT_MODEL="")
     assert (first.code, first.outputs["outcome"]) == (0, "prepared"), first.output
@@ -92,7 +92,7 @@ async def test_help_is_answered_by_the_second_job(workflow: Workflow) -> None:
 
 
 @pytest.mark.slow
-async def test_why_the_first_job_broke_off_is_told_by_the_second(workflow: Workflow) -> None:
+async def test_the_second_job_posts_why_the_first_one_failed(workflow: Workflow) -> None:
     await workflow.scene.script_model(*FIX_TURNS, key="another key")
     await workflow.label()
     first = await workflow.resolve()
@@ -103,7 +103,7 @@ async def test_why_the_first_job_broke_off_is_told_by_the_second(workflow: Workf
 
 
 @pytest.mark.slow
-async def test_a_cancelled_first_job_leaves_its_work_for_a_branch(workflow: Workflow) -> None:
+async def test_a_canceled_first_job_saves_its_work_on_a_branch(workflow: Workflow) -> None:
     scenario = workflow.scene
 
     async def cancel(turn: int, body: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ async def test_a_cancelled_first_job_leaves_its_work_for_a_branch(workflow: Work
     assert branch in scenario.comments[0]
 
 
-async def test_a_first_job_that_left_nothing_is_told(workflow: Workflow) -> None:
+async def test_a_first_job_without_an_artifact_is_reported(workflow: Workflow) -> None:
     await workflow.label()
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (1, "error")
@@ -131,7 +131,7 @@ async def test_a_first_job_that_left_nothing_is_told(workflow: Workflow) -> None
 
 
 @pytest.mark.slow
-async def test_a_permission_that_was_taken_away_meanwhile_publishes_nothing(workflow: Workflow) -> None:
+async def test_a_permission_revoked_between_the_jobs_publishes_nothing(workflow: Workflow) -> None:
     scenario = workflow.scene
     await scenario.script_model(*FIX_TURNS)
     await workflow.label()

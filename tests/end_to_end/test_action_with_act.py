@@ -91,7 +91,7 @@ def pinned(file: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(900)
-async def test_the_two_jobs_open_a_pull_request_as_written(
+async def test_the_two_job_example_opens_a_pull_request(
     make_scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:
     act = Path(sys.executable).with_name("act")

@@ -48,7 +48,7 @@ async def comment(scenario: Scenario, text: str, by: str = "maintainer") -> Job:
     return job
 
 
-async def test_a_question_is_answered_in_the_thread_and_the_run_goes_on_where_it_was(
+async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     hooked: Scenario,
 ) -> None:
     scenario = hooked
@@ -91,7 +91,7 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_goes_on_where_it
 
 
 @pytest.mark.slow
-async def test_a_second_question_is_answered_too_and_what_is_said_after_the_work_is_new_work(
+async def test_a_second_question_is_answered_too_and_a_comment_after_the_run_is_a_new_request(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})
@@ -119,7 +119,7 @@ async def test_a_second_question_is_answered_too_and_what_is_said_after_the_work
 
 
 @pytest.mark.slow
-async def test_the_action_ends_with_its_own_exit_code_and_names_the_question(hooked: Scenario) -> None:
+async def test_the_action_exits_with_its_own_code_and_prints_the_question(hooked: Scenario) -> None:
     scenario = hooked
     await use_ordered_model(scenario, RecordedTurn("Unclear.", QUESTION))
     delivery = await scenario.world.add_label(scenario.issue, "fix-me", by="maintainer")
@@ -131,7 +131,7 @@ async def test_the_action_ends_with_its_own_exit_code_and_names_the_question(hoo
 
 
 @pytest.mark.slow
-async def test_without_a_forge_the_question_is_printed_and_answered_at_the_command_line(
+async def test_without_a_forge_the_question_is_printed_and_answered_on_the_command_line(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     made = Repository(tmp_path / "calc")

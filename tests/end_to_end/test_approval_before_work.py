@@ -40,7 +40,7 @@ def is_held(pull: FakePullRequest) -> bool:
     return "[skip ci]" in pull.repo.bare.git("log", "-1", "--format=%B", pull.head.sha).decode()
 
 
-async def test_checks_run_on_our_commits_unless_an_outsiders_words_went_into_them_until_a_writer_says_so(
+async def test_ci_runs_on_bot_commits_unless_an_outsider_contributed_text_until_a_writer_agrees(
     server: ServerScenario,
 ) -> None:
     ours_alone = await opened(server, server.issue("trusted", by="maintainer"))
@@ -70,7 +70,7 @@ async def test_checks_run_on_our_commits_unless_an_outsiders_words_went_into_the
     ]
 
 
-async def test_a_question_and_a_plan_come_before_the_work_and_nothing_is_touched_until_a_writer_says_go(
+async def test_a_question_and_a_plan_precede_any_change_until_a_writer_agrees(
     server: ServerScenario,
 ) -> None:
     issue = server.issue("planned")

@@ -96,7 +96,7 @@ def waits(prompt: str) -> str:
     return "It may still load.\n```\nnoop(10)\n```"
 
 
-async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_back(
+async def test_a_browsing_agent_opens_the_agents_page_and_reports_back(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files=FILES)
@@ -142,7 +142,7 @@ async def test_a_delegate_looks_at_the_agents_own_page_and_what_it_says_comes_ba
 
 
 @pytest.mark.slow
-async def test_a_run_killed_while_it_browses_pays_for_it_and_goes_on(
+async def test_a_run_killed_while_browsing_counts_the_cost_and_continues(
     make_scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:
     scenario = make_scenario(files=FILES)

@@ -41,7 +41,7 @@ async def fails(scenario: Scenario, pull: FakePullRequest, *names: str) -> None:
             await scenario.world.redeliver(await scenario.world.ci.deliver_check(pull, one, event))
 
 
-async def test_a_failing_head_is_repaired_once_and_then_said(scenario: Scenario) -> None:
+async def test_a_failing_head_is_repaired_once_and_then_reported(scenario: Scenario) -> None:
     pull = open_pull_request(scenario, {"calc.py": WIP})
     first = pull.head.sha
     await scenario.script_model(RecordedTurn("Mend.", MUL, NEG), *[RecordedTurn("Done.", DONE)] * 2)
@@ -63,7 +63,7 @@ async def test_a_failing_head_is_repaired_once_and_then_said(scenario: Scenario)
     assert len([run for run in scenario.runs if run.startswith("acme-calc")]) == 2
 
 
-async def test_a_server_that_polls_finds_them_by_looking(scenario: Scenario) -> None:
+async def test_a_polling_server_finds_failed_checks(scenario: Scenario) -> None:
     pull = open_pull_request(scenario, {"calc.py": WIP})
     first = pull.head.sha
     scenario.world.ci.add_check(scenario.repo, first, "test", log=LOG)
@@ -80,7 +80,9 @@ async def test_a_server_that_polls_finds_them_by_looking(scenario: Scenario) -> 
     assert scenario.world.deliveries == ()
 
 
-async def test_an_outsiders_issue_is_held_until_a_writer_says_run_ci(scenario: Scenario) -> None:
+async def test_the_commit_for_an_outsiders_issue_is_held_until_a_writer_releases_it(
+    scenario: Scenario,
+) -> None:
     await scenario.script_model(RecordedTurn("Mend.", FIX), *[RecordedTurn("Done.", DONE)] * 2)
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, SECRET)

@@ -20,7 +20,7 @@ def in_a_workflow(scenario: Scenario, **permissions: str) -> dict[str, str]:
     return {"GITHUB_TOKEN": token, "PATCHWRIGHT_WORKFLOW_URL": "https://forge.test/acme/calc/actions/runs/5"}
 
 
-async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scenario: Scenario) -> None:
+async def test_a_fix_is_a_successful_check_run_with_a_table_and_a_link(scenario: Scenario) -> None:
     scenario.environment |= in_a_workflow(scenario, checks="write")
     await scenario.script_model(*FIX_TURNS)
     outcome = await scenario.resolve()
@@ -42,7 +42,9 @@ async def test_a_fix_is_a_success_with_its_table_and_leads_to_its_run(scenario: 
     assert f"[the whole run]({check.details_url})" in str(scenario.pull.body)
 
 
-async def test_what_is_not_proven_is_neutral_and_says_why(make_scenario: Callable[..., Scenario]) -> None:
+async def test_an_unproven_change_is_a_neutral_check_run_with_the_reason(
+    make_scenario: Callable[..., Scenario],
+) -> None:
     scenario = make_scenario(files={"calc.py": CODE})
     scenario.environment |= in_a_workflow(scenario, checks="write")
     await scenario.script_model(
@@ -55,7 +57,7 @@ async def test_what_is_not_proven_is_neutral_and_says_why(make_scenario: Callabl
     assert str(check.output["summary"]).startswith("**Untested:** the tests could not be run")
 
 
-async def test_a_token_that_may_not_make_one_delivers_all_the_same(
+async def test_a_token_without_the_checks_permission_publishes_anyway(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})
@@ -68,7 +70,7 @@ async def test_a_token_that_may_not_make_one_delivers_all_the_same(
 
 
 @pytest.mark.slow
-async def test_a_later_push_of_ours_has_its_own(scenario: Scenario) -> None:
+async def test_each_later_push_has_its_own_check_run(scenario: Scenario) -> None:
     scenario.environment |= in_a_workflow(scenario, checks="write")
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent please mend these")

@@ -21,7 +21,7 @@ def message(scenario: PublishScenario | Scenario, pull: FakePullRequest) -> str:
     return scenario.repo.bare.git("show", "-s", "--format=%B", pull.head.sha).decode()
 
 
-async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(
+async def test_a_commit_for_an_outsiders_issue_is_held_and_the_pull_request_says_so(
     publish_scenario: PublishScenario,
 ) -> None:
     await publish_scenario.publish()
@@ -41,7 +41,7 @@ async def test_what_an_outsider_asked_for_is_held_and_the_pull_request_says_so(
     ("setting", "writer", "held"),
     [("never", False, False), ("untrusted", True, False), ("always", True, True)],
 )
-async def test_what_is_held_is_for_the_operator_to_say(
+async def test_the_operator_decides_which_commits_are_held(
     publish_scenario: PublishScenario, setting: str, writer: bool, held: bool
 ) -> None:
     publish_scenario.settings = {"hold_ci": setting}
@@ -67,7 +67,7 @@ def answers(pull: FakePullRequest) -> list[str]:
     return [one.body.partition("\n")[2].strip() for one in pull.comments if "patchwright:" in one.body]
 
 
-async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_over(scenario: Scenario) -> None:
+async def test_a_writer_releases_a_held_commit_with_an_empty_commit(scenario: Scenario) -> None:
     pull = held(scenario)
     before = pull.head.sha
     await scenario.script_model()
@@ -105,7 +105,7 @@ async def test_a_writer_releases_it_by_an_empty_commit_and_nothing_is_pushed_ove
     )
 
 
-async def test_an_outsider_cannot_release_it(scenario: Scenario) -> None:
+async def test_an_outsider_cannot_release_a_held_commit(scenario: Scenario) -> None:
     pull = held(scenario)
     before = pull.head.sha
     await scenario.script_model()
@@ -118,7 +118,7 @@ async def test_an_outsider_cannot_release_it(scenario: Scenario) -> None:
     ]
 
 
-async def test_a_release_that_somebodys_push_overtakes_does_nothing(scenario: Scenario) -> None:
+async def test_a_release_overtaken_by_a_push_does_nothing(scenario: Scenario) -> None:
     pull = held(scenario)
     await scenario.script_model()
     push = lambda: scenario.repo.commit("patchwright/issue-1", {"more.py": "1\n"})  # noqa: E731
@@ -140,7 +140,7 @@ async def is_not_released(scenario: Scenario, pull: FakePullRequest, why: str) -
     assert (answers(pull), pull.head.sha) == ([why], before)
 
 
-async def test_a_release_on_a_fork_that_lets_nobody_in_is_left_to_its_author(scenario: Scenario) -> None:
+async def test_a_release_on_a_protected_fork_is_left_to_its_author(scenario: Scenario) -> None:
     fork = scenario.world.create_fork(scenario.repo, "contributor")
     fork.commit("topic", {"calc.py": WIP}, HELD)
     pull = scenario.world.create_pull(scenario.repo, "topic", by="contributor", title="Multiply", fork=fork)
@@ -151,7 +151,7 @@ async def test_a_release_on_a_fork_that_lets_nobody_in_is_left_to_its_author(sce
     )  # fmt: skip
 
 
-async def test_a_release_on_a_fork_that_is_gone_is_not_laid_on_its_owner(scenario: Scenario) -> None:
+async def test_a_release_on_a_deleted_fork_does_not_blame_its_owner(scenario: Scenario) -> None:
     """GitHub answers null for it. Its own description, which the fake server keeps to, has no null there."""
     pull = held(scenario)
     job = request_job(scenario, pull, command="run-ci")
@@ -167,7 +167,7 @@ async def test_a_release_on_a_fork_that_is_gone_is_not_laid_on_its_owner(scenari
     assert answers(pull) == ["I cannot start it: the head repository or branch was deleted."]
 
 
-async def test_a_release_by_a_workflows_own_token_is_said_to_start_nothing(scenario: Scenario) -> None:
+async def test_a_release_with_the_workflow_token_reports_that_ci_does_not_start(scenario: Scenario) -> None:
     pull = held(scenario)
     token = scenario.world.create_installation_token(
         scenario.world.install_app(scenario.world.create_app("github-actions"), scenario.repo)
@@ -182,7 +182,7 @@ async def test_a_release_by_a_workflows_own_token_is_said_to_start_nothing(scena
     )  # fmt: skip
 
 
-async def test_a_release_that_github_does_not_take_says_so_in_githubs_words(scenario: Scenario) -> None:
+async def test_a_release_rejected_by_github_quotes_the_reason(scenario: Scenario) -> None:
     pull = held(scenario)
     scenario.repo.protect("patchwright/*", "Only people push here.")
     await is_not_released(
@@ -193,7 +193,7 @@ async def test_a_release_that_github_does_not_take_says_so_in_githubs_words(scen
     )  # fmt: skip
 
 
-async def test_a_release_puts_nothing_on_the_default_branch(scenario: Scenario) -> None:
+async def test_a_release_does_not_change_the_default_branch(scenario: Scenario) -> None:
     pull = held(scenario)
     scenario.repo.bare.git("symbolic-ref", "HEAD", "refs/heads/patchwright/issue-1")
     scenario.repo.default_branch = "patchwright/issue-1"
@@ -216,7 +216,7 @@ async def follow(scenario: Scenario, pull: FakePullRequest, comment: str = "@age
 
 
 @pytest.mark.slow
-async def test_what_goes_on_top_of_a_held_commit_is_held_and_of_a_released_one_is_not(
+async def test_commits_on_a_held_commit_are_held_and_on_a_released_one_are_not(
     make_scenario: Any,
 ) -> None:
     scenario = make_scenario(
@@ -235,7 +235,7 @@ async def test_what_goes_on_top_of_a_held_commit_is_held_and_of_a_released_one_i
 
 
 @pytest.mark.parametrize("workflows", [True, False])
-async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_said(
+async def test_a_push_with_the_workflow_token_reports_that_ci_does_not_start(
     publish_scenario: PublishScenario, workflows: bool
 ) -> None:
     """Complaint 3: CI does not run on the bot's commits."""
@@ -256,7 +256,7 @@ async def test_where_a_workflows_own_token_pushes_nothing_starts_and_that_is_sai
     assert (told in pull.body) == workflows
 
 
-async def test_an_apps_token_that_is_given_as_it_is_is_not_taken_for_a_workflows_own(
+async def test_an_app_token_is_not_mistaken_for_the_workflow_token(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.repo.commit("main", WORKFLOW)

@@ -32,7 +32,7 @@ def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
 
 
 @pytest.mark.slow
-async def test_a_check_that_fails_is_repaired_and_proven_on_the_same_branch(
+async def test_a_failing_check_is_repaired_and_verified_on_the_same_branch(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario()
@@ -75,7 +75,7 @@ async def test_a_check_that_fails_is_repaired_and_proven_on_the_same_branch(
     assert "lint" not in text.partition("# What fails on it")[2]
 
 
-async def test_after_so_many_repairs_in_a_row_what_still_fails_is_said_once(untested: Scenario) -> None:
+async def test_after_the_maximum_of_repairs_the_failure_is_reported_once(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario, {"calc.py": WIP})
     for number in range(2):
@@ -96,7 +96,7 @@ async def test_after_so_many_repairs_in_a_row_what_still_fails_is_said_once(unte
 
 
 @pytest.mark.slow
-async def test_somebodys_push_begins_the_count_anew_but_is_not_ours_to_repair(untested: Scenario) -> None:
+async def test_a_push_by_a_person_resets_the_count_and_is_not_repaired(untested: Scenario) -> None:
     scenario = untested
     scenario.environment["PATCHWRIGHT_MAX_CI_REPAIRS"] = "1"
     pull = open_pull_request(scenario, {"calc.py": CODE})
@@ -111,7 +111,7 @@ async def test_somebodys_push_begins_the_count_anew_but_is_not_ours_to_repair(un
     assert isinstance(await scenario.resolve(failed_checks_job(scenario, pull)), Published)
 
 
-async def test_what_fails_on_the_base_branch_too_is_said_and_not_touched(untested: Scenario) -> None:
+async def test_a_check_that_fails_at_base_too_is_reported_and_not_repaired(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario, {"calc.py": WIP})
     for commit in (pull.head.sha, "main"):
@@ -125,7 +125,7 @@ async def test_what_fails_on_the_base_branch_too_is_said_and_not_touched(unteste
     assert scenario.endpoint.requests == []
 
 
-async def test_what_came_to_no_finding_is_said_and_not_repaired(untested: Scenario) -> None:
+async def test_an_inconclusive_check_is_reported_and_not_repaired(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario, {"calc.py": WIP})
     for conclusion in ("cancelled", "timed_out"):
@@ -140,7 +140,7 @@ async def test_what_came_to_no_finding_is_said_and_not_repaired(untested: Scenar
 
 
 @pytest.mark.parametrize("case", ["moved", "passes", "off", "closed", "locked", "unreadable"])
-async def test_what_is_not_ours_to_repair_is_left_without_a_word(untested: Scenario, case: str) -> None:
+async def test_foreign_pull_requests_are_ignored_silently(untested: Scenario, case: str) -> None:
     scenario = untested
     pull = open_pull_request(scenario, {"calc.py": WIP})
     job = failed_checks_job(scenario, pull)
@@ -163,7 +163,7 @@ async def test_what_is_not_ours_to_repair_is_left_without_a_word(untested: Scena
     assert own_comments(pull) == [] and scenario.endpoint.requests == []
 
 
-async def test_a_hostile_log_is_data_and_shows_no_secret(untested: Scenario) -> None:
+async def test_a_hostile_log_is_treated_as_data_and_masked(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario, {"calc.py": WIP})
     hostile = [
@@ -195,7 +195,7 @@ async def test_a_hostile_log_is_data_and_shows_no_secret(untested: Scenario) -> 
 
 
 @pytest.mark.slow
-async def test_a_push_in_mid_repair_is_left_alone(untested: Scenario) -> None:
+async def test_a_push_during_a_repair_is_not_overwritten(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario, {"calc.py": WIP})
     scenario.world.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)
@@ -216,7 +216,7 @@ async def test_a_push_in_mid_repair_is_left_alone(untested: Scenario) -> None:
 
 
 @pytest.mark.slow
-async def test_a_repair_that_was_pushed_before_a_crash_is_not_made_again(untested: Scenario) -> None:
+async def test_a_repair_pushed_before_a_crash_is_not_repeated(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario, {"calc.py": WIP})
     scenario.world.ci.add_check(scenario.repo, pull.head.sha, "test", log=LOG)

@@ -15,7 +15,7 @@ AGAIN = RecordedTurn("Done.", DONE)
 
 
 @pytest.mark.slow
-async def test_a_model_is_chosen_by_its_name_or_its_end_and_stays_with_the_run(scenario: Scenario) -> None:
+async def test_a_model_is_chosen_by_name_or_suffix_and_stays_with_the_run(scenario: Scenario) -> None:
     choices = "openai/second openai/third"
     endpoint = await use_ordered_model(
         scenario, RecordedTurn("So.", PLAN), *FIX_TURNS, AGAIN, allowed_models=choices, model_prices=PRICES
@@ -32,7 +32,7 @@ async def test_a_model_is_chosen_by_its_name_or_its_end_and_stays_with_the_run(s
     assert "limited to $2.00 instead of the requested $9" in scenario.comments[-1]
 
 
-async def test_a_model_that_may_not_be_chosen_is_refused_with_those_that_may(scenario: Scenario) -> None:
+async def test_a_forbidden_model_is_rejected_with_the_allowed_ones(scenario: Scenario) -> None:
     await use_ordered_model(
         scenario, *FIX_TURNS, allowed_models="openai/second", browsing_model="openai/small"
     )
@@ -44,7 +44,7 @@ async def test_a_model_that_may_not_be_chosen_is_refused_with_those_that_may(sce
 
 
 @pytest.mark.slow
-async def test_a_budget_ends_the_run_before_the_operators(scenario: Scenario) -> None:
+async def test_a_requested_budget_ends_the_run_before_the_operators_limit(scenario: Scenario) -> None:
     prices = '{"openai/scripted": {"input": 1000, "output": 1000}}'
     await use_ordered_model(
         scenario,
@@ -71,7 +71,7 @@ SLIPS = {
 }
 
 
-async def test_what_cannot_be_meant_is_answered_and_nothing_begins(scenario: Scenario) -> None:
+async def test_an_invalid_option_is_answered_and_starts_nothing(scenario: Scenario) -> None:
     await use_ordered_model(scenario, *FIX_TURNS)
     for number, (command, answer) in enumerate(SLIPS.items(), start=1):
         assert (await rejection_text(scenario, command)).startswith(f"I did not start a run: {answer}")
@@ -80,7 +80,7 @@ async def test_what_cannot_be_meant_is_answered_and_nothing_begins(scenario: Sce
 
 
 @pytest.mark.slow
-async def test_the_base_is_named_by_the_same_reader(scenario: Scenario) -> None:
+async def test_the_base_option_uses_the_same_parser(scenario: Scenario) -> None:
     scenario.repo.commit("release/1", {"calc.py": CODE})
     await use_ordered_model(scenario, *FIX_TURNS, AGAIN)
     outcome = await scenario.resolve(await comment_job(scenario, "@agent mend it base=release/1"))
@@ -90,7 +90,7 @@ async def test_the_base_is_named_by_the_same_reader(scenario: Scenario) -> None:
 
 
 @pytest.mark.slow
-async def test_retry_asks_again_for_what_the_last_run_was_asked(scenario: Scenario) -> None:
+async def test_retry_repeats_the_options_of_the_last_run(scenario: Scenario) -> None:
     await use_ordered_model(scenario, RecordedTurn("Look.", LOOK), *FIX_TURNS, AGAIN, max_steps=1)
     await scenario.resolve(await comment_job(scenario, "@agent budget=1 mind the docs"))
     again = await comment_job(scenario, "@agent retry")

@@ -64,7 +64,7 @@ def waiting(scenario: Scenario) -> tuple[RecordedTurn, ...]:
     return (first, RecordedTurn("Wait.", hang), *rest)
 
 
-async def test_a_writers_stop_halts_the_run_within_seconds_and_keeps_its_work(scenario: Scenario) -> None:
+async def test_stop_from_a_writer_ends_the_run_within_seconds_and_saves_its_work(scenario: Scenario) -> None:
     asked = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
     async with scenario.serve() as served:
@@ -90,7 +90,7 @@ async def test_a_writers_stop_halts_the_run_within_seconds_and_keeps_its_work(sc
 
 
 @pytest.mark.slow
-async def test_a_word_in_between_reaches_the_agent_before_its_next_step_once(scenario: Scenario) -> None:
+async def test_a_comment_during_a_run_reaches_the_agent_before_its_next_step_once(scenario: Scenario) -> None:
     asked = asyncio.Event()
     await scenario.script_model(*FIX_TURNS, delay=1.0, on_request=when(0, asked))
     async with scenario.serve() as served:
@@ -130,7 +130,7 @@ async def test_a_word_in_between_reaches_the_agent_before_its_next_step_once(sce
 
 
 @pytest.mark.slow
-async def test_a_word_that_comes_too_late_becomes_work_of_its_own(scenario: Scenario) -> None:
+async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -> None:
     asked = asyncio.Event()
 
     def note(turn: int, body: object) -> None:
@@ -148,7 +148,7 @@ async def test_a_word_that_comes_too_late_becomes_work_of_its_own(scenario: Scen
     assert len(scenario.runs) == 2
 
 
-async def test_help_and_a_stop_of_nothing_are_answered_once_and_briefly(scenario: Scenario) -> None:
+async def test_help_and_a_stop_without_a_run_get_one_short_reply(scenario: Scenario) -> None:
     await scenario.script_model()
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, SECRET)
@@ -187,7 +187,7 @@ async def test_help_and_a_stop_of_nothing_are_answered_once_and_briefly(scenario
 
 
 @pytest.mark.slow
-async def test_retry_begins_from_scratch_where_a_run_was_stopped(scenario: Scenario) -> None:
+async def test_retry_starts_from_scratch_after_a_stopped_run(scenario: Scenario) -> None:
     asked = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
     async with scenario.serve() as served:
@@ -208,7 +208,7 @@ async def test_retry_begins_from_scratch_where_a_run_was_stopped(scenario: Scena
 
 
 @pytest.mark.slow
-async def test_a_label_that_came_while_a_mention_was_worked_on_begins_nothing_and_a_later_one_does(
+async def test_a_label_during_a_run_starts_nothing_and_a_later_one_does(
     scenario: Scenario,
 ) -> None:
     """Also where the queue has forgotten who was told: the run's log knows."""

@@ -178,7 +178,7 @@ async def opened(scenario: Scenario, pulls: int) -> None:
             await asyncio.sleep(0.3)
 
 
-async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_comes_back_from_a_backup(
+async def test_a_compose_deployment_handles_labels_upgrades_and_backups(
     scenario: Scenario, image: str, tmp_path: Path
 ) -> None:
     asked = asyncio.Event()
@@ -218,7 +218,7 @@ async def test_a_composed_server_answers_a_label_goes_on_after_an_upgrade_and_co
         assert await compose.runs() == before
 
 
-async def test_a_composed_server_is_set_up_in_the_browser_and_its_worker_begins_by_itself(
+async def test_a_compose_deployment_is_set_up_in_the_browser_and_its_worker_starts(
     scenario: Scenario, image: str, tmp_path: Path
 ) -> None:
     await scenario.script_model(*FIX_TURNS)

@@ -53,7 +53,7 @@ def installed(where: Path) -> str:
 
 
 @pytest.mark.slow
-async def test_an_mcp_server_of_the_settings_and_a_tool_of_another_package_are_used_like_our_own(
+async def test_configured_mcp_servers_and_entry_point_tools_are_used_like_built_in_ones(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(installed(tmp_path))
@@ -88,7 +88,7 @@ async def test_an_mcp_server_of_the_settings_and_a_tool_of_another_package_are_u
 
 
 @pytest.mark.slow
-async def test_an_mcp_server_that_the_host_calls_is_named_with_the_hosts_of_the_run(
+async def test_an_mcp_server_over_http_is_listed_with_the_hosts_of_the_run(
     scenario: Scenario,
 ) -> None:
     async with serve_mcp_over_http() as near:
@@ -116,7 +116,7 @@ async def test_an_mcp_server_that_the_host_calls_is_named_with_the_hosts_of_the_
     assert "MCP servers were called" in page and "127.0.0.1:" in page
 
 
-async def test_a_risky_call_is_refused_and_the_run_goes_on_without_it(
+async def test_a_risky_call_is_rejected_and_the_run_continues(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})
@@ -141,7 +141,7 @@ async def test_a_risky_call_is_refused_and_the_run_goes_on_without_it(
     assert scenario.repo.branches == ("main", "patchwright/issue-1")
 
 
-async def test_a_skill_whose_keyword_the_issue_does_not_have_stays_out_of_the_prompt(
+async def test_a_skill_without_a_matching_keyword_is_not_in_the_prompt(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     skill = "---\nname: {0}\ntriggers: [{0}]\n---\nWhat is known of {0}.\n"

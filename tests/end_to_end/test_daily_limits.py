@@ -15,7 +15,7 @@ NOTHING_DONE = (RecordedTurn("Done.", DONE, usage=DEAR),)
 DAY = "Try again after midnight UTC, or ask the operator to raise the limit."
 
 
-async def test_each_limit_of_a_day_is_said_when_it_is_reached_and_what_was_refused_counts_for_none() -> None:
+async def test_each_daily_limit_is_reported_and_rejected_jobs_do_not_count() -> None:
     limits = {"user_runs_per_day": 2, "repository_runs_per_day": 2, "usd_per_day": 2.5}
     prices = '{"openai/scripted": {"input": 1, "output": 1}}'
     async with open_server_scenario(model_prices=prices, **limits) as server:

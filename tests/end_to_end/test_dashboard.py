@@ -34,7 +34,7 @@ async def listed(browser: httpx.AsyncClient, state: str, count: int) -> list[str
 
 
 @pytest.mark.slow
-async def test_a_run_is_watched_stopped_by_a_button_and_tried_again_by_another(scenario: Scenario) -> None:
+async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scenario) -> None:
     asked = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
     scenario.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR

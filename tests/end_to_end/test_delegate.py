@@ -38,7 +38,7 @@ READS = (
 )
 
 
-async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_they_say(
+async def test_two_investigators_work_in_parallel_and_the_run_continues_with_their_results(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS})
@@ -88,7 +88,7 @@ async def test_two_investigators_look_at_once_and_the_work_goes_on_with_what_the
 
 
 @pytest.mark.slow
-async def test_an_investigator_that_fails_does_not_stop_the_work(
+async def test_a_failed_investigator_does_not_stop_the_run(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario()
@@ -102,7 +102,7 @@ async def test_an_investigator_that_fails_does_not_stop_the_work(
     assert "limit of 4 replies" in failed.text
 
 
-async def test_delegates_can_be_left_out(make_scenario: Callable[..., Scenario]) -> None:
+async def test_delegation_can_be_disabled(make_scenario: Callable[..., Scenario]) -> None:
     scenario = make_scenario()
     scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
     model = await use_multi_agent_model(scenario, FIX_TURNS[-1])
@@ -113,7 +113,7 @@ async def test_delegates_can_be_left_out(make_scenario: Callable[..., Scenario])
 
 
 @pytest.mark.slow
-async def test_a_run_killed_while_others_look_pays_for_them_and_goes_on(
+async def test_a_run_killed_during_delegation_counts_the_cost_and_continues(
     make_scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:
     scenario = make_scenario()

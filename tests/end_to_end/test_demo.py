@@ -34,7 +34,7 @@ def shown(out: str) -> None:
 
 
 @pytest.mark.slow
-async def test_the_demo_ends_with_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
+async def test_the_demo_opens_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
     code, out, error = await played(
         sys.executable, "-m", "patchwright", "demo", "--sandbox", "local", cwd=short_tmp
     )
@@ -45,7 +45,7 @@ async def test_the_demo_ends_with_a_tested_pull_request_in_the_local_sandbox(sho
 
 
 @pytest.mark.docker
-async def test_the_demo_ends_with_a_tested_pull_request_in_docker(
+async def test_the_demo_opens_a_tested_pull_request_in_docker(
     short_tmp: Path, image_build_environment: dict[str, str]
 ) -> None:
     command = (sys.executable, "-m", "patchwright", "demo", "--json", "--sandbox", "docker")
@@ -56,7 +56,7 @@ async def test_the_demo_ends_with_a_tested_pull_request_in_docker(
 
 
 @pytest.mark.slow
-async def test_without_an_engine_the_demo_says_so_and_goes_on(short_tmp: Path) -> None:
+async def test_without_an_engine_the_demo_prints_a_notice_and_continues(short_tmp: Path) -> None:
     command = (sys.executable, "-m", "patchwright", "demo")
     code, out, error = await played(*command, cwd=short_tmp, DOCKER_HOST="unix:///nowhere/docker.sock")
     assert code == 0, out + error
@@ -66,7 +66,7 @@ async def test_without_an_engine_the_demo_says_so_and_goes_on(short_tmp: Path) -
 
 
 @pytest.mark.slow
-async def test_the_wheel_alone_in_an_empty_environment_plays_the_demo(short_tmp: Path) -> None:
+async def test_the_wheel_runs_the_demo_in_an_empty_environment(short_tmp: Path) -> None:
     python = short_tmp / "empty" / "bin" / "python"
     wheel = short_tmp / "patchwright-0.1.0-py3-none-any.whl"
     commands: tuple[tuple[str, ...], ...] = (

@@ -26,7 +26,7 @@ def model_view(scenario: Scenario, run: str) -> ModelView:
 
 @pytest.mark.redis
 @pytest.mark.slow
-async def test_server_workflow_and_command_line_do_the_same(scenario: Scenario) -> None:
+async def test_server_workflow_and_command_line_have_the_same_result(scenario: Scenario) -> None:
     issues = [scenario.issue] + [
         scenario.world.create_issue(
             scenario.repo, title=scenario.issue.title, body=scenario.issue.body, by="reporter"
@@ -62,7 +62,7 @@ async def test_server_workflow_and_command_line_do_the_same(scenario: Scenario) 
     assert b"+    return a + b" in runs[0][2]
 
 
-async def test_shell_and_python_alone_are_enough_for_an_issue(scenario: Scenario) -> None:
+async def test_shell_and_python_are_enough_for_an_issue(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "kernel"
     edit = "from pathlib import Path\nit = Path('calc.py')\nit.write_text(it.read_text().replace('a - b', 'a + b'))"
     test = "printf 'from calc import add\\n\\n\\ndef test_add():\\n    assert add(2, 3) == 5\\n' > tests/test_add.py"

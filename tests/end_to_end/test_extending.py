@@ -26,7 +26,7 @@ def block(begins: str) -> str:
 
 
 @pytest.mark.parametrize(("said", "shown"), [("It takes 60 seconds.", True), ("It takes long.", False)])
-async def test_the_skill_is_shown_where_one_of_its_words_stands(
+async def test_the_skill_is_offered_if_a_keyword_matches(
     scenario: Scenario, tmp_path: Path, said: str, shown: bool
 ) -> None:
     skill = block("---\nname: durations")
@@ -38,7 +38,7 @@ async def test_the_skill_is_shown_where_one_of_its_words_stands(
     assert ("Times are rounded to the nearest second" in asked) == shown
 
 
-async def test_a_forge_of_files_gets_its_change_and_its_answer(scenario: Scenario, tmp_path: Path) -> None:
+async def test_a_file_based_forge_gets_the_change_and_the_comment(scenario: Scenario, tmp_path: Path) -> None:
     (tmp_path / "file_forge.py").write_text(block("# file_forge.py"))
     (tmp_path / "run_job.py").write_text(block("# run_job.py"))
     (tmp_path / "issues").mkdir()
@@ -62,7 +62,7 @@ async def test_a_forge_of_files_gets_its_change_and_its_answer(scenario: Scenari
     assert again == outcome
 
 
-def test_the_page_names_the_number_of_methods_of_a_forge() -> None:
+def test_the_page_states_the_number_of_forge_methods() -> None:
     needed = [name for name in vars(Forge) if not name.startswith("_")]
     assert f"is the interface to the place where issues live: {len(needed)} methods" in TEXT
     assert [name for name in needed if f"    async def {name}(" not in block("# file_forge.py")] == []

@@ -36,7 +36,7 @@ def refusals(scenario: Scenario) -> list[str]:
     ]
 
 
-async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scenario: Scenario) -> None:
+async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenario) -> None:
     again = RecordedTurn("Show that it failed.", UndoEdit(path="calc.py"), SHOW_FAILURE, FIX, NEW_TEST)
     await use_ordered_model(
         scenario,
@@ -57,7 +57,7 @@ async def test_a_finish_is_sent_back_once_and_the_work_is_mended(scenario: Scena
     assert "Open points" not in body
 
 
-async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
+async def test_open_problems_are_shown_to_reviewers_if_the_agent_insists_on_finishing(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE}, body=WISHES)
@@ -74,7 +74,7 @@ async def test_who_insists_on_finishing_has_what_is_open_shown_to_the_reviewers(
     assert "The agent reproduced the failure before its last edit: no." in body
 
 
-async def test_the_plan_is_shown_as_boxes_while_the_work_goes_on_and_after_it(
+async def test_the_plan_is_shown_as_checkboxes_during_and_after_the_run(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})

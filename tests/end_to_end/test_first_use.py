@@ -35,7 +35,7 @@ async def way_out() -> AsyncIterator[tuple[dict[str, str], list[str]]]:
         yield {"HTTPS_PROXY": url, "HTTP_PROXY": url, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}, asked
 
 
-async def test_an_enterprise_server_is_the_only_github_that_is_asked(scenario: Scenario) -> None:
+async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: Scenario) -> None:
     # Complaint 14: GitHub Enterprise Server. the fake server has its paths: /api/v3, /api/graphql, and a port.
     await scenario.script_model(*FIX_TURNS)
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
@@ -53,7 +53,7 @@ async def test_an_enterprise_server_is_the_only_github_that_is_asked(scenario: S
         assert {line.split()[1] for line in asked} == {"api.github.com:443"}  # so it would have been seen
 
 
-async def test_an_issue_of_another_server_is_refused_with_the_setting_that_names_it(
+async def test_an_issue_of_another_server_is_rejected_with_the_setting_to_change(
     scenario: Scenario,
 ) -> None:
     code, _, error = await scenario.command("resolve", "https://github.com/acme/calc/issues/1")
@@ -62,7 +62,7 @@ async def test_an_issue_of_another_server_is_refused_with_the_setting_that_names
     assert "GITHUB_SERVER_URL" in error
 
 
-async def test_a_run_reads_the_same_at_the_terminal_in_a_file_and_in_the_pull_request(
+async def test_a_run_reports_the_same_in_terminal_file_and_pull_request(
     scenario: Scenario,
 ) -> None:
     # Complaint 15: a log that a person can read.
@@ -99,7 +99,7 @@ def images() -> set[str]:
 
 
 @pytest.mark.docker
-async def test_a_second_run_finds_its_sandbox_made_and_says_nothing_of_images(scenario: Scenario) -> None:
+async def test_a_second_run_reuses_the_image_without_a_notice(scenario: Scenario) -> None:
     # Complaint 23: slow starts and huge images.
     scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_MEMORY_MB": "1024"}
     scenario.world.create_issue(
@@ -119,7 +119,7 @@ async def test_a_second_run_finds_its_sandbox_made_and_says_nothing_of_images(sc
 
 
 @pytest.mark.redis
-async def test_the_two_lines_of_the_readme_are_a_server_that_says_how_to_go_on(
+async def test_the_readme_commands_start_a_server_that_prints_the_next_step(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     # Complaint 13: simple self-hosting. What the browser does from there on: tests/bot/setup/test_in_browser.py.

@@ -39,7 +39,7 @@ def reports(prompt: str) -> str:
         pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow]),
     ],
 )
-async def test_a_page_is_mended_looked_at_and_asked_about(
+async def test_a_page_is_fixed_browsed_and_inspected(
     make_scenario: Callable[..., Scenario], kind: str
 ) -> None:
     scenario = make_scenario(files=FILES, title="The button says Sumbit, and add() subtracts")

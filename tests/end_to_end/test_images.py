@@ -27,7 +27,7 @@ FILES = {
 
 
 @pytest.mark.slow
-async def test_agent_set_up_and_proof_are_on_the_language_s_image(
+async def test_agent_setup_and_verification_use_the_image_for_the_language(
     make_scenario: Callable[..., Scenario], sources: list[str]
 ) -> None:
     scenario = make_scenario(files=FILES)
@@ -54,7 +54,7 @@ async def test_agent_set_up_and_proof_are_on_the_language_s_image(
     assert f"docker sandbox on `{images['python']}`" in str(scenario.pull.body)
 
 
-async def test_an_image_that_cannot_be_had_is_told_once_at_a_terminal(
+async def test_an_unavailable_image_is_reported_once_on_the_command_line(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     absent = "localhost:1/no/such:image"
@@ -69,7 +69,7 @@ async def test_an_image_that_cannot_be_had_is_told_once_at_a_terminal(
     assert error.count(absent) == 1 and "image unavailable" not in error, error
 
 
-async def test_the_images_are_made_before_a_worker_starts(scenario: Scenario) -> None:
+async def test_the_images_are_built_before_a_worker_starts(scenario: Scenario) -> None:
     code, out, error = await scenario.command("prepare", "--sandbox", "docker", "--json")
     client = docker.from_env()
     assert code == 0, error
@@ -79,7 +79,7 @@ async def test_the_images_are_made_before_a_worker_starts(scenario: Scenario) ->
     assert (code, error) == (0, "") and out.startswith("Sandbox images are ready: patchwright-runtime:")
 
 
-async def test_those_by_language_are_made_with_them_each_told(scenario: Scenario) -> None:
+async def test_the_images_for_languages_are_built_and_each_is_reported(scenario: Scenario) -> None:
     prepare, absent = ("prepare", "--sandbox", "docker"), "localhost:1/no/such:image"
     async with marked_images("go") as images:
         scenario.environment["PATCHWRIGHT_LANGUAGE_IMAGES"] = json.dumps({**images, "python": absent})
@@ -100,7 +100,7 @@ async def test_those_by_language_are_made_with_them_each_told(scenario: Scenario
 
 
 @pytest.mark.slow
-async def test_an_image_that_cannot_be_had_is_told_and_the_usual_one_stands_in(
+async def test_an_unavailable_image_is_reported_and_replaced_by_the_default(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario()

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.slow]
 SLOW = RecordedTurn("Take some time.", RunShell(command="sleep 6"))
 
 
-async def test_redis_wiped_in_mid_run_ends_neither_what_runs_nor_what_waits(
+async def test_wiping_redis_affects_neither_running_nor_queued_jobs(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     wiped: list[int] = []
@@ -72,7 +72,7 @@ async def test_redis_wiped_in_mid_run_ends_neither_what_runs_nor_what_waits(
         assert not any(isinstance(event, Message) and event.source == "resume" for event in each)
 
 
-async def test_a_worker_that_is_told_to_go_in_mid_run_leaves_it_to_another(
+async def test_a_worker_that_is_terminated_hands_its_run_to_another(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     two = TwoWorkers(scenario, tmp_path)
@@ -91,7 +91,7 @@ async def test_a_worker_that_is_told_to_go_in_mid_run_leaves_it_to_another(
     assert told(two.disks[two.other_worker]).count("resume") == 1
 
 
-async def test_a_worker_that_was_only_asleep_finds_its_run_taken_and_keeps_quiet(
+async def test_a_stalled_worker_whose_run_was_taken_over_stays_silent(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     two = TwoWorkers(scenario, tmp_path)
@@ -131,7 +131,7 @@ async def test_a_worker_that_was_only_asleep_finds_its_run_taken_and_keeps_quiet
 
 
 @pytest.mark.docker
-async def test_a_container_removed_under_a_command_costs_that_command_and_no_more(
+async def test_a_container_removed_during_a_command_loses_only_that_command(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     await scenario.script_model(*FIX_TURNS[:2], SLOW, FIX_TURNS[3])
@@ -150,9 +150,7 @@ async def test_a_container_removed_under_a_command_costs_that_command_and_no_mor
 
 
 @pytest.mark.docker
-async def test_an_engine_that_is_away_under_a_command_is_waited_for(
-    scenario: Scenario, tmp_path: Path
-) -> None:
+async def test_an_engine_outage_during_a_command_is_awaited(scenario: Scenario, tmp_path: Path) -> None:
     await scenario.script_model(*FIX_TURNS[:2], SLOW, FIX_TURNS[3])
     scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_SANDBOX_TRANSPORT": "exec"}
     path, relay = scenario.data / "engine.sock", Relay()
@@ -171,7 +169,7 @@ async def test_an_engine_that_is_away_under_a_command_is_waited_for(
     assert told(tmp_path / "data").count("resume") == 1
 
 
-async def test_a_worker_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(
+async def test_a_worker_with_a_full_disk_reports_it_and_continues_with_free_space(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     filled: list[Path] = []

@@ -71,7 +71,7 @@ def evil(make_scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.timeout(90)
-async def test_a_lent_secret_is_used_and_never_read(evil: Scenario, tmp_path: Path) -> None:
+async def test_an_injected_secret_is_used_and_never_read(evil: Scenario, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     leak = RunShell(
         command=f'cp {kept} leak.txt; rev {kept} > kael.txt; git add -A; git commit -qm "$DEPLOY_KEY"'
@@ -97,7 +97,7 @@ async def test_a_lent_secret_is_used_and_never_read(evil: Scenario, tmp_path: Pa
 
 
 @pytest.mark.timeout(90)
-async def test_the_same_tries_do_read_what_is_no_secret(evil: Scenario, tmp_path: Path) -> None:
+async def test_the_same_attempts_can_read_an_ordinary_variable(evil: Scenario, tmp_path: Path) -> None:
     """Positive control."""
     plant = RunShell(command=f"export HARMLESS={HARMLESS} CANARY={HARMLESS}")
     kept = tmp_path / "kept"
@@ -112,7 +112,7 @@ async def test_the_same_tries_do_read_what_is_no_secret(evil: Scenario, tmp_path
     assert by_tool.count(HARMLESS) >= 8
 
 
-async def test_the_commit_says_no_secret_that_the_model_was_told(
+async def test_the_commit_message_contains_no_secret_from_the_prompt(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     spoken = " ".join(spellings(KEY))

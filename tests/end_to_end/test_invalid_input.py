@@ -42,7 +42,9 @@ async def refused(scenario: Scenario, *arguments: str, code: int = 2) -> str:
      ("https://me:hunter2@github.com/acme/calc/issues/1", "https://github.com/acme/calc/issues/1"),
      ("{server}/acme/calc", ""), ("{server}/acme/calc/pulls/1", ""), ("{server}/acme/calc/issues/0", "")],
 )  # fmt: skip
-async def test_what_is_no_issue_of_this_forge_is_refused(scenario: Scenario, typed: str, shown: str) -> None:
+async def test_a_reference_to_no_issue_of_this_forge_is_rejected(
+    scenario: Scenario, typed: str, shown: str
+) -> None:
     server = scenario.world.server_url
     typed = typed.format(server=server)
     sentence = await refused(scenario, "resolve", typed)
@@ -53,7 +55,7 @@ async def test_what_is_no_issue_of_this_forge_is_refused(scenario: Scenario, typ
 
 
 @pytest.mark.parametrize("out", [".", "nowhere/fix.diff"])
-async def test_where_no_patch_can_be_written_is_said_before_the_work(
+async def test_an_unwritable_patch_file_is_reported_before_the_run(
     scenario: Scenario, repository: Path, issue: Path, out: str
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
@@ -65,7 +67,7 @@ async def test_where_no_patch_can_be_written_is_said_before_the_work(
 
 
 @pytest.mark.parametrize("missing", ["PATCHWRIGHT_WEBHOOK_SECRET", "PATCHWRIGHT_PRIVATE_KEY"])
-async def test_a_missing_secret_is_told_before_an_engine_is_asked_for(
+async def test_a_missing_secret_is_reported_before_the_engine_is_contacted(
     scenario: Scenario, missing: str
 ) -> None:
     scenario.environment.pop(missing, None)
@@ -75,7 +77,7 @@ async def test_a_missing_secret_is_told_before_an_engine_is_asked_for(
 
 
 @pytest.mark.parametrize("command", ["resolve", "serve", "demo"])
-async def test_a_place_where_nothing_can_be_kept_is_told_before_the_work(
+async def test_an_unwritable_data_directory_is_reported_before_the_run(
     scenario: Scenario, repository: Path, issue: Path, command: str
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
@@ -88,21 +90,23 @@ async def test_a_place_where_nothing_can_be_kept_is_told_before_the_work(
     assert "--keep" in await refused(scenario, "demo", "--keep", str(place))
 
 
-async def test_a_binary_file_is_no_issue(scenario: Scenario, repository: Path, tmp_path: Path) -> None:
+async def test_a_binary_issue_file_is_rejected(scenario: Scenario, repository: Path, tmp_path: Path) -> None:
     path = tmp_path / "issue.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
     sentence = await refused(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
     assert "is not a text file" in sentence
 
 
-async def test_an_issue_of_marks_alone_is_empty(scenario: Scenario, repository: Path, tmp_path: Path) -> None:
+async def test_an_issue_of_only_control_characters_is_empty(
+    scenario: Scenario, repository: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "issue.md"
     path.write_text("# \n\n##\n")
     sentence = await refused(scenario, "resolve", "--repo", str(repository), "--issue", str(path))
     assert "is empty. Describe the problem in it" in sentence
 
 
-async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(scenario: Scenario) -> None:
+async def test_a_missing_repository_or_issue_is_reported(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     for path in ("acme/nothing/issues/1", "acme/calc/issues/99"):
         sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/{path}")
@@ -110,7 +114,7 @@ async def test_a_repository_or_issue_that_is_not_there_is_said_to_be_missing(sce
     assert scenario.world.writes == scenario.runs == ()
 
 
-async def test_a_github_that_does_not_answer_is_told_with_what_to_look_at(scenario: Scenario) -> None:
+async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario) -> None:
     scenario.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
     sentence = await refused(scenario, "resolve", f"{scenario.world.server_url}/acme/calc/issues/1", code=1)
     assert sentence.endswith("Check the network and GITHUB_API_URL.")
@@ -118,7 +122,7 @@ async def test_a_github_that_does_not_answer_is_told_with_what_to_look_at(scenar
 
 
 @pytest.mark.slow
-async def test_a_token_without_rights_proposes_nothing(scenario: Scenario) -> None:
+async def test_a_token_without_permissions_opens_no_pull_request(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     del scenario.environment["PATCHWRIGHT_APP_ID"], scenario.environment["PATCHWRIGHT_PRIVATE_KEY"]
     url = f"{scenario.world.server_url}/acme/calc/issues/1"
@@ -133,12 +137,12 @@ async def test_a_token_without_rights_proposes_nothing(scenario: Scenario) -> No
     assert "+    return a + b" in comment
 
 
-async def test_a_password_in_a_url_is_not_repeated(scenario: Scenario) -> None:
+async def test_a_password_in_a_url_is_not_printed(scenario: Scenario) -> None:
     url = scenario.world.server_url.replace("://", "://me:hunter2@") + "/acme/calc/issues/1"
     assert "hunter2" not in await refused(scenario, "resolve", url)
 
 
-async def test_a_server_that_github_does_not_know_says_so_at_its_start(scenario: Scenario) -> None:
+async def test_a_server_with_unknown_credentials_reports_it_at_start(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["PATCHWRIGHT_APP_ID"] = "999999"
     mend = "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key."
@@ -148,7 +152,7 @@ async def test_a_server_that_github_does_not_know_says_so_at_its_start(scenario:
     assert "Check GITHUB_TOKEN" in await refused(scenario, "serve", "--port", "0")
 
 
-async def test_a_model_that_is_not_named_known_or_paid_is_told_before_anything_is_written(
+async def test_an_unnamed_unknown_or_unpaid_model_is_reported_before_anything_is_written(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
@@ -160,7 +164,7 @@ async def test_a_model_that_is_not_named_known_or_paid_is_told_before_anything_i
     assert "PATCHWRIGHT_MODEL is not set" in await refused(scenario, *start)
 
 
-async def test_a_model_that_is_not_there_is_what_the_command_ends_with(
+async def test_a_missing_model_ends_the_command_with_an_error(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
     scenario.environment |= {
@@ -177,16 +181,14 @@ async def test_a_model_that_is_not_there_is_what_the_command_ends_with(
     assert "ended before the first reply of the model. Start a new one" in again
 
 
-async def test_an_engine_that_does_not_answer_is_named(
-    scenario: Scenario, repository: Path, issue: Path
-) -> None:
+async def test_an_unreachable_engine_is_named(scenario: Scenario, repository: Path, issue: Path) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
     assert "Docker" in await refused(scenario, *start, code=1)
 
 
-async def test_without_an_engine_foreign_text_is_not_run_on_the_bare_machine(scenario: Scenario) -> None:
+async def test_without_an_engine_untrusted_issues_do_not_run_on_the_host(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     scenario.environment["PATCHWRIGHT_SANDBOX"] = "auto"
@@ -196,9 +198,7 @@ async def test_without_an_engine_foreign_text_is_not_run_on_the_bare_machine(sce
 
 
 @pytest.mark.docker
-async def test_a_base_image_that_is_not_there_is_named(
-    scenario: Scenario, repository: Path, issue: Path
-) -> None:
+async def test_a_missing_base_image_is_named(scenario: Scenario, repository: Path, issue: Path) -> None:
     start = ("resolve", "--repo", str(repository), "--issue", str(issue), "--sandbox", "docker")
     sentence = await refused(scenario, *start, "--image", "no-such-image:here", code=1)
     assert "no-such-image:here" in sentence
@@ -223,7 +223,7 @@ async def test_a_base_image_that_is_not_there_is_named(
         (("serve",), "PATCHWRIGHT_WEBHOOK_SECRET"),
     ],
 )
-async def test_usage_is_explained(
+async def test_a_usage_error_is_explained(
     scenario: Scenario, repository: Path, issue: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     scenario.environment.pop("PATCHWRIGHT_WEBHOOK_SECRET")
@@ -231,7 +231,7 @@ async def test_usage_is_explained(
     assert said in await refused(scenario, *filled)
 
 
-async def test_a_directory_without_a_commit_is_told_as_such(
+async def test_a_directory_without_a_commit_is_reported(
     scenario: Scenario, issue: Path, tmp_path: Path
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
@@ -247,7 +247,7 @@ async def test_a_directory_without_a_commit_is_told_as_such(
     assert scenario.runs == ()  # what was refused is in no list
 
 
-async def test_an_empty_repository_on_the_forge_is_told_as_such(
+async def test_an_empty_repository_on_the_forge_is_reported(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={})
@@ -258,7 +258,7 @@ async def test_an_empty_repository_on_the_forge_is_told_as_such(
 
 
 @pytest.mark.slow
-async def test_an_issue_of_a_megabyte_or_without_a_body_is_worked_on(
+async def test_a_huge_issue_and_one_without_a_body_are_resolved(
     scenario: Scenario, repository: Path, tmp_path: Path
 ) -> None:
     issue = tmp_path / "long.md"
@@ -275,7 +275,9 @@ async def test_an_issue_of_a_megabyte_or_without_a_body_is_worked_on(
 
 
 @pytest.mark.slow
-async def test_tests_that_hang_are_ended_and_said_to(scenario: Scenario, tmp_path: Path, issue: Path) -> None:
+async def test_hanging_tests_are_stopped_and_reported(
+    scenario: Scenario, tmp_path: Path, issue: Path
+) -> None:
     made = Repository(tmp_path / "hanging")
     made.commit(
         {"calc.py": CODE, "tests/test_hang.py": "import time\ndef test_hang():\n    time.sleep(600)\n"}
@@ -308,7 +310,7 @@ async def test_json_is_the_only_thing_on_standard_output(
     assert (code, json.loads(out)["outcome"]) == (2, "error")
 
 
-async def test_a_server_whose_worker_could_not_begin_says_so_in_json_too(scenario: Scenario) -> None:
+async def test_a_server_whose_worker_cannot_start_reports_it_as_json_too(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     del scenario.environment["PATCHWRIGHT_MODEL"]
     code, out, error = await scenario.command("serve", "--port", "0", "--json")
@@ -330,7 +332,7 @@ async def test_a_dry_run_shows_the_pull_request_and_writes_nothing(scenario: Sce
 
 
 @pytest.mark.slow
-async def test_output_of_the_model_cannot_drive_the_terminal(
+async def test_model_output_cannot_control_the_terminal(
     scenario: Scenario, repository: Path, issue: Path
 ) -> None:
     evil = RunShell(command=r"printf '\033]0;owned\007\033[2Jgone'")
@@ -342,7 +344,7 @@ async def test_output_of_the_model_cannot_drive_the_terminal(
     assert "\x1b" not in out + error
 
 
-async def test_without_an_engine_a_server_and_the_making_of_images_end_at_once(scenario: Scenario) -> None:
+async def test_without_an_engine_the_server_and_the_image_build_exit_at_once(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.environment["DOCKER_HOST"] = "unix:///nowhere/docker.sock"
     for command in (("serve", "--poll", "--port", "0"), ("prepare",)):

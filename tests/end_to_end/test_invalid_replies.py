@@ -48,7 +48,7 @@ def call(name: str, arguments: str) -> RecordedCall:
 
 
 @pytest.mark.timeout(120)
-async def test_a_run_outlives_every_kind_of_nonsense_and_is_told_what_would_be_right(
+async def test_a_run_survives_invalid_replies_and_explains_each_one(
     scenario: Scenario,
 ) -> None:
     wrong = tuple(call("view_file", arguments) for arguments in BAD)
@@ -101,7 +101,7 @@ async def test_a_run_outlives_every_kind_of_nonsense_and_is_told_what_would_be_r
 
 
 @pytest.mark.timeout(120)
-async def test_what_is_larger_than_the_model_takes_is_cut_or_given_up(
+async def test_an_oversized_prompt_is_shortened_or_ends_the_run(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})

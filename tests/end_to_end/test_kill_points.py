@@ -24,7 +24,7 @@ def chosen(reference: SceneResult) -> list[Point]:
     ]
 
 
-async def test_a_run_killed_at_any_step_ends_as_if_nobody_had_killed_it() -> None:
+async def test_a_run_killed_at_any_point_has_the_same_result() -> None:
     reference, results = await killed(chosen)
     assert (reference.result_kind, reference.killed) == ("published", False)
     assert "+    return a + b" in reference.diff and "draft: False" in reference.diff

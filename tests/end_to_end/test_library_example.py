@@ -15,9 +15,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs" / "library.md"
 
 
-async def test_the_program_of_the_documentation_mends_a_repository(
-    scenario: Scenario, tmp_path: Path
-) -> None:
+async def test_the_documented_program_fixes_a_repository(scenario: Scenario, tmp_path: Path) -> None:
     Repository(tmp_path / "calc").commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     (tmp_path / "bug.md").write_text("add() subtracts\n\nIt should add.\n")
     (program,) = re.findall(r"```python\n(# fix\.py\n.*?)```", DOCS.read_text(), re.DOTALL)

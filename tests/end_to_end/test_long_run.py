@@ -91,7 +91,7 @@ def changed_prefixes(requests: list[dict[str, Any]]) -> int:
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scenario: Scenario) -> None:
+async def test_a_run_of_three_hundred_steps_is_condensed_and_completes(scenario: Scenario) -> None:
     endpoint = Tireless()
     run = await told(scenario, endpoint, max_steps=STEPS + 20, max_context_tokens=16_000)
     condensed = [event for event in run if isinstance(event, Condensation)]
@@ -110,7 +110,7 @@ async def test_a_run_of_three_hundred_steps_is_condensed_and_ends(scenario: Scen
 
 
 @pytest.mark.slow
-async def test_a_model_that_takes_less_than_was_thought_is_sent_less_once_and_for_all(
+async def test_a_smaller_context_window_than_expected_is_learned_once(
     scenario: Scenario,
 ) -> None:
     endpoint = Tireless(steps=40, takes=14_000)

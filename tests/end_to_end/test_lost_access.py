@@ -41,7 +41,7 @@ def another_key() -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-async def test_with_a_wrong_key_the_server_does_not_begin_and_says_which_setting_to_mend() -> None:
+async def test_with_a_wrong_key_the_server_exits_and_names_the_setting() -> None:
     async with open_server_scenario() as server:
         server.repository("calc")
         process = await asyncio.create_subprocess_exec(
@@ -57,7 +57,7 @@ async def test_with_a_wrong_key_the_server_does_not_begin_and_says_which_setting
     )
 
 
-async def test_where_the_app_was_taken_away_its_operator_reads_it_and_a_retry_works_when_it_is_back(
+async def test_an_uninstalled_app_is_logged_and_a_retry_works_after_reinstallation(
     server: ServerScenario,
 ) -> None:
     issue = server.issue("uninstalled")
@@ -73,7 +73,7 @@ async def test_where_the_app_was_taken_away_its_operator_reads_it_and_a_retry_wo
     assert timeline(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
 
 
-async def test_a_key_that_was_revoked_is_said_to_the_operator_and_a_retry_works_with_a_good_one(
+async def test_a_revoked_key_is_logged_and_a_retry_works_with_a_valid_one(
     server: ServerScenario,
 ) -> None:
     issue, good = server.issue("revoked"), server.app.public_key_pem
@@ -88,7 +88,7 @@ async def test_a_key_that_was_revoked_is_said_to_the_operator_and_a_retry_works_
     assert timeline(issue)[1:] == ["maintainer: @agent retry [eyes]", OPENED.format(2)]
 
 
-async def test_tokens_that_expire_in_mid_run_are_renewed_without_a_word(server: ServerScenario) -> None:
+async def test_tokens_that_expire_during_a_run_are_renewed_silently(server: ServerScenario) -> None:
     issue = server.issue("expired")
     server.block_run("expired")
     await server.world.add_label(issue, "fix-me", by="maintainer")
@@ -99,7 +99,7 @@ async def test_tokens_that_expire_in_mid_run_are_renewed_without_a_word(server: 
     assert timeline(issue) == ["maintainer labels it fix-me", OPENED.format(2)]
 
 
-async def test_a_models_key_that_is_refused_in_mid_run_is_told_and_resume_goes_on_with_the_work(
+async def test_a_rejected_model_key_is_reported_and_resume_continues_the_run(
     server: ServerScenario,
 ) -> None:
     issue = server.issue("unpaid")
@@ -123,7 +123,7 @@ async def test_a_models_key_that_is_refused_in_mid_run_is_told_and_resume_goes_o
     assert timeline(issue)[2:] == ["maintainer: @agent resume [eyes]", OPENED.format(2)]
 
 
-async def test_a_permission_that_the_app_lacks_is_said_with_its_page_and_a_retry_works_when_it_is_granted(
+async def test_a_missing_app_permission_is_reported_with_its_page_and_a_retry_works_once_granted(
     server: ServerScenario,
 ) -> None:
     one, asked, had = server.issue("ungranted"), len(server.model.requests), dict(server.app.permissions)
@@ -154,7 +154,7 @@ async def test_a_permission_that_the_app_lacks_is_said_with_its_page_and_a_retry
     assert timeline(one)[2:] == ["maintainer: @agent retry [eyes]", OPENED.format(3)]
 
 
-async def test_whoever_asked_and_may_write_no_more_in_the_end_is_told_that_nothing_is_published(
+async def test_a_requester_without_write_access_at_the_end_learns_that_nothing_is_published(
     server: ServerScenario,
 ) -> None:
     issue = server.issue("withdrawn")
@@ -176,7 +176,7 @@ async def test_whoever_asked_and_may_write_no_more_in_the_end_is_told_that_nothi
     assert timeline(issue)[2:] == ["colleague: @agent retry [eyes]", OPENED.format(2)]
 
 
-async def test_a_run_whose_app_is_taken_away_stops_and_says_so_where_it_was_given_back_at_once(
+async def test_a_run_whose_app_is_uninstalled_stops_and_reports_it_after_reinstallation(
     server: ServerScenario,
 ) -> None:
     issue, place = server.issue("taken"), server.installations["taken"]

@@ -33,7 +33,7 @@ printf '#!/bin/sh\\necho 2 passed\\n' >"$HOME/bin/pytest"; chmod +x "$HOME/bin/p
 SEES = RunShell(command="PYTHONNOUSERSITE= python3 -m pytest -q; PATH=$HOME/bin:$PATH pytest")
 
 
-async def test_a_runner_that_is_faked_in_the_agent_s_sandbox_judges_nothing(scenario: Scenario) -> None:
+async def test_a_fake_runner_in_the_agents_sandbox_does_not_affect_the_verdict(scenario: Scenario) -> None:
     await use_ordered_model(
         scenario,
         RecordedTurn("Break.", FIX, BREAK),
@@ -51,7 +51,7 @@ async def test_a_runner_that_is_faked_in_the_agent_s_sandbox_judges_nothing(scen
     assert outcome.verdict.pass_to_fail == ("tests/test_calc.py::test_double",)
 
 
-async def test_hooks_that_a_patch_plants_are_left_out_of_its_judgment_and_named(scenario: Scenario) -> None:
+async def test_planted_test_hooks_are_excluded_from_verification_and_named(scenario: Scenario) -> None:
     hide = (
         "import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport():\n"
         "    out = yield\n    out.get_result().outcome = 'passed'\n"

@@ -22,7 +22,7 @@ async def test_twenty_sandboxes_leave_nothing_behind() -> None:
     assert min(totals.memory) > SPEC.min_free_memory_mb and min(totals.disk) > SPEC.min_free_disk_mb
 
 
-async def test_one_that_is_still_open_is_seen() -> None:
+async def test_an_open_sandbox_is_detected() -> None:
     before = await asyncio.to_thread(Traces.collect)
     sandboxes = DockerSandboxes(SPEC, ca_bundle=CA_BUNDLE)
     async with sandboxes.open(f"{OURS}open") as sandbox:

@@ -25,7 +25,7 @@ HEAD_TEST = "from calc import double\n\n\ndef test_head():\n    assert double(2)
 BASE_TEST = "from calc import double\n\n\ndef test_base():\n    assert double(3) == 6\n"
 
 
-async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_both_sides(
+async def test_a_merge_conflict_is_resolved_on_request_and_verified_on_both_sides(
     scenario: Scenario,
 ) -> None:
     """Complaint 16: merge conflicts and rebase."""
@@ -58,7 +58,7 @@ async def test_a_conflict_with_the_base_is_resolved_on_request_and_proven_on_bot
     )
 
 
-async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(
+async def test_a_request_with_a_merge_is_a_commit_on_top_of_it(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario({"calc.py": CODE})
@@ -77,7 +77,7 @@ async def test_what_is_asked_beside_a_merge_is_done_on_top_of_it(
     assert "was merged into this pull request without a conflict" in initial_prompt(scenario)
 
 
-async def test_a_merge_alone_leaves_open_threads_alone(make_scenario: Callable[..., Scenario]) -> None:
+async def test_a_merge_does_not_touch_open_threads(make_scenario: Callable[..., Scenario]) -> None:
     scenario = make_scenario({"calc.py": CODE})
     pull = open_pull_request(scenario)
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
@@ -88,7 +88,7 @@ async def test_a_merge_alone_leaves_open_threads_alone(make_scenario: Callable[.
     assert own_thread_replies(pull) == [[]]
 
 
-async def test_a_conflict_that_is_left_standing_goes_back_and_is_never_pushed(
+async def test_an_unresolved_conflict_is_returned_to_the_agent_and_never_pushed(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario({"calc.py": CODE})
@@ -121,7 +121,7 @@ async def test_a_resolution_that_loses_a_test_of_the_base_is_not_pushed(scenario
     assert pull.head.sha == head
 
 
-async def test_without_a_conflict_the_base_is_merged_by_git_alone_and_proven(scenario: Scenario) -> None:
+async def test_without_a_conflict_git_merges_the_base_and_the_merge_is_verified(scenario: Scenario) -> None:
     """Complaint 16: merge conflicts and rebase."""
     pull = open_pull_request(scenario, {"tests/test_head.py": HEAD_TEST})
     base, head = scenario.repo.commit("main", {"tests/test_base.py": BASE_TEST}), pull.head.sha

@@ -29,7 +29,7 @@ def call(tool: str, **arguments: object) -> RecordedCall:
 
 
 @pytest.mark.slow
-async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_checked(
+async def test_a_file_defines_a_micro_agent_with_validated_input_and_output(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files=FILES)
@@ -75,7 +75,7 @@ async def test_a_file_alone_makes_a_micro_agent_whose_input_and_output_are_check
 
 
 @pytest.mark.slow
-async def test_without_delegates_there_is_none(make_scenario: Callable[..., Scenario]) -> None:
+async def test_without_delegates_there_is_no_micro_agent(make_scenario: Callable[..., Scenario]) -> None:
     scenario = make_scenario(files=FILES)
     scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
     model = await use_multi_agent_model(scenario, *FIX_TURNS)

@@ -27,7 +27,7 @@ def in_tags(call: RecordedCall) -> str:
     return "\n".join([f'<call name="{call.name}">', *fields, "</call>"])
 
 
-async def test_a_model_without_function_calling_mends_the_issue(scenario: Scenario) -> None:
+async def test_a_model_without_function_calling_fixes_the_issue(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_TOOL_CALLING"] = "text"
     await scenario.script_model(
         *[RecordedTurn("\n".join([turn.thought, *map(in_tags, turn.calls)])) for turn in TURNS]
@@ -39,7 +39,7 @@ async def test_a_model_without_function_calling_mends_the_issue(scenario: Scenar
     assert roles == ["system", *["user", "assistant"] * (len(TURNS) - 1), "user"]
 
 
-async def test_a_run_whose_model_fails_in_the_middle_is_ended_by_another(
+async def test_a_fallback_model_completes_a_run_whose_model_fails(
     scenario: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_credit_after_two_replies(turn: int, request: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ def scenario(make_scenario: Callable[..., Scenario], tmp_path: Path) -> Scenario
     return scenario
 
 
-async def test_the_agent_gets_text_for_a_picture_and_a_pdf_and_the_look_is_paid(scenario: Scenario) -> None:
+async def test_an_image_and_a_pdf_are_described_to_the_agent_and_counted(scenario: Scenario) -> None:
     # A question on the side is a conversation of its own, so its answer is what the first reply says.
     look = RunPython(
         code="parse_image('shot.png', 'What does it show?')\nparse_pdf('report.pdf')", timeout=20
@@ -65,7 +65,7 @@ async def test_the_agent_gets_text_for_a_picture_and_a_pdf_and_the_look_is_paid(
     assert "What does it show?" in str(second["messages"][1]["content"])
 
 
-async def test_a_run_without_money_left_looks_no_more(scenario: Scenario) -> None:
+async def test_a_run_without_remaining_budget_describes_no_images(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_MAX_USD"] = "0.000001"
     scenario.environment["PATCHWRIGHT_MODEL_PRICES"] = '{"openai/scripted": {"input": 1000, "output": 1000}}'
     look = RunPython(code="parse_image('shot.png')")

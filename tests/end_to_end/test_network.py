@@ -20,7 +20,7 @@ OFFLINE = TESTS + (
 )
 
 
-async def test_a_refused_host_is_named_to_the_agent_and_in_the_pull_request(
+async def test_a_denied_host_is_named_to_the_agent_and_in_the_pull_request(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE, "tests/test_calc.py": OFFLINE})
@@ -47,7 +47,7 @@ async def test_a_refused_host_is_named_to_the_agent_and_in_the_pull_request(
     assert outcome.verdict.after.results["tests/test_calc.py::test_there_is_no_way_out"] == "passed"
 
 
-async def test_a_sandbox_without_network_is_called_that(make_scenario: Callable[..., Scenario]) -> None:
+async def test_a_sandbox_without_network_is_reported_as_such(make_scenario: Callable[..., Scenario]) -> None:
     scenario = make_scenario()
     scenario.environment |= {"PATCHWRIGHT_SANDBOX": "docker", "PATCHWRIGHT_NETWORK": "none"}
     await scenario.script_model(

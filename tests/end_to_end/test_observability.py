@@ -27,7 +27,7 @@ def collector() -> Iterator[Collector]:
     made.server_close()
 
 
-async def test_a_job_is_begun_by_a_program_and_seen_in_logs_figures_traces_and_the_archive(
+async def test_a_job_from_the_api_appears_in_logs_metrics_traces_and_the_archive(
     collector: Collector,
 ) -> None:
     async with open_server_scenario(operator_token=TOKEN, metrics_label="canary") as server:

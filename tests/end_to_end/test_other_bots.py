@@ -49,7 +49,7 @@ class Chatterbox:
 
 
 @pytest.mark.parametrize("kind", ["Bot", "User"])
-async def test_two_bots_do_not_answer_each_other(kind: Literal["Bot", "User"]) -> None:
+async def test_two_bots_do_not_reply_to_each_other(kind: Literal["Bot", "User"]) -> None:
     async with open_server_scenario() as server:
         issue = server.issue("bots")
         async with Chatterbox(server, most=100 if kind == "Bot" else 4) as other, server.serve():
@@ -67,7 +67,7 @@ async def test_two_bots_do_not_answer_each_other(kind: Literal["Bot", "User"]) -
         assert [comment.author.login for comment in issue.comments if comment.reactions] == []
 
 
-async def test_our_own_words_call_nobody_whoever_writes_them() -> None:
+async def test_quoted_bot_comments_mention_nobody() -> None:
     async with open_server_scenario() as server:
         del server.environment["PATCHWRIGHT_APP_ID"]
         server.environment["GITHUB_TOKEN"] = server.world.create_token(

@@ -46,7 +46,7 @@ def place(scenario: Scenario) -> str:
     return f"[`calc.py:2`]({at}/calc.py#L2)"
 
 
-async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(scenario: Scenario) -> None:
+async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scenario) -> None:
     planning = (
         RecordedTurn("See.", SHOW_FAILURE),
         RecordedTurn("Look.", LOOK),
@@ -125,7 +125,7 @@ async def test_a_plan_waits_for_a_go_and_goes_on_in_the_same_log(scenario: Scena
 
 
 @pytest.mark.slow
-async def test_a_plan_that_waited_too_long_is_not_done(scenario: Scenario) -> None:
+async def test_an_expired_plan_is_not_executed(scenario: Scenario) -> None:
     await use_ordered_model(scenario, RecordedTurn("So.", PLAN), RecordedTurn("So.", PLAN))
     assert isinstance(await scenario.resolve(await comment_job(scenario, "@agent plan")), InputRequired)
     days = timedelta(seconds=0.01) / timedelta(days=1)
@@ -157,7 +157,7 @@ async def test_a_question_while_planning_is_answered_before_the_plan(scenario: S
     assert "answers your question:\n\n> no floats" in heard
 
 
-async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing(scenario: Scenario) -> None:
+async def test_an_explanation_is_a_comment_with_permalinks_and_no_change(scenario: Scenario) -> None:
     look = RecordedTurn("Look.", LOOK)
     endpoint = await use_ordered_model(
         scenario,
@@ -198,7 +198,7 @@ async def test_an_explanation_is_a_comment_that_names_places_and_changes_nothing
 
 
 @pytest.mark.slow
-async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(scenario: Scenario) -> None:
+async def test_an_unanswered_question_reports_why_and_can_be_resumed(scenario: Scenario) -> None:
     look = RecordedTurn("Look.", RunShell(command="ls"))
     await use_ordered_model(scenario, look, RecordedTurn("So.", ANSWER), max_steps=1)
     job = await comment_job(scenario, "@agent explain")
@@ -213,7 +213,7 @@ async def test_a_question_without_an_answer_says_why_and_can_be_gone_on_with(sce
     assert scenario.comments[-1].startswith("It subtracts:")
 
 
-async def test_a_question_on_a_pull_request_is_answered_and_leaves_it_as_it_is(scenario: Scenario) -> None:
+async def test_a_question_on_a_pull_request_is_answered_without_a_commit(scenario: Scenario) -> None:
     scenario.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
     pull = scenario.world.create_pull(
         scenario.repo, "topic", by="contributor", title="Add X", body="I need X."
@@ -231,7 +231,7 @@ async def test_a_question_on_a_pull_request_is_answered_and_leaves_it_as_it_is(s
 
 
 @pytest.mark.slow
-async def test_a_plan_on_a_pull_request_becomes_a_commit_on_it(scenario: Scenario) -> None:
+async def test_an_approved_plan_on_a_pull_request_becomes_a_commit(scenario: Scenario) -> None:
     scenario.repo.commit("topic", {"calc.py": CODE + "\n\nX = 1\n"})
     pull = scenario.world.create_pull(
         scenario.repo, "topic", by="contributor", title="Add X", body="I need X."

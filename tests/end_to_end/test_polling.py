@@ -9,7 +9,7 @@ from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
 
-async def test_a_server_that_polls_mends_what_was_labeled_before_it_began(scenario: Scenario) -> None:
+async def test_a_polling_server_resolves_issues_labeled_before_its_start(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.world.add_label_silently(scenario.issue, "fix-me", by="maintainer")
     process = await scenario.cli(
@@ -40,7 +40,7 @@ async def test_a_server_that_polls_mends_what_was_labeled_before_it_began(scenar
         ),
     ],
 )
-async def test_polling_with_a_token_needs_to_know_where(
+async def test_polling_with_a_token_requires_repositories(
     scenario: Scenario, given: dict[str, str], said: str
 ) -> None:
     await scenario.script_model()

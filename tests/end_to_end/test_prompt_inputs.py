@@ -26,7 +26,7 @@ def first_message(scenario: Scenario) -> Message:
     return next(event for event in scenario.trajectory() if isinstance(event, Message))
 
 
-async def test_a_skill_is_triggered_by_a_keyword_and_another_one_is_read(
+async def test_a_skill_is_triggered_by_a_keyword_and_another_is_read_on_demand(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(
@@ -62,7 +62,7 @@ async def test_without_instructions_there_is_no_tool_for_them(scenario: Scenario
     assert "read_skill" not in tools
 
 
-async def test_an_operators_own_prompt_is_what_the_model_gets(scenario: Scenario, tmp_path: Path) -> None:
+async def test_the_operators_custom_prompt_reaches_the_model(scenario: Scenario, tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     shown = "Once `sub()` added: its test failed, `+` became `-`, and the test passed."
     (tmp_path / "prompts/system.md.j2").write_text(f"You mend what is broken in {{{{ root }}}}. {shown}")
@@ -77,7 +77,7 @@ async def test_an_operators_own_prompt_is_what_the_model_gets(scenario: Scenario
     assert scenario.issue.title in task, "what is shown stands before the task"
 
 
-async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario) -> None:
+async def test_an_image_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenario) -> None:
     shot = scenario.world.add_attachment("assets/shot", png())
     report = scenario.world.add_attachment("files/1/report.pdf", b"%PDF-1.7 nothing")
     scenario.issue.body = f"See ![it]({shot}) and [this]({report})."
@@ -102,7 +102,7 @@ async def test_a_picture_and_a_pdf_of_an_issue_reach_the_agent(scenario: Scenari
     assert "this model has no vision" in sent
 
 
-async def test_what_was_attached_is_there_again_when_a_run_goes_on_in_a_new_sandbox(
+async def test_attachments_are_restored_when_a_run_continues_in_a_new_sandbox(
     scenario: Scenario,
 ) -> None:
     shot = scenario.world.add_attachment("assets/shot", png())
@@ -133,7 +133,7 @@ async def test_what_was_attached_is_there_again_when_a_run_goes_on_in_a_new_sand
 
 
 @pytest.mark.slow
-async def test_tests_that_take_long_at_base_are_told_when_they_have_ended(
+async def test_slow_baseline_tests_are_reported_when_they_complete(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     slow = "import time\n\n\ndef test_slow():\n    time.sleep(6)\n"

@@ -67,7 +67,7 @@ async def worked(scenario: Scenario) -> object:
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_counted(
+async def test_temporary_errors_are_retried_and_billed_failures_are_counted(
     scenario: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = dict(enumerate(PASSING))
@@ -107,7 +107,7 @@ async def test_what_passes_is_waited_for_and_what_was_billed_for_nothing_is_coun
     ],
     ids=["filtered", "wait of an hour", "down"],
 )
-async def test_what_does_not_pass_ends_the_run_and_its_work_is_offered_with_the_reason(
+async def test_a_permanent_error_ends_the_run_and_its_work_is_offered_with_the_reason(
     quick: Scenario, faults: list[ModelFault], reason: str
 ) -> None:
     def fail(turn: int, body: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ async def test_what_does_not_pass_ends_the_run_and_its_work_is_offered_with_the_
     assert body.startswith("**Stopped early:**") and "The agent did not describe its work" in body
 
 
-async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_counted(quick: Scenario) -> None:
+async def test_empty_billed_replies_end_the_run_and_are_counted(quick: Scenario) -> None:
     endpoint = await use_ordered_model(quick, RecordedTurn("Never said."), model_prices=PRICES)
     endpoint.add_faults(*[reply_without_choices()] * 3)
     assert "3 replies in a row without calling a tool" in await resolve_to_report(quick)
@@ -132,7 +132,7 @@ async def test_replies_that_were_billed_and_hold_nothing_end_the_run_and_are_cou
     assert (spent.prompt_tokens, spent.completion_tokens, spent.usd) == (3000, 150, Decimal("0.0045"))
 
 
-async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(quick: Scenario) -> None:
+async def test_a_second_model_without_a_price_is_not_reported_as_free(quick: Scenario) -> None:
     def fail(turn: int, body: dict[str, Any]) -> None:
         if (
             turn == 1 and body["model"] == "scripted"
@@ -167,7 +167,7 @@ async def test_what_a_second_model_without_a_price_adds_is_not_told_as_nothing(q
     [(WRONG_KEY, "PATCHWRIGHT_MODEL_API_KEY"), (NO_CREDIT, "credit")],
     ids=["key", "credit"],
 )
-async def test_a_refused_account_is_told_in_the_thread_and_the_run_goes_on_once_it_is_mended(
+async def test_a_rejected_account_is_reported_in_the_thread_and_the_run_continues_once_fixed(
     quick: Scenario, fault: ModelFault, said: str
 ) -> None:
     def refuse(turn: int, body: dict[str, Any]) -> None:

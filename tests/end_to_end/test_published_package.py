@@ -100,7 +100,7 @@ def test_a_hyphen_may_be_part_of_a_name():
 
 
 @pytest.mark.parametrize("names", [("a-b", "a_b", "a.b"), ("a.b", "a-b", "a_b"), ("a_b", "a-b-c", "a-b_c")])
-def test_names_that_differ_in_punctuation_alone_are_told_apart(names):
+def test_names_that_differ_only_in_punctuation_are_distinguished(names):
     result = parse.parse("{%s} {%s} {%s}" % names, "1 2 3")
     assert [result[name] for name in names] == ["1", "2", "3"]
 
@@ -168,7 +168,7 @@ def run_tests(tree: Path) -> tuple[int, str]:
 
 @pytest.mark.docker
 @pytest.mark.slow
-async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(short_tmp: Path) -> None:
+async def test_a_published_release_is_fixed_and_passes_the_next_releases_tests(short_tmp: Path) -> None:
     tree = await asyncio.to_thread(download_source, BUGGY, short_tmp / "buggy")
     later = await asyncio.to_thread(download_source, FIXED_RELEASE, short_tmp / "mended")
     run_git(tree, "init", "--quiet", "--initial-branch=main")
@@ -191,7 +191,7 @@ async def test_a_published_release_is_mended_and_the_next_release_s_tests_agree(
     assert outcome["fail_to_pass"] == [
         "tests/test_hyphen.py::test_a_hyphen_may_be_part_of_a_name",
         *(
-            f"tests/test_hyphen.py::test_names_that_differ_in_punctuation_alone_are_told_apart[names{n}]"
+            f"tests/test_hyphen.py::test_names_that_differ_only_in_punctuation_are_distinguished[names{n}]"
             for n in range(3)
         ),
     ]

@@ -117,7 +117,9 @@ SQLPARSE_SCRIPT = (
 
 
 @pytest.mark.docker
-async def test_a_published_python_release_is_mended_and_the_next_one_s_tests_agree(short_tmp: Path) -> None:
+async def test_a_published_python_release_is_fixed_and_passes_the_next_releases_tests(
+    short_tmp: Path,
+) -> None:
     tree = await asyncio.to_thread(download_source, SQLPARSE, short_tmp / "buggy")
     later = await asyncio.to_thread(download_source, SQLPARSE_MENDED, short_tmp / "mended")
     (tree / ".github").mkdir(exist_ok=True)
@@ -200,7 +202,7 @@ def packed(version: str, place: Path) -> Path:
     return place / "package"
 
 
-async def test_a_published_javascript_release_is_mended_and_the_next_one_s_tests_agree(
+async def test_a_published_javascript_release_is_fixed_and_passes_the_next_releases_tests(
     short_tmp: Path,
 ) -> None:
     if shutil.which("npm") is None:

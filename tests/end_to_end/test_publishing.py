@@ -25,7 +25,7 @@ async def test_a_verdict_without_a_regression_becomes_a_pull_request(
     assert outcome.url.endswith(f"/pull/{pull.number}")
 
 
-async def test_a_regression_is_a_comment_and_its_work_on_a_branch(publish_scenario: PublishScenario) -> None:
+async def test_a_regression_becomes_a_comment_with_a_branch(publish_scenario: PublishScenario) -> None:
     outcome = await publish_scenario.publish(kind="regressed")
     assert isinstance(outcome, Reported) and outcome.branch == BRANCH
     assert publish_scenario.pulls == ()
@@ -35,7 +35,7 @@ async def test_a_regression_is_a_comment_and_its_work_on_a_branch(publish_scenar
     assert f"The work is on the branch `{BRANCH}`." in comment
 
 
-async def test_no_change_is_a_comment_and_no_branch(publish_scenario: PublishScenario) -> None:
+async def test_no_change_becomes_a_comment_without_a_branch(publish_scenario: PublishScenario) -> None:
     outcome = await publish_scenario.publish(kind="empty")
     assert isinstance(outcome, Reported) and outcome.branch is None
     assert (publish_scenario.pulls, publish_scenario.repo.branches) == ((), ("main",))
@@ -46,7 +46,7 @@ async def test_no_change_is_a_comment_and_no_branch(publish_scenario: PublishSce
 # --- the complaints of the field ----------------------------------------------------------------------------
 
 
-async def test_success_with_nothing_pushed_cannot_be_claimed(publish_scenario: PublishScenario) -> None:
+async def test_success_is_not_reported_without_a_push(publish_scenario: PublishScenario) -> None:
     """Complaint 5: what is called delivered was read back, tree and pull request."""
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Published)
@@ -54,7 +54,7 @@ async def test_success_with_nothing_pushed_cannot_be_claimed(publish_scenario: P
     assert publish_scenario.repo.bare.read(pull.head.sha, "calc.py") == FIXED.encode()
 
 
-async def test_success_is_not_claimed_when_the_pull_request_shows_another_commit(
+async def test_success_is_not_reported_if_the_pull_request_has_another_head(
     publish_scenario: PublishScenario,
 ) -> None:
     """Complaint 5, and the positive control: here somebody is faster, and nobody is told of success."""
@@ -66,7 +66,7 @@ async def test_success_is_not_claimed_when_the_pull_request_shows_another_commit
     assert publish_scenario.comments == []
 
 
-async def test_nobody_has_to_open_the_pull_request_by_hand(publish_scenario: PublishScenario) -> None:
+async def test_the_pull_request_is_opened_automatically(publish_scenario: PublishScenario) -> None:
     """Complaint 7."""
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
@@ -74,7 +74,9 @@ async def test_nobody_has_to_open_the_pull_request_by_hand(publish_scenario: Pub
     assert publish_scenario.comments[0].startswith(f"I opened pull request #{pull.number}.")
 
 
-async def test_a_commit_is_verified_ours_and_shared_with_who_asked(publish_scenario: PublishScenario) -> None:
+async def test_a_commit_is_verified_and_names_the_requester_as_co_author(
+    publish_scenario: PublishScenario,
+) -> None:
     """Complaint 10: signed by GitHub, in the app's own name, the requester as its co-author."""
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
@@ -94,7 +96,7 @@ async def test_a_commit_is_verified_ours_and_shared_with_who_asked(publish_scena
     assert "not signed" not in pull.body
 
 
-async def test_a_commit_that_could_not_be_signed_is_said_so_and_is_ours_all_the_same(
+async def test_an_unsigned_commit_is_reported_and_still_has_the_bot_as_author(
     publish_scenario: PublishScenario,
 ) -> None:
     await publish_scenario.publish(file("run.sh", b"#!/bin/sh\n", "100755"))
@@ -106,7 +108,7 @@ async def test_a_commit_that_could_not_be_signed_is_said_so_and_is_ours_all_the_
     assert shown == f"{bot.login} {bot.id}+{bot.login}@users.noreply.127.0.0.1"
 
 
-async def test_the_branch_and_the_base_are_those_of_their_choosing(publish_scenario: PublishScenario) -> None:
+async def test_branch_name_and_base_follow_the_configuration(publish_scenario: PublishScenario) -> None:
     """Complaint 17: by the operator, by the repository, and by a word of the requester."""
     publish_scenario.repo.commit("release/1.x", {"old.py": "1\n"})
     publish_scenario.settings = {"branch_prefix": "bot/", "branch": "{slug}-{number}"}
@@ -129,7 +131,7 @@ async def test_the_branch_and_the_base_are_those_of_their_choosing(publish_scena
 # --- the base -----------------------------------------------------------------------------------------------
 
 
-async def test_a_base_in_the_issue_counts_only_by_somebody_who_may_write(
+async def test_a_base_in_the_issue_counts_only_from_users_with_write_access(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.repo.commit("old", {"calc.py": CODE})
@@ -141,14 +143,14 @@ async def test_a_base_in_the_issue_counts_only_by_somebody_who_may_write(
     assert publish_scenario.pulls[1].base.ref == "old"
 
 
-async def test_a_base_that_is_not_there_is_one_clear_error(publish_scenario: PublishScenario) -> None:
+async def test_a_missing_base_is_one_clear_error(publish_scenario: PublishScenario) -> None:
     publish_scenario.command = "base=nowhere"
     with pytest.raises(WorkspaceError, match="has no branch 'nowhere'"):
         await publish_scenario.publish()
     assert publish_scenario.world.writes == ()
 
 
-async def test_a_configuration_that_names_no_branch_of_a_run_is_as_if_it_named_none(
+async def test_a_branch_pattern_without_a_placeholder_is_ignored(
     publish_scenario: PublishScenario,
 ) -> None:
     """It is told of it before the work: tests/end_to_end/test_repo_config.py."""
@@ -157,7 +159,7 @@ async def test_a_configuration_that_names_no_branch_of_a_run_is_as_if_it_named_n
     assert isinstance(outcome, Published) and outcome.branch == BRANCH
 
 
-async def test_a_base_that_was_force_pushed_in_mid_run_gets_no_pull_request_of_strangers_commits(
+async def test_a_force_pushed_base_gets_no_pull_request_with_foreign_commits(
     publish_scenario: PublishScenario,
 ) -> None:
     def rewrite() -> None:
@@ -175,7 +177,7 @@ async def test_a_base_that_was_force_pushed_in_mid_run_gets_no_pull_request_of_s
     assert f"The work is on the branch `{BRANCH}`." in publish_scenario.comments[0]
 
 
-async def test_a_base_that_went_on_in_mid_run_is_no_obstacle(publish_scenario: PublishScenario) -> None:
+async def test_new_commits_on_the_base_do_not_block_publishing(publish_scenario: PublishScenario) -> None:
     publish_scenario.before_publishing = lambda: publish_scenario.repo.commit("main", {"other.py": "1\n"})
     assert isinstance(await publish_scenario.publish(), Published)
 
@@ -183,7 +185,7 @@ async def test_a_base_that_went_on_in_mid_run_is_no_obstacle(publish_scenario: P
 # --- the thread ---------------------------------------------------------------------------------------------
 
 
-async def test_an_issue_closed_in_mid_run_gets_a_comment_and_keeps_the_work(
+async def test_an_issue_closed_during_the_run_gets_a_comment_with_a_branch(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.before_publishing = lambda: publish_scenario.world.close_silently(publish_scenario.issue)
@@ -195,7 +197,7 @@ async def test_an_issue_closed_in_mid_run_gets_a_comment_and_keeps_the_work(
     )
 
 
-async def test_an_issue_deleted_in_mid_run_costs_nobody_the_work(publish_scenario: PublishScenario) -> None:
+async def test_an_issue_deleted_during_the_run_loses_no_work(publish_scenario: PublishScenario) -> None:
     publish_scenario.before_publishing = publish_scenario.repo.threads.clear
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Reported)
@@ -203,7 +205,7 @@ async def test_an_issue_deleted_in_mid_run_costs_nobody_the_work(publish_scenari
     assert publish_scenario.repo.read(BRANCH, "calc.py") == FIXED
 
 
-async def test_an_issue_locked_in_mid_run_still_gets_its_pull_request(
+async def test_an_issue_locked_during_the_run_still_gets_its_pull_request(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.before_publishing = lambda: publish_scenario.world.lock_thread(publish_scenario.issue)
@@ -218,7 +220,7 @@ WRITES = ["/git/refs", "/graphql", "/pulls", "/comments"]
 
 
 @pytest.mark.parametrize("path", [*WRITES, "/check-runs"])
-async def test_a_lost_answer_to_any_write_doubles_nothing(
+async def test_a_lost_response_to_any_write_duplicates_nothing(
     publish_scenario: PublishScenario, path: str
 ) -> None:
     publish_scenario.world.lose_next_response("POST", path)
@@ -227,7 +229,7 @@ async def test_a_lost_answer_to_any_write_doubles_nothing(
 
 
 @pytest.mark.parametrize("path", WRITES)
-async def test_a_worker_that_dies_at_any_write_is_followed_by_one_that_doubles_nothing(
+async def test_a_worker_killed_at_any_write_is_replaced_without_duplicates(
     publish_scenario: PublishScenario, path: str
 ) -> None:
     publish_scenario.world.fail_next_request("POST", path, status=401, times=2)  # nothing is tried after it
@@ -250,7 +252,7 @@ def assert_once(publish_scenario: PublishScenario) -> None:
     ) == (1, 1, 1)
 
 
-async def test_a_token_that_expired_in_mid_run_is_minted_anew(publish_scenario: PublishScenario) -> None:
+async def test_a_token_that_expires_during_the_run_is_renewed(publish_scenario: PublishScenario) -> None:
     publish_scenario.before_publishing = publish_scenario.world.expire_tokens
     before = len(publish_scenario.world.tokens)
     assert isinstance(await publish_scenario.publish(), Published)
@@ -262,7 +264,7 @@ async def test_a_token_that_expired_in_mid_run_is_minted_anew(publish_scenario: 
     assert len(publish_scenario.world.tokens) == before + 4
 
 
-async def test_a_push_that_the_open_pull_request_shows_a_moment_later_is_waited_for(
+async def test_publishing_waits_until_the_pull_request_shows_the_push(
     publish_scenario: PublishScenario,
 ) -> None:
     await publish_scenario.publish(kind="unproven")
@@ -292,7 +294,7 @@ FORM = """<!-- Thanks! Fill this in. -->
 """
 
 
-async def test_the_repositorys_own_form_is_respected(publish_scenario: PublishScenario) -> None:
+async def test_the_pull_request_template_is_respected(publish_scenario: PublishScenario) -> None:
     publish_scenario.repo.commit(
         "main", {".github/PULL_REQUEST_TEMPLATE.md": FORM, "docs/pull_request_template.md": "x"}
     )

@@ -9,7 +9,7 @@ from tests.contracts.forges import file
 from tests.end_to_end.publish_scenario import BRANCH, RUN, SHORT, PublishScenario
 
 
-async def test_work_on_a_branch_that_is_somebody_elses_goes_to_one_of_its_own(
+async def test_an_existing_foreign_branch_is_not_overwritten(
     publish_scenario: PublishScenario,
 ) -> None:
     theirs = publish_scenario.repo.commit(BRANCH, {"theirs.py": "1\n"})
@@ -19,14 +19,14 @@ async def test_work_on_a_branch_that_is_somebody_elses_goes_to_one_of_its_own(
     assert publish_scenario.repo.bare.branch_sha(BRANCH) == theirs
 
 
-async def test_a_protected_name_sends_the_work_to_another_branch(publish_scenario: PublishScenario) -> None:
+async def test_a_protected_branch_name_is_replaced_by_another(publish_scenario: PublishScenario) -> None:
     publish_scenario.repo.protect(BRANCH, "Only people push here.")
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Published)
     assert publish_scenario.repo.branches == ("main", f"{BRANCH}-{SHORT}")
 
 
-async def test_where_no_branch_is_to_be_had_the_whole_patch_is_in_the_comment(
+async def test_without_any_branch_the_comment_contains_the_whole_patch(
     publish_scenario: PublishScenario, tmp_path: Path
 ) -> None:
     odd = "größe `x` ```\n".encode()
@@ -49,7 +49,7 @@ async def test_where_no_branch_is_to_be_had_the_whole_patch_is_in_the_comment(
     assert not (applied / "gone.txt").exists()
 
 
-async def test_a_patch_in_a_comment_carries_bytes_that_no_comment_could(
+async def test_a_patch_in_a_comment_preserves_arbitrary_bytes(
     publish_scenario: PublishScenario, tmp_path: Path
 ) -> None:
     publish_scenario.repo.commit("main", {"dos.txt": "a\r\nb\r\n"})
@@ -83,7 +83,7 @@ def apply(publish_scenario: PublishScenario, comment: str, tree: Path) -> Path:
     return tree
 
 
-async def test_a_patch_too_large_for_a_comment_is_kept_and_the_comment_says_where(
+async def test_a_patch_too_large_for_a_comment_is_stored_and_the_comment_names_the_file(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.repo.protect("*", "No.")
@@ -94,7 +94,7 @@ async def test_a_patch_too_large_for_a_comment_is_kept_and_the_comment_says_wher
     assert patch.startswith("diff --git a/big.txt b/big.txt") and "\n+19999\n" in patch
 
 
-async def test_a_workflow_that_the_app_may_not_change_is_never_lost(
+async def test_a_workflow_change_without_permission_is_not_lost(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.settings = {"allowed_paths": (".github/workflows/*",)}
@@ -106,7 +106,7 @@ async def test_a_workflow_that_the_app_may_not_change_is_never_lost(
     assert "+on: push\n" in comment
 
 
-async def test_where_github_takes_no_pull_request_the_branch_is_named(
+async def test_if_github_rejects_the_pull_request_the_branch_is_named(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.world.fail_next_request("POST", "/pulls", status=403)
@@ -118,7 +118,7 @@ async def test_where_github_takes_no_pull_request_the_branch_is_named(
     assert f"The work is on the branch `{BRANCH}`." in publish_scenario.comments[0]
 
 
-async def test_a_change_of_five_thousand_files_is_delivered_where_the_operator_allows_it(
+async def test_a_change_of_five_thousand_files_is_published_if_the_operator_allows_it(
     publish_scenario: PublishScenario,
 ) -> None:
     publish_scenario.settings = {"max_files": 10_000}

@@ -36,7 +36,9 @@ def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
     return make_scenario({"calc.py": CODE})
 
 
-async def test_a_push_in_mid_run_is_kept_and_the_change_proven_on_top_of_it(scenario: Scenario) -> None:
+async def test_a_push_during_the_run_is_kept_and_the_change_is_verified_on_top_of_it(
+    scenario: Scenario,
+) -> None:
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
     theirs: list[str] = []
@@ -68,7 +70,7 @@ async def test_a_push_in_mid_run_is_kept_and_the_change_proven_on_top_of_it(scen
     assert own_thread_replies(pull) == [[f"Done in {pull.head.sha[:12]}. Yes."]]
 
 
-async def test_a_push_that_takes_the_same_lines_is_left_alone_and_the_work_kept_elsewhere(
+async def test_a_conflicting_push_is_not_overwritten_and_the_work_is_saved_elsewhere(
     untested: Scenario,
 ) -> None:
     scenario = untested
@@ -97,7 +99,7 @@ async def test_a_push_that_takes_the_same_lines_is_left_alone_and_the_work_kept_
     assert own_thread_replies(pull)[0][0].startswith("Not on this pull request yet:")
 
 
-async def test_a_pull_request_that_is_closed_in_mid_run_gets_no_commit(untested: Scenario) -> None:
+async def test_a_pull_request_closed_during_the_run_gets_no_commit(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[0], by="maintainer", body="@agent")
@@ -133,7 +135,7 @@ async def test_a_pull_request_from_the_default_branch_is_never_pushed_to(unteste
     assert "and I never push to that" in status_comment(pull)
 
 
-async def test_a_branch_that_github_protects_is_left_alone_and_the_work_kept_elsewhere(
+async def test_a_protected_branch_is_not_pushed_to_and_the_work_is_saved_elsewhere(
     untested: Scenario,
 ) -> None:
     scenario = untested
@@ -154,7 +156,7 @@ async def test_a_branch_that_github_protects_is_left_alone_and_the_work_kept_els
 # --- forks ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_fork_that_lets_maintainers_in_gets_the_commit(untested: Scenario) -> None:
+async def test_a_fork_that_allows_maintainer_edits_gets_the_commit(untested: Scenario) -> None:
     """Complaint 6: pull requests from forks fail."""
     scenario = untested
     fork = scenario.world.create_fork(scenario.repo, "contributor")
@@ -172,7 +174,7 @@ async def test_a_fork_that_lets_maintainers_in_gets_the_commit(untested: Scenari
     assert "This commit was pushed to a fork with git and is not signed by GitHub." in status_comment(pull)
 
 
-async def test_a_fork_that_promises_to_let_us_in_and_does_not_gets_the_patch_in_a_comment(
+async def test_a_fork_that_rejects_the_push_gets_the_patch_in_a_comment(
     untested: Scenario,
 ) -> None:
     """GitHub shows the promise of a fork that an organization owns, and refuses the push."""
@@ -191,7 +193,7 @@ async def test_a_fork_that_promises_to_let_us_in_and_does_not_gets_the_patch_in_
     assert "+    return a * b" in status_comment(pull)
 
 
-async def test_work_on_a_fork_that_breaks_off_brings_none_of_its_code_into_the_repository(
+async def test_a_failed_run_on_a_fork_brings_none_of_its_code_into_the_repository(
     untested: Scenario,
 ) -> None:
     """A branch here would run the repository's workflows, with its secrets, on a stranger's code."""
@@ -213,7 +215,7 @@ async def test_work_on_a_fork_that_breaks_off_brings_none_of_its_code_into_the_r
     assert "+    return a * b" in status_comment(pull)
 
 
-async def test_a_fork_that_lets_nobody_in_gets_the_patch_in_a_comment(untested: Scenario) -> None:
+async def test_a_fork_without_maintainer_edits_gets_the_patch_in_a_comment(untested: Scenario) -> None:
     """Complaint 6: pull requests from forks fail."""
     scenario = untested
     fork = scenario.world.create_fork(scenario.repo, "contributor")
@@ -241,7 +243,7 @@ async def test_a_fork_that_lets_nobody_in_gets_the_patch_in_a_comment(untested: 
 # --- whose word counts ------------------------------------------------------------------------------------------
 
 
-async def test_what_a_head_says_of_how_to_work_and_how_to_test_has_no_effect(
+async def test_instructions_and_test_commands_of_a_foreign_head_have_no_effect(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     base = {
@@ -277,7 +279,7 @@ async def test_what_a_head_says_of_how_to_work_and_how_to_test_has_no_effect(
     assert not (scenario.data / "tested").exists() and not (scenario.data / "set").exists()
 
 
-async def test_who_may_not_write_starts_nothing_on_a_pull_request(untested: Scenario) -> None:
+async def test_a_user_without_write_access_starts_nothing_on_a_pull_request(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[0], by="triager", body="@agent do it")
@@ -291,7 +293,7 @@ async def test_who_may_not_write_starts_nothing_on_a_pull_request(untested: Scen
     )
 
 
-async def test_a_label_on_a_pull_request_without_open_threads_hears_what_is_missing(
+async def test_a_label_on_a_pull_request_without_open_threads_gets_an_explanation(
     untested: Scenario,
 ) -> None:
     scenario = untested
@@ -301,7 +303,7 @@ async def test_a_label_on_a_pull_request_without_open_threads_hears_what_is_miss
     assert "there is no open review thread here, and you gave no instructions" in status_comment(pull)
 
 
-async def test_a_label_on_a_pull_request_has_every_open_thread_worked_on(untested: Scenario) -> None:
+async def test_a_label_on_a_pull_request_starts_a_run_on_all_open_threads(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
@@ -313,7 +315,7 @@ async def test_a_label_on_a_pull_request_has_every_open_thread_worked_on(unteste
     assert [len(one) for one in own_thread_replies(pull)] == [1, 1]
 
 
-async def test_a_comment_on_a_pull_request_asks_for_something_of_its_own(untested: Scenario) -> None:
+async def test_a_comment_on_a_pull_request_is_its_own_request(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     new = CreateFile(path="README.md", content="# calc\n")
@@ -325,7 +327,7 @@ async def test_a_comment_on_a_pull_request_asks_for_something_of_its_own(unteste
     assert scenario.repo.read("topic", "README.md") == "# calc\n"
 
 
-async def test_a_workflow_is_left_out_of_a_follow_up_too(untested: Scenario) -> None:
+async def test_a_workflow_change_is_excluded_from_a_follow_up_too(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")

@@ -239,18 +239,18 @@ async def played() -> AsyncIterator[Played]:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_a_refusal_is_said_in_these_words(played: Played, name: str) -> None:
+async def test_each_rejection_is_posted_with_its_text(played: Played, name: str) -> None:
     assert played.seen[0][name] == CASES[name].seen
     assert CASES[name].logged in played.town.log
 
 
-async def test_no_refusal_is_said_a_second_time_whatever_is_told_or_started_again(played: Played) -> None:
+async def test_no_rejection_is_repeated_after_redeliveries_and_restarts(played: Played) -> None:
     first, told_again, started_again = played.seen
     assert told_again == first
     assert started_again == first
 
 
-async def test_nothing_that_is_refused_reaches_the_model_or_changes_a_repository(played: Played) -> None:
+async def test_rejected_requests_neither_reach_the_model_nor_change_a_repository(played: Played) -> None:
     assert played.town.model.requests == []
     harmless = re.compile(r"/(comments|comments/\d+|reactions|graphql)$")
     assert [write for write in played.town.world.writes if not harmless.search(write.path)] == []

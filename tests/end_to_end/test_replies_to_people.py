@@ -32,7 +32,7 @@ async def server() -> AsyncIterator[ServerScenario]:
         yield server
 
 
-async def test_whoever_asks_is_answered_and_told_why_not(server: ServerScenario) -> None:
+async def test_every_rejected_requester_gets_a_reply_with_the_reason(server: ServerScenario) -> None:
     # Complaint 2: a trigger that is refused or ignored in silence.
     issue = server.issue("silence")
     await server.world.add_comment(issue, "@agent please mend this", by="outsider")
@@ -48,7 +48,7 @@ async def test_whoever_asks_is_answered_and_told_why_not(server: ServerScenario)
     ]
 
 
-async def test_a_whole_life_of_an_issue_leaves_one_comment_for_each_thing_that_was_asked(
+async def test_each_request_in_an_issue_gets_one_comment(
     server: ServerScenario,
 ) -> None:
     # Complaint 4: comment spam.
@@ -91,7 +91,7 @@ async def test_a_whole_life_of_an_issue_leaves_one_comment_for_each_thing_that_w
     ]
 
 
-async def test_work_on_a_pull_request_from_a_fork_ends_where_its_owner_lets_it(
+async def test_a_run_on_a_fork_respects_the_maintainer_edit_setting(
     server: ServerScenario,
 ) -> None:
     # Complaint 6: pull requests from forks fail.
@@ -115,7 +115,7 @@ async def test_work_on_a_pull_request_from_a_fork_ends_where_its_owner_lets_it(
     ]
 
 
-async def test_two_who_ask_at_once_do_not_cancel_each_other(server: ServerScenario) -> None:
+async def test_two_simultaneous_requests_do_not_cancel_each_other(server: ServerScenario) -> None:
     # Complaint 20: concurrency that cancels itself.
     one = server.issue("at-once")
     two = server.world.create_issue(one.repo, title="The other one", body="It should add.", by="reporter")
@@ -154,7 +154,7 @@ ACCIDENTS = (
 )
 
 
-async def test_what_only_looks_like_a_call_starts_nothing(server: ServerScenario) -> None:
+async def test_a_text_that_only_resembles_a_mention_starts_nothing(server: ServerScenario) -> None:
     # Complaint 24: accidental triggers.
     issue = server.issue("accidents")
     for said in ACCIDENTS:

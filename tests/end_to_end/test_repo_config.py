@@ -24,7 +24,7 @@ def complaints(scenario: Scenario) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_what_is_wrong_is_told_once_with_its_line_and_the_rest_holds(
+async def test_an_invalid_setting_is_reported_once_with_its_line_and_the_rest_applies(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     config = (
@@ -48,7 +48,7 @@ async def test_what_is_wrong_is_told_once_with_its_line_and_the_rest_holds(
 
 
 @pytest.mark.slow
-async def test_a_file_that_cannot_be_read_is_told_of_and_the_defaults_hold(
+async def test_an_unreadable_file_is_reported_and_the_defaults_apply(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files=a_tree("test_command = \n"))
@@ -60,7 +60,9 @@ async def test_a_file_that_cannot_be_read_is_told_of_and_the_defaults_hold(
     ]
 
 
-async def test_at_a_terminal_it_is_refused_with_the_line(make_scenario: Callable[..., Scenario]) -> None:
+async def test_on_the_command_line_it_is_rejected_with_its_line(
+    make_scenario: Callable[..., Scenario],
+) -> None:
     scenario = make_scenario(files=a_tree('test_comand = "x"\n'))
     await scenario.script_model()
     path = scenario.data / "here"

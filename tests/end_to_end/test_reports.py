@@ -34,7 +34,7 @@ def quick(make_scenario: Callable[..., Scenario]) -> Scenario:
     ],
     ids=["steps", "dollars", "seconds"],
 )
-async def test_at_a_cap_the_work_is_offered_and_the_cap_is_said_first(
+async def test_at_a_limit_the_work_is_published_and_the_limit_is_reported_first(
     quick: Scenario, cap: dict[str, Any], said: str
 ) -> None:
     # Complaint 1: work thrown away at a turn or time cap.
@@ -54,7 +54,7 @@ async def test_at_a_cap_the_work_is_offered_and_the_cap_is_said_first(
         assert told.startswith(f"**Stopped early:** {said}")
 
 
-async def test_what_a_run_cost_is_told_to_people_and_to_machines(quick: Scenario) -> None:
+async def test_the_cost_of_a_run_is_reported_as_text_and_json(quick: Scenario) -> None:
     # Complaint 9: cost and tokens are hidden; outputs are not for machines.
     quick.world.add_webhook("http://127.0.0.1:9/nobody", "none")
     await use_ordered_model(
@@ -88,7 +88,7 @@ async def test_an_agent_that_says_the_tests_pass_is_not_believed(scenario: Scena
     assert "| passed | 1 | 0 |\n| failed | 0 | 1 |" in comment
 
 
-async def test_tests_that_cannot_be_run_are_no_success_and_the_reason_is_told(
+async def test_tests_that_cannot_run_are_no_success_and_the_reason_is_reported(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     # Complaint 12: it cannot run the tests.
@@ -127,9 +127,7 @@ ENDINGS: dict[str, tuple[tuple[RecordedTurn, ...], type[Published | Reported | I
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-async def test_a_status_says_what_is_so_from_the_first_word_to_the_last(
-    scenario: Scenario, ending: str
-) -> None:
+async def test_the_status_comment_is_accurate_from_start_to_end(scenario: Scenario, ending: str) -> None:
     # Complaint 19: status messages that mislead.
     turns, kind, last = ENDINGS[ending]
     while_working: list[str] = []

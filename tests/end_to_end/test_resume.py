@@ -41,7 +41,7 @@ def issue(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("killed_at", [0, pytest.param(3, marks=pytest.mark.slow)])
-async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
+async def test_a_run_killed_during_a_model_request_ends_with_the_same_diff(
     scenario: Scenario, repository: Path, tmp_path: Path, killed_at: int
 ) -> None:
     traces = tmp_path / "traces"
@@ -79,7 +79,7 @@ async def test_a_run_killed_while_the_model_thinks_ends_with_the_same_diff(
 
 
 @pytest.mark.slow
-async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
+async def test_an_interrupted_command_is_reported_as_lost_and_never_repeated(
     scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     traces = tmp_path / "traces"
@@ -110,7 +110,7 @@ async def test_a_command_in_flight_is_told_as_lost_and_never_run_again_by_us(
 
 
 @pytest.mark.slow
-async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
+async def test_ctrl_c_stops_cleanly_and_prints_how_to_continue(
     scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     fix = tmp_path / "fix.diff"
@@ -135,7 +135,7 @@ async def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     assert "a + b" in await resolved(scenario, fix, "--continue", run, "--out", str(fix))
 
 
-async def test_a_run_that_came_to_a_limit_says_how_to_go_on_and_does(
+async def test_a_run_at_a_limit_prints_how_to_continue_and_continues(
     scenario: Scenario, repository: Path, issue: Path, tmp_path: Path
 ) -> None:
     fix = tmp_path / "fix.diff"

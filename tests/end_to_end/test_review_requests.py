@@ -35,7 +35,7 @@ def untested(make_scenario: Callable[..., Scenario]) -> Scenario:
     return make_scenario({"calc.py": CODE})
 
 
-async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_what_is_done_resolved(
+async def test_a_review_of_five_threads_gets_one_commit_four_replies_and_resolved_threads(
     scenario: Scenario,
 ) -> None:
     pull = open_pull_request(scenario)
@@ -77,7 +77,7 @@ async def test_a_review_of_five_threads_ends_with_one_commit_four_answers_and_wh
     assert "| `calc.py:9` | not changed |" in comment
 
 
-async def test_the_first_message_has_the_whole_review_the_conversation_and_the_change(
+async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_diff(
     untested: Scenario,
 ) -> None:
     """Complaint 18: answers inside the review threads, the whole thread read."""
@@ -114,7 +114,7 @@ async def test_the_first_message_has_the_whole_review_the_conversation_and_the_c
 
 @pytest.mark.slow
 @pytest.mark.redis
-async def test_whatever_order_its_deliveries_come_in_and_however_often_a_review_is_one_job(
+async def test_a_review_is_one_job_in_any_order_of_its_deliveries(
     untested: Scenario,
 ) -> None:
     scenario = untested
@@ -135,7 +135,7 @@ async def test_whatever_order_its_deliveries_come_in_and_however_often_a_review_
     assert scenario.repo.bare.count_commits("main", "topic") == 2
 
 
-async def test_a_thread_that_the_account_leaves_out_is_sent_back_and_then_said_to_have_no_answer(
+async def test_a_thread_without_a_reply_is_requested_again_and_then_reported(
     untested: Scenario,
 ) -> None:
     scenario = untested
@@ -152,7 +152,7 @@ async def test_a_thread_that_the_account_leaves_out_is_sent_back_and_then_said_t
 
 
 @pytest.mark.slow
-async def test_a_change_that_breaks_a_test_is_not_pushed_and_no_thread_is_called_done(
+async def test_a_change_that_breaks_a_test_is_not_pushed_and_resolves_no_thread(
     scenario: Scenario,
 ) -> None:
     pull = open_pull_request(scenario)
@@ -194,7 +194,7 @@ async def test_a_change_whose_own_test_fails_is_not_pushed(scenario: Scenario) -
     assert "its own tests fail: `tests/test_calc.py::test_mul`." in status_comment(pull)
 
 
-async def test_when_nothing_is_to_be_changed_every_thread_hears_why(untested: Scenario) -> None:
+async def test_without_a_change_every_thread_gets_a_reason(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, THREADS[3], by="maintainer", body="@agent")
@@ -209,7 +209,7 @@ async def test_when_nothing_is_to_be_changed_every_thread_hears_why(untested: Sc
     )
 
 
-async def test_a_lost_response_makes_nothing_twice(untested: Scenario) -> None:
+async def test_a_lost_response_duplicates_nothing(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, *THREADS, by="maintainer", body="@agent")
@@ -228,7 +228,7 @@ async def test_a_lost_response_makes_nothing_twice(untested: Scenario) -> None:
 
 
 @pytest.mark.slow
-async def test_work_that_was_handed_over_before_a_crash_is_not_handed_over_again(untested: Scenario) -> None:
+async def test_work_published_before_a_crash_is_not_published_again(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     review = scenario.world.add_review(pull, *THREADS[:2], by="maintainer", body="@agent")
@@ -257,7 +257,7 @@ def finish_takes(scenario: Scenario) -> dict[str, object]:
     return taken
 
 
-async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(untested: Scenario) -> None:
+async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(untested: Scenario) -> None:
     scenario = untested
     account = DONE.model_copy(update={"cause": "The sign was wrong in add()."})
     await scenario.script_model(
@@ -296,7 +296,7 @@ async def test_a_follow_up_on_our_own_pull_request_knows_the_run_that_opened_it(
 
 
 @pytest.mark.slow
-async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Scenario) -> None:
+async def test_a_foreign_pull_request_has_no_previous_run(untested: Scenario) -> None:
     scenario = untested
     await scenario.script_model(
         RecordedTurn("Mend.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
@@ -311,7 +311,7 @@ async def test_somebody_elses_pull_request_borrows_no_ones_history(untested: Sce
 
 
 @pytest.mark.slow
-async def test_the_command_line_works_on_the_open_threads_of_a_pull_request(untested: Scenario) -> None:
+async def test_the_command_line_resolves_the_open_threads_of_a_pull_request(untested: Scenario) -> None:
     scenario = untested
     pull = open_pull_request(scenario)
     scenario.world.add_review(pull, THREADS[0], by="maintainer")
@@ -326,7 +326,7 @@ async def test_the_command_line_works_on_the_open_threads_of_a_pull_request(unte
 
 
 @pytest.mark.slow
-async def test_a_question_on_a_pull_request_waits_for_its_answer_and_goes_on_with_it(
+async def test_a_question_on_a_pull_request_waits_for_its_answer_and_continues(
     untested: Scenario,
 ) -> None:
     scenario = untested

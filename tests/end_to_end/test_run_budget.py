@@ -32,7 +32,7 @@ def limit(scenario: Scenario, body: str) -> str:
     return ended.detail
 
 
-async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scenario: Scenario) -> None:
+async def test_a_reply_that_exceeds_the_budget_is_still_executed(scenario: Scenario) -> None:
     endpoint = await use_ordered_model(
         scenario,
         RecordedTurn("Mend.", FIX, NEW_TEST),
@@ -48,7 +48,7 @@ async def test_a_reply_that_costs_more_than_is_left_is_still_carried_out(scenari
     assert len(endpoint.requests) == 1
 
 
-async def test_tokens_are_limited_where_no_price_is_known(scenario: Scenario) -> None:
+async def test_without_a_price_tokens_are_limited(scenario: Scenario) -> None:
     endpoint = await use_ordered_model(
         scenario, RecordedTurn("Mend.", FIX, NEW_TEST), RecordedTurn("Never said."), max_tokens=1000
     )
@@ -61,7 +61,7 @@ async def test_tokens_are_limited_where_no_price_is_known(scenario: Scenario) ->
 
 
 @pytest.mark.slow
-async def test_a_command_is_stopped_when_the_time_of_its_run_is_over(
+async def test_a_command_is_stopped_at_the_timeout_of_its_run(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(files={"calc.py": CODE})

@@ -111,7 +111,7 @@ def hooked(make_scenario: Callable[..., Scenario]) -> Scenario:
     return scenario
 
 
-async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to_go_on(
+async def test_a_failed_run_saves_its_work_tree_on_a_branch_and_explains_how_to_resume(
     hooked: Scenario,
 ) -> None:
     scenario = hooked
@@ -128,7 +128,7 @@ async def test_a_run_that_breaks_off_leaves_its_tree_on_a_branch_and_says_how_to
     assert scenario.repo.pulls == ()
 
 
-async def test_a_run_that_breaks_off_for_somebody_who_may_not_write_any_more_says_what_it_cost(
+async def test_a_failed_run_of_a_requester_without_write_access_reports_its_cost(
     hooked: Scenario,
 ) -> None:
     def revoke() -> None:
@@ -144,7 +144,7 @@ async def test_a_run_that_breaks_off_for_somebody_who_may_not_write_any_more_say
 
 
 @pytest.mark.slow
-async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scenario) -> None:
+async def test_resume_continues_a_failed_run_and_completes_it(hooked: Scenario) -> None:
     scenario = hooked
     await broke_off(scenario, RecordedTurn("Mend.", FIX))
     asked = len(scenario.endpoint.requests)
@@ -164,7 +164,7 @@ async def test_resume_goes_on_where_it_stopped_and_ends_as_any_run(hooked: Scena
 
 
 @pytest.mark.slow
-async def test_doing_it_again_changes_nothing(hooked: Scenario) -> None:
+async def test_repeating_the_salvage_changes_nothing(hooked: Scenario) -> None:
     await broke_off(hooked, RecordedTurn("Mend.", FIX))
     commit, comments = hooked.repo.bare.branch_sha(BRANCH), hooked.comments
     settings = composition_root.read_settings({}, hooked.environment, None, None)
@@ -178,7 +178,7 @@ async def test_doing_it_again_changes_nothing(hooked: Scenario) -> None:
     assert (hooked.repo.bare.branch_sha(BRANCH), hooked.comments) == (commit, comments)
 
 
-async def test_who_stops_a_run_finds_its_work_and_how_to_go_on(hooked: Scenario) -> None:
+async def test_a_stopped_run_saves_its_work_and_explains_how_to_resume(hooked: Scenario) -> None:
     scenario = hooked
 
     async def stop(turn: int, body: dict[str, Any]) -> None:
@@ -221,7 +221,7 @@ class Going:
 
 
 @pytest.mark.slow
-async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_work(hooked: Scenario) -> None:
+async def test_an_engine_lost_before_verification_leaves_the_finished_work(hooked: Scenario) -> None:
     scenario = hooked
     engines: list[Going] = []
 
@@ -246,14 +246,14 @@ async def test_an_engine_that_goes_away_before_the_proof_leaves_the_finished_wor
     assert len(scenario.endpoint.requests) == asked, "the agent had nothing more to do"
 
 
-async def test_what_policy_forbids_is_not_on_the_branch_and_that_is_said(hooked: Scenario) -> None:
+async def test_forbidden_files_are_not_on_the_branch_and_the_comment_says_so(hooked: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     told = await broke_off(hooked, RecordedTurn("Mend.", FIX, workflow))
     assert "Not on the branch:\n- .github/workflows/ci.yml is left to maintainers: it runs in CI.\n" in told
     assert hooked.repo.bare.diff("main", BRANCH, "--name-only").split() == ["calc.py"]
 
 
-async def test_a_tree_that_holds_a_secret_goes_nowhere_and_that_is_said(
+async def test_a_work_tree_that_contains_a_secret_is_not_pushed_and_the_comment_says_so(
     hooked: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORY_API_KEY", "sk-story-4711-and-more")
@@ -263,7 +263,7 @@ async def test_a_tree_that_holds_a_secret_goes_nowhere_and_that_is_said(
     assert hooked.repo.branches == ("main",)
 
 
-async def test_where_no_branch_is_taken_the_patch_stands_in_the_comment(hooked: Scenario) -> None:
+async def test_if_no_branch_can_be_pushed_the_comment_contains_the_patch(hooked: Scenario) -> None:
     hooked.repo.protect("*", "Only people push here.")
     told = await broke_off(hooked, RecordedTurn("Mend.", FIX))
     assert "The work could not be pushed to a branch:" in told and "is in the run's log and here:" in told
@@ -272,7 +272,7 @@ async def test_where_no_branch_is_taken_the_patch_stands_in_the_comment(hooked: 
 
 
 @pytest.mark.slow
-async def test_a_branch_that_cannot_be_made_does_not_keep_the_comment_away(hooked: Scenario) -> None:
+async def test_a_failed_branch_does_not_prevent_the_comment(hooked: Scenario) -> None:
     scenario = hooked
     left = [NO_CREDIT]
 
@@ -292,7 +292,7 @@ async def test_a_branch_that_cannot_be_made_does_not_keep_the_comment_away(hooke
 
 
 @pytest.mark.slow
-async def test_at_a_limit_that_left_nothing_to_propose_resume_counts_anew(hooked: Scenario) -> None:
+async def test_after_a_limit_without_a_patch_resume_starts_with_new_limits(hooked: Scenario) -> None:
     scenario = hooked
     scenario.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
     look = RunShell(command="cat calc.py")
@@ -311,7 +311,7 @@ async def test_at_a_limit_that_left_nothing_to_propose_resume_counts_anew(hooked
 
 
 @pytest.mark.slow
-async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hooked: Scenario) -> None:
+async def test_a_canceled_workflow_saves_its_work_before_its_machine_ends(hooked: Scenario) -> None:
     scenario = hooked
     thinking = asyncio.Event()
 
@@ -338,7 +338,7 @@ async def test_a_cancelled_workflow_leaves_its_work_before_its_machine_goes(hook
 
 
 @pytest.mark.parametrize("stop", ["a signal", pytest.param("an error", marks=pytest.mark.slow)])
-async def test_at_the_command_line_the_patch_so_far_is_written_where_it_was_wanted(
+async def test_on_the_command_line_the_partial_patch_is_written_to_the_requested_file(
     scenario: Scenario, tmp_path: Path, stop: str
 ) -> None:
     made = Repository(tmp_path / "calc")

@@ -25,7 +25,9 @@ RECALL = RunShell(command="echo $X; pwd; cat /tmp/note; cd /workspace")
 
 
 @pytest.mark.parametrize("removed", [False, pytest.param(True, marks=pytest.mark.slow)])
-async def test_a_killed_run_goes_on_where_it_was(scenario: Scenario, tmp_path: Path, removed: bool) -> None:
+async def test_a_killed_run_continues_in_its_sandbox(
+    scenario: Scenario, tmp_path: Path, removed: bool
+) -> None:
     repository = Repository(tmp_path / "calc")
     repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     issue = tmp_path / "issue.md"
@@ -74,7 +76,7 @@ async def test_a_killed_run_goes_on_where_it_was(scenario: Scenario, tmp_path: P
     client.close()
 
 
-async def test_a_command_in_flight_goes_on_and_its_answer_reaches_the_run(
+async def test_a_running_command_survives_a_kill_and_its_result_reaches_the_run(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     repository = Repository(tmp_path / "calc")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 KEY = "canary-of-the-search-4711"
 
 
-async def test_an_agent_searches_code_and_the_web_and_the_key_is_nowhere(scenario: Scenario) -> None:
+async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenario: Scenario) -> None:
     with served(Api(answer=EXA)) as api:
         await use_ordered_model(
             scenario,

@@ -60,7 +60,9 @@ def canaries(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
     return CANARIES | {"the App's key": scenario.environment["PATCHWRIGHT_PRIVATE_KEY"].splitlines()[3]}
 
 
-async def test_a_model_that_hunts_for_them_finds_none(scenario: Scenario, canaries: dict[str, str]) -> None:
+async def test_a_model_that_searches_for_secrets_finds_none(
+    scenario: Scenario, canaries: dict[str, str]
+) -> None:
     told = Finish(cause="c", change="c", testing="I looked everywhere.")
     await scenario.script_model(
         RecordedTurn("Hunt.", RunShell(command=HUNT)),
@@ -78,7 +80,7 @@ async def test_a_model_that_hunts_for_them_finds_none(scenario: Scenario, canari
             assert spelling not in seen
 
 
-async def test_the_hunt_finds_what_is_planted_inside(scenario: Scenario, canaries: dict[str, str]) -> None:
+async def test_the_search_finds_a_planted_secret(scenario: Scenario, canaries: dict[str, str]) -> None:
     """Positive control: in the sandbox, this hunt does find a variable and a file."""
     planted = "canary-inside-4711"
     plant = RunShell(
@@ -97,7 +99,7 @@ async def test_the_hunt_finds_what_is_planted_inside(scenario: Scenario, canarie
 
 
 @pytest.mark.slow
-async def test_a_secret_that_the_model_knows_is_masked_in_all_that_is_published(
+async def test_a_secret_in_the_prompt_is_masked_in_everything_published(
     make_scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The attack that no wall stops: somebody told the model the key, and it writes it down, plain and encoded."""
@@ -117,7 +119,7 @@ async def test_a_secret_that_the_model_knows_is_masked_in_all_that_is_published(
 
 
 @pytest.mark.parametrize("content", ["key = {}\n", pytest.param("\0binary {}\n", marks=pytest.mark.slow)])
-async def test_a_patch_with_a_secret_in_it_is_not_pushed(scenario: Scenario, content: str) -> None:
+async def test_a_patch_that_contains_a_secret_is_not_pushed(scenario: Scenario, content: str) -> None:
     scenario.environment |= {
         "PATCHWRIGHT_MODEL_API_KEY": "sk-canary-known-4711",
         "PATCHWRIGHT_SANDBOX": "docker",
@@ -205,7 +207,7 @@ class Attacker:
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-async def test_a_lent_secret_goes_out_by_no_way_that_there_is(scenario: Scenario, tmp_path: Path) -> None:
+async def test_an_injected_secret_cannot_leave_the_sandbox(scenario: Scenario, tmp_path: Path) -> None:
     secret = "lent-canary-4711-deploy"
     secrets = tmp_path / "secrets.toml"
     secrets.write_text(f'["acme/calc"]\nDEPLOY_KEY = "{secret}"\n')

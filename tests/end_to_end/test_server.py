@@ -12,7 +12,7 @@ from tests.end_to_end.server_scenario import wait_until
 pytestmark = pytest.mark.redis
 
 
-async def test_a_label_becomes_a_pull_request_and_one_comment_tells_it(scenario: Scenario) -> None:
+async def test_a_label_becomes_a_pull_request_and_one_comment(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
         async with asyncio.timeout(30):  # its worker takes jobs a moment before it is counted
@@ -45,7 +45,7 @@ async def test_the_same_delivery_again_changes_nothing(scenario: Scenario) -> No
 
 
 @pytest.mark.slow
-async def test_a_mention_carries_what_was_asked_to_the_agent(scenario: Scenario) -> None:
+async def test_the_text_of_a_mention_reaches_the_agent(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
@@ -59,7 +59,7 @@ async def test_a_mention_carries_what_was_asked_to_the_agent(scenario: Scenario)
 
 
 @pytest.mark.slow
-async def test_a_label_on_a_pull_request_without_a_review_hears_what_is_missing(scenario: Scenario) -> None:
+async def test_a_label_on_a_pull_request_without_a_review_gets_an_explanation(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
@@ -73,7 +73,7 @@ async def test_a_label_on_a_pull_request_without_a_review_hears_what_is_missing(
     assert "there is no open review thread here" in scenario.pull.comments[-1].body
 
 
-async def test_strangers_start_nothing_and_hear_why(scenario: Scenario) -> None:
+async def test_a_stranger_cannot_start_a_run_and_learns_why(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
         scenario.world.add_webhook(served.webhook, "story-webhook-secret")
@@ -91,7 +91,7 @@ async def test_strangers_start_nothing_and_hear_why(scenario: Scenario) -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_server_goes_on_with_the_run_when_it_is_started_again(scenario: Scenario) -> None:
+async def test_a_restarted_server_continues_the_run_of_a_killed_one(scenario: Scenario) -> None:
     first, *rest = FIX_TURNS
     hang = RunShell(command=f"[ -e {scenario.data / 'again'} ] || sleep 600")
     asked = asyncio.Event()
@@ -118,7 +118,7 @@ async def test_a_killed_server_goes_on_with_the_run_when_it_is_started_again(sce
     assert len(scenario.runs) == len(scenario.repo.pulls) == len(scenario.comments) == 1
 
 
-async def test_when_the_model_refuses_the_key_the_thread_is_told_and_nothing_is_proposed(
+async def test_a_rejected_model_key_is_reported_in_the_thread_without_a_pull_request(
     scenario: Scenario,
 ) -> None:
     await scenario.script_model(*FIX_TURNS)

@@ -18,7 +18,7 @@ NEEDS = {
 }
 
 
-async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
+async def test_the_local_sandbox_skips_the_setup_and_the_pull_request_reports_it(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(
@@ -33,7 +33,7 @@ async def test_the_local_sandbox_does_no_set_up_and_the_pull_request_says_so(
 
 
 @pytest.mark.docker
-async def test_dependencies_are_installed_once_and_used_by_agent_and_proof(
+async def test_dependencies_are_installed_once_for_agent_and_verification(
     make_scenario: Callable[..., Scenario], sources: list[str]
 ) -> None:
     scenario = make_scenario(files=NEEDS)

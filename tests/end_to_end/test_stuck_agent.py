@@ -65,7 +65,7 @@ def ending(scenario: Scenario) -> AgentStopped:
     ],
     ids=["same call", "two in turn", "guessed names", "same error", "unreadable calls"],
 )
-async def test_a_circle_is_told_to_the_model_and_then_to_the_thread(
+async def test_a_repetition_is_reported_to_the_model_and_then_in_the_thread(
     quick: Scenario, turns: list[RecordedTurn], pattern: str, shown: str
 ) -> None:
     await use_ordered_model(quick, *turns, max_steps=20)
@@ -80,9 +80,7 @@ async def test_a_circle_is_told_to_the_model_and_then_to_the_thread(
 
 
 @pytest.mark.parametrize("words", ["I think about it.", ""])
-async def test_a_model_that_only_talks_or_says_nothing_is_reminded_and_then_ended(
-    quick: Scenario, words: str
-) -> None:
+async def test_a_model_without_tool_calls_is_reminded_and_then_stopped(quick: Scenario, words: str) -> None:
     await use_ordered_model(quick, RecordedTurn(words))
     comment = await resolve_to_report(quick)
     assert len(messages_from(quick, "program")) == 2
@@ -91,7 +89,7 @@ async def test_a_model_that_only_talks_or_says_nothing_is_reminded_and_then_ende
     assert "3 replies in a row without calling a tool" in comment
 
 
-async def test_a_prompt_that_stays_too_long_ends_the_run_and_says_so(quick: Scenario) -> None:
+async def test_a_prompt_that_stays_too_long_ends_the_run_with_the_reason(quick: Scenario) -> None:
     endpoint = await use_ordered_model(
         quick, RecordedTurn("Look.", LOOK), RecordedTurn("List.", LIST), RecordedTurn("Done.", DONE)
     )
@@ -102,7 +100,7 @@ async def test_a_prompt_that_stays_too_long_ends_the_run_and_says_so(quick: Scen
     assert len(endpoint.requests) <= 3
 
 
-async def test_a_nudge_is_heeded_and_the_run_goes_on_to_its_end(scenario: Scenario) -> None:
+async def test_a_run_that_follows_a_reminder_completes(scenario: Scenario) -> None:
     loop = [RecordedTurn("See it fail.", SHOW_FAILURE)] * 3
     mended = (
         RecordedTurn("Oh.", FIX, NEW_TEST),

@@ -30,7 +30,7 @@ def asked(tmp_path: Path) -> tuple[str, ...]:
     return ("resolve", "--repo", str(made.path), "--issue", str(issue))
 
 
-async def test_a_run_is_watched_stopped_and_gone_on_with(
+async def test_a_run_is_displayed_stopped_and_continued(
     scenario: Scenario, asked: tuple[str, ...], tmp_path: Path
 ) -> None:
     there = tmp_path / "there"
@@ -69,7 +69,7 @@ async def test_a_run_is_watched_stopped_and_gone_on_with(
 
 
 @pytest.mark.slow
-async def test_what_a_dry_run_would_send_stands_above_the_picture(
+async def test_a_dry_run_prints_its_writes_above_the_live_display(
     make_scenario: Callable[..., Scenario],
 ) -> None:
     scenario = make_scenario(title="add() \x1b[2J subtracts")
@@ -91,7 +91,7 @@ async def test_what_a_dry_run_would_send_stands_above_the_picture(
 
 
 @pytest.mark.slow
-async def test_a_pipe_gets_lines_and_quiet_only_the_result(
+async def test_a_pipe_gets_plain_lines_and_quiet_prints_only_the_result(
     scenario: Scenario, asked: tuple[str, ...]
 ) -> None:
     for flag, told in (("--verbose", True), ("--quiet", False)):
@@ -107,7 +107,7 @@ async def test_a_pipe_gets_lines_and_quiet_only_the_result(
         assert re.search(r"^total: .+ s, \d+ steps, \S+ tokens, ", error, re.MULTILINE)
 
 
-async def test_what_the_agent_says_stands_beside_the_verdict(
+async def test_the_agents_summary_is_printed_beside_the_verdict(
     scenario: Scenario, asked: tuple[str, ...]
 ) -> None:
     """Where nothing was changed, it is all that a run came to."""
@@ -123,7 +123,7 @@ async def test_what_the_agent_says_stands_beside_the_verdict(
 
 
 @pytest.mark.slow
-async def test_who_presses_ctrl_c_twice_gets_the_prompt_back_on_a_clean_line(
+async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
     scenario: Scenario, asked: tuple[str, ...], tmp_path: Path
 ) -> None:
     scenario.environment["TERM"] = "xterm-256color"

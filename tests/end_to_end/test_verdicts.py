@@ -14,7 +14,7 @@ from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_
 BREAK = ReplaceText(path="calc.py", old="a * 2", new="a * 3")
 
 
-async def test_a_proven_fix_becomes_a_ready_pull_request_with_its_table(scenario: Scenario) -> None:
+async def test_a_fixed_verdict_becomes_a_ready_pull_request_with_a_table(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published)
@@ -46,7 +46,7 @@ async def test_the_default_branch_may_have_any_name(scenario: Scenario) -> None:
     assert scenario.repo.branches == ("patchwright/issue-1", "release/trunk")
 
 
-async def test_a_patch_that_breaks_a_test_is_kept_on_a_branch_and_only_told(scenario: Scenario) -> None:
+async def test_a_patch_that_breaks_a_test_is_saved_on_a_branch_and_reported(scenario: Scenario) -> None:
     # Sent back twice, the model insists.
     insists = RecordedTurn("It is right.", DONE)
     await scenario.script_model(
@@ -63,7 +63,7 @@ async def test_a_patch_that_breaks_a_test_is_kept_on_a_branch_and_only_told(scen
     assert "The work is on the branch `patchwright/issue-1`." in comment
 
 
-async def test_a_patch_that_breaks_a_test_goes_back_and_can_be_mended(scenario: Scenario) -> None:
+async def test_a_patch_that_breaks_a_test_is_returned_to_the_agent_for_repair(scenario: Scenario) -> None:
     mended = ReplaceText(path="calc.py", old="a * 3", new="a * 2")
     await scenario.script_model(
         RecordedTurn("Mend.", FIX, NEW_TEST, BREAK),
@@ -79,7 +79,9 @@ async def test_a_patch_that_breaks_a_test_goes_back_and_can_be_mended(scenario: 
     assert "assert 12 == 8" in told  # with the output that shows why
 
 
-async def test_without_tests_there_is_a_draft_that_says_so(make_scenario: Callable[..., Scenario]) -> None:
+async def test_without_tests_the_pull_request_is_a_draft_that_says_so(
+    make_scenario: Callable[..., Scenario],
+) -> None:
     scenario = make_scenario(files={"calc.py": CODE})
     await scenario.script_model(RecordedTurn("Mend.", FIX), RecordedTurn("Done.", DONE))
     outcome = await scenario.resolve()
@@ -99,7 +101,7 @@ async def test_a_new_test_that_asserts_nothing_proves_nothing(scenario: Scenario
     assert scenario.pull.body.startswith("**Unproven:**")
 
 
-async def test_when_nothing_was_changed_a_comment_says_why(scenario: Scenario) -> None:
+async def test_without_a_change_a_comment_gives_the_reason(scenario: Scenario) -> None:
     await scenario.script_model(RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Nothing to do.", DONE))
     outcome = await scenario.resolve()
     assert isinstance(outcome, Reported)
@@ -108,7 +110,7 @@ async def test_when_nothing_was_changed_a_comment_says_why(scenario: Scenario) -
     assert comment.startswith("I did not open a pull request: the run ended without a change to the code.")
 
 
-async def test_a_run_that_hits_its_limit_still_delivers_what_is_proven(scenario: Scenario) -> None:
+async def test_a_run_at_its_limit_still_publishes_a_proven_fix(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_MAX_STEPS"] = "2"
     await scenario.script_model(*FIX_TURNS)
     outcome = await scenario.resolve()
@@ -117,8 +119,7 @@ async def test_a_run_that_hits_its_limit_still_delivers_what_is_proven(scenario:
     assert scenario.pull.body is not None
     first, verdict, *_ = scenario.pull.body.split("\n\n")
     assert first == (
-        "**Stopped early:** The limit on model replies is reached (2). This is the work up to that "
-        "point."
+        "**Stopped early:** The limit on model replies is reached (2). This is the work up to that point."
     )
     assert verdict.startswith("**Fixed:**")
     assert "The agent did not describe its work." in scenario.pull.body
@@ -126,7 +127,7 @@ async def test_a_run_that_hits_its_limit_still_delivers_what_is_proven(scenario:
     assert comment.startswith("**Stopped early:** The limit on model replies is reached (2).")
 
 
-async def test_a_change_to_a_workflow_is_left_out_and_the_rest_is_proven_and_proposed(
+async def test_a_workflow_change_is_excluded_and_the_rest_is_verified_and_published(
     scenario: Scenario,
 ) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
@@ -143,7 +144,7 @@ async def test_a_change_to_a_workflow_is_left_out_and_the_rest_is_proven_and_pro
 
 
 @pytest.mark.slow
-async def test_a_change_that_needs_what_is_left_out_is_judged_without_it(scenario: Scenario) -> None:
+async def test_a_change_that_needs_an_excluded_file_is_verified_without_it(scenario: Scenario) -> None:
     # With the file that maintainers alone may change, the new test would pass.
     reads = "import pathlib\n\n\ndef test_ci():\n    assert 'push' in pathlib.Path('.gitlab-ci.yml').read_text()\n"
     await scenario.script_model(
@@ -158,7 +159,7 @@ async def test_a_change_that_needs_what_is_left_out_is_judged_without_it(scenari
     )
 
 
-async def test_a_change_to_nothing_but_a_workflow_is_only_told(scenario: Scenario) -> None:
+async def test_a_change_to_only_a_workflow_is_only_reported(scenario: Scenario) -> None:
     workflow = CreateFile(path=".github/workflows/ci.yml", content="on: push\n")
     await scenario.script_model(
         RecordedTurn("Mend.", workflow), RecordedTurn("Done.", DONE), RecordedTurn("Done.", DONE)
@@ -173,7 +174,7 @@ async def test_a_change_to_nothing_but_a_workflow_is_only_told(scenario: Scenari
     assert ".github/workflows/ci.yml is left to maintainers: it runs in CI." in comment
 
 
-async def test_who_may_not_write_gets_an_answer_and_nothing_else(scenario: Scenario) -> None:
+async def test_a_requester_without_write_access_gets_only_a_reply(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     outcome = await scenario.resolve(scenario.job(requester="triager"))
     assert isinstance(outcome, Rejected)
@@ -184,7 +185,7 @@ async def test_who_may_not_write_gets_an_answer_and_nothing_else(scenario: Scena
 
 
 @pytest.mark.parametrize("locked", [False, True])
-async def test_a_permission_taken_away_in_mid_run_is_noticed_before_anything_is_published(
+async def test_a_permission_revoked_during_the_run_prevents_publishing(
     scenario: Scenario, *, locked: bool
 ) -> None:
     def revoke(turn: int, body: object) -> None:
@@ -206,14 +207,16 @@ async def test_a_permission_taken_away_in_mid_run_is_noticed_before_anything_is_
         assert "steps of `openai/scripted` · " in bill
 
 
-async def test_a_closed_issue_is_not_worked_on(scenario: Scenario) -> None:
+async def test_a_closed_issue_starts_no_run(scenario: Scenario) -> None:
     await scenario.script_model(*FIX_TURNS)
     scenario.world.close_silently(scenario.issue)
     assert isinstance(await scenario.resolve(), Rejected)
     assert scenario.endpoint.requests == []
 
 
-async def test_binary_and_foreign_files_go_through_unharmed(make_scenario: Callable[..., Scenario]) -> None:
+async def test_binary_and_non_utf8_files_are_published_unchanged(
+    make_scenario: Callable[..., Scenario],
+) -> None:
     odd = {
         "logo.bin": bytes(range(256)),
         "läse mich.txt": "größer\n".encode("latin-1"),

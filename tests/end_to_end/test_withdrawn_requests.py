@@ -41,7 +41,7 @@ async def test_a_run_ends_when_its_issue_is_closed(scenario: Scenario) -> None:
 
 @pytest.mark.redis
 @pytest.mark.slow
-async def test_a_run_ends_when_its_label_is_taken_away(scenario: Scenario) -> None:
+async def test_a_run_ends_when_its_label_is_removed(scenario: Scenario) -> None:
     asked = asyncio.Event()
     await scenario.script_model(*waiting(scenario), on_request=when(1, asked))
     async with scenario.serve() as served:
@@ -51,7 +51,7 @@ async def test_a_run_ends_when_its_label_is_taken_away(scenario: Scenario) -> No
 
 
 @pytest.mark.slow
-async def test_a_stop_in_the_moment_in_which_a_run_has_ended_changes_no_word_of_it(
+async def test_a_stop_just_after_a_run_changes_nothing(
     scenario: Scenario,
 ) -> None:
     """Such as a merge of its own pull request, which closes the issue."""

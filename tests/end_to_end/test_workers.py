@@ -15,7 +15,7 @@ from tests.end_to_end.workers import TwoWorkers, find_run, label_issues, run_wor
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
-async def test_a_worker_on_another_disk_does_what_a_receiver_has_stored(
+async def test_a_worker_on_another_disk_runs_the_jobs_that_a_receiver_stored(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     await scenario.script_model(*FIX_TURNS)
@@ -29,7 +29,7 @@ async def test_a_worker_on_another_disk_does_what_a_receiver_has_stored(
     assert scenario.runs == ()
 
 
-async def test_a_run_whose_worker_is_killed_is_finished_by_another_on_another_disk(
+async def test_the_run_of_a_killed_worker_is_completed_by_another_on_another_disk(
     scenario: Scenario, tmp_path: Path
 ) -> None:
     two = TwoWorkers(scenario, tmp_path)

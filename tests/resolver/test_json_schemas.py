@@ -85,7 +85,10 @@ def test_a_validation_error_names_the_field(value: dict[str, Any], said: str | N
         ("{properties: {a: {type: text}}}", "properties.a.type: 'text' is not valid"),
         ("{properties: [a]}", "properties: ['a'] is not of type 'object'"),
         ("{required: [a]}", "`a` is required, but it is not a property"),
-        ("{properties: {a: {pattern: '(a+)+$'}}}", "`pattern` is not supported. Supported keywords: additional"),
+        (
+            "{properties: {a: {pattern: '(a+)+$'}}}",
+            "`pattern` is not supported. Supported keywords: additional",
+        ),
         ("{properties: {a: {$ref: 'http://10.0.0.1/'}}}", "`$ref` is not supported"),
         ("{properties: {a: {items: {anyOf: []}}}}", "anyOf: [] should be non-empty"),
         ("{additionalProperties: {format: date}}", "`format` is not supported"),

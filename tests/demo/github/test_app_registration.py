@@ -32,7 +32,7 @@ async def made(
     return parse_qs(back.query)["code"][0]
 
 
-async def test_a_manifest_becomes_an_app_whose_secrets_are_told_once() -> None:
+async def test_a_manifest_becomes_an_app_whose_secrets_are_shown_once() -> None:
     async with FakeGitHub() as world, httpx.AsyncClient(trust_env=False) as http:
         world.sign_in("maintainer")
         world.create_repository("acme/calc", {"a": "b"})
@@ -65,7 +65,7 @@ async def test_a_manifest_becomes_an_app_whose_secrets_are_told_once() -> None:
         ({"redirect_url": ""}, "url wasn't supplied"),
     ],
 )
-async def test_a_manifest_that_github_refuses_makes_no_app(wrong: dict[str, object], why: str) -> None:
+async def test_an_invalid_manifest_creates_no_app(wrong: dict[str, object], why: str) -> None:
     async with FakeGitHub() as world, httpx.AsyncClient(trust_env=False) as http:
         world.sign_in("maintainer")
         data = {"manifest": json.dumps(MANIFEST | wrong), "agreed": "yes"}
@@ -75,7 +75,7 @@ async def test_a_manifest_that_github_refuses_makes_no_app(wrong: dict[str, obje
         assert world.apps == ()
 
 
-async def test_an_organization_has_its_own_page_and_a_taken_name_is_refused() -> None:
+async def test_an_organization_has_its_own_page_and_a_used_name_is_rejected() -> None:
     async with FakeGitHub() as world, httpx.AsyncClient(trust_env=False) as http:
         world.sign_in("maintainer")
         world.create_repository("acme/calc", {"a": "b"})

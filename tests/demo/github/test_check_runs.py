@@ -10,7 +10,9 @@ from patchwright.demo.github.state import APP_PERMISSIONS, Repository
 Client = Callable[..., httpx.AsyncClient]
 
 
-async def test_a_check_run_is_its_apps_alone(world: FakeGitHub, repo: Repository, client: Client) -> None:
+async def test_only_the_app_of_a_check_run_can_change_it(
+    world: FakeGitHub, repo: Repository, client: Client
+) -> None:
     sha, place = repo.bare.branch_sha("main"), f"/repos/{repo.full_name}"
     ours, other = (
         world.create_app(slug, {**APP_PERMISSIONS, "checks": "write"}) for slug in ("ours", "other")

@@ -11,7 +11,7 @@ Client = Callable[..., httpx.AsyncClient]
 READING = {**APP_PERMISSIONS, "checks": "read", "actions": "read"}
 
 
-async def test_a_job_that_failed_has_a_step_annotations_and_a_log_elsewhere(
+async def test_a_failed_job_has_steps_annotations_and_a_redirected_log(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     one = world.ci.add_check(
@@ -39,7 +39,7 @@ async def test_a_job_that_failed_has_a_step_annotations_and_a_log_elsewhere(
             assert (await http.get(path)).status_code == 403
 
 
-async def test_the_commits_of_a_pull_request_name_the_accounts_behind_their_addresses(
+async def test_the_commits_of_a_pull_request_name_the_accounts_of_their_emails(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     repo.commit("topic", {"new.txt": "1\n"}, "One")

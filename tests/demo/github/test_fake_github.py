@@ -36,7 +36,7 @@ def app_jwt(app: GitHubApp, *, key: str | None = None, seconds: int = 500) -> st
     return jwt.encode(claims, key or app.private_key_pem, algorithm="RS256")
 
 
-async def test_only_the_apps_own_key_mints_tokens(
+async def test_only_the_apps_own_key_creates_tokens(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     app, stranger = world.create_app(), world.create_app("somebody-else")
@@ -63,7 +63,7 @@ async def test_only_the_apps_own_key_mints_tokens(
     assert asked.status_code == 403  # it was minted to read
 
 
-async def test_a_label_takes_triage_and_a_comment_only_an_account(
+async def test_a_label_needs_triage_access_and_a_comment_only_an_account(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -87,7 +87,7 @@ async def test_a_label_takes_triage_and_a_comment_only_an_account(
     ]
 
 
-async def test_a_permission_is_the_role_and_goes_with_the_id(
+async def test_a_permission_is_the_role_of_the_user_id(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     maintainer = world.user("maintainer")
@@ -110,7 +110,9 @@ async def test_a_permission_is_the_role_and_goes_with_the_id(
 # --- limits and pages ---------------------------------------------------------------------------------------
 
 
-async def test_what_github_refuses_is_refused(world: FakeGitHub, repo: Repository, client: Client) -> None:
+async def test_requests_that_github_rejects_are_rejected(
+    world: FakeGitHub, repo: Repository, client: Client
+) -> None:
     repo.commit("fix", {"calc.py": "1\n"})
     issue = world.create_issue(repo, title="T", body="B", by="reader")
     pull = {"title": "T", "body": "B", "head": "fix", "base": "main", "draft": True}
@@ -134,7 +136,7 @@ async def test_what_github_refuses_is_refused(world: FakeGitHub, repo: Repositor
         assert (await api.get("/repos/acme/sample/pulls", params={"head": "acme:other"})).json() == []
 
 
-async def test_comments_come_in_pages(world: FakeGitHub, repo: Repository, client: Client) -> None:
+async def test_comments_are_paginated(world: FakeGitHub, repo: Repository, client: Client) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="reader")
     for number in range(5):
         world.add_comment_silently(issue, f"comment {number}", by="reader")
@@ -148,7 +150,7 @@ async def test_comments_come_in_pages(world: FakeGitHub, repo: Repository, clien
     assert seen == [f"comment {number}" for number in range(5)]
 
 
-async def test_every_read_is_as_github_describes_it(
+async def test_every_response_matches_githubs_description(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     sha = repo.commit("feature/one", {"a.txt": "a\n"})
@@ -182,7 +184,7 @@ async def test_every_read_is_as_github_describes_it(
 # --- off the description ------------------------------------------------------------------------------------
 
 
-async def test_a_request_off_the_description_fails_the_test(client: Client) -> None:
+async def test_a_request_that_violates_the_description_fails_the_test(client: Client) -> None:
     with pytest.raises(SpecViolation) as caught:
         async with FakeGitHub() as world:
             repo = world.create_repository("acme/sample", FILES, permissions={"maintainer": "write"})
@@ -202,7 +204,7 @@ async def test_a_request_off_the_description_fails_the_test(client: Client) -> N
     ]
 
 
-async def test_an_answer_off_the_description_fails_the_test(client: Client) -> None:
+async def test_a_response_that_violates_the_description_fails_the_test(client: Client) -> None:
     with pytest.raises(
         SpecViolation, match=r"issues/\{issue_number\} -> 200: title 7 is not of type 'string'"
     ):
@@ -217,7 +219,7 @@ async def test_an_answer_off_the_description_fails_the_test(client: Client) -> N
 # --- faults -------------------------------------------------------------------------------------------------
 
 
-async def test_faults_happen_once_and_to_order(world: FakeGitHub, repo: Repository, client: Client) -> None:
+async def test_faults_happen_once_and_in_order(world: FakeGitHub, repo: Repository, client: Client) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
     comments = f"/repos/acme/sample/issues/{issue.number}/comments"
     async with client(world, world.create_token("maintainer")) as api:

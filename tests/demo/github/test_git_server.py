@@ -56,7 +56,7 @@ async def test_a_clone_over_http_has_the_files(world: FakeGitHub, repo: Reposito
     } == {"calc.py": repo.read("main", "calc.py"), "docs/Größe und mehr.md": "größer\n"}
 
 
-async def test_a_push_needs_a_token_that_may_write(
+async def test_a_push_needs_a_token_with_write_access(
     world: FakeGitHub, repo: Repository, tmp_path: Path
 ) -> None:
     tree = await clone_with_change(world, tmp_path)
@@ -73,7 +73,7 @@ async def test_a_push_needs_a_token_that_may_write(
     ]
 
 
-async def test_a_big_push_arrives_whole(world: FakeGitHub, repo: Repository, tmp_path: Path) -> None:
+async def test_a_large_push_arrives_complete(world: FakeGitHub, repo: Repository, tmp_path: Path) -> None:
     """Over 1 MiB git sends chunks, without a length."""
     tree = await clone_with_change(world, tmp_path)
     big = hashlib.shake_256(b"incompressible").digest(3_000_000)
@@ -85,7 +85,7 @@ async def test_a_big_push_arrives_whole(world: FakeGitHub, repo: Repository, tmp
     assert repo.bare.read("refs/heads/fix", "big.bin") == big
 
 
-async def test_a_private_repository_is_cloned_only_by_who_may_see_it(
+async def test_a_private_repository_is_cloned_only_with_read_access(
     world: FakeGitHub, tmp_path: Path
 ) -> None:
     world.create_repository("acme/secret", {"a.txt": "a\n"}, private=True, permissions={"reader": "read"})
@@ -95,7 +95,7 @@ async def test_a_private_repository_is_cloned_only_by_who_may_see_it(
     assert (await git("clone", "-q", url, str(tmp_path / "c"), token=world.create_token("reader")))[0] == 0
 
 
-async def test_an_installation_token_pushes_where_it_was_minted_for(
+async def test_an_installation_token_pushes_only_to_its_repositories(
     world: FakeGitHub, repo: Repository, tmp_path: Path
 ) -> None:
     other = world.create_repository("acme/other", {"a.txt": "a\n"})
@@ -127,7 +127,7 @@ async def test_the_head_of_a_pull_request_follows_pushes(
     assert repo.diff(repo.pulls[0]) == diff.text
 
 
-async def test_a_clone_that_nobody_reads_on_leaves_nothing_open() -> None:
+async def test_an_aborted_clone_leaves_no_process() -> None:
     before = open_files()
     async with httpx.AsyncClient() as client:
         async with FakeGitHub() as world:

@@ -46,7 +46,7 @@ def change(
     }
 
 
-async def test_a_commit_over_the_api_is_one_on_the_real_branch_and_signed(
+async def test_a_commit_over_the_api_is_signed_and_on_the_branch(
     world: FakeGitHub, repo: Repository, client: Client, ask: Callable[..., Any]
 ) -> None:
     before = repo.bare.branch_sha("main")
@@ -64,7 +64,7 @@ async def test_a_commit_over_the_api_is_one_on_the_real_branch_and_signed(
     assert (seen["verification"]["verified"], first["verification"]["verified"]) == (True, False)
 
 
-async def test_a_commit_is_refused_as_github_refuses_it(
+async def test_an_invalid_commit_is_rejected_as_on_github(
     world: FakeGitHub, repo: Repository, ask: Callable[..., Any]
 ) -> None:
     main = repo.bare.branch_sha("main")
@@ -91,7 +91,7 @@ async def test_a_commit_is_refused_as_github_refuses_it(
     assert repo.bare.branch_sha("main") == main
 
 
-async def test_whoever_asks_is_told_who_they_are_an_installation_too(
+async def test_the_viewer_query_names_users_and_installations(
     world: FakeGitHub, repo: Repository, ask: Callable[..., Any]
 ) -> None:
     tokens = [
@@ -112,7 +112,7 @@ async def test_whoever_asks_is_told_who_they_are_an_installation_too(
         ("query Q($id: ID!) { node(id: $id) { id } }", {"id": "x"}, "the fake server knows no such request"),
     ],
 )
-async def test_what_is_off_the_schema_is_refused_and_remembered(
+async def test_a_query_that_violates_the_schema_is_rejected_and_recorded(
     client: Client, query: str, variables: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(SpecViolation) as caught:
@@ -127,7 +127,7 @@ async def test_what_is_off_the_schema_is_refused_and_remembered(
     assert fault in str(caught.value)
 
 
-async def test_a_reference_is_made_once_and_only_of_what_is_there(
+async def test_a_ref_is_created_once_and_only_for_existing_commits(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     sha = repo.bare.branch_sha("main")
@@ -148,7 +148,7 @@ async def test_a_reference_is_made_once_and_only_of_what_is_there(
     assert repo.branches == ("main", "patchwright/issue-1")
 
 
-def test_without_graphql_core_requests_are_answered_and_not_judged() -> None:
+def test_without_graphql_core_requests_are_answered_without_validation() -> None:
     program = (
         "import json, sys; sys.modules['graphql'] = None\n"
         "from patchwright.demo.github.graphql_schema import execute_query, validate_query\n"

@@ -52,7 +52,7 @@ async def exchanged(
     return found
 
 
-async def test_a_person_is_asked_once_and_sent_back_with_a_code_for_a_token(
+async def test_a_user_authorizes_once_and_returns_with_a_code_for_a_token(
     world: FakeGitHub, repo: Repository, login: OAuthClient, client: Api
 ) -> None:
     world.set_role(repo, "writer", "write")
@@ -80,7 +80,7 @@ async def test_a_person_is_asked_once_and_sent_back_with_a_code_for_a_token(
         ({"redirect_uri": "http://elsewhere.test/"}, "redirect_uri_mismatch"),
     ],
 )
-async def test_what_does_not_fit_gives_no_token(
+async def test_invalid_parameters_get_no_token(
     world: FakeGitHub, login: OAuthClient, other: dict[str, str], error: str
 ) -> None:
     world.sign_in("reader")
@@ -88,7 +88,7 @@ async def test_what_does_not_fit_gives_no_token(
     assert await exchanged(world, login, code, other) == {"error": error}
 
 
-async def test_a_code_is_good_once_and_only_sent_to_the_apps_own_address(
+async def test_a_code_works_once_and_is_sent_only_to_the_apps_callback(
     world: FakeGitHub, login: OAuthClient
 ) -> None:
     world.sign_in("reader")
@@ -99,7 +99,7 @@ async def test_a_code_is_good_once_and_only_sent_to_the_apps_own_address(
     assert (refused["error"], "code" in refused) == (["redirect_uri_mismatch"], False)
 
 
-async def test_a_persons_token_sees_private_repositories_where_both_the_person_and_the_app_are(
+async def test_a_user_token_sees_private_repositories_of_both_user_and_app(
     world: FakeGitHub, login: OAuthClient, client: Api
 ) -> None:
     seen = {}
@@ -122,7 +122,7 @@ async def test_a_persons_token_sees_private_repositories_where_both_the_person_a
     ]
 
 
-async def test_only_the_app_that_a_token_was_given_to_can_end_it(
+async def test_only_the_app_of_a_token_can_revoke_it(
     world: FakeGitHub, login: OAuthClient, client: Api
 ) -> None:
     world.sign_in("reader")

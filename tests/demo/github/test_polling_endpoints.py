@@ -33,7 +33,7 @@ async def test_an_installation_lists_its_repositories(
         assert (await http.get("/app/installations")).status_code == 401
 
 
-async def test_what_has_changed_since_is_told_and_nothing_else(
+async def test_only_changes_since_the_given_time_are_listed(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     old = world.create_issue(repo, title="Old", body="B", by="stranger")
@@ -58,7 +58,7 @@ async def test_what_has_changed_since_is_told_and_nothing_else(
         assert (same.status_code, same.content) == (304, b"")
 
 
-async def test_failed_deliveries_are_listed_by_cursor_and_sent_again(
+async def test_failed_deliveries_are_paginated_and_redelivered(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     app = world.create_app()
@@ -82,7 +82,7 @@ async def test_failed_deliveries_are_listed_by_cursor_and_sent_again(
     assert again["delivered_at"] > listed[0]["delivered_at"]
 
 
-async def test_a_repositorys_own_webhook_hears_of_it_alone(
+async def test_a_repository_webhook_gets_only_events_of_its_repository(
     world: FakeGitHub, repo: Repository, client: Client
 ) -> None:
     other = world.create_repository("acme/other", permissions={"maintainer": "admin"})

@@ -28,7 +28,7 @@ def pull(world: FakeGitHub, repo: Repository) -> FakePullRequest:
     return world.create_pull(repo, "topic", by="author", title="Calculate")
 
 
-async def test_a_review_is_told_by_one_delivery_for_itself_and_one_for_each_comment(
+async def test_a_review_sends_one_delivery_and_one_more_per_comment(
     world: FakeGitHub, pull: FakePullRequest
 ) -> None:
     world.add_webhook(NOWHERE, "s3cret")
@@ -49,7 +49,7 @@ async def test_a_review_is_told_by_one_delivery_for_itself_and_one_for_each_comm
     assert world.violations == ()
 
 
-async def test_a_thread_is_read_answered_and_resolved(
+async def test_a_review_thread_is_read_answered_and_resolved(
     world: FakeGitHub, pull: FakePullRequest, client: Client
 ) -> None:
     world.add_review(pull, ("calc.py", 6, "Why?"), ("calc.py", 5, "Name it."), by="maintainer")
@@ -77,7 +77,7 @@ async def test_a_thread_is_read_answered_and_resolved(
     assert world.violations == ()
 
 
-async def test_who_may_not_write_resolves_nothing(
+async def test_a_user_without_write_access_cannot_resolve_threads(
     world: FakeGitHub, pull: FakePullRequest, client: Client
 ) -> None:
     world.add_review(pull, ("calc.py", 6, "Why?"), by="maintainer")
@@ -91,15 +91,13 @@ async def test_who_may_not_write_resolves_nothing(
     assert pull.review_threads[0].resolved_by is None
 
 
-def test_a_line_that_the_diff_does_not_show_takes_no_comment(
-    world: FakeGitHub, pull: FakePullRequest
-) -> None:
+def test_a_line_outside_the_diff_accepts_no_comment(world: FakeGitHub, pull: FakePullRequest) -> None:
     with pytest.raises(LookupError, match=r"line 60 of calc\.py"):
         world.add_review(pull, ("calc.py", 60, "Why?"), by="maintainer")
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_a_forks_owner_decides_whether_its_parents_writers_may_push(
+async def test_the_owner_of_a_fork_decides_whether_maintainers_may_push(
     world: FakeGitHub, repo: Repository, tmp_path_factory: pytest.TempPathFactory, *, allowed: bool
 ) -> None:
     fork = world.create_fork(repo, "stranger")

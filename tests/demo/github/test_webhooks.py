@@ -46,7 +46,7 @@ async def receiver(world: FakeGitHub) -> AsyncIterator[Receiver]:
     await running
 
 
-async def test_a_webhook_is_signed_and_says_what_github_says(
+async def test_a_webhook_is_signed_and_has_githubs_payload(
     world: FakeGitHub, repo: Repository, receiver: Receiver
 ) -> None:
     app = world.create_app()
@@ -72,7 +72,7 @@ async def test_a_webhook_is_signed_and_says_what_github_says(
     assert told["issue"]["updated_at"] > before
 
 
-async def test_a_redelivery_is_the_same_bytes_under_the_same_guid(
+async def test_a_redelivery_has_the_same_bytes_and_guid(
     world: FakeGitHub, repo: Repository, receiver: Receiver
 ) -> None:
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
@@ -88,7 +88,7 @@ async def test_a_redelivery_is_the_same_bytes_under_the_same_guid(
     assert other.guid != first.guid
 
 
-async def test_what_is_done_over_rest_is_told_too(
+async def test_actions_over_rest_send_deliveries_too(
     world: FakeGitHub, repo: Repository, receiver: Receiver, client: Client
 ) -> None:
     """A bot hears its own comments: that is what its loop guard is for."""
@@ -110,9 +110,7 @@ async def test_what_is_done_over_rest_is_told_too(
     ]
 
 
-async def test_a_receiver_that_is_down_is_a_delivery_without_a_status(
-    world: FakeGitHub, repo: Repository
-) -> None:
+async def test_a_delivery_to_a_stopped_receiver_has_no_status(world: FakeGitHub, repo: Repository) -> None:
     world.add_webhook("http://127.0.0.1:1/webhook", secret="s3cret")
     issue = world.create_issue(repo, title="T", body="B", by="stranger")
     assert (await world.add_label(issue, "fix-me", by="maintainer")).status is None

@@ -74,7 +74,11 @@ async def test_a_run_has_the_result_of_each_test_by_pytest_id(open_verifier) -> 
         ),
         ({"a.py": ""}, "/dev/null # pytest", r"the test command was not found or cannot be run; set `test_"),
         ({"a.py": ""}, "python3 -S -m pytest", r"pytest is not installed in the sandbox; add it to"),
-        ({"a.py": ""}, "kill -9 $$ # pytest", r"the test command was killed, perhaps because it used too much memory"),
+        (
+            {"a.py": ""},
+            "kill -9 $$ # pytest",
+            r"the test command was killed, perhaps because it used too much memory",
+        ),
         (
             {"test_a.py": "import os\ndef test_a(): os._exit(0)"},
             "python3 -m pytest",

@@ -138,7 +138,7 @@ async def test_an_interrupt_stops_code_that_sleeps_awaits_or_computes(kernel: Ke
     for code in ("time.sleep(60)", "await asyncio.sleep(60)", "await asyncio.sleep(0)\nwhile True: pass"):
         seen = await ran(kernel, code, timeout=0.5)
         assert not seen.ok and seen.seconds < 3
-        assert seen.note == "interrupted at its timeout of 0.5 s, the session keeps its variables"
+        assert seen.note == "interrupted at its timeout of 0.5 s; the session keeps its variables"
     assert (await ran(kernel, "kept")).output == "5\n"
 
 

@@ -251,7 +251,7 @@ def test_an_edit_that_breaks_python_is_rejected_with_its_line(tree: Path, printe
     skills.edit_file(10, 10, "def broken(:\n    pass")
     text = printed()
     assert text.startswith(
-        "[the edit was rejected, it would add a syntax error to long.py: invalid syntax, line 10: def broken(:]"
+        "[the edit was rejected because it would add a syntax error to long.py: invalid syntax, line 10: def broken(:]"
     )
     assert "10|def broken(:\n11|    pass\n" in text
     assert (tree / "long.py").read_bytes() == before
