@@ -266,7 +266,7 @@ class ExternalToolResult(FrozenModel):
     kind: Literal["external_tool_result"] = "external_tool_result"
     text: str
     ok: bool = True
-    """False if the tool reports a failure."""
+    """False if the tool reported a failure."""
     images: tuple[ImageData, ...] = Field(default=(), max_length=4)
     usd: Decimal = Decimal(0)
     """Cost of the call, as far as the service reports it."""

@@ -89,7 +89,7 @@ from patchwright.runtime.output_text import clip
 MAX_RESULT = 60_000  # Characters; the sandbox truncates at 30,000, but its output is not trusted.
 MAX_LABEL = 80  # Characters.
 PERSISTENT_SOURCES = frozenset({"initial_prompt", "comment"})
-"""Sources of messages that survive a condensation: the task, and what people wrote since."""
+"""Sources of messages that survive a condensation: the task, and later messages from people."""
 MISSING_RESULT = "[the answer to this call was not recorded]"
 
 

@@ -76,9 +76,7 @@ def render_malformed_call(tool: ToolSpec, problems: Sequence[str]) -> str:
 
 
 def render_text_tools(tools: Sequence[ToolSpec]) -> str:
-    """Describes the tools and how to call them, for a model without native tool calls, which reads the tools
-    in its prompt.
-    """
+    """Describes the tools and how to call them. Used for a model without native tool calls."""
     return render("prompts/text_tools.md.j2", tools=tools)
 
 
@@ -163,8 +161,7 @@ def render_condense_request(messages: Sequence[ChatMessage], limit: int) -> str:
 def render_condensation(
     replies: int, summary: str | None, steps: Sequence[StepSummary] | None, plan: Plan | None
 ) -> str:
-    """Renders the text that replaces the first replies: a summary, or else one line for each of their last
-    calls.
+    """Renders the text that replaces the first replies: a summary, or else a list of their last calls.
 
     `plan` is the agent's latest plan if one of the replaced replies contains it.
     """
@@ -199,7 +196,7 @@ def render_message(job: Job, comment: QuotedText) -> str:
 
 
 def render_nudge(pattern: Pattern, final_tool: FinalTool = "finish") -> str:
-    """Tells the model that it repeats itself, and what to do instead."""
+    """Tells the model that it is repeating itself, and what to do instead."""
     return render("prompts/nudge.md.j2", pattern=pattern, final_tool=final_tool).strip()
 
 

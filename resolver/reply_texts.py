@@ -95,8 +95,8 @@ def render_no_pull_request(
 def render_setup_failed(
     command: str, code: int | None, output: str, refused_hosts: Mapping[str, DenialReason]
 ) -> str:
-    """Explains why a setup command failed. `code` is None if it was stopped; `output` is the end of its
-    output.
+    """Explains why a setup command failed. `code` is None if the command was stopped. `output` is the end of
+    its output.
     """
     return render_reply(
         "setup_failed.md.j2", command=command, code=code, output=output, refused_hosts=refused_hosts
@@ -119,7 +119,7 @@ def render_rejection(explanation: str) -> str:
 
 
 def render_withdrawn(explanation: str, summary: Summary) -> str:
-    """Renders the comment for a requester who lost the permission after the work was done."""
+    """Renders the comment for a requester who lost the permission before the work was published."""
     return render_reply("withdrawn.md.j2", explanation=explanation, summary=summary)
 
 

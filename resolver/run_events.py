@@ -53,7 +53,7 @@ class EnvironmentPrepared(FrozenModel):
     commands: tuple[str, ...]
     """Setup commands; empty if the repository needs no setup."""
     was_cached: bool
-    """True if an earlier run had already done the setup."""
+    """True if the setup was restored from an earlier run."""
     seconds: float
     missing_programs: tuple[str, ...] = ()
     """Programs that the image lacks. The setup steps that need them were skipped."""

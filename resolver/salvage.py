@@ -74,7 +74,7 @@ async def salvage_run(
 
 
 def _find_run(job: Job, deps: RunDependencies) -> tuple[str, Trajectory]:
-    """Returns the id and the log of the run that contains this job's work. The log is empty if none can be
+    """Returns the id and the log of the run that contains this job's work. The log is empty if it cannot be
     read.
     """
     try:

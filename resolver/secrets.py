@@ -113,9 +113,7 @@ class Secrets:
 
 
 def _prefix_length_at_end(spelling: str, text: str) -> int:
-    """Returns how many characters at the end of the text are the start of the secret; 0 if there are too few
-    to mask.
-    """
+    """Returns how many characters at the end of the text match the start of the secret; 0 if too few to mask."""
     if spelling[:MIN_SECRET_LENGTH] not in text[-len(spelling) :]:
         return 0
     lengths = range(min(len(spelling), len(text)), MIN_SECRET_LENGTH - 1, -1)
@@ -123,9 +121,7 @@ def _prefix_length_at_end(spelling: str, text: str) -> int:
 
 
 def _suffix_length_at_start(spelling: str, text: str) -> int:
-    """Returns how many characters at the start of the text are the end of the secret; 0 if there are too few
-    to mask.
-    """
+    """Returns how many characters at the start of the text match the end of the secret; 0 if too few to mask."""
     if spelling[-MIN_SECRET_LENGTH:] not in text[: len(spelling)]:
         return 0
     lengths = range(min(len(spelling), len(text)), MIN_SECRET_LENGTH - 1, -1)

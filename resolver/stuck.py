@@ -77,7 +77,7 @@ def check_stuck(trajectory: Trajectory) -> AgentStopped | None:
 
 
 def check_stuck_without_nudge(trajectory: Trajectory) -> AgentStopped | None:
-    """Returns the stop of a run at its first pattern. For agents that get no nudges."""
+    """Returns the stop of a run at its first pattern. Used for agents that get no nudges."""
     if (pattern := _match_pattern(_exchanges(trajectory))) is None:
         return None
     return AgentStopped(reason="stuck", detail=f"It was stuck ({pattern.kind}, {pattern.times} times).")

@@ -288,7 +288,9 @@ def _new_tests_at_base(before: TestRun, patch_tests: PatchTests) -> dict[str, Te
 
 
 def _merge_patch_tests(evidence: Evidence) -> TestRun:
-    """Returns the run with the patch, using the patch's version of each test if that was run."""
+    """Returns the run with the patch. Results of the patch's version of a test replace those of its base
+    version.
+    """
     after, patch_tests = evidence.after, evidence.patch_tests
     if patch_tests is None or patch_tests.after.problem or after.problem:
         return after

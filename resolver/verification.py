@@ -32,10 +32,10 @@ from patchwright.resolver.verdict import (
 from patchwright.resolver.workspaces import ABSENT, FileChange, Workspace
 from patchwright.runtime.sandbox import Sandboxes
 
-MAX_CONFIRMED = 50  # Maximum number of fixed tests that are run a second time.
+MAX_CONFIRMED = 50  # Maximum number of fixed tests that are rerun with and without the patch.
 
 VerdictCallback = Callable[[Verdict], Awaitable[bool]]
-"""Called with the verdict on the tests that ran first. Returns True if that verdict is enough, so that the
+"""Called with the verdict on the tests that ran first. If it returns True, that verdict is final and the
 other tests are skipped.
 """
 
@@ -103,8 +103,7 @@ async def _split_patch(
     workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...], excluded: frozenset[str]
 ) -> _PatchParts:
     rest = tuple(change for change in changes if change.path not in excluded)
-    # A package manifest that is not excluded counts as product code, because its change does not affect how
-    # tests run.
+    # A package manifest in `rest` counts as product code, because its change does not affect how tests run.
     tests = tuple(
         change for change in rest if is_test_related(change.path) and not is_runner_config(change.path)
     )

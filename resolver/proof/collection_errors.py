@@ -56,8 +56,8 @@ class AddedSymbols:
         return name is not None and any((name[1] or name[2]) in words for words in self._identifiers.values())
 
     def _explains_javascript(self, message: str) -> bool:
-        """Checks messages of node, jest and vitest. They name a relative path, whose end must match that of a
-        new file.
+        """Checks messages of node, jest and vitest. They contain a relative path. Its last part must be the
+        name of a new file, with or without the suffix.
         """
         paths = re.findall(
             r"(?:Cannot find module|Failed to (?:load|resolve)[\w\s]*?) ['\"]?([^'\"\s]+)", message

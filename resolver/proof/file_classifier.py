@@ -25,8 +25,8 @@ RUNNER_DIRECTORIES = re.compile(r"(^|/)(\.github|\.circleci|\.cargo|\.mvn|\.conf
 SHADOWING_FILES = re.compile(
     r"(^|/)((site|user)customize\.py|[^/]+\.pth)$|^(src/)?(_?pytest|pluggy)(\.py$|/)"
 )
-# pytest imports these before it opens a test. A module of the same name that comes earlier on the import path
-# would replace them.
+# pytest imports these before it opens a test. A module of the same name earlier on the import path would
+# replace them.
 RUNNER_MODULES = frozenset(sys.stdlib_module_names) | {
     *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments"),
     *("colorama", "py", "attr", "attrs", "xdist", "execnet"),

@@ -11,7 +11,7 @@ _WORD = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
 # All arguments of these runners are kept. They are not paths, or they are needed even if single tests are
 # selected.
 _KEEP_ALL_ARGUMENTS: tuple[RunnerName, ...] = ("unittest", "cargo", "maven")
-# After any other option, the next word may be the option's value and not a path.
+# Options that take no value. After any other option, the next word may be its value, not a path.
 _FLAG = re.compile(r"-[qvxsl]+|-ra|--\S+=.*|--(?:ci|run|exit|coverage|verbose|runInBand|recursive|no-\S+)")
 
 

@@ -31,7 +31,7 @@ def find_suite(project: ProjectDir) -> Suite | None:
 
 def detect_target_runner(project: ProjectDir, command: str) -> RunnerName:
     """Returns the runner that `make test` starts, or "none". The runner counts only if environment variables
-    suffice to make it report each test.
+    alone can make it report each test.
     """
     target = re.fullmatch(r"make(?: -\S+)* ([\w.-]+)", command.strip())
     if target is None:
@@ -46,7 +46,7 @@ def detect_target_runner(project: ProjectDir, command: str) -> RunnerName:
 
 
 def find_declared_commands(project: ProjectDir) -> Iterator[DeclaredCommand]:
-    """Yields the commands of the test targets that can also run on their own."""
+    """Yields those commands of the test targets that can also run outside make."""
     name, rules = _parse_rules(project)
     for target in TEST_TARGETS:
         for line in _recipe_lines(rules, target, depth=0):

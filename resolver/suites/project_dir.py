@@ -71,7 +71,7 @@ class LanguageSupport:
     suffixes: tuple[str, ...]
     find_suite: Callable[[ProjectDir], Suite | None]
     covers_subdirectories: Callable[[ProjectDir], bool] = lambda part: False
-    """Returns True if this project's command also runs the tests of projects below it."""
+    """Returns True if this project's command also runs the tests of nested projects."""
 
 
 def parse_json_or_empty(text: str | None) -> dict[str, Any]:

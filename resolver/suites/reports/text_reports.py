@@ -75,7 +75,7 @@ def parse_tape(content: bytes, root: str) -> RunnerReport:
 
 
 class _TapLevel:
-    """The test points at one depth, up to the test point that summarizes them."""
+    """The test points at one depth. A test point one level up summarizes them."""
 
     def __init__(self) -> None:
         self.points: list[tuple[tuple[str, ...], TestStatus, str]] = []
