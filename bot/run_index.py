@@ -1,4 +1,4 @@
-"""Keeps the index of runs up to date, and rebuilds it from disk and archive after Redis was wiped."""
+"""Keeps the index of runs up to date. Rebuilds it from disk and archive after Redis was wiped."""
 
 import asyncio
 import contextlib
@@ -21,9 +21,10 @@ from patchwright.resolver.run_log import FileLogStore, RunLog
 
 log = logging.getLogger(__name__)
 
-UPDATE_SECONDS = 1.0  # Pause between two updates for a running job.
-REBUILD_CHECK_SECONDS = 30.0  # Pause between two checks whether the index was wiped.
-ARCHIVE_SOURCE = "the archive"  # Name of the archive among the sources of the index.
+UPDATE_SECONDS = 1.0  # Time between two updates for a running job.
+REBUILD_CHECK_SECONDS = 30.0  # Time between two checks whether the index was wiped.
+# The name of the archive as a source of the index. The other sources are directories.
+ARCHIVE_SOURCE = "the archive"
 
 
 def with_run_index(
@@ -40,7 +41,8 @@ def with_run_index(
         finally:
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
-            # The update has its own task, because a canceled task may be canceled again while it waits.
+            # The last update has its own task, because the canceled task may be canceled again while it
+            # waits.
             await asyncio.wait(
                 (
                     asyncio.create_task(
@@ -56,7 +58,7 @@ async def _keep_updated(job: Job, run: RunLog, runs: SharedRunIndex, interval: f
     last_summary: RunSummary | None = None
     while True:
         summary = summarize_log(job, run.trajectory, is_running=True)
-        # A change of the duration alone is not worth an update.
+        # Updated only if something other than the duration has changed.
         if summary.model_copy(update={"seconds": 0.0}) != last_summary:
             await _put_summary(runs, summary)
             last_summary = summary.model_copy(update={"seconds": 0.0})
@@ -66,7 +68,7 @@ async def _keep_updated(job: Job, run: RunLog, runs: SharedRunIndex, interval: f
 async def index_result(job: JobId, result: JobResult, runs: SharedRunIndex, queue: JobQueue) -> None:
     """Writes the result of a job to the index, even if the job has no log.
 
-    A job that needed no run of its own (Answered) is not added.
+    Jobs that needed no run of their own (Answered) are not added.
     """
     try:
         summary = await runs.get(job)
@@ -88,7 +90,9 @@ async def keep_index_complete(
     archive: Archive | None = None,
     interval: float = REBUILD_CHECK_SECONDS,
 ) -> None:
-    """Checks until canceled whether the index was wiped, and then adds the runs of this disk and the archive."""
+    """Until canceled, checks whether the index was wiped. If so, adds the runs on this disk and in the
+    archive again.
+    """
     local_source = f"{socket.gethostname()}:{directory}"
     while True:
         try:
@@ -96,7 +100,7 @@ async def keep_index_complete(
                 await runs.add_missing(
                     local_source, await asyncio.to_thread(lambda: list(read_local_summaries(directory)))
                 )
-            # One worker at a time reads the archive, for an hour at most; then another may try.
+            # Only one worker reads the archive at a time. After an hour, another worker may try.
             if (
                 archive is not None
                 and await runs.needs_indexing(ARCHIVE_SOURCE)
@@ -124,7 +128,7 @@ def _read_archived_summaries(archive: Archive, known: Collection[RunId]) -> list
 
 def _read_summaries(names: Iterable[RunId], read: Callable[[RunId], Trajectory]) -> Iterator[RunSummary]:
     for name in names:
-        with contextlib.suppress(LogError):  # The log is damaged or was just removed.
+        with contextlib.suppress(LogError):  # The log is damaged, or it was removed just now.
             trajectory = read(name)
             if trajectory.run_started is not None:
                 job = trajectory.run_started.job.model_copy(update={"id": name})

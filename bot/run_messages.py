@@ -1,9 +1,9 @@
 """Delivers comments posted during a run to its agent before the next step.
 
-Such a comment is queued like any other job, behind the run of its thread. Once the agent has read it, the job
-completes without a run of its own. If the run ends first, the job starts normally. So no comment is lost or
-used twice, even if a worker dies. A job that requests the work that this run already does, such as a label
-added after a mention, completes in the same way.
+Each comment is queued as a job, like any other request. The job waits until the run of its thread ends. When
+the agent has read the comment, the job completes without a run of its own. If the run ends first, the job
+starts normally. So no comment is lost or used twice, even if a worker dies. A job that requests the same work
+as the run in progress completes in the same way, for example if the label is added after a mention.
 """
 
 import asyncio
@@ -26,21 +26,19 @@ from patchwright.resolver.text.untrusted import quote
 log = logging.getLogger(__name__)
 
 WORK_VERBS: tuple[Verb, ...] = ("work", "go", "retry", "resume")
-# The agent waits no longer than this; messages that were not read follow before a later step.
+# The agent waits at most this long. Messages that arrive later are delivered before a later step.
 READ_TIMEOUT_SECONDS = 10.0
 
 
 class RunMessages:
-    """Reads the messages to running jobs from the queue."""
+    """Reads messages to running jobs from the queue."""
 
     def __init__(self, queue: JobQueue, forge: Forge) -> None:
         self._queue = queue
         self._forge = forge
 
     async def fetch_new(self, job: Job, trajectory: Trajectory) -> tuple[Message, ...]:
-        """Returns the new messages to this job: those that are not in its log yet, oldest first. Never
-        raises.
-        """
+        """Returns the messages to this job that are not in its log yet, oldest first. Never raises."""
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                 return await self._read(job, trajectory)
@@ -73,7 +71,7 @@ class RunMessages:
 
     async def _reject(self, message: Job, permission: Permission) -> None:
         explanation = reply_texts.render_rejection_reason("permission", message)
-        if permission != "none":  # Without any permission, the sender may not be able to see the thread.
+        if permission != "none":  # If the sender has no permission, they may not be able to see the thread.
             with write_priority(Priority.ACKNOWLEDGMENT):
                 await post_comment(message, self._forge, reply_texts.render_rejection(explanation))
         await self._queue.complete(message, Rejected(explanation=explanation))
@@ -85,7 +83,7 @@ class RunMessages:
 
 
 def is_handled_by_run(run: Job, record: JobRecord) -> bool:
-    """Returns True if this run completes the queued job, unless the run ends before it reads the job."""
+    """Returns True if the run will complete the queued job, provided that it reads the job before it ends."""
     does_same_work = run.request.verb in WORK_VERBS and record.job.is_covered_by(run)
     return is_message_to_run(record, run) or (record.tries == 0 and does_same_work)
 
@@ -93,8 +91,8 @@ def is_handled_by_run(run: Job, record: JobRecord) -> bool:
 def is_message_to_run(record: JobRecord, run: Job) -> bool:
     """Returns True if the queued job is a message to the run in progress.
 
-    Commands run after it; comments with options and reviews need a run of their own. A run that only explains
-    takes no messages, because it cannot act on them.
+    Commands are executed after the run. Comments with options and reviews need a run of their own. A run that
+    only explains accepts no messages, because it cannot act on them.
     """
     job, request = record.job, record.job.request
     if run.request.verb == "explain":

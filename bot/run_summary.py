@@ -22,7 +22,7 @@ RunState = Literal[
     "canceled",
     "stopped",
 ]
-"""`stopped`: the log ends without an outcome; the run can be resumed."""
+"""`stopped`: the log ends without an outcome. The run can be resumed."""
 MAX_TITLE_CHARS = 200
 
 
@@ -32,7 +32,7 @@ class RunSummary(FrozenModel):
     run: RunId
     state: RunState
     fault: Fault | None = None
-    """Who is responsible for the failure; None if the run did not fail or the cause is unknown."""
+    """The cause of the failure; None if the run did not fail or the cause is unknown."""
     repository: str = ""
     number: int = 0
     title: str = ""
@@ -41,9 +41,9 @@ class RunSummary(FrozenModel):
     verdict: str = ""
     """The kind of the verdict; "" if there is none."""
     cost_usd: float = 0.0
-    """Dollars, as far as known."""
+    """The known cost in dollars."""
     is_cost_known: bool = True
-    """False if the price of some model is unknown."""
+    """False if the price of a model is unknown."""
     tokens: int = 0
     seconds: float = 0.0
     """Duration of the work in seconds."""
@@ -53,7 +53,7 @@ class RunSummary(FrozenModel):
     pull_request: int = 0
     """Number of the pull request that the run opened; 0 if none."""
     url: str = ""
-    """Address of the pull request or comment with the result."""
+    """URL of the pull request or comment with the result."""
     pull_outcome: PullOutcome | None = None
     """The outcome of that pull request; None if it is open or there is none."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def build_sandbox_spec(settings: Settings) -> SandboxSpec:
-    """Returns the operator's image and limits for each sandbox."""
+    """Returns the image and the limits that the operator has configured for sandboxes."""
     return SandboxSpec(
         image=settings.image,
         memory_mb=settings.memory_mb,
@@ -33,10 +33,11 @@ def build_sandbox_spec(settings: Settings) -> SandboxSpec:
 async def build_ready_sandboxes(
     settings: Settings, environ: Mapping[str, str], *, trusted: bool, notify: Callable[[str], object]
 ) -> "Sandboxes":
-    """Returns sandboxes that are ready to use: Docker sandboxes, or local ones if the settings say so.
+    """Returns sandboxes that are ready to use. They are Docker sandboxes, or local ones if the settings say
+    so.
 
-    `trusted`: issue and code belong to the operator. Then local sandboxes also replace Docker if it is
-    unavailable and the settings do not require it. Raises EngineUnavailable or ImageUnavailable.
+    `trusted`: the issue and the code belong to the operator. Local sandboxes then also replace Docker if it
+    is unavailable, unless the settings require Docker. Raises EngineUnavailable or ImageUnavailable.
     """
     sandboxes = build_sandboxes(settings, environ, notify)
     if not trusted:
@@ -78,7 +79,7 @@ def build_docker_sandboxes(
 ) -> "DockerSandboxes":
     """Returns Docker sandboxes that are not prepared yet.
 
-    Once they are prepared, `warm_pool` sandboxes are started ahead of time.
+    After they are prepared, `warm_pool` sandboxes are kept started in advance.
     """
     from patchwright.bot.egress_factory import build_egress
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
@@ -88,7 +89,7 @@ def build_docker_sandboxes(
         build_sandbox_spec(settings),
         engine_url=host
         if host.startswith("ssh://")
-        else None,  # The Docker client reads other addresses itself.
+        else None,  # The Docker client itself handles all other addresses.
         ca_bundle=settings.ca_bundle,
         package_index=settings.package_index,
         log_dir=settings.data / "builds",
@@ -105,7 +106,9 @@ def build_docker_sandboxes(
 async def choose_demo_sandbox(
     settings: Settings, environ: Mapping[str, str], notify: Callable[[str], object]
 ) -> tuple[Literal["docker", "local"], str | None]:
-    """Returns the sandbox that the demo uses, and the error if it is local because Docker is unavailable."""
+    """Returns the kind of sandbox for the demo. If it is local because Docker is unavailable, also returns
+    the error.
+    """
     if settings.sandbox == "local":
         return "local", None
     try:

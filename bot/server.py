@@ -1,7 +1,7 @@
-"""Runs the server on one machine: Redis, the receiver, and a worker process.
+"""Runs the server: Redis, the receiver, and a worker process on one machine.
 
-The receiver stays small and fast, because jobs run in the worker. It stores deliveries even while no worker
-runs.
+Jobs run in the worker, so that the receiver stays small and fast. The receiver stores deliveries even while
+no worker is running.
 """
 
 import asyncio
@@ -37,14 +37,16 @@ from patchwright.resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
-STOP_TIMEOUT_SECONDS = 40.0  # Time for running jobs to be canceled and saved.
-# Seconds before a worker that exited is restarted; doubled each time.
+STOP_TIMEOUT_SECONDS = 40.0  # The time that running jobs have to stop and save their work.
+# Seconds before an exited worker is restarted; doubled each time.
 FIRST_RESTART_SECONDS, MAX_RESTART_SECONDS = 1.0, 60.0
-STABLE_SECONDS = 60.0  # A worker that ran this long has started successfully; the restart delay is reset.
+STABLE_SECONDS = 60.0  # The restart delay is reset if a worker ran this long.
 
 
 def require_webhook_secret(settings: Settings) -> str:
-    """Returns the webhook secret, or "" if the server polls instead. Raises SettingsError if it has neither."""
+    """Returns the webhook secret, or "" if the server polls instead. Raises SettingsError if neither is
+    configured.
+    """
     secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
     if not secret and not settings.poll:
         raise SettingsError(
@@ -66,14 +68,14 @@ async def run_server(
     extra_apps: "Callable[[RedisStores, Mapping[tuple[str, str], int]], Mapping[str, AsgiApp]] | None" = None,
     announce: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> signal.Signals:
-    """Runs receiver, worker and (unless `settings.redis_url` is set) Redis until SIGTERM or SIGINT; returns
-    the signal.
+    """Runs the receiver, a worker and Redis until SIGTERM or SIGINT. Returns the signal. If
+    `settings.redis_url` is set, that Redis is used instead.
 
-    `worker_command` starts a process that calls `bot.worker_process.run_worker`; if it is empty, no worker
-    runs here. The worker gets `environment` and the URL of Redis as REDIS_URL. `port` 0 chooses a free port;
-    `listener` is an open socket to use instead of `host` and `port`. `secrets` are masked on all pages.
-    `extra_apps` returns more applications by path; its arguments are the stores and the delivery counts.
-    `announce` prints messages for people: the URL once jobs are taken, and what a stop signal does. Raises
+    `worker_command` starts a process that calls `bot.worker_process.run_worker`; if it is empty, this server
+    runs no worker. The worker gets `environment` and the URL of Redis as REDIS_URL. `port` 0 chooses a free
+    port; `listener` is an open socket to use instead of `host` and `port`. `secrets` are masked on all pages.
+    `extra_apps` returns additional applications by path. Its arguments are the stores and the delivery
+    counts. `announce` prints messages for people, for example when the server is ready or stops. Raises
     SettingsError, and WorkerFailed if the first worker does not start.
     """
     secret = require_webhook_secret(settings)
@@ -201,7 +203,8 @@ def _health_endpoints(
                 await stores.leader_lease.fetch_failure(),
             )
         checks = {"redis": await stores.inbox.is_healthy(), "worker": workers > 0}
-        # An outage of GitHub does not affect readiness: restarting or isolating this server would not help.
+        # An outage of GitHub does not affect readiness, because it would not help to restart or isolate this
+        # server.
         details = {"github": github_failure is None}
         return _json_response(
             200 if all(checks.values()) else 503, {"version": _version(), **checks, **details}
@@ -211,8 +214,8 @@ def _health_endpoints(
         from patchwright.bot.observe.metrics import CONTENT_TYPE, MetricsSnapshot, render_metrics
 
         try:
-            # The inbox is read before the jobs, so that a delivery that becomes a job in between is still
-            # counted.
+            # The inbox is read before the jobs. Otherwise a delivery that becomes a job in between would not
+            # be counted.
             inbox_size = await stores.inbox.size()
             jobs, oldest_job_seconds = await stores.queue.measure_backlog()
             snapshot = MetricsSnapshot(
@@ -237,14 +240,16 @@ def _json_response(status: int, content: Mapping[str, object]) -> tuple[int, str
 def _version() -> str:
     try:
         return version("patchwright")
-    except PackageNotFoundError:  # This is a checkout that is not installed.
+    except PackageNotFoundError:  # Patchwright is not installed; this is a checkout.
         return "unknown"
 
 
 async def _supervise_worker(
     command: Sequence[str], environment: Mapping[str, str], ready: asyncio.Event
 ) -> None:
-    """Runs a worker and restarts it until canceled. Raises WorkerFailed if the first one does not start."""
+    """Until canceled, runs a worker and restarts it when it exits. Raises WorkerFailed if the first worker
+    does not start.
+    """
     if not command:  # Workers run elsewhere.
         ready.set()
         await asyncio.Event().wait()
@@ -256,7 +261,7 @@ async def _supervise_worker(
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            # Ctrl-C in a terminal must not reach the worker; we stop it once deliveries are stored.
+            # Ctrl-C in a terminal must not reach the worker. The server stops it after the receiver.
             start_new_session=True,
         )
         try:

@@ -18,7 +18,7 @@ def catch_stop_signals(
     """Yields a future that completes with the first stop signal.
 
     `announce` receives a message for each signal. The first message contains `grace_seconds`, the time that
-    running work still has.
+    running jobs have to save their work.
     """
     loop = asyncio.get_running_loop()
     received: asyncio.Future[signal.Signals] = loop.create_future()

@@ -23,8 +23,9 @@ from patchwright.resolver.text.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
 
-EDIT_INTERVAL_SECONDS = 30.0  # GitHub asks for pauses between writes, and nobody reads faster.
-LAST_EDIT_TIMEOUT_SECONDS = 40.0  # Limits the wait for an edit in progress: GitHub has 30 s to respond.
+# Time between two edits. GitHub asks for pauses between writes, and people do not read faster.
+EDIT_INTERVAL_SECONDS = 30.0
+LAST_EDIT_TIMEOUT_SECONDS = 40.0  # How long to wait for an edit in progress. GitHub has 30 s to respond.
 
 
 def comment_reporter(
@@ -32,8 +33,8 @@ def comment_reporter(
 ) -> ProgressReporter:
     """Returns a reporter that posts a status comment at once and edits it while the run continues.
 
-    The edits stop when the run ends, so that they cannot overwrite the final text, which resolver/publish.py
-    or `report_failure` writes.
+    The edits stop when the run ends. So they cannot overwrite the final text, which resolver/publish.py or
+    `report_failure` posts.
     """
 
     @contextlib.asynccontextmanager
@@ -81,7 +82,7 @@ async def _keep_updated(
         if len(trajectory) == reported_events:
             continue
         try:
-            # This process may have been suspended, and another worker may have posted the final text.
+            # If this process was suspended, another worker may have posted the final text.
             await run.check_ownership()
             with write_priority(Priority.PROGRESS):
                 await forge.upsert_comment(
@@ -94,9 +95,9 @@ async def _keep_updated(
             reported_events = len(trajectory)
         except LogLocked:
             return
-        except Preempted as exc:  # A later edit may go through, and shows more.
+        except Preempted as exc:  # A later edit may succeed, and shows more progress.
             wait = max(exc.retry_after, 1.0) * random.uniform(1.0, 2.0)
-        except ForgeError as exc:  # A missed edit is harmless; the next one shows more.
+        except ForgeError as exc:  # A missed edit is harmless, because the next one shows more progress.
             log.warning("status comment not updated", extra={"job": job.id, "error": str(exc)})
 
 
@@ -110,7 +111,7 @@ async def _wait_for_event(seconds: float, event: asyncio.Event) -> bool:
 
 @contextlib.asynccontextmanager
 async def null_reporter(job: Job, run: RunLog) -> AsyncIterator[None]:
-    """Reports nothing, for runs whose user watches the terminal."""
+    """Reports nothing. Used if the user watches the run in a terminal."""
     yield
 
 
@@ -122,10 +123,10 @@ async def report_failure(
     *,
     log_persists: bool = True,
 ) -> None:
-    """Replaces the status comment of a failed run with the reason, and saves its work.
+    """Saves the work of a failed run, and replaces its status comment with the reason for the failure.
 
-    `deps` is the run's RunDependencies object; None if the run failed before it was built. `log_persists`:
-    this machine keeps the log.
+    `deps` are the run's RunDependencies; None if the run failed before they were built. `log_persists`: this
+    machine keeps the run's log.
     """
     reason = failure_text(error)
     if deps is None:
@@ -135,12 +136,12 @@ async def report_failure(
 
 
 def failure_text(error: Exception) -> str:
-    """Returns why a run ended early, as posted in its thread."""
+    """Returns the text that explains in the thread why a run ended early."""
     return str(error) if isinstance(error, JobCanceled) else f"{str(error).rstrip('.')}. {fault_text(error)}"
 
 
 def fault_text(error: Exception) -> str:
-    """Returns a sentence naming who is responsible and whether a retry may help."""
+    """Returns a sentence that names the cause of a failure and whether a retry may help."""
     return render_reply(
         "failure_reason.md.j2", failure_kind=classify_error(error), is_retryable=is_retryable(error)
     ).strip()

@@ -1,4 +1,4 @@
-"""Counts the results and costs of jobs, each job once even if it is retried."""
+"""Counts the results and costs of jobs. A retried job is counted only once."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, cast
@@ -10,8 +10,8 @@ from patchwright.bot.observe.usage_report import UsageReport
 from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.resolver.domain import JobId, Published, Repo
 
-# Key prefix, followed by a metrics label. Each hash maps metric names with their labels to numbers, which are
-# kept for the lifetime of this Redis.
+# Key prefix, followed by a metrics label. Hash: metric name and its labels -> number. The numbers never
+# expire.
 COUNTS_PREFIX = "patchwright:counts:"
 METRICS_LABELS_KEY = "patchwright:metrics_labels"  # set: all metrics labels that have counts
 COUNTED_JOBS_KEY = "patchwright:counted_jobs"  # set: ids of the jobs whose result is counted
@@ -21,8 +21,8 @@ DURATION_BUCKETS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200)
 
 
 PullOutcome = Literal["untouched", "merged", "closed"]
-"""The outcome of a pull request. "untouched" means that it was merged with commits by Patchwright only,
-"merged" that it also had other commits.
+"""The outcome of a pull request. "untouched": merged with only Patchwright's commits. "merged": merged with
+commits by others, too.
 """
 
 

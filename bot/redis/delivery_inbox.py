@@ -1,7 +1,7 @@
 """Stores webhook deliveries in Redis until they are processed.
 
-GitHub gets a success response only after its delivery is stored. The inbox is a stream with a consumer group;
-a worker claims the entries that a dead worker has read.
+GitHub gets a success response only after its delivery is stored. The inbox is a stream with a consumer group.
+If a worker dies, another one claims the entries that it had read.
 """
 
 import asyncio
@@ -17,8 +17,9 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 INBOX_KEY = "patchwright:inbox"
 CONSUMER_GROUP = "workers"
-BLOCK_MS = 2_000  # how long a read waits for a delivery; the next read then checks for those of dead workers
-CLAIM_IDLE_MS = 20_000  # an entry that was read but not acknowledged for this long is claimed
+# how long a read waits for new deliveries; the next one looks for those of dead workers again
+BLOCK_MS = 2_000
+CLAIM_IDLE_MS = 20_000  # an entry can be claimed if it was read this long ago and not acknowledged
 READ_BATCH_SIZE = 16  # deliveries per read
 MAX_WRITE_BATCH = 64
 
@@ -29,7 +30,7 @@ class StoredDelivery(FrozenModel):
     entry_id: str
     """The id of the stream entry; not GitHub's delivery id."""
     guid: str
-    """GitHub's delivery id, which stays the same when the delivery is sent again."""
+    """GitHub's delivery id. It stays the same when GitHub sends the delivery again."""
     event: str
     body: bytes
 
@@ -47,8 +48,8 @@ class DeliveryInbox:
     async def put(self, guid: str, event: str, body: bytes) -> None:
         """Stores a delivery and returns once it is safe in Redis.
 
-        Deliveries that arrive during a write are written together, since round trips to Redis dominate the
-        cost.
+        Deliveries that arrive during a write are stored by the next write together, because round trips to
+        Redis dominate the cost.
         """
         written = asyncio.get_running_loop().create_future()
         self._pending.append(({"guid": guid.encode(), "event": event.encode(), "body": body}, written))
@@ -72,7 +73,7 @@ class DeliveryInbox:
                             written.set_exception(QueueDown(str(exc)))
                     continue
                 for _, written in batch:
-                    if not written.done():  # the request that waits for it may have been canceled
+                    if not written.done():  # the request that waits for this result may have been canceled
                         written.set_result(None)
         finally:
             self._write_task = None

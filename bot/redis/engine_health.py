@@ -1,4 +1,4 @@
-"""The health of each worker's container engine, as last reported by that worker."""
+"""Stores the health of the workers' container engines. Each worker reports the health of its own engine."""
 
 import contextlib
 import socket
@@ -60,7 +60,9 @@ class EngineHealth:
 def report_after_sweep(
     sweep: Callable[[], Awaitable[object]], engine_health: EngineHealth
 ) -> Callable[[], Awaitable[None]]:
-    """Wraps `sweep`, which removes leftover sandboxes, so that its result is reported as the engine's health."""
+    """Wraps `sweep`, which removes leftover sandboxes. Whether it succeeds is reported as the engine's
+    health.
+    """
 
     async def sweep_and_report() -> None:
         try:

@@ -11,7 +11,7 @@ WORKERS_KEY = (
     "patchwright:workers"  # sorted set: worker name -> time of its last heartbeat, by the clock of Redis
 )
 HEARTBEAT_SECONDS = 3.0
-HEARTBEAT_TIMEOUT_SECONDS = 10  # a worker without a heartbeat for this long counts as gone
+HEARTBEAT_TIMEOUT_SECONDS = 10  # a worker counts as dead after this time without a heartbeat
 
 # KEYS: workers. ARGV: name.
 _BEAT_SCRIPT = "return redis.call('zadd', KEYS[1], redis.call('time')[1], ARGV[1])"
@@ -30,7 +30,7 @@ class Heartbeats:
         self._redis = redis_client(url)
 
     async def keep_beating(self, name: str) -> None:
-        """Sends heartbeats until canceled, then removes the worker at once."""
+        """Sends heartbeats until canceled. Then removes the worker."""
         try:
             while True:
                 with contextlib.suppress(QueueDown), redis_errors():

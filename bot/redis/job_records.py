@@ -1,4 +1,4 @@
-"""Job records on Redis, stored permanently, and the set of open jobs."""
+"""Stores job records in Redis permanently, and the set of open jobs."""
 
 import contextlib
 import json
@@ -37,15 +37,15 @@ class JobRecords:
         return _parse_record(job, await self._redis.get(record_key(job)))
 
     async def is_open(self, job: JobId) -> bool:
-        """Returns True if the job was added and has not ended, even if its record cannot be read here."""
+        """Returns True if the job was added and has not ended, even if another version wrote its record."""
         return bool(await cast("Awaitable[int]", self._redis.sismember(OPEN_JOBS_KEY, job)))
 
     async def is_stored(self, job: JobId) -> bool:
-        """Returns True if the job has a record, readable or not."""
+        """Returns True if the job has a record, even if another version wrote it."""
         return bool(await self._redis.exists(record_key(job)))
 
     async def is_unstarted(self, job: JobId) -> bool:
-        """Returns True if no version has started the job yet, even if its record cannot be read here."""
+        """Returns True if the job has not been started yet, even if another version wrote its record."""
         try:
             record = json.loads(await self._redis.get(record_key(job)) or b"null")
         except ValueError:
@@ -55,7 +55,8 @@ class JobRecords:
     async def write(self, record: JobRecord, *, keep_cancellation: bool = False) -> None:
         """Stores a record.
 
-        `keep_cancellation`: keep the cancellation of an ended job, because a worker may just be starting it.
+        `keep_cancellation`: keeps the job's cancellation even if the job has ended, because a worker may be
+        starting it right now.
         """
         job = record.job.id
         async with self._redis.pipeline(transaction=True) as pipe:
@@ -67,7 +68,7 @@ class JobRecords:
             await pipe.execute()
 
     async def restore(self, record: JobRecord) -> None:
-        """Stores the record of a running job again and marks the job as open, in case Redis lost it."""
+        """Restores the record of a running job after Redis lost it, and marks the job as open."""
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.sadd(OPEN_JOBS_KEY, record.job.id)
             pipe.set(record_key(record.job.id), record.model_dump_json())
@@ -108,7 +109,9 @@ def _parse_record(job: JobId, stored: bytes | None) -> JobRecord | None:
 
 
 def _parse_unreadable(stored: bytes | None) -> UnreadableJob | None:
-    """Returns the job of an unreadable record; None if the record is readable, or not even its job is."""
+    """Returns the job of an unreadable record. Returns None if the record is readable, or if its job is
+    unreadable, too.
+    """
     try:
         JobRecord.model_validate_json(stored or b"")
     except ValidationError:

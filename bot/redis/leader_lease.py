@@ -1,4 +1,4 @@
-"""Stores which worker polls GitHub for all workers, and the time up to which each repository was polled."""
+"""Stores which worker polls GitHub, and the time up to which each repository was polled."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 LEADER_KEY = "patchwright:poll_leader"
 CURSORS_KEY = "patchwright:poll_cursors"
 STATE_PREFIX = "patchwright:poll_state:"
-LEASE_MS = 6_000  # another worker may take the lease after this long without a renewal
+LEASE_MS = 6_000  # another worker may take the lease if it is not renewed for this long
 RENEW_SECONDS = 2.0
 FAILURE_NAME = "failure"
 
@@ -28,7 +28,9 @@ class PollFailure(FrozenModel):
 
 
 class LeaderLease:
-    """Stores the poll leader's lease and state, shared by all workers. Every method may raise QueueDown."""
+    """Stores the lease and the state of the leader, the worker that polls GitHub for all workers. Every
+    method may raise QueueDown.
+    """
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError if the URL is invalid."""
@@ -44,7 +46,7 @@ class LeaderLease:
             return bool(await self._redis.pexpire(LEADER_KEY, LEASE_MS))
 
     async def keep(self, name: str) -> None:
-        """Renews the lease, or keeps trying to acquire it, until canceled."""
+        """Until canceled, renews the lease or keeps trying to acquire it."""
         while True:
             with contextlib.suppress(QueueDown):
                 await self.try_acquire(name)
@@ -63,7 +65,7 @@ class LeaderLease:
         return {name.decode(): datetime.fromisoformat(time.decode()) for name, time in stored.items()}
 
     async def advance_cursor(self, repository: str, until: datetime) -> None:
-        """Records that all events of a repository up to a time are processed."""
+        """Records the time up to which all events of a repository are processed."""
         with redis_errors():
             await cast("Awaitable[int]", self._redis.hset(CURSORS_KEY, repository, until.isoformat()))
 
@@ -74,16 +76,16 @@ class LeaderLease:
         return value
 
     async def save(self, name: str, value: str) -> None:
-        """Saves a value for the next poll, which any leader may make."""
+        """Saves a value for the next poll, which may run on another worker."""
         with redis_errors():
             await self._redis.set(STATE_PREFIX + name, value)
 
     async def record_failure(self, failure: PollFailure | None) -> None:
-        """Saves the failure of the last poll; None if it succeeded."""
+        """Saves the failure of the last poll, or None if it succeeded."""
         await self.save(FAILURE_NAME, failure.model_dump_json() if failure else "")
 
     async def fetch_failure(self) -> PollFailure | None:
-        """Returns the failure of the last poll, or None if it succeeded or there was none."""
+        """Returns the failure of the last poll, or None if it succeeded or no poll is known."""
         try:
             return PollFailure.model_validate_json(await self.load(FAILURE_NAME) or b"")
         except ValidationError:  # none saved, or written by an incompatible version

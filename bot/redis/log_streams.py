@@ -7,7 +7,7 @@ from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.bot.redis.shared_run_log import stream_key, writer_key
 from patchwright.resolver.domain import RunId
 
-BATCH_SIZE = 200  # lines per round trip
+BATCH_SIZE = 200  # maximum number of lines per round trip
 FIRST_ID = b"0"
 
 

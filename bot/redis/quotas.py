@@ -1,4 +1,4 @@
-"""Stores the jobs and costs of each day, which the daily limits are compared with."""
+"""Stores the number of jobs and the costs of each day, for checking the daily limits."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -28,7 +28,7 @@ class Quotas:
         self._redis = redis_client(url)
 
     async def count_start(self, job: Job) -> DailyUsage:
-        """Counts the start of a job, once per job and day, and returns the day's totals."""
+        """Counts the start of a job and returns the day's totals. A job is counted only once per day."""
         day = datetime.now(UTC).date()
         users, repositories = _daily_job_keys(day, job)
         with redis_errors():
@@ -56,7 +56,7 @@ class Quotas:
                 await pipe.execute()
 
     async def record_cost(self, job: JobId, usage: Usage) -> None:
-        """Stores the total cost of a job so far, over all its tries."""
+        """Stores the cost of a job so far, summed over all tries."""
         key = _daily_key(datetime.now(UTC).date(), "usd")
         with redis_errors():
             async with self._redis.pipeline(transaction=True) as pipe:
@@ -69,7 +69,7 @@ class Quotas:
 
 
 def _daily_job_keys(day: date, job: Job) -> tuple[str, str]:
-    """Returns the keys of the sets with the day's jobs of the job's requester and of its repository."""
+    """Returns the keys of two sets: today's jobs of the job's requester, and today's jobs of its repository."""
     user = job.requester.id if job.requester else 0
     return _daily_key(day, "user", str(user)), _daily_key(day, "repository", str(job.repo).lower())
 

@@ -1,7 +1,7 @@
 """Dashboard sessions and sign-ins in progress.
 
-Nobody can sign in with the contents of this Redis: it holds hashes of cookies, and users' tokens encrypted
-with keys that are derived from those cookies.
+The contents of Redis do not allow anyone to sign in. It stores only hashes of cookies. Users' tokens are
+encrypted with keys that are derived from the cookies.
 """
 
 import base64
@@ -19,7 +19,7 @@ from patchwright.bot.redis.connection import redis_client, redis_errors
 from patchwright.runtime.frozen_model import FrozenModel
 
 SESSION_SECONDS = 8 * 3600  # GitHub App user tokens expire after this time
-# longer than a session, so that an old cookie leads to the message that the session has expired
+# longer than a session, so that an old cookie leads to the message "session expired"
 COOKIE_SECONDS = 30 * 86_400
 LOGIN_SECONDS = 600  # GitHub's OAuth codes expire after this time
 NONCE_BYTES = 12  # AES-GCM uses a 96-bit nonce
@@ -41,7 +41,7 @@ class Session:
     token: str
     """The user's GitHub token for this app; "" for the operator, who has none."""
     csrf_token: str
-    """The token that every form must send, which proves that it comes from the dashboard."""
+    """The CSRF token. Every form must send it, to prove that the form comes from the dashboard."""
     expires_at: float
     """Seconds since 1970."""
 
@@ -51,7 +51,7 @@ class _StoredSession(FrozenModel):
     encrypted_token: str
     expires_at: float
     operator_proof: str = ""
-    """Proves which operator token the session was created with; "" if the session is not the operator's."""
+    """A proof of the operator token with which the session was created; "" if the user is not the operator."""
 
 
 class _PendingLogin(FrozenModel):
@@ -65,7 +65,8 @@ class Sessions:
     def __init__(
         self, url: str, lifetime_seconds: float = SESSION_SECONDS, *, operator_token: str = ""
     ) -> None:
-        """The operator's sessions are valid while `operator_token` stays the same; "" allows none.
+        """The operator's sessions are valid as long as `operator_token` stays the same. With "", the operator
+        has no sessions.
 
         Raises SettingsError if the URL is invalid.
         """
@@ -115,7 +116,7 @@ class Sessions:
     def _operator_proof(self, cookie: str) -> str:
         """Derives a proof of the operator token.
 
-        The proof depends on the cookie too, so that the token cannot be guessed from the contents of Redis.
+        The proof also depends on the cookie. Otherwise the token could be guessed from the contents of Redis.
         """
         return _derive_key(cookie, f"operator {self._operator_token}")
 
@@ -125,8 +126,8 @@ class Sessions:
             await self._redis.delete(_session_key(cookie))
 
     async def start_login(self, browser: str, return_to: str) -> str:
-        """Starts a sign-in on GitHub and returns its OAuth `state`; the user returns to `return_to`
-        afterwards.
+        """Starts a sign-in on GitHub and returns its OAuth `state`. After the sign-in, the user returns to
+        `return_to`.
         """
         state = secrets.token_urlsafe(32)
         pending = _PendingLogin(browser_hash=_hash(browser), return_to=return_to)
@@ -135,8 +136,8 @@ class Sessions:
         return state
 
     async def finish_login(self, browser: str, state: str) -> str | None:
-        """Returns the page to return to, or None if the state belongs to another browser, has expired or was
-        used.
+        """Completes a sign-in and returns the page to return to. Returns None if the state belongs to another
+        browser, has expired or was already used.
         """
         with redis_errors():
             stored = await cast("Any", self._redis.getdel(_login_key(state)))

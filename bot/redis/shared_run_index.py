@@ -1,4 +1,4 @@
-"""The index of runs for the dashboard: one summary per run, newest first."""
+"""Stores the index of runs for the dashboard: one summary per run, newest first."""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 RUNS_KEY = "patchwright:runs"  # hash: run id -> RunSummary
 ORDER_KEY = "patchwright:runs:order"  # sorted set: run id -> start time
 INDEXED_DIRECTORIES_KEY = "patchwright:runs:indexed"  # set: run directories whose runs are indexed
-MAX_RUNS = 20_000  # older runs are in the archive only
+MAX_RUNS = 20_000  # maximum number of runs in the index; older runs are only in the archive
 CLAIM_SECONDS = 3600
-SCAN_BATCH_SIZE = 2_500  # summaries per round trip: blocks Redis for about 10 ms
+SCAN_BATCH_SIZE = 2_500  # number of summaries per round trip; reading them blocks Redis for about 10 ms
 
 # KEYS: runs, order. ARGV: id, value, start time, maximum. Visits only the oldest runs beyond the maximum.
 _PUT_SCRIPT = """
@@ -89,12 +89,12 @@ class SharedRunIndex:
         return sorted(summaries.values(), key=lambda summary: -summary.started_at)
 
     async def needs_indexing(self, directory: str) -> bool:
-        """Returns True if the runs of a directory were never indexed, or Redis was wiped since."""
+        """Returns True if the runs of a directory were never indexed, or if Redis was wiped after that."""
         with redis_errors():
             return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
 
     async def claim_indexing(self, directory: str) -> bool:
-        """Returns True if the caller should index the directory; others get False for an hour."""
+        """Returns True if the caller should index the directory. All other callers get False for an hour."""
         with redis_errors():
             return bool(
                 await self._redis.set(
@@ -103,7 +103,7 @@ class SharedRunIndex:
             )
 
     async def add_missing(self, directory: str, summaries: Iterable[RunSummary]) -> None:
-        """Adds the directory's runs that the index does not have, then marks the directory as indexed."""
+        """Adds the directory's runs that are missing in the index. Then marks the directory as indexed."""
         for summary in summaries:
             if await self.get(summary.run) is None:
                 await self.put(summary)

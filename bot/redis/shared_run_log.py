@@ -1,8 +1,9 @@
-"""Run logs that any worker can resume: on the local disk first, and in a Redis stream that all workers share.
+"""Run logs that any worker can resume. A log is written to the local disk first, then to a Redis stream that
+all workers share.
 
 A stream stays until its lines are archived (`bot/observe/archive.py`). The writer of a run holds a lease with
-a token of its own, and Redis accepts lines from the lease holder only: a worker that was considered dead and
-comes back cannot write to a run that another worker has resumed.
+a unique token, and Redis accepts lines only from the holder of the lease. So if a worker that was considered
+dead comes back, it cannot write to a run that another worker has resumed.
 """
 
 import asyncio
@@ -25,11 +26,11 @@ from patchwright.resolver.run_log import FileLogStore, FileRunLog, Listener
 
 log = logging.getLogger(__name__)
 
-LEASE_SECONDS = 15.0  # a worker loses its run after this long without a renewal
+LEASE_SECONDS = 15.0  # a worker loses its run if it does not renew the lease for this long
 RENEW_SECONDS = 4.0
-LEASE_WAIT_SECONDS = 20.0  # how long a worker waits for the lease of a dead one to expire
-RETENTION_SECONDS = 24 * 3600  # how long a stream is kept after it is archived
-ARCHIVE_WAIT_SECONDS = 20.0  # how long the start of a run waits for the archive
+LEASE_WAIT_SECONDS = 20.0  # how long a worker waits until the lease of a dead worker expires
+RETENTION_SECONDS = 24 * 3600  # how long a stream is kept after its run is archived
+ARCHIVE_WAIT_SECONDS = 20.0  # how long a run waits at its start for the archive
 # Sorted set: runs that are not archived -> time of their last line.
 UNARCHIVED_KEY = "patchwright:unarchived"
 
@@ -60,7 +61,7 @@ return redis.call('expire', KEYS[2], ARGV[3])
 
 
 def raise_no_archive(run: RunId) -> Trajectory:
-    """Raises LogError: without an archive, runs are on the workers' disks only."""
+    """Raises LogError. Used without an archive, when runs are only on the workers' disks."""
     raise LogError(f"There is no run `{run[:80]}` in the archive.")
 
 
@@ -91,7 +92,7 @@ class SharedLogStore:
 
     @asynccontextmanager
     async def open(self, run: RunId, listeners: Sequence[Listener] = ()) -> AsyncIterator["SharedRunLog"]:
-        self._files.run_directory(run)  # refuses an invalid run id before it becomes part of a key
+        self._files.run_directory(run)  # rejects an invalid run id before it becomes part of a key
         async with self._files.open(run, listeners) as file:
             shared = SharedRunLog(file, run, self._redis, self._lease_seconds)
             await shared.acquire(self._lease_wait, self._read_archived, self._archive_wait)
@@ -104,7 +105,8 @@ class SharedLogStore:
                 await shared.release()
 
     def read(self, run: RunId) -> Trajectory:
-        """Returns the log of the run: from disk, from Redis if it is longer there, or from the archive.
+        """Returns the log of the run. Reads it from Redis if it is longer there, otherwise from disk,
+        otherwise from the archive.
 
         Blocks. Raises LogError.
         """
@@ -127,8 +129,8 @@ class SharedLogStore:
             raise local from None
 
     async def list_idle(self, seconds: float, limit: int) -> tuple[RunId, ...]:
-        """Returns up to `limit` unarchived runs without a writer whose last line is older than `seconds`,
-        oldest first.
+        """Returns the idle runs that are not archived, oldest first, at most `limit`. Idle runs have no
+        writer, and their last line is older than `seconds`.
 
         Raises QueueDown.
         """
@@ -151,7 +153,8 @@ class SharedLogStore:
             return tuple(fields[b"entry"] for _, fields in await self._redis.xrange(stream_key(run)))
 
     async def expire_stream(self, run: RunId, archived_count: int) -> bool:
-        """Lets an archived stream expire. Returns False if the stream has grown since, or has a writer.
+        """Makes the stream of an archived run expire. Returns False if the stream has grown since then, or
+        has a writer.
 
         Raises QueueDown.
         """
@@ -171,7 +174,7 @@ class SharedLogStore:
 
 
 class SharedRunLog:
-    """The log of one run, with a single writer among all machines."""
+    """The log of one run. Only one process on all machines can write to it."""
 
     def __init__(self, file: FileRunLog, run: RunId, redis: Redis, lease_seconds: float) -> None:
         self._file = file
@@ -181,7 +184,7 @@ class SharedRunLog:
         self._token = secrets.token_hex(16)
         self._keys = (writer_key(run), stream_key(run))
         self._stream_length = 0
-        """The length of the stream, as last known."""
+        """The last known length of the stream."""
         self._sync_lock = asyncio.Lock()
 
     @property
@@ -189,7 +192,9 @@ class SharedRunLog:
         return self._file.trajectory
 
     async def append(self, event: Event) -> Entry:
-        """Appends an event. Raises LogError as `RunLog.append` does, and if another worker has taken over."""
+        """Appends an event. Raises LogError like `RunLog.append`, and also if another worker has taken over
+        the run.
+        """
         entry = await self._file.append(event)
         await self._sync_stream()
         return entry
@@ -200,7 +205,7 @@ class SharedRunLog:
     async def acquire(
         self, lease_wait: float, read_archived: Callable[[RunId], Trajectory], archive_wait: float
     ) -> None:
-        """Becomes the writer, and brings the file and the stream to the same lines. Raises LogError."""
+        """Acquires the lease, and makes the file and the stream equal. Raises LogError."""
         deadline = asyncio.get_running_loop().time() + lease_wait
         try:
             while not await self._acquire_lease():
@@ -225,13 +230,13 @@ class SharedRunLog:
                 log.warning("archive unavailable, run starts over", extra={"run": self._run})
         local = self._file.trajectory.entries
         if shared[: len(local)] != local[: len(shared)] or len(shared) > len(local):
-            # readers and other workers have seen the stream, so it replaces the file
+            # the stream replaces the file, because readers and other workers have seen the stream
             self._file.replace_entries(shared)
         self._stream_length = len(shared)
         await self._sync_stream()
 
     async def keep_renewing(self) -> None:
-        """Renews the lease until canceled, and writes the lines that the stream lacks."""
+        """Until canceled, renews the lease and writes missing lines to the stream."""
         while True:
             await asyncio.sleep(min(RENEW_SECONDS, self._lease_ms / 3000))
             with contextlib.suppress(LogError):  # the next append raises the error
@@ -246,11 +251,11 @@ class SharedRunLog:
             return bool(await self._redis.set(self._keys[0], self._token, nx=True, px=self._lease_ms))
 
     async def _sync_stream(self) -> None:
-        """Writes the lines that the stream lacks. Without Redis, they stay in the file. Raises LogError."""
+        """Writes missing lines to the stream. If Redis is down, they are only in the file. Raises LogError."""
         async with self._sync_lock:
             try:
                 length = await self._append_missing()
-                # Nobody holds the lease if it expired or Redis was wiped.
+                # If the lease expired or Redis was wiped, nobody holds the lease.
                 if length == NO_LEASE and await self._acquire_lease():
                     length = await self._append_missing()
                 if length >= 0 and length != len(self._file.trajectory):
@@ -260,11 +265,11 @@ class SharedRunLog:
                 log.warning("run continues without redis", extra={"run": self._run, "reason": str(exc)})
                 return
             if length != len(self._file.trajectory):
-                raise LogLocked(f"Another worker has taken over the run {self._run}: this one stops.")
+                raise LogLocked(f"Another worker has taken over the run {self._run}: this worker stops.")
             self._stream_length = length
 
     async def _append_missing(self) -> int:
-        """Writes the lines that the stream lacks, and returns the result of _APPEND_SCRIPT."""
+        """Writes missing lines to the stream. Returns the result of _APPEND_SCRIPT."""
         entries = self._file.trajectory.entries[self._stream_length :]
         lines = [entry.model_dump_json().encode() for entry in entries]
         arguments: list[Any] = [self._token, self._lease_ms, self._stream_length, self._run, *lines]

@@ -1,4 +1,6 @@
-"""One queue for the GitHub writes of all processes on a Redis; without Redis, each process has its own."""
+"""A single queue for the GitHub writes of all processes that share a Redis. While Redis is down, each process
+has its own queue.
+"""
 
 import asyncio
 import contextlib
@@ -16,7 +18,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-TICKET_EXPIRY_SECONDS = 4.0  # a ticket that was not renewed for this long belongs to a dead process
+TICKET_EXPIRY_SECONDS = 4.0  # a ticket belongs to a dead process if it was not renewed for this long
 QUEUE_EXPIRY_SECONDS = 60  # an unused queue is deleted after this long
 
 # Returns the milliseconds to wait. A Redis script runs atomically and uses one clock for all processes.
@@ -115,7 +117,7 @@ class SharedWriteLimiter:
         key, token = f"patchwright:lock:{name}", token_hex(8)
         deadline = time.monotonic() + LOCK_SECONDS
         try:
-            # Without Redis there is no lock, and the caller continues: two callers at the same time are rare.
+            # If Redis is down, the caller continues without a lock. Two callers at the same time are rare.
             with contextlib.suppress(QueueDown), redis_errors():
                 while not await self._redis.set(key, token, nx=True, px=_to_ms(LOCK_SECONDS)):
                     if time.monotonic() > deadline:
@@ -136,7 +138,7 @@ class SharedWriteLimiter:
             with redis_errors():
                 result = await shared()
         except QueueDown as exc:
-            if not self._is_redis_down:  # each write polls several times, and one log record is enough
+            if not self._is_redis_down:  # logged once, because each write polls several times
                 log.warning("write limits apply to this process only", extra={"reason": str(exc)})
             self._is_redis_down = True
             return await local()
@@ -145,7 +147,7 @@ class SharedWriteLimiter:
 
 
 def _keys(credential: str) -> list[str]:
-    # The braces keep all four keys on one node of a Redis cluster.
+    # The braces put all four keys on the same node of a Redis cluster.
     return [
         f"patchwright:writes:{{{credential}}}:{part}" for part in ("interval", "blocked", "queue", "alive")
     ]

@@ -1,4 +1,6 @@
-"""The stop times of issues and pull requests: jobs that were requested before a stop do not run."""
+"""Stores the stop times of issues and pull requests. Jobs requested before the stop of their thread do not
+run.
+"""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""GitHub API requests for registering our App and for checking its state during the setup."""
+"""Sends GitHub API requests to register our App and to check its state during the setup."""
 
 import secrets
 import time
@@ -35,10 +35,12 @@ APP_PERMISSIONS = {
 }
 """The minimal permissions for all features (bot/github/rest.py, bot/ci).
 
-`workflows` is left out on purpose: no patch may change the workflows that CI runs.
+`workflows` is left out, because patches must not change the workflows that CI runs.
 """
 SUBSCRIBED_EVENTS = HANDLED_EVENTS - {"installation", "installation_repositories"}
-"""The events of the manifest. GitHub sends the two others to every App, and a manifest must not list them."""
+"""The events in the manifest. The two events about installations are left out: GitHub sends them to every
+App, and a manifest must not list them.
+"""
 
 
 class InstallationOwner(GitHubResponse):
@@ -56,7 +58,7 @@ class AppInstallation(GitHubResponse):
 
 
 class DeliveryAttempt(GitHubResponse):
-    """One attempt of GitHub to deliver an event."""
+    """One attempt by GitHub to deliver an event."""
 
     id: int
     event: str
@@ -81,13 +83,13 @@ class _ManifestConversion(GitHubResponse):
 def build_manifest(base: str, public_url: str, *, webhook: bool) -> dict[str, object]:
     """Returns the manifest of the App.
 
-    `base` is the URL at which this browser reaches the server. With `webhook`, GitHub sends events to
+    `base` is the URL at which the current browser reaches the server. With `webhook`, GitHub sends events to
     `public_url`.
 
     Source: docs.github.com/apps/sharing-github-apps/registering-a-github-app-from-a-manifest
     """
     manifest: dict[str, object] = {
-        # App names are unique on GitHub; people can change this one on GitHub's page.
+        # App names are unique on GitHub. People can change this name on GitHub's page.
         "name": f"patchwright-{secrets.token_hex(3)}",
         "url": public_url,
         "description": "Label an issue, get a tested pull request.",
@@ -106,7 +108,7 @@ def build_manifest(base: str, public_url: str, *, webhook: bool) -> dict[str, ob
 def manifest_form_url(server: GitHubServer, organization: str, state: str) -> str:
     """Returns the URL that the browser posts the manifest to.
 
-    If `organization` is "", the App belongs to the person.
+    If `organization` is "", the App will belong to the person.
     """
     owner_path = f"/organizations/{quote(organization, safe='')}" if organization else ""
     return f"{server.github_server_url}{owner_path}/settings/apps/new?state={quote(state, safe='')}"
@@ -115,7 +117,7 @@ def manifest_form_url(server: GitHubServer, organization: str, state: str) -> st
 async def exchange_manifest_code(
     code: str, server: GitHubServer, public_url: str, ca_bundle: Path | None
 ) -> RegisteredApp:
-    """Exchanges a manifest code for the App's credentials; a code works once.
+    """Exchanges a manifest code for the App's credentials. A code works once.
 
     Raises NotFound if the code is unknown, used or older than an hour, and ForgeError if GitHub returns no
     usable response. Source: docs.github.com/rest/apps/apps#create-a-github-app-from-a-manifest
@@ -137,7 +139,7 @@ async def exchange_manifest_code(
 
 
 class AppClient:
-    """Sends requests authenticated as the App itself, without retries: a person is waiting.
+    """Sends requests as the App itself. Failed requests are not retried, because a person is waiting.
 
     Methods may raise ForgeError, and SettingsError if the private key is invalid.
     """
@@ -174,7 +176,7 @@ class AppClient:
         claims = {"iat": now - 60, "exp": now + 480, "iss": self._app_id}
         try:
             return jwt.encode(claims, self._key, algorithm="RS256")
-        except (ValueError, TypeError, jwt.PyJWTError):  # the cause is omitted: it may contain the key
+        except (ValueError, TypeError, jwt.PyJWTError):  # without the cause, which may contain the key
             raise SettingsError("the App's private key is not a PEM private key") from None
 
 
@@ -194,7 +196,7 @@ async def send_request(
             async for part in response.aiter_bytes():
                 body += part
                 if len(body) > MAX_RESPONSE_BYTES:
-                    raise ForgeUnavailable("the response is larger than any of GitHub's")
+                    raise ForgeUnavailable("the response is too large to come from GitHub")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as exc:
         raise ForgeUnavailable(f"no response from {urlsplit(url).netloc} ({type(exc).__name__})") from exc
     kept_headers = {name: value for name, value in response.headers.items() if name in ("date", "link")}
@@ -209,4 +211,4 @@ def parse_response(response_type: type[T], response: httpx.Response) -> T:
     try:
         return TypeAdapter(response_type).validate_json(response.content)
     except ValidationError:  # raised without its cause, whose message may contain secrets
-        raise ForgeUnavailable("the response is not one of GitHub's") from None
+        raise ForgeUnavailable("the response has an unexpected form") from None

@@ -18,8 +18,8 @@ class AppForm(FrozenModel):
     organization: str
     """The organization that will own the App; "" if the App belongs to the person."""
     public_url: str
-    """URL at which people reach the server, possibly only from this machine. With a webhook, GitHub uses it,
-    too.
+    """URL at which people open the server. It may work only on this machine. With a webhook, GitHub must
+    reach it, too.
     """
     webhook: bool
 

@@ -1,4 +1,4 @@
-"""The first start of a server: it serves the setup pages until a GitHub App is configured."""
+"""The first start of a server: serves the setup pages until a GitHub App is configured."""
 
 import asyncio
 import os
@@ -28,11 +28,12 @@ async def run_setup(
     environment: Mapping[str, str],
     image_preparation: ImagePreparation,
 ) -> SetupSession | signal.Signals:
-    """Serves the setup until it is complete. Returns the setup session, or the signal that stopped the setup.
+    """Serves the setup pages until the setup is complete. Returns the setup session, or the signal that
+    stopped the setup.
 
-    `listening_socket` stays open for the server that takes over, so no connection is refused in between. For
-    `probe_command` see bot/setup/model_probe.py. `image_preparation` is the state of the image build that
-    runs meanwhile. Raises SettingsError if the data directory is not writable.
+    `listening_socket` stays open for the server that starts after the setup, so that no connection is refused
+    in between. For `probe_command`, see bot/setup/model_probe.py. `image_preparation` is the state of the
+    image build, which runs during the setup. Raises SettingsError if the data directory is not writable.
     """
     from patchwright.bot.setup.setup_views import render_start_notice
     from patchwright.bot.setup.wizard import SetupWizard
@@ -82,7 +83,7 @@ def welcome_routes(
     """
     app = credential_store.load(settings.data).app
     if app is None:
-        return None  # an operator has configured another identity meanwhile
+        return None  # the operator has configured another identity since then
 
     def create_routes(
         stores: RedisStores, delivery_counts: Mapping[tuple[str, str], int]
@@ -118,7 +119,7 @@ def setup_url(settings: Settings, listening_socket: socket.socket) -> str:
 
 
 def _duplicate_socket(listening_socket: socket.socket) -> socket.socket:
-    """Duplicates the socket, because a server closes its socket when it stops."""
+    """Returns a duplicate of the socket, because a server closes its socket when it stops."""
     return socket.socket(
         listening_socket.family, listening_socket.type, fileno=os.dup(listening_socket.fileno())
     )

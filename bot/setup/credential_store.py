@@ -28,7 +28,7 @@ class GitHubServer(FrozenModel):
 
 
 class RegisteredApp(FrozenModel):
-    """The credentials of our App; GitHub returns them only once."""
+    """The credentials of our App. GitHub returns them only once."""
 
     id: int
     slug: str
@@ -41,9 +41,9 @@ class RegisteredApp(FrozenModel):
     """None if the App has no webhook and the server polls."""
     server: GitHubServer
     public_url: str | None
-    """URL at which people reach the server, possibly only from its own machine; None if it is unknown.
+    """URL at which people open the server; None if unknown. It may work only on the server's own machine.
 
-    With a webhook, GitHub uses it, too.
+    With a webhook, GitHub must reach it, too.
     """
 
     @property
@@ -86,7 +86,7 @@ def load(data: Path) -> StoredSetup:
         raise SettingsError(
             f"{path} cannot be read: {exc}. Start the server as the user who set it up."
         ) from exc
-    except ValidationError:  # raised without its cause, whose message may contain the key
+    except ValidationError:  # without the cause, whose message may contain the key
         raise SettingsError(
             f"{path} is invalid. Restore it from a backup, or delete it and set up the server again."
         ) from None
@@ -112,7 +112,7 @@ def save(data: Path, stored: StoredSetup) -> None:
 
 
 def check_writable(data: Path) -> None:
-    """Checks that credentials can be saved, and leaves no file behind. Raises OSError."""
+    """Checks that credentials can be saved. Leaves no file behind. Raises OSError."""
     directory = store_path(data).parent
     directory.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".new-") as file:
@@ -124,8 +124,8 @@ def check_writable(data: Path) -> None:
 def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that the saved setup provides, except `explicit` ones. Raises SettingsError.
 
-    Settings that belong together are taken from the saved setup as a group: the App with its key and the URLs
-    of its GitHub, the model with its key, and the OAuth client.
+    The saved values apply in groups: the App with its key and the URLs of its GitHub, the model with its key,
+    and the OAuth client. A group does not apply if `explicit` contains one of its main settings.
     """
     values: dict[str, Any] = {}
     if stored.model is not None and "model" not in explicit:
@@ -138,8 +138,8 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
         key for key in GITHUB_URL_SETTINGS if key in explicit and str(explicit[key]).rstrip("/") != urls[key]
     ]:
         raise SettingsError(
-            f"{conflicting[0].upper()} is not a URL of {app.server.github_server_url}, where the App that is set up "
-            "here was created. Remove that setting, or set PATCHWRIGHT_APP_ID and its private key as well."
+            f"{conflicting[0].upper()} is not a URL of {app.server.github_server_url}, where this server's App "
+            "was created. Remove that setting, or set PATCHWRIGHT_APP_ID and its private key as well."
         )
     values |= urls | {"app_id": str(app.id), "private_key": app.private_key}
     values |= {"webhook_secret": app.webhook_secret} if app.webhook_secret else {"poll": True}
@@ -156,7 +156,7 @@ def _is_any_set(keys: Collection[str], explicit: Mapping[str, Any]) -> bool:
 
 
 def github_server_from_url(server_url: str) -> GitHubServer:
-    """Derives the API URLs of a GitHub instance from its URL, by GitHub's own rules.
+    """Derives the API URLs of a GitHub instance from its URL, as GitHub documents.
 
     Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`,
     `/api/graphql`), docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
@@ -175,7 +175,7 @@ def github_server_from_url(server_url: str) -> GitHubServer:
 
 
 def find_readable_by_others(data: Path) -> list[str]:
-    """Returns the credential paths that other users on this machine can access, each with its mode."""
+    """Returns the paths of credentials that other users on this machine can access, each with its mode."""
     path = store_path(data)
     return [
         f"{each} has mode {mode & 0o777:04o}"

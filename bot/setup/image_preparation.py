@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from patchwright.bot.child_process import stop_process, with_parent_death_signal
 from patchwright.bot.terminal.output import print_stderr
 
-STOP_SECONDS = 1.0  # the engine cancels a build when its client disconnects
+STOP_SECONDS = 1.0  # time for the command to stop; the engine then cancels the build
 
 
 @dataclass
@@ -26,10 +26,10 @@ async def prepare_images(
     environment: Mapping[str, str],
     announce: Callable[[str], object] = print_stderr,
 ) -> AsyncIterator[ImagePreparation]:
-    """Builds the images in the background with `command`, and stops the build at the end of the context.
+    """Builds the images in the background with `command`. Stops the build when the context ends.
 
-    Without a command, nothing is built. A failed build loses nothing: a worker that starts builds the images
-    again and reports the error.
+    Without a command, nothing is built. A failed build does no harm: a worker builds the images again at its
+    start and reports the error.
     """
     images = ImagePreparation()
     if not command:
@@ -41,7 +41,7 @@ async def prepare_images(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C in a terminal must only reach the server
+        start_new_session=True,  # Ctrl-C in a terminal must reach only the server
     )
 
     async def read_output() -> None:

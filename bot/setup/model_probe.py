@@ -13,8 +13,8 @@ from patchwright.resolver.settings.settings import environment_variable
 
 TIMEOUT_SECONDS = 90.0  # seconds for one or two small calls
 MAX_ERROR_LENGTH = 500  # characters
-# Error messages of the command name environment variables; these are the names of the same values in the
-# form.
+# The command's error messages contain names of environment variables. This maps them to the names of the
+# form's fields.
 _FIELD_LABELS = {"model": "the model name", "model_base_url": "the base URL", "model_api_key": "the API key"}
 
 
@@ -31,7 +31,9 @@ class ModelProbeResult:
 async def probe_model(
     model: ModelConnection, probe_command: Sequence[str], environment: Mapping[str, str]
 ) -> ModelProbeResult:
-    """Tests a model with one small call. `probe_command` tests the model that its environment variables name."""
+    """Tests a model with one small call. `probe_command` is started with environment variables that contain
+    the model's name, URL and key.
+    """
     model_environment = {
         environment_variable(key): value for key, value in model.model_dump(exclude_none=True).items()
     }
@@ -54,7 +56,7 @@ async def probe_model(
     error = _parse_error(output)
     for key, label in _FIELD_LABELS.items():
         error = re.sub(rf"\b{environment_variable(key)}\b", label, error)
-    if model.model_api_key:  # a provider's error message may contain a key that it rejects
+    if model.model_api_key:  # a provider's error message may contain the rejected key
         error = error.replace(model.model_api_key, "...")
     return ModelProbeResult(error[:MAX_ERROR_LENGTH])
 

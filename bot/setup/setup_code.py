@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-CODE_ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ23456789"  # without characters that look alike
+CODE_ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ23456789"  # excludes characters that look alike
 CODE_LENGTH, GROUP_LENGTH = 12, 4  # 30^12 codes: a billion years of guesses at 20 per second
 MAX_WRONG_CODES = 20
-VALID_SECONDS = 3600.0  # seconds that a code or a session is valid
+VALID_SECONDS = 3600.0  # how long a code or a session is valid, in seconds
 
 CodeResult = Literal["right", "wrong", "expired"]
 
 
 class SetupCode:
-    """A code that works once, for an hour, and only until MAX_WRONG_CODES wrong attempts. A restart creates a
-    new code.
+    """A code that works once. It expires after an hour or after MAX_WRONG_CODES wrong attempts. A restart
+    creates a new code.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class SetupCode:
         self._is_used = False
 
     def check(self, entered: str) -> CodeResult:
-        """Checks an entered code; separators and case do not matter."""
+        """Checks an entered code. Ignores separators and letter case."""
         if self._is_used or self._wrong_count >= MAX_WRONG_CODES or self._clock() >= self._expires_at:
             return "expired"
         if not hmac.compare_digest(_normalize(entered), _normalize(self.text)):

@@ -1,4 +1,4 @@
-"""Renders the pages of the setup; there is one typed function per template."""
+"""Renders the pages of the setup. Each template has one typed function."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ SetupProblem = Literal[
 
 @dataclass(frozen=True)
 class StepFailure:
-    """The reason why a step of the setup failed."""
+    """The failure of a step of the setup, as shown to the person."""
 
     problem: SetupProblem
     detail: str = ""
@@ -73,7 +73,9 @@ def render_model_page(
 
 
 def render_unpriced_page(context: PageContext, name: str, settings: Settings) -> str:
-    """Renders the page for a model with an unknown price: which limits apply, and how to continue."""
+    """Renders the page for a model with an unknown price. It explains which limits apply, and how to
+    continue.
+    """
     return render_page("setup_unpriced", context, model=name, settings=settings)
 
 
@@ -88,8 +90,8 @@ def render_app_page(
 ) -> str:
     """Renders the page that describes the App.
 
-    `unsaved_app` is an App that was created but could not be saved. With `is_local`, the public URL in the
-    form is reachable only from this machine.
+    `unsaved_app` is an App that was created, but whose credentials could not be saved. With `is_local`, the
+    public URL in the form is reachable only from this machine.
     """
     return render_page(
         "setup_app",

@@ -31,7 +31,7 @@ from patchwright.resolver.settings.settings import Settings
 
 PATH = "/welcome"
 ANSWERED_STATES = frozenset({"published", "reported", "input_required"})
-PING_INTERVAL_SECONDS = 15.0  # time until another attempt of the webhook's first delivery is requested
+PING_INTERVAL_SECONDS = 15.0  # time between two requests to send the webhook's first delivery again
 
 
 class WelcomePage:
@@ -69,8 +69,8 @@ class WelcomePage:
         )
 
     async def show(self, request: Request) -> Response:
-        """Shows the remaining steps. Other visitors, whom GitHub sends here after an installation, are
-        redirected to the runs.
+        """Shows the remaining steps. GitHub also sends other people here after they install the App; they are
+        redirected to the list of runs.
         """
         if not self._session.is_valid(request.cookies.get(SESSION_COOKIE, "")):
             return RedirectResponse(f"{self._base_path(request)}/", 303)
@@ -131,14 +131,14 @@ class WelcomePage:
     async def _request_ping(self) -> str:
         """Requests another ping delivery, and returns the status of the last one.
 
-        GitHub sends the first ping before this server knows the webhook's secret.
+        The first ping is not enough: GitHub sends it before this server knows the webhook's secret.
         """
         if time.monotonic() - self._pinged_at >= PING_INTERVAL_SECONDS:
             self._pinged_at = time.monotonic()
             try:
                 attempts = await self._app_client.list_delivery_attempts()
                 if ping := next((one for one in attempts if one.event == "ping"), None):
-                    # The server itself answered 503 while it did not know the secret.
+                    # This server responded with 503 while it did not know the secret.
                     self._last_status = (
                         "" if ping.status_code == HTTPStatus.SERVICE_UNAVAILABLE else ping.status
                     )
@@ -174,7 +174,7 @@ class WelcomePage:
 
 
 def find_first_run(newest_first: Sequence[RunSummary], since: float) -> RunSummary | None:
-    """Returns the first answered run since `since`; if none is answered, the latest run since then."""
+    """Returns the first answered run since `since`. If there is none, returns the latest run since then."""
     new = [run for run in newest_first if run.started_at >= since]
     answered = [run for run in new if run.state in ANSWERED_STATES]
     return answered[-1] if answered else new[0] if new else None

@@ -1,4 +1,4 @@
-"""The setup wizard: enter a code, choose a model, create an App. It stops once the App's key is saved."""
+"""The setup wizard: enter a code, choose a model, create an App. It ends when the App's key is saved."""
 
 import asyncio
 import hmac
@@ -41,7 +41,7 @@ SESSION_COOKIE = "patchwright-setup"
 HANDOVER_DELAY_SECONDS = 0.3
 WRONG_CODE_DELAY_SECONDS = 1.0  # delay of the response to a wrong code
 REMEMBERED_FIELDS = ("model", "base_url", "server_url", "organization", "public_url", "reach")
-"""Form fields that are filled in again when the browser comes back; none of them is secret."""
+"""Form fields that are prefilled when the browser comes back. They contain no secrets."""
 _PROBLEM_STATUS: Mapping[SetupProblem, int] = {
     "app_not_saved": 507, "data_not_writable": 507, "expired_code": 403, "github_unavailable": 502,
     "invalid_address": 400, "invalid_model_address": 400, "login_required": 401, "manifest_code_expired": 410,
@@ -87,7 +87,7 @@ class SetupWizard:
         self._unsaved_app: RegisteredApp | None = None
         self._lock = asyncio.Lock()
         self.done = asyncio.Event()
-        """Set once everything is saved and the last response is sent."""
+        """Set when everything is saved and the last response is sent."""
 
     # --- the steps ------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class SetupWizard:
         app_form = parse_app_form(form, self._settings, _browser_origin(request))
         if app_form is None:
             return self._render_next_step(request, StepFailure("invalid_address"))
-        try:  # checked before the App exists, because its key could be lost
+        try:  # checked before the App is created, because its key could otherwise be lost
             await asyncio.to_thread(check_writable, self._settings.data)
         except OSError as exc:
             return self._render_next_step(request, StepFailure("data_not_writable", _describe_os_error(exc)))
@@ -159,7 +159,7 @@ class SetupWizard:
         return HTMLResponse(page, headers={"content-security-policy": policy})
 
     async def handle_manifest_callback(self, request: Request) -> Response:
-        """Handles GitHub's redirect back with a one-time code, which is exchanged for the App's credentials."""
+        """Handles GitHub's redirect: exchanges its one-time code for the App's credentials."""
         self._require_session(request)
         state, code = (request.query_params.get(name, "") for name in ("state", "code"))
         async with self._lock:
@@ -175,7 +175,7 @@ class SetupWizard:
             except (NotFound, Forbidden):
                 self._pending_app = None
                 return self._render_next_step(request, StepFailure("manifest_code_expired"))
-            except ForgeError as exc:  # the code may still work later
+            except ForgeError as exc:  # the code may still work at the next attempt
                 retry_url = f"{self._base_path(request)}/setup/callback?{request.url.query}"
                 return self._render_next_step(request, StepFailure("github_unavailable", str(exc), retry_url))
             self._pending_app = None
@@ -192,7 +192,7 @@ class SetupWizard:
             )
 
     async def hand_over(self, request: Request) -> Response:
-        """Closes the connection, so that the browser opens a new one to the server that takes over."""
+        """Closes the connection, so that the browser connects to the server that starts next."""
         if self._stored.app is None:
             return self._redirect(request, "/setup")
         await asyncio.sleep(HANDOVER_DELAY_SECONDS)
@@ -235,7 +235,7 @@ class SetupWizard:
             raise SetupSessionRequired
 
     async def _read_form(self, request: Request) -> dict[str, str]:
-        """Reads a form; only the browser that entered the code may send one."""
+        """Reads a form. Only the browser in which the code was entered may send forms."""
         self._require_session(request)
         form = {
             key: value.strip()
@@ -278,14 +278,16 @@ class SetupWizard:
         return PageContext(self._base_path(request), None)
 
     def _base_path(self, request: Request) -> str:
-        """Returns the path prefix of the public URL if this browser uses its host."""
+        """Returns the path prefix of the public URL, if this browser uses the host of that URL."""
         public = urlsplit(self._public_url)
         return public.path if public.netloc == request.headers.get("host") else ""
 
     # --- the application ------------------------------------------------------------------------------------
 
     def create_app(self) -> Starlette:
-        """Returns the setup application, with health endpoints and a "not ready" response to early webhooks."""
+        """Returns the setup application. It also has health endpoints, and rejects early webhook deliveries
+        as "not ready".
+        """
         steps: list[tuple[str, str, SetupEndpoint]] = [
             ("GET", "/setup", self.show_step),
             ("POST", "/setup/code", self.submit_code),
@@ -374,7 +376,7 @@ def _parse_model(values: Mapping[str, str]) -> ModelConnection | SetupProblem:
 
 
 def _browser_origin(request: Request) -> str:
-    """Returns the origin that the browser sees, because a proxy in front of this server may terminate TLS."""
+    """Returns this server's origin as the browser sees it. A proxy that terminates TLS may change it."""
     origin = request.headers.get("origin", "")
     return (
         origin

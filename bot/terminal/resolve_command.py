@@ -89,7 +89,7 @@ async def _resume_run(options: argparse.Namespace, settings: Settings) -> int:
     except LogError as exc:
         raise UsageError(f"Cannot resume {run}: {exc}") from exc
     if (started := earlier.run_started) is None:
-        raise UsageError(f"The run {run} stopped before it started. Start a new one")
+        raise UsageError(f"The run {run} ended before its work began. Start a new one")
     if "://" not in started.source:
         if earlier.agent_stopped and not earlier.replies():
             raise UsageError(f"The run {run} ended before the first reply of the model. Start a new one")
