@@ -184,7 +184,7 @@ class Shell:
             and _SYNTAX_ERROR.search(output)
             and (problem := await _check_syntax(running.command, self._env))
         ):
-            notes.append(f"bash cannot read the command, lines before the error may have run ({problem})")
+            notes.append(f"bash cannot read the command; lines before the error may have run ({problem})")
         if note := await self._output_files.save(captured):
             notes.append(note)
         code = bash.exit_code if status is None else status

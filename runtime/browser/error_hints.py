@@ -135,9 +135,7 @@ def _clean_message(message: str) -> str:
         r"^(?:Error: )?(?:\w+\.\w+: )?(?:Protocol error \([\w.]+\): )?", "", lines[0] if lines else ""
     )
     if re.fullmatch(r"Timeout \d+ms exceeded\.?", first):
-        return (
-            "it was not ready in time: look at the tree, it may be hidden, disabled, moving, or the page busy"
-        )
+        return "it was not ready in time (it may be hidden, disabled or moving, or the page is busy): look at the tree"
     return _truncate(first, _MAX_MESSAGE) or "the browser gave no reason"
 
 

@@ -199,7 +199,7 @@ class DockerSandboxes:
 
     def _notify_waiting(self) -> None:
         if self._on_notice is not None:
-            self._on_notice("Waiting for another process that builds the sandbox images ...")
+            self._on_notice("Waiting for another process that is building the sandbox images ...")
 
     async def _ensure_layer(self, engine: Engine, base: str) -> tuple[str, tuple[SandboxFeature, ...]]:
         messages = iter((f"Building the sandbox image on {base} (once) ...",))

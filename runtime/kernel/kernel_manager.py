@@ -237,7 +237,7 @@ class KernelManager:
             done, _ = await asyncio.wait(futures, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 await session.interrupt(cell)
-                suffix = "" if session.process.ended.done() else ", the session keeps its variables"
+                suffix = "" if session.process.ended.done() else "; the session keeps its variables"
                 cell.notes.append(f"interrupted at its timeout of {timeout:g} s{suffix}")
             elif not cell.reply.done():
                 request = _parse_host_request(cell.host_request.result())

@@ -135,7 +135,7 @@ def edit_file(start: int, end: int, content: str) -> None:
     after, line_count = _replace_lines(before, start, end, content)
     error = find_new_syntax_error(real, before, after)
     if error and find_syntax_error(real, before) is None:
-        print(f"[the edit was rejected, it would add a syntax error to {display_path(real)}: {error}]")
+        print(f"[the edit was rejected because it would add a syntax error to {display_path(real)}: {error}]")
         print("[the rejected result; correct the content and call edit_file again with the same lines:]")
         _print_lines(_split_lines(after), start - CONTEXT_LINES, start + line_count - 1 + CONTEXT_LINES)
         return
