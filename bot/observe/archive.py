@@ -101,9 +101,7 @@ class Archive:
 
     def _path(self, run: RunId) -> str:
         if not is_valid_run_id(run):
-            raise LogError(
-                f"`{run[:80]}` is not the name of a run: names have only letters, digits and `._-`."
-            )
+            raise LogError(f"`{run[:80]}` is not a run's name: use only letters, digits and `._-`.")
         return f"{self._root}/{run}/{LOG_FILE_NAME}"
 
 
