@@ -1,4 +1,6 @@
-"""Narrow protocols for comments and reactions in threads, and a forge that does nothing."""
+"""Protocols for reading and writing comments and reactions in threads, and an implementation that does
+nothing.
+"""
 
 from typing import Protocol
 
@@ -21,11 +23,11 @@ class ThreadForge(CommentForge, Protocol):
     """A CommentForge that also adds reactions."""
 
     async def react(self, repo: Repo, resource_path: tuple[str, ...]) -> None:
-        """Adds the bot's reaction once. `resource_path` is the API path below that of the repository."""
+        """Adds the bot's reaction once. `resource_path` is the part of the API path after the repository."""
 
 
 class NullForge:
-    """Replaces a missing forge: jobs are queued, but commands fail for lack of permission."""
+    """Used if there is no forge. Jobs are queued, but commands fail because no permission can be confirmed."""
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
         raise Forbidden("no forge is configured")

@@ -1,4 +1,4 @@
-"""Processes all requests from deliveries, polling and the dashboard: queues jobs and executes commands."""
+"""Processes the requests from deliveries, polling and the dashboard: queues jobs and executes commands."""
 
 import asyncio
 import logging
@@ -29,9 +29,9 @@ from patchwright.resolver.request import plan_texts
 
 log = logging.getLogger(__name__)
 
-# A stop command older than this gets no reply if there was nothing to cancel.
+# An older stop command gets no reply if there was nothing to cancel.
 STALE_STOP_AGE = timedelta(hours=1)
-REACTION_TIMEOUT_SECONDS = 60.0  # A reaction that comes later would only confuse.
+REACTION_TIMEOUT_SECONDS = 60.0  # How long to wait for a reaction. A later reaction would only confuse.
 
 
 class TriggerHandler:
@@ -48,9 +48,10 @@ class TriggerHandler:
     ) -> None:
         """Stores the dependencies.
 
-        `cancellation` cancels jobs whose label was removed or whose thread is gone; the default has only
-        `queue` and `forge`. `queue_notices` posts that a job is queued; the default has locks of this
-        process. `checks` processes completed checks on the bot's pull requests; None ignores them.
+        `cancellation` cancels jobs whose label was removed or whose thread was closed; the default uses only
+        `queue` and `forge`. `queue_notices` posts notices about queued jobs; the default uses locks of this
+        process. `checks` processes completed checks on the bot's pull requests; if it is None, they are
+        ignored.
         """
         self.triggers = triggers
         self._queue = queue
@@ -63,11 +64,12 @@ class TriggerHandler:
     async def handle(
         self, delivery: Delivery, own_comments: Mapping[str, bool] | None = None
     ) -> JobId | None:
-        """Processes a delivery unless that was done before. Returns the id of the job that it queued, if any.
+        """Processes a delivery unless it was processed before. Returns the id of the queued job; None if no
+        job was queued.
 
         `own_comments` is None if a webhook delivered the event. If polling found it, `own_comments` maps the
-        tag of each of the bot's comments to whether its run is in progress. Raises QueueDown, and ForgeError
-        for commands; the caller then passes the delivery again.
+        tag of each of the bot's comments to whether its run is in progress. Raises QueueDown, and for
+        commands ForgeError. The caller must then retry the delivery.
         """
         if isinstance(delivery, LabelRemoved | ThreadClosed | InstallationChanged):
             await self._cancellation.handle(delivery)
@@ -91,9 +93,10 @@ class TriggerHandler:
         return tuple(record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo)
 
     async def handle_dashboard_command(self, command: DashboardCommand) -> JobId | None:
-        """Executes a dashboard command like a comment command, but only for the run that the command names.
+        """Executes a dashboard command. It works like a comment command, but affects only the run that it
+        names.
 
-        Returns the same as `handle`, and raises the same errors.
+        Returns the same values and raises the same errors as `handle`.
         """
         trigger = command.to_trigger_request()
         if command.verb == "retry":
@@ -149,13 +152,13 @@ class TriggerHandler:
         requested_at = trigger.requested_at or datetime.now(UTC)
         records = select_records(await self._queue.active_jobs(job.repo, job.number), requested_at, "all")
         if records:
-            # The stop command is recorded first, so that a second delivery of it knows that jobs were
+            # The stop command is recorded first. A second delivery of the command then shows that jobs were
             # canceled.
             await self._queue.mark_running(job)
         await self._cancel_jobs(records)
         await self._queue.cancel_thread(job.repo, job.number, requested_at)
         has_unreadable = bool(await self._queue.unreadable_jobs(job.repo, job.number))
-        # After Redis was wiped, polling finds an old comment again that already has a reply.
+        # After Redis was wiped, polling finds old comments again. They already have a reply.
         is_stale = is_recovered and datetime.now(UTC) - requested_at > STALE_STOP_AGE
         if not has_unreadable and (is_stale or await self._queue.get_record(job.id) is not None):
             self._react(trigger)  # The comment of each job shows its cancellation.
@@ -164,9 +167,9 @@ class TriggerHandler:
             await self._reply(job, stop_text(self.triggers.mention, has_unreadable=has_unreadable))
 
     async def _cancel_jobs(self, records: Sequence[JobRecord]) -> None:
-        """Cancels the jobs. Running jobs are canceled even if a notice cannot be posted.
+        """Cancels the jobs. Running jobs are canceled even if posting a notice fails.
 
-        Queued jobs are canceled after their notices, so that a retry posts a notice that failed.
+        A queued job is canceled after its notice is posted. If posting fails, a retry posts the notice.
         """
         try:
             await self._cancellation.post_cancellation_notices(records, "requested")
@@ -185,7 +188,8 @@ class TriggerHandler:
         await self._queue.complete(job, Answered())
 
     async def _post_comment(self, job: Job, text: str) -> None:
-        if await self._permission(job) == "none":  # In a private repository, they cannot see the thread.
+        # In a private repository, the requester cannot see the thread.
+        if await self._permission(job) == "none":
             log.warning("reply withheld", extra={"job": job.id, "reason": text.strip()})
             return
         try:

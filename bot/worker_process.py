@@ -1,4 +1,4 @@
-"""The worker process: it processes deliveries and runs jobs. Any number of workers share one Redis."""
+"""The worker process. It processes deliveries and runs jobs. Any number of workers can share one Redis."""
 
 import asyncio
 import contextlib
@@ -35,13 +35,14 @@ from patchwright.resolver.settings.settings import Settings
 log = logging.getLogger(__name__)
 
 ResultListener = Callable[[JobId, JobResult], Awaitable[Usage | None]]
-"""Receives the result of a job, possibly twice, and returns its usage if known."""
+"""Receives the result of a job, possibly twice. Returns the usage of the job; None if it is unknown."""
 Watcher = Callable[[TriggerHandler, str], Coroutine[Any, Any, None]]
-"""Finds events that no delivery reported, and hands them to the handler under this worker's name until
-canceled.
+"""Until canceled, finds events that no delivery reported and passes them to the handler. The text is the
+worker's name.
 """
 
-SHUTDOWN_SECONDS = 30.0  # Time for running jobs to be saved; the server kills a worker after 40 s.
+# The time that running jobs have to save their work. The server kills a worker after 40 s.
+SHUTDOWN_SECONDS = 30.0
 
 
 def require_redis_url(settings: Settings) -> str:
@@ -71,11 +72,12 @@ async def run_worker(
 ) -> signal.Signals:
     """Processes deliveries and jobs from Redis until SIGTERM or SIGINT; returns the signal.
 
-    `prepare` runs first, for example to build images; until it ends, jobs stay queued and their threads get a
-    notice. `watcher` runs concurrently and finds events without a delivery. `forge` replies to commands;
-    None: they get no reply. `pull_requests` and `access`: see bot/cancellation.py. `checks_forge`: see
-    bot/ci/check_monitor.py; None: checks are ignored. `exclusive`: no other worker uses this Redis. Jobs that
-    still run at the end go back to the queue. Raises SettingsError, and any error of `prepare`.
+    `prepare` runs first, for example to build images. Until it ends, jobs stay queued and their threads get a
+    notice. `watcher` runs concurrently and finds events that no delivery reported. `forge` replies to
+    commands; if it is None, they get no reply. For `pull_requests` and `access`, see bot/cancellation.py. For
+    `checks_forge`, see bot/ci/check_monitor.py; if it is None, checks are ignored. `exclusive`: no other
+    worker uses this Redis. Jobs that are still running at the end return to the queue. Raises SettingsError,
+    and any error of `prepare`.
     """
     url = require_redis_url(settings)
     triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
@@ -142,8 +144,8 @@ def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) 
                 result = await handler(job, tries)
             except asyncio.CancelledError:
                 if cancellation := current_cancellation():
-                    # The completion has its own task, because a canceled task may be canceled again while it
-                    # waits.
+                    # Completing the job has its own task, because the canceled task may be canceled again
+                    # while it waits.
                     await asyncio.wait(
                         (asyncio.create_task(complete(job, Canceled(reason=cancellation.reason), fields)),)
                     )
@@ -159,7 +161,7 @@ def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) 
     async def complete(job: Job, result: JobResult, fields: dict[str, object]) -> None:
         usage = None
         if on_result is not None:
-            with contextlib.suppress(QueueDown):  # Only the cost is not recorded then.
+            with contextlib.suppress(QueueDown):  # Only the cost is then not recorded.
                 usage = await on_result(job.id, result)
         log.info("job completed", extra={**fields, **_result_fields(result), **_cost_fields(usage)})
 
@@ -167,7 +169,7 @@ def _with_result_logging(handler: JobHandler, on_result: ResultListener | None) 
 
 
 def _result_fields(result: JobResult) -> dict[str, object]:
-    """Returns the fields of the result for the log, without untrusted text such as an explanation."""
+    """Returns the fields of a result for the operator's log. Omits untrusted text such as an explanation."""
     found: dict[str, object] = {"outcome": result.kind}
     if verdict := getattr(result, "verdict", None):
         found["verdict"] = verdict.kind

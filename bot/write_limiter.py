@@ -1,7 +1,7 @@
 """Limits the rate of writes to GitHub and orders them by priority.
 
-GitHub counts the writes of all processes together, per installation or token. SharedWriteLimiter
-(bot/redis/shared_write_limiter.py) limits all processes together; LocalWriteLimiter limits one process.
+GitHub limits the writes per installation or token, across all processes. SharedWriteLimiter
+(bot/redis/shared_write_limiter.py) limits all processes together. LocalWriteLimiter limits a single process.
 """
 
 import asyncio
@@ -23,19 +23,20 @@ from patchwright.resolver.domain import Repo, User
 from patchwright.resolver.errors import RateLimited
 from patchwright.resolver.forge import Permission
 
-QUEUE_POLL_SECONDS = 0.05  # Pause before a ticket that is not the first in the queue tries again.
-LOCK_SECONDS = 30.0  # No longer than the time after which another worker takes the jobs of a dead one.
-MAX_WAIT_SECONDS = 1.0  # Longest pause between two tries; each try shows that the caller is alive.
+QUEUE_POLL_SECONDS = 0.05  # Pause before the next try of a ticket that is not first in the queue.
+# Not longer than the lease after which another worker takes over the jobs of a dead worker.
+LOCK_SECONDS = 30.0
+MAX_WAIT_SECONDS = 1.0  # Maximum pause between two tries. Each try shows that the caller is alive.
 
 
 class Priority(IntEnum):
     """Priority of a write; the smallest value goes first."""
 
     ACKNOWLEDGMENT = 0
-    """A person waits to see whether their request arrived."""
+    """A person is waiting to see whether their request arrived."""
     WORK = 1
     PROGRESS = 2
-    """Useful only now: the write is sent if no other one waits, and is never queued."""
+    """An update that is useful only now. It is sent if no other write waits, and is never queued."""
 
 
 _priority: ContextVar[Priority] = ContextVar("urgency", default=Priority.WORK)
@@ -60,24 +61,24 @@ class WriteLimiter(Protocol):
     """Queues writes separately for each installation or token (`credential`). No method raises."""
 
     async def try_acquire(self, credential: str, ticket: str, priority: Priority, interval: float) -> float:
-        """Returns 0 if this ticket may write now, otherwise the seconds to wait before the next try.
+        """Returns 0 if the caller with this ticket may write now, otherwise the seconds until the next try.
 
-        After a 0, no other ticket may write for `interval` seconds. A ticket keeps its place in the queue
-        from its first call, unless it has priority PROGRESS.
+        After returning 0, blocks other tickets for `interval` seconds. A ticket keeps its place in the queue
+        from its first call on. Tickets with priority PROGRESS are not queued.
         """
 
     async def withdraw(self, credential: str, ticket: str) -> None:
         """Removes the ticket from the queue."""
 
     async def block(self, credential: str, seconds: float) -> None:
-        """Blocks all writes for this many seconds, as GitHub demands."""
+        """Blocks all writes for this many seconds, because GitHub requires it."""
 
     async def blocked_seconds(self, credential: str) -> float:
         """Returns the seconds for which writes are still blocked; 0 if they are not."""
 
     def lock(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Returns a lock with this name, shared by all processes of the limiter, for check-then-create
-        operations.
+        """Returns a lock with this name for check-then-create operations. All processes that use the limiter
+        share it.
 
         If its holder dies, the lock expires after LOCK_SECONDS.
         """
@@ -150,7 +151,7 @@ class LocalWriteLimiter:
 
 
 class PriorityForge:
-    """Wraps a forge so that its writes have priority ACKNOWLEDGMENT, because people wait for them."""
+    """Wraps a forge so that its writes have the priority ACKNOWLEDGMENT, because people wait for them."""
 
     def __init__(self, forge: ThreadForge) -> None:
         self._forge = forge

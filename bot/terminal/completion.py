@@ -1,4 +1,4 @@
-"""Shell completion of commands, options, their values and names of runs."""
+"""Shell completion for commands, options, option values and names of runs."""
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -9,11 +9,11 @@ import argcomplete
 from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 from argcomplete.shell_integration import shellcode
 
-MAX_RUNS = 100  # Number of the newest runs that are offered.
+MAX_RUNS = 100  # The number of newest runs that are offered as completions.
 
 
 def completion_script(shell: str) -> str:
-    """Returns the script that makes `bash`, `zsh` or `fish` complete the patchwright command."""
+    """Returns the completion script of the patchwright command for `bash`, `zsh` or `fish`."""
     return shellcode(["patchwright"], shell=shell)
 
 
@@ -47,7 +47,7 @@ def _completer(metavar: str) -> Callable[..., Any]:
     }
     return completers.get(metavar) or (
         lambda **_: ()
-    )  # argcomplete's SuppressCompleter would hide the option too.
+    )  # argcomplete's SuppressCompleter would also hide the option itself.
 
 
 def _complete_runs(parsed_args: argparse.Namespace, **_: object) -> Sequence[str]:

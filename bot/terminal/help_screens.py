@@ -1,4 +1,4 @@
-"""Formats the help screens and provides the text for a call without a command."""
+"""Formats the help screens, and provides the text that is shown if no command is given."""
 
 import argparse
 import re
@@ -30,12 +30,12 @@ options; later ones win. docs/configuration.md lists all settings.
 """
 
 
-MAX_WIDTH = 100  # Cells; longer lines are hard to read.
+MAX_WIDTH = 100  # Maximum width in cells. Longer lines are hard to read.
 _EXIT_CODE_LINE = re.compile(r"  \d+ +")
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Wraps paragraphs to the terminal width, but leaves indented examples unchanged for copying."""
+    """Wraps paragraphs to the terminal width. Indented examples stay unchanged, so that they can be copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(_wrap_help(text, min(width, MAX_WIDTH)))
@@ -52,7 +52,7 @@ def _wrap_help(text: str, width: int) -> Iterator[str]:
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Also prints usage errors as JSON if --json is given."""
+    """An argument parser that also prints usage errors as JSON if --json is given."""
 
     def error(self, message: str) -> NoReturn:
         if "--json" in sys.argv:
@@ -76,7 +76,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Adds a command and returns its parser.
 
-    `description` ends with an example. `exit_codes` are listed with those that all commands have.
+    `description` ends with an example. `exit_codes` are listed in addition to the exit codes of all commands.
     `has_settings`: the command reads settings.
     """
     return commands.add_parser(

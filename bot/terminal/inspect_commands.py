@@ -1,4 +1,4 @@
-"""Commands that read runs from this disk or the archive. None of them starts a model or a sandbox."""
+"""Commands that read runs from the local disk or the archive. They use neither a model nor a sandbox."""
 
 import argparse
 import os
@@ -37,7 +37,7 @@ class TrajectoryReader(Protocol):
 def run_inspect_command(
     options: argparse.Namespace, settings: Settings, secrets: Secrets, environ: Mapping[str, str]
 ) -> int:
-    """Lists, views, exports or replays runs with these secrets masked. Returns the exit code."""
+    """Lists, views, exports or replays runs. Masks these secrets. Returns the exit code."""
     logs, directory = open_stored_runs(settings), settings.data / "runs"
     if options.command == "runs":
         print_run_table(options, logs, directory, secrets, environ)
@@ -70,7 +70,7 @@ def view_run(
         )
     file = Path(options.out) if options.out else directory / run / VIEW_FILE
     if not options.out:
-        # The run may be only in the archive, so the directory may not exist.
+        # If the run is only in the archive, its directory does not exist.
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_view(run, trajectory, logs, file, secrets)
     if options.json:
@@ -86,7 +86,7 @@ def view_run(
 def write_view(
     run: RunId, trajectory: Trajectory, logs: TrajectoryReader, file: Path, secrets: Secrets
 ) -> None:
-    """Writes a run and its subagents as an HTML file with these secrets masked.
+    """Writes a run and its subagents as an HTML file. Masks these secrets.
 
     Raises UsageError if the file cannot be written.
     """
@@ -130,10 +130,10 @@ def _read_subagent_log(logs: TrajectoryReader, run: RunId) -> Trajectory | None:
 
 
 def _write_atomically(file: Path, text: str) -> None:
-    """Writes the file completely or not at all, readable only by its owner. Raises UsageError if this fails."""
+    """Writes the file completely or not at all. Only its owner can read it. Raises UsageError if this fails."""
     temporary = file.parent / f".{file.name}.{os.getpid()}"
     try:
-        if file.exists() and not file.is_file():  # A pipe or device must not be replaced.
+        if file.exists() and not file.is_file():  # A pipe or device must not be replaced by a file.
             file.write_text(text, encoding="utf-8", errors="replace")
             return
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -173,7 +173,9 @@ class _ExportedEntry(FrozenModel):
 
 
 def replay_saved_run(run: RunId, options: argparse.Namespace, logs: StoredRuns) -> int:
-    """Rebuilds each prompt of a run. Returns 0 if all are identical to those that were sent, otherwise 3."""
+    """Rebuilds each prompt of a run. Returns 0 if all are identical to the prompts that were sent, otherwise
+    3.
+    """
     trajectory = logs.read(run)
     if options.step is not None:
         return _print_step(run, trajectory, options)

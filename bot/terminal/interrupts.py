@@ -14,10 +14,10 @@ from patchwright.resolver.settings.settings import Settings
 
 @contextmanager
 def save_partial_patch(job: Job, settings: Settings, out: str | None) -> Iterator[None]:
-    """If an exception ends the block, saves the partial patch, prints how to resume, and reraises the
+    """If the block raises an exception, saves the partial patch and prints how to resume. Then reraises the
     exception.
 
-    `out`: file for the patch; None: next to the log.
+    `out` is the file for the patch. If it is None, the patch is saved next to the log.
     """
     try:
         yield
@@ -30,7 +30,8 @@ def save_partial_patch(job: Job, settings: Settings, out: str | None) -> Iterato
 def _report_interrupt(job: Job, logs: FileLogStore, out: str | None) -> None:
     trajectory = logs.read(job.id)
     if trajectory.run_started is None:
-        if not trajectory.entries:  # The run was rejected before it did anything, so it must not be listed.
+        # The run was rejected before it did any work, so it must not appear in the list of runs.
+        if not trajectory.entries:
             (logs.run_directory(job.id) / "events.jsonl").unlink()
             logs.run_directory(job.id).rmdir()
         return

@@ -1,4 +1,4 @@
-"""Parses references to issues: URLs, and OWNER/REPO#7."""
+"""Parses references to issues, such as URLs and OWNER/REPO#7."""
 
 import re
 from urllib.parse import urlsplit
@@ -13,9 +13,10 @@ SHORT_REFERENCE = re.compile(r"([^/]+)/([^/#]+)#([1-9]\d{0,9})")
 
 
 def parse_issue_reference(reference: str, server_url: str) -> tuple[Repo, int]:
-    """Returns repository and number from the URL of an issue or pull request, or from OWNER/REPO#7.
+    """Returns the repository and the number in a reference: the URL of an issue or pull request, or
+    OWNER/REPO#7.
 
-    Raises UsageError for anything else; its message never contains a password from the URL.
+    Raises UsageError for other texts. The message never contains a password from the URL.
     """
     try:
         expected, url = (

@@ -1,4 +1,6 @@
-"""Shows a run's current activity, plan and cost in place, below its progress lines."""
+"""Shows a run's current activity, plan and cost in a frame below the progress lines. The frame is redrawn in
+place.
+"""
 
 import asyncio
 import contextlib
@@ -23,15 +25,15 @@ from patchwright.resolver.run_log import Listener
 from patchwright.resolver.summary import describe_action
 from patchwright.resolver.text import filters
 
-REFRESH_SECONDS = 0.25  # Pause between two updates of the clock and the window size.
+REFRESH_SECONDS = 0.25  # Time between two updates of the clock and the window size.
 EMPTY_TRAJECTORY = Trajectory()
 _ERASE_BELOW = (
-    "\r\x1b[J"  # Erases from the first line of the frame, where the cursor waits, to the end of the screen.
+    "\r\x1b[J"  # Erases the frame: the cursor is in its first line, and everything below is erased.
 )
 _WRAP_OFF, _WRAP_ON = (
     "\x1b[?7l",
     "\x1b[?7h",
-)  # Cuts a line that is wider than computed instead of wrapping it.
+)  # Turns off line wrapping, so that a line that is wider than computed is cut.
 
 
 @asynccontextmanager
@@ -43,7 +45,8 @@ async def open_display(
     verbose: bool = False,
     earlier: Trajectory = EMPTY_TRAJECTORY,
 ) -> AsyncIterator[Listener]:
-    """Yields a listener that shows a run: in place on a terminal, as lines elsewhere.
+    """Yields a listener that shows a run. On a terminal it redraws a frame in place; elsewhere it prints
+    lines.
 
     `stream` is standard output or error. `earlier` is the log so far if a run is resumed.
     """
@@ -66,7 +69,9 @@ async def open_display(
 
 
 class LiveDisplay:
-    """Shows one run on one terminal. It changes no terminal mode, so killing it leaves the terminal usable."""
+    """Shows one run on one terminal. It changes no terminal modes, so the terminal stays usable if it is
+    killed.
+    """
 
     def __init__(
         self, stream: TextIO, style: Style, *, verbose: bool, earlier: Trajectory = EMPTY_TRAJECTORY
@@ -79,7 +84,7 @@ class LiveDisplay:
         self._last_frame = ""
         self._is_closed = False
         self._size = terminal_size(stream)
-        self._lock = threading.RLock()  # Libraries log from their own threads.
+        self._lock = threading.RLock()  # needed because libraries log from their own threads
         self._owner: asyncio.Task[object] | None = None
         steps = len(earlier.replies())
         self._printer = ProgressPrinter(
@@ -165,14 +170,16 @@ class LiveDisplay:
         self._write(f"{line}\n")
 
     def _write(self, text: str, frame: str = "") -> None:
-        # Terminals keep the cursor at its character when the window changes, so this erases exactly the drawn
-        # frame.
+        # When the window changes, terminals keep the cursor at the same character. So this erases exactly the
+        # drawn frame.
         self._stream.write((_ERASE_BELOW if self._last_frame else "") + text)
         self._stream.flush()
         self._last_frame = frame
 
     def _is_foreground(self) -> bool:
-        """Returns True if this process may draw on the terminal. After `bg`, the shell owns it."""
+        """Returns True if this process may draw on the terminal. After `bg`, the terminal belongs to the
+        shell.
+        """
         try:
             return os.tcgetpgrp(self._stream.fileno()) == os.getpgrp()
         except OSError:  # This is not the controlling terminal.
@@ -250,8 +257,7 @@ def render_frame(
     size: os.terminal_size,
     style: Style,
 ) -> list[str]:
-    """Returns the lines of the frame. They fit the window's width and leave at least a third of its height
-    free.
+    """Returns the lines of the frame. They fit the window's width and fill at most two thirds of its height.
 
     `activity_seconds`: duration of the activity so far. `elapsed_seconds`: duration of the run so far.
     """
@@ -271,7 +277,7 @@ def render_frame(
 
 
 def _plan_lines(items: tuple[PlanItem, ...], max_lines: int, width: int, style: Style) -> Iterator[str]:
-    """Yields the plan's items; if not all fit, those around the current one."""
+    """Yields the plan's items. If not all fit, yields the items around the current one."""
     doing = next((n for n, item in enumerate(items) if item.status in ("doing", "open")), 0)
     first = max(0, min(doing - max_lines // 2, len(items) - max_lines))
     for item in items[first : first + max_lines]:

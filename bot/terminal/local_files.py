@@ -6,7 +6,7 @@ from pathlib import Path
 from patchwright.resolver.domain import Issue, Patch, User
 from patchwright.resolver.errors import UsageError
 
-MAX_ISSUE_BYTES = 4 << 20  # Far more than a forge accepts; the prompt truncates it anyway.
+MAX_ISSUE_BYTES = 4 << 20  # far more than a forge accepts; the prompt is truncated anyway
 
 
 def absolute_path(path: str) -> Path:
@@ -15,7 +15,7 @@ def absolute_path(path: str) -> Path:
 
 
 def read_issue(path: Path) -> Issue:
-    """Reads an issue from a file whose first line is the title. Raises UsageError if this fails."""
+    """Reads an issue from a file. The file's first line is the title. Raises UsageError if this fails."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_ISSUE_BYTES).decode("utf-8", errors="replace").strip().lstrip("# \r\n\t")
@@ -28,7 +28,7 @@ def read_issue(path: Path) -> Issue:
             f"The issue file {path} is empty. Describe the problem in it, with the title in the first line"
         )
     title, _, body = text.partition("\n")
-    nobody = User(id=0, login="operator")  # With the login "you", the model would think of itself.
+    nobody = User(id=0, login="operator")  # If the login were "you", the model would take it for itself.
     return Issue(
         number=1,
         title=title.strip(),
@@ -41,7 +41,7 @@ def read_issue(path: Path) -> Issue:
 
 
 def check_writable(out: Path) -> None:
-    """Checks that the file can be written before a run incurs costs. Raises UsageError otherwise."""
+    """Checks that the file can be written. Called before a run incurs costs. Raises UsageError if it cannot."""
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
         raise UsageError(f"Cannot write the patch to {out}. Choose a file in a writable directory")
 

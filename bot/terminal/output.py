@@ -12,14 +12,16 @@ from patchwright.resolver.text.filters import format_test_counts, patch_test_lab
 
 
 def strip_control_chars(text: str) -> str:
-    """Removes control characters from untrusted text, which could move the cursor or change colors and title."""
+    """Removes control characters from untrusted text. They could move the cursor, or change colors and the
+    window title.
+    """
     return "".join(
         char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
     )
 
 
 def wrap_text(text: str, width: int = 78) -> str:
-    """Wraps long lines between words. Lists and tables stay unchanged, so that names in them can be copied."""
+    """Wraps long lines between words. Does not wrap lists and tables, so that names in them can be copied."""
     return "\n".join(
         line if line.startswith(("- ", "|")) else textwrap.fill(line, width, break_long_words=False)
         for line in text.split("\n")

@@ -17,7 +17,7 @@ FITNESS_TEXTS = {
 async def run_probe(settings: Settings, *, as_json: bool) -> bool:
     """Tests the model and its fallbacks and prints the results.
 
-    Returns True if all of them can drive the agent as configured. Raises SettingsError if no model is set.
+    Returns True if all models can drive the agent as configured. Raises SettingsError if no model is set.
     """
     if settings.model is None:
         raise SettingsError("PATCHWRIGHT_MODEL is not set. Set it or pass --model.")

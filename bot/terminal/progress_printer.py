@@ -25,20 +25,20 @@ from patchwright.resolver.viewer.call_blocks import is_failure
 from patchwright.runtime.actions import RunPython, RunShell, UseBrowser
 from patchwright.runtime.egress.policy import DENIAL_MESSAGES
 
-MIN_WIDTH = 30  # Cells; on a narrower terminal, the terminal wraps.
+MIN_WIDTH = 30  # Minimum width in cells. Narrower terminals wrap the lines themselves.
 
 
 CHECKBOXES = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
 
 
-MAX_PROBLEM_CHARS = 400  # Length of the reason that is printed for a failed setup.
+MAX_PROBLEM_CHARS = 400  # Maximum length of the printed reason for a failed setup.
 
 
-MAX_HOSTS = 5  # Denied hosts that are printed; the log has them all.
+MAX_HOSTS = 5  # Maximum number of denied hosts that are printed. The log contains all.
 
 
 class ProgressPrinter:
-    """Prints the entries of a run as lines, each with the seconds since the start."""
+    """Prints the entries of a run as lines. Each line starts with the seconds since the start of the run."""
 
     def __init__(
         self,
@@ -52,8 +52,9 @@ class ProgressPrinter:
     ) -> None:
         """Stores the options.
 
-        `width`: cells per line. `verbose`: prints reasoning, commands and output in full. `show_plan` False:
-        the plan is shown elsewhere. `earlier_steps`: number of model replies before the run was resumed.
+        `width`: cells per line. `verbose`: prints reasoning, commands and output in full. `show_plan`: prints
+        the plan; False if it is shown elsewhere. `earlier_steps`: number of model replies before the run was
+        resumed.
         """
         self._write = write
         self._style = style
@@ -173,7 +174,7 @@ class ProgressPrinter:
 
 
 def _full_call(action: Action) -> str:
-    """Returns a tool call with all of its lines."""
+    """Returns a tool call as text, with all lines of its arguments."""
     match action:
         case RunShell(command=code):
             return f"$ {code}"

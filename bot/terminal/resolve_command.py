@@ -207,7 +207,7 @@ def _open_display(options: argparse.Namespace, earlier: Trajectory) -> AbstractA
 
 
 def _cost_and_log_text(job: Job, settings: Settings, usage: Usage) -> str:
-    """Returns what the run cost and where its log is."""
+    """Returns the text with the cost of the run and the path of its log."""
     steps = f"{usage.steps} step{'' if usage.steps == 1 else 's'}"
     duration, cost = filters.format_duration(usage.seconds), filters.format_usage(usage)
     totals = f"{duration}, {steps}, {usage.tokens:,} tokens, {cost}"

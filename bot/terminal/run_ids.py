@@ -1,4 +1,4 @@
-"""Creates names of runs, and finds a run by its name, a unique prefix of it, or `last`."""
+"""Creates names of runs. Finds a run by its name, by a unique prefix of its name, or as `last`."""
 
 import difflib
 import re
@@ -12,15 +12,15 @@ from patchwright.resolver.errors import UsageError
 from patchwright.resolver.run_log import is_valid_run_id
 
 LAST = "last"
-MAX_SHOWN = 5  # Runs listed in an error message.
+MAX_SHOWN = 5  # Maximum number of runs that an error message lists.
 _SUBAGENT_RUN = re.compile(r"(.+)-(?:browse|sub)-\d+")  # Names are created in resolver/tools/subagents.py.
 
 
 def find_run(query: str, directory: Path, list_other_runs: Callable[[], Iterable[RunId]] = tuple) -> RunId:
     """Returns the run that the query names.
 
-    `list_other_runs` returns runs outside of `directory`; it is called only if needed. Raises UsageError if
-    no run or several match; the message names similar runs.
+    `list_other_runs` returns runs outside `directory`. It is called only if needed. Raises UsageError if no
+    run or several runs match. The message lists similar runs.
     """
     if not is_valid_run_id(query):
         raise UsageError(
@@ -47,7 +47,7 @@ def find_run(query: str, directory: Path, list_other_runs: Callable[[], Iterable
 
 
 def list_local_runs(directory: Path) -> list[RunId]:
-    """Returns the runs in the directory, newest first, without those of subagents."""
+    """Returns the runs in the directory, newest first. Excludes runs of subagents."""
     found = [(path.stat().st_mtime, path.parent.name) for path in directory.glob("*/events.jsonl")]
     names = {name for _, name in found}
     return [RunId(name) for _, name in sorted(found, reverse=True) if not is_subagent_run(name, names)]

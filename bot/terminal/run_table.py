@@ -1,4 +1,4 @@
-"""Lists the runs of this disk and of the archive as a table that fits the terminal."""
+"""Lists the runs on the local disk and in the archive, as a table that fits the terminal."""
 
 import argparse
 import re
@@ -22,8 +22,8 @@ from patchwright.resolver.security.masking import mask_model
 from patchwright.resolver.summary import clip_line
 from patchwright.runtime.frozen_model import FrozenModel
 
-DEFAULT_COUNT = 20  # Number of runs listed without --all.
-MIN_TITLE_WIDTH = 24  # Cells; a title with less space goes to a line of its own.
+DEFAULT_COUNT = 20  # The number of runs that are listed without --all.
+MIN_TITLE_WIDTH = 24  # Cells. If there is less space for a title, the title gets its own line.
 
 
 ListedState = Literal[
@@ -41,12 +41,12 @@ ListedState = Literal[
 
 
 class RunListEntry(FrozenModel):
-    """One run of the list."""
+    """One run in the list."""
 
     run: str
     state: ListedState
-    """`completed`: the run was verified without a forge. `dry-run`: the result was shown but not published.
-    `resumed`: the work continued in the log of another run. `stopped`: the run can be resumed.
+    """`completed`: the patch of a run without a forge was verified. `dry-run`: the result was shown but not
+    published. `resumed`: the log of another run continues this one. `stopped`: the run can be resumed.
     """
     repository: str = ""
     number: int | None = None
@@ -55,12 +55,12 @@ class RunListEntry(FrozenModel):
     pull_request: str | None = None
     cost_usd: float | None = None
     cost_usd_at_least: float | None = None
-    """Lower bound of the cost, set instead of `cost_usd` if some price is unknown. If both are None, no price
-    is known.
+    """Lower bound of the cost. It replaces `cost_usd` if a price is unknown. If both are None, no price is
+    known.
     """
     steps: int = 0
     updated_at: datetime
-    """Time of its last event; UTC."""
+    """Time of the run's last event, in UTC."""
 
 
 def print_run_table(
@@ -70,7 +70,7 @@ def print_run_table(
     secrets: Secrets,
     environ: Mapping[str, str],
 ) -> None:
-    """Prints the runs on this disk and in the archive, newest first, without those of subagents.
+    """Prints the runs on the local disk and in the archive, newest first. Excludes runs of subagents.
 
     Raises UsageError for an unknown state or verdict.
     """
@@ -83,7 +83,7 @@ def print_run_table(
     ]
     try:
         logs_by_time += [(updated_at, run, False) for run, updated_at in logs.list_archived_only().items()]
-    except ArchiveDown as exc:  # Local runs can still be listed.
+    except ArchiveDown as exc:  # The local runs can still be listed.
         print(f"NOTICE: {strip_control_chars(str(exc))}", file=sys.stderr)
     logs_by_time.sort(reverse=True)
     jobs = (
@@ -158,9 +158,9 @@ def _state_of_log(trajectory: Trajectory) -> ListedState:
 
 
 def _locked_inodes() -> Iterator[int]:
-    """Yields the inodes of locked files, if the system lists them.
+    """Yields the inodes of locked files. Yields nothing if the system does not list them.
 
-    Testing a lock would take it for a moment, and a worker that needs it at that moment would give up.
+    The locks are not tested by acquiring them, because a worker that needs a lock at that moment would fail.
     """
     try:
         lines = Path("/proc/locks").read_text().splitlines()
@@ -186,7 +186,9 @@ def _table_lines(runs: list[RunListEntry], width: int | None, style: Style) -> I
 
 
 def _wrap_row(row: Iterable[str], widths: list[int], width: int | None) -> list[str]:
-    """Wraps a row to lines of at most `width` cells. A run's name is never split, so that it can be copied."""
+    """Wraps a row to lines of at most `width` cells. Never splits the name of a run, so that it can be
+    copied.
+    """
     *fixed, about = row
     lines = [""]
     for text, wide in zip(fixed, widths, strict=False):

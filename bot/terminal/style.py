@@ -1,4 +1,4 @@
-"""Detects what a terminal supports, colors text and measures its width."""
+"""Detects what a terminal supports, colors text, and measures the width of text."""
 
 import os
 import unicodedata

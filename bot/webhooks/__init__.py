@@ -1,1 +1,1 @@
-"""Webhook deliveries: receiving, verifying and parsing them, and finding the requests in them."""
+"""Receives, verifies and parses webhook deliveries, and finds the requests in them."""

@@ -18,11 +18,11 @@ HANDLED_EVENTS = frozenset(
         *("check_run", "check_suite", "workflow_run", "status"),
     }
 )
-"""Events that can start, change or stop a run; all others are answered and ignored."""
+"""Events that can start, change or stop a run. Deliveries of other events are answered and ignored."""
 
 
 class UnreadableDelivery(Exception):
-    """A delivery by GitHub whose payload has an unknown form."""
+    """Raised if the payload of a delivery has an unknown form."""
 
 
 class Sender(User):
@@ -38,7 +38,7 @@ class Ping(FrozenModel):
 
 
 class IgnoredEvent(FrozenModel):
-    """An event or action that Patchwright ignores. Not an error: GitHub adds new ones at any time."""
+    """An event or action that Patchwright does not know or need. GitHub adds new ones at any time."""
 
     kind: Literal["ignored_event"] = "ignored_event"
     event: str
@@ -61,7 +61,7 @@ class LabelAdded(FrozenModel):
     number: int
     label: str
     occurred_at: str
-    """The thread's `updated_at` as GitHub wrote it; distinguishes repeated additions of a label."""
+    """The thread's `updated_at`, as GitHub wrote it. It distinguishes repeated additions of the label."""
     sender: Sender
     installation_id: int | None
     """None if the webhook belongs to the repository instead of an App."""
@@ -112,11 +112,11 @@ class InstallationChanged(FrozenModel):
     is_access_removed: bool
     """True if the App lost access."""
     repositories: tuple[Repo, ...]
-    """The affected repositories; empty means all repositories of the installation."""
+    """The affected repositories; empty if all repositories of the installation are affected."""
     permissions: dict[str, str]
     """The permissions after the change."""
     settings_url: str
-    """Where the account owner changes the installation; "" if unknown."""
+    """URL of the page on which the owner changes the installation; "" if unknown."""
 
 
 class ChecksCompleted(FrozenModel):
@@ -141,7 +141,7 @@ class CommentCreated(FrozenModel):
     body: str
     sender: Sender
     app_names: frozenset[str]
-    """The id, client id and slug of the App that wrote in the sender's name; empty if no App did."""
+    """The id, client id and slug of the App that wrote on behalf of the sender; empty if there is none."""
     installation_id: int | None
     """None if the webhook belongs to the repository instead of an App."""
     occurred_at: str = ""
@@ -151,14 +151,14 @@ class CommentCreated(FrozenModel):
 
 
 class ReviewSubmitted(FrozenModel):
-    """A review was submitted, or one of its inline comments created; GitHub sends these in any order."""
+    """A submitted review, or a created inline comment. GitHub sends the events of a review in any order."""
 
     kind: Literal["review_submitted"] = "review_submitted"
     repo: Repo
     repo_id: int
     number: int
     review_id: int | None
-    """The id of the review; a single inline comment, or a reply in a thread, has a review of its own."""
+    """The id of the review. A single inline comment or a reply in a thread has its own review."""
     review_comment_id: int | None
     """The id of the inline comment; None for the review's own text."""
     body: str
@@ -252,7 +252,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
 
 
 ACCESS_REMOVED_ACTIONS = frozenset({"deleted", "suspend", "removed"})
-"""Actions of installation events that remove access."""
+"""Actions of installation events by which the App loses access."""
 
 
 def _make_label_added(
@@ -303,7 +303,7 @@ def _make_issue_closed(
         repo=_repo_of_payload(payload),
         number=thread.number,
         reason=reason,
-        # A deleted or transferred issue may have been closed and reopened long ago.
+        # A deleted or transferred issue may have been closed and reopened long before.
         occurred_at=(thread.closed_at if reason == "closed" else None) or thread.updated_at,
         head_branch=None,
     )
@@ -388,13 +388,13 @@ _Model = TypeVar("_Model", bound=payloads.PayloadModel)
 
 def _parse(model: type[_Model], body: bytes) -> _Model:
     try:
-        # On deep nesting, `json.loads` would raise RecursionError; this parser raises ValidationError.
+        # `json.loads` would raise RecursionError if the JSON is nested too deep.
         return model.model_validate_json(body)
     except ValidationError as exc:
         raise UnreadableDelivery(_describe_first_error(exc)) from exc
 
 
 def _describe_first_error(error: ValidationError) -> str:
-    """Describes the first validation error without the value, which is untrusted text."""
+    """Describes the first validation error. Omits the value, because it is untrusted text."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the payload'}: {first['msg']}"

@@ -1,4 +1,4 @@
-"""Processes webhook deliveries from the inbox. A delivery that is read twice still leads to a single job."""
+"""Processes webhook deliveries from the inbox. Even if a delivery is read twice, it leads to a single job."""
 
 import asyncio
 import functools
@@ -16,9 +16,9 @@ from patchwright.resolver.errors import ForgeError
 
 log = logging.getLogger(__name__)
 
-ERROR_RETRY_SECONDS = 1.0  # after a Redis error
-MAX_CONCURRENT_DELIVERIES = 64  # processed at the same time
-DELIVERY_TIMEOUT_SECONDS = 15.0  # per delivery; one that takes longer is read again
+ERROR_RETRY_SECONDS = 1.0  # pause after a Redis error
+MAX_CONCURRENT_DELIVERIES = 64  # deliveries processed at the same time
+DELIVERY_TIMEOUT_SECONDS = 15.0  # for one delivery; it is read again if it takes longer
 
 
 class DeliveryProcessor:
@@ -41,7 +41,7 @@ class DeliveryProcessor:
                     log.warning("inbox interrupted", extra={"reason": str(exc)})
                     await asyncio.sleep(ERROR_RETRY_SECONDS)
                     continue
-                # The tasks run concurrently: a command may wait for GitHub, which must not delay other
+                # The tasks run concurrently, because a command that waits for GitHub must not delay other
                 # deliveries.
                 for delivery in deliveries:
                     task = asyncio.create_task(self._process_and_acknowledge(delivery))
@@ -51,7 +51,7 @@ class DeliveryProcessor:
                 while len(tasks) >= MAX_CONCURRENT_DELIVERIES:
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            while tasks:  # repeatedly, since a Redis client can lose a single cancellation
+            while tasks:  # canceled repeatedly, because a Redis client can lose a cancellation
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks, timeout=ERROR_RETRY_SECONDS)
@@ -93,5 +93,5 @@ def _log_failure(delivery: StoredDelivery, task: asyncio.Task[None]) -> None:
     if isinstance(error, QueueDown):
         log.warning("delivery interrupted", extra={"delivery": delivery.guid, "reason": str(error)})
         return
-    # A bug in Patchwright: the delivery is read again, by a fixed version at the latest.
+    # This is a bug in Patchwright. The delivery is read again until a fixed version processes it.
     log.error("delivery processing crashed", extra={"delivery": delivery.guid}, exc_info=error)

@@ -1,6 +1,7 @@
 """Finds mentions of the bot in comments. The functions have no side effects and take linear time.
 
-A mention counts only in the author's own visible prose, not in code, quotations or hidden comments.
+Only mentions in the author's own visible text count. Mentions in code, quotations or hidden comments are
+ignored.
 """
 
 import re
@@ -17,11 +18,11 @@ _FILLER_WORDS = frozenset(
 def find_command(text: str, mention: str) -> str | None:
     """Returns the visible text after the first mention of the bot, or None if there is no mention.
 
-    Returns "" if nothing follows the mention. A mention is a whole word; case does not matter.
+    Returns "" if nothing follows the mention. A mention must be a whole word. Letter case is ignored.
     """
     name = re.compile(re.escape(mention), re.IGNORECASE | re.ASCII)
     if not name.search(text):
-        return None  # true for nearly every comment, so skip parsing
+        return None  # skips parsing for nearly all comments
     spans = tuple(parse_spans(text))
     for span in spans:
         if span.kind != "prose":
@@ -33,7 +34,7 @@ def find_command(text: str, mention: str) -> str | None:
 
 
 def is_only_thanks(text: str, mention: str) -> bool:
-    """Returns True if a comment that mentions the bot says nothing but thanks."""
+    """Returns True if a comment that mentions the bot contains only thanks."""
     if len(text) > _MAX_THANKS_LENGTH:
         return False
     words = re.findall(r"[\w']+", re.sub(re.escape(mention), " ", text, flags=re.IGNORECASE).lower())

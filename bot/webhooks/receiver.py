@@ -1,7 +1,7 @@
-"""The webhook endpoint: it verifies, stores and answers deliveries, and does nothing else.
+"""The webhook endpoint. It only verifies, stores and answers deliveries.
 
-GitHub waits 10 s for a response and never retries a failed delivery by itself. So the endpoint parses
-nothing, and sends 2xx only for stored deliveries. Source:
+GitHub waits 10 s for a response, so the endpoint does not parse deliveries. GitHub does not retry failed
+deliveries by itself, so the endpoint sends 2xx only for stored deliveries. Source:
 docs.github.com/webhooks/using-webhooks/handling-failed-webhook-deliveries
 """
 
@@ -18,10 +18,10 @@ from patchwright.bot.webhooks.signature import has_valid_signature
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 25 << 20  # GitHub's own limit: docs.github.com/webhooks/webhook-events-and-payloads
-# Limits all bodies that are being received together. Their senders are unknown, because a signature can be
-# verified only after the last byte.
+# Limits the total size of all bodies that are being received. Anyone may have sent them, because a signature
+# can be verified only after the last byte.
 MAX_BUFFERED_BYTES = 8 * MAX_BODY_BYTES
-BODY_TIMEOUT_SECONDS = 10.0  # GitHub has closed the connection by then
+BODY_TIMEOUT_SECONDS = 10.0  # by then, GitHub has closed the connection
 STORE_TIMEOUT_SECONDS = 7.0
 
 Scope = Mapping[str, Any]
@@ -34,7 +34,7 @@ class DeliveryStore(Protocol):
     """Stores deliveries until they are processed."""
 
     async def put(self, guid: str, event: str, body: bytes) -> None:
-        """Stores a delivery and returns once it is safe. Raises QueueDown."""
+        """Stores a delivery, and returns when it is safely stored. Raises QueueDown."""
 
 
 GetEndpoint = Callable[[], Awaitable[tuple[int, str, bytes]]]
@@ -55,8 +55,8 @@ class Receiver:
         base_path: str = "",
         body_timeout: float = BODY_TIMEOUT_SECONDS,
     ) -> None:
-        """Stores the dependencies. `base_path`: the public path prefix, which the reverse proxy may keep or
-        strip.
+        """Stores the dependencies. `base_path` is the public path prefix. A reverse proxy may keep it or
+        strip it.
         """
         self._store = store
         self._base_path = base_path
@@ -70,7 +70,7 @@ class Receiver:
         self.mounted_apps: Mapping[str, AsgiApp] = {}
         """Other applications, by the first path segment that they serve, such as `/jobs`."""
         self.fallback_app: AsgiApp | None = None
-        """The application for all other paths; None answers 404."""
+        """The application for all other paths. If it is None, they return 404."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -115,7 +115,7 @@ class Receiver:
     async def _receive_delivery(
         self, headers: Mapping[bytes, bytes], receive: Receive
     ) -> tuple[int, str, str]:
-        """Returns the status code, the result of the delivery as a short phrase, and the reason."""
+        """Stores a delivery. Returns the status code, a short phrase for the result, and the reason."""
         length = headers.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 20 or int(length) > MAX_BODY_BYTES):
             return 413, "too large", f"The body has more than {MAX_BODY_BYTES} bytes."
@@ -143,14 +143,14 @@ class Receiver:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 await self._store.put(guid, event, body)
         except (QueueDown, TimeoutError):
-            # GitHub lists the delivery as failed, so it can be requested again.
+            # GitHub lists this delivery as failed, so its redelivery can be requested.
             return 503, "not stored", "Redis does not respond."
         return 202, "stored", ""
 
     async def _read_body(self, receive: Receive) -> bytes | None:
         """Reads the whole body; returns None if the client disconnects.
 
-        Raises _TooLarge, _BufferFull and TimeoutError. The size limits do not rely on the headers.
+        Raises _TooLarge, _BufferFull and TimeoutError. The sizes are measured, because headers may be wrong.
         """
         parts: list[bytes] = []
         size = 0
@@ -177,11 +177,11 @@ class _TooLarge(Exception):
 
 
 class _BufferFull(Exception):
-    """The bodies being received exceed the memory reserved for them."""
+    """The bodies that are being received exceed MAX_BUFFERED_BYTES in total."""
 
 
 def _may_have_unread_body(status: int) -> bool:
-    """Returns True if the client may still be sending a body that nobody will read."""
+    """Returns True if the client may still be sending a body that will not be read."""
     return status in (408, 413, 503)
 
 

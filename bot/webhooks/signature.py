@@ -1,4 +1,4 @@
-"""Verification of webhook signatures.
+"""Verifies webhook signatures.
 
 Source: docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
 """
@@ -10,7 +10,7 @@ import hmac
 def has_valid_signature(body: bytes, signature_header: bytes, secret: bytes) -> bool:
     """Returns True if the header x-hub-signature-256 is the signature of exactly these bytes.
 
-    An empty secret is rejected, since anyone could sign with it.
+    An empty secret is rejected, because anyone could sign with it.
     """
     expected = b"sha256=" + hmac.digest(secret, body, hashlib.sha256).hex().encode()
     return bool(secret) and hmac.compare_digest(signature_header, expected)

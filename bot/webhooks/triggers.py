@@ -1,4 +1,4 @@
-"""Decides which deliveries request work, and derives the id of the job. No function has side effects."""
+"""Decides which deliveries request work, and derives the ids of jobs. No function has side effects."""
 
 import hashlib
 import re
@@ -30,21 +30,21 @@ class Triggers(FrozenModel):
     label: str = "fix-me"
     mention: str = "@agent"
     app_id: str | None = None
-    """The id or client id of this deployment's App; None with a token."""
+    """The id or client id of this deployment's App; None if a token is used."""
 
 
 class TriggerRequest(NamedTuple):
     """A request by a user, and where on GitHub it was made."""
 
     job: Job
-    """The job. A command that starts no job has one too: its id and requester identify the request."""
+    """The requested job. For a command that needs no run, such as `stop`, it only identifies the request."""
     request: Request
     """The parsed command."""
     requested_at: datetime | None
-    """When the user made the request; None if the delivery does not say."""
+    """When the user made the request; None if unknown."""
     resource_path: tuple[str, ...]
-    """The API path, below the repository's, of the comment or thread to react to; () if reactions are not
-    possible.
+    """The part of the API path after the repository, for the comment or thread to react to; () if reactions
+    are not possible.
     """
 
 
@@ -93,7 +93,7 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
 
 
 def is_same_label(name: str, other: str) -> bool:
-    """Compares label names as GitHub does: ignoring case."""
+    """Returns True if two label names are equal. Ignores letter case, as GitHub does."""
     return name.casefold() == other.casefold()
 
 
@@ -111,9 +111,7 @@ def _parse_time(stamp: str) -> datetime | None:
 
 
 def _make_review_job(delivery: ReviewSubmitted, command: str) -> Job:
-    """Returns the same job for a review and all its inline comments, whichever of them mentions the bot
-    first.
-    """
+    """Returns the job for a review. The job is the same for the review's text and all its inline comments."""
     if delivery.review_id is None:
         return _make_job(delivery, "inline", str(delivery.review_comment_id), command=command).model_copy(
             update={"review_comment_id": delivery.review_comment_id}
@@ -123,9 +121,11 @@ def _make_review_job(delivery: ReviewSubmitted, command: str) -> Job:
 
 
 def is_own_comment(comment: CommentCreated | ReviewSubmitted, triggers: Triggers) -> bool:
-    """Returns True if the bot wrote the comment: through its App, or with a token and the bot's tag.
+    """Returns True if the bot wrote the comment. It recognizes the bot's App, or the bot's tag if a token is
+    used.
 
-    A user's reply that quotes the bot is not taken for its comment, because the tag then follows a `>`.
+    A user's reply that quotes the bot is not recognized as the bot's comment, because a `>` precedes the
+    quoted tag.
     """
     if (
         isinstance(comment, CommentCreated)
@@ -162,8 +162,8 @@ def _make_snapshot(delivery: LabelAdded | CommentCreated | ReviewSubmitted) -> T
 def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
     """Returns the ids that the job of this trigger may have, starting with `job.id`.
 
-    A delivery dates a label by the thread's `updated_at`, and the events API by the event itself. The two can
-    differ by a second.
+    The id of a label's job contains a time. Deliveries contain the thread's `updated_at`, the events API the
+    time of the event. The two can differ by a second.
     """
     if (
         not isinstance(delivery, LabelAdded)
@@ -177,9 +177,9 @@ def possible_job_ids(delivery: Delivery, job: Job) -> tuple[JobId, ...]:
 
 
 def trigger_job_id(delivery: LabelAdded | CommentCreated | ReviewSubmitted, *trigger: str) -> JobId:
-    """Returns the id of a trigger's job: readable, and the same for every delivery of that trigger.
+    """Returns the id of a trigger's job. The id is readable, and the same for every delivery of the trigger.
 
-    It is also valid as a directory name.
+    The id is also valid as a directory name.
     """
     return make_job_id(delivery.repo, delivery.repo_id, delivery.number, *trigger)
 
