@@ -109,8 +109,7 @@ class Engine:
     async def find_changed_path(self, container: str, directory: str) -> str | None:
         """Return one path in `directory` that was added, changed or removed since the container was created.
 
-        None means that nothing changed. The response is read as a stream, because it may list ten million
-        files.
+        None means that nothing changed. The response may list ten million files, so it is read as a stream.
         """
         # Quotes in names are escaped, so no name can imitate this prefix.
         path = re.compile(rf'"Path":("{re.escape(directory)}/(?:[^"\\]|\\.)*")'.encode())

@@ -82,8 +82,7 @@ class CellOutput:
 
     def __init__(self) -> None:
         self._descriptor = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, _MIN_OUTPUT_FD)
-        # The stream has no buffer. Text in a buffer would come after a child's output, and twice after a
-        # fork.
+        # Without a buffer, text precedes the output of a child, and is not repeated after a fork.
         raw = io.FileIO(self._descriptor, "w", closefd=False)
         self._stream = UncloseableStream(raw, "utf-8", "backslashreplace", write_through=True)
 
@@ -254,9 +253,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
         shell_class = SkillShell
 
         def pre_handler_hook(self) -> None:
-            """Do nothing. In Jupyter's version, an interrupt just before or after a cell would drop the
-            message.
-            """
+            """Do nothing. In Jupyter's version, an interrupt outside of a cell would drop the message."""
 
         post_handler_hook = pre_handler_hook
 
@@ -272,8 +269,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
                 finally:
                     signal.signal(signal.SIGINT, signal.SIG_IGN)
             except (KeyboardInterrupt, asyncio.CancelledError):  # An interrupt outside of the cell's code.
-                # An interrupt just before `finally` also skips the line that ignores further interrupts.
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # It may have come just before `finally`.
                 shell.failed = True
                 output.write_line("KeyboardInterrupt")
                 reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
@@ -285,9 +281,7 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
 
         @contextlib.contextmanager
         def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
-            """Deliver an interrupt to a cell that awaits. In ipykernel 7.4, it would wait until the event
-            loop wakes up.
-            """
+            """Deliver interrupts to a cell that awaits. ipykernel 7.4 delays them until the loop wakes up."""
             loop = asyncio.get_running_loop()
 
             def interrupt(*_: object) -> None:
@@ -313,9 +307,8 @@ def create_app(config: SessionConfig, output: CellOutput) -> Any:
             return str(reply["text"])
 
         def _send_request(self, request: str) -> str:
-            # The host connects to each channel separately, so the first cell may start before the host has
-            # connected to the channel for requests. Without this option, the socket would silently drop the
-            # request.
+            # The host connects to each channel separately, so the first cell may start before the request
+            # channel is connected. Without this option, the socket would silently drop the request.
             self.stdin_socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
             deadline = time.monotonic() + HOST_CONNECT_TIMEOUT
             while True:
